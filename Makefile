@@ -1,0 +1,43 @@
+# make run   sets up everything and runs the main job
+# make test  sets up everything, then lint, types, house rules and tests
+# make bench speed as ratios to a limit measured in the same run
+# make soak  the long runs that are too slow for make test
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+JOBS ?= 2
+
+.PHONY: setup run test lint unit bench soak clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "toolyard needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "python3 cannot make virtual environments; install python3-venv"; exit 1; }
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[mcp,embeddings,dev]'
+	@touch $@
+
+run: setup
+	@$(BIN)/python examples/first_steps.py
+
+test: lint unit
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: setup
+	$(BIN)/python -m pytest -n $(JOBS)
+
+bench: setup
+	$(BIN)/python -m benchmarks
+
+soak: setup
+	$(BIN)/python tests/parsing/soak_yaml_fuzz.py 600
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache build dist

@@ -1,0 +1,1 @@
+"""Speed as ratios to a limit measured in the same run. Run all with `make bench`."""

@@ -1,0 +1,83 @@
+"""B. Registry build: a checked load of JSON and YAML catalogs, a lazy index, and growth."""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import orjson
+import yaml
+import yaml_rs
+
+from benchmarks.harness import Row, measure, show
+from benchmarks.material import catalog
+from toolyard import ToolRegistry
+
+ORJSON = "LIMIT orjson, gc paused"
+RAW = "LIMIT msgspec-typed (raw schemas)"
+YAML = "LIMIT yaml_rs, gc paused"
+
+
+class _Raw(msgspec.Struct):
+    name: str
+    description: str
+    parameters: msgspec.Raw
+
+
+def run() -> bool:
+    """Measure and print."""
+    with tempfile.TemporaryDirectory() as folder:
+        return _run(Path(folder))
+
+
+def _run(folder: Path) -> bool:
+    files = {count: folder / f"{count}.json" for count in (1_000, 10_000, 50_000)}
+    for count, path in files.items():
+        path.write_bytes(orjson.dumps(catalog(count)))
+    text = folder / "10000.yaml"
+    text.write_text(yaml.dump(catalog(10_000), Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True))
+    ten = files[10_000]
+    raw = msgspec.json.Decoder(list[_Raw])
+    json_rows = [
+        Row(ORJSON, _paused(lambda: orjson.loads(ten.read_bytes()))),
+        Row(RAW, lambda: raw.decode(ten.read_bytes())),
+        Row("orjson, gc running", lambda: orjson.loads(ten.read_bytes())),
+        Row("toolyard checked load", lambda: ToolRegistry.from_file(ten), 1, ORJSON, 5.0),
+        Row("toolyard lazy index", lambda: ToolRegistry.from_file(ten, lazy=True), 1, RAW, 3.0),
+    ]
+    measure(json_rows, 7)
+    yaml_rows = [
+        Row(YAML, _paused(lambda: yaml_rs.loads(text.read_text(), parse_datetime=False))),
+        Row("toolyard checked load", lambda: ToolRegistry.from_file(text), 1, YAML, 2.0),
+    ]
+    measure(yaml_rows, 5)
+    growth = [
+        Row(f"checked load, {count:,} tools (per 1,000)", _per_thousand(path, count), 1, None)
+        for count, path in files.items()
+    ]
+    measure(growth, 5)
+    for row, count in zip(growth, files, strict=True):
+        row.samples = [sample * 1_000 / count for sample in row.samples]
+    growth[2].limit, growth[2].goal = growth[0].name, 2.0
+    good = show("B. 10k tools, JSON", json_rows)
+    good = show("B. 10k tools, YAML", yaml_rows) and good
+    return show("B. growth", growth) and good
+
+
+def _per_thousand(path: Path, count: int) -> Callable[[], object]:
+    return lambda: ToolRegistry.from_file(path)
+
+
+def _paused(work: Callable[[], Any]) -> Callable[[], Any]:
+    def run() -> Any:
+        gc.disable()
+        try:
+            return work()
+        finally:
+            gc.enable()
+
+    return run

@@ -1,0 +1,73 @@
+"""Interleaved rounds, CPU time, medians; every row beside the limit of its section."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Row:
+    """One thing to measure: `run` is called `repeat` times a round."""
+
+    name: str
+    run: Callable[[], object]
+    repeat: int = 1
+    limit: str | None = None
+    """The row this one is compared with."""
+    goal: float | None = None
+    """The ratio to the limit that must not be passed."""
+    clock: Callable[[], float] = time.process_time
+    note: str = ""
+    samples: list[float] = field(default_factory=list)
+
+    @property
+    def median(self) -> float:
+        """Seconds of CPU per call."""
+        return statistics.median(self.samples)
+
+
+def measure(rows: list[Row], rounds: int) -> None:
+    """Run every row once per round, in turn, so that a noisy moment hits all of them alike."""
+    for row in rows:
+        row.run()
+    for _ in range(rounds):
+        for row in rows:
+            gc.collect()
+            begin = row.clock()
+            for _ in range(row.repeat):
+                row.run()
+            row.samples.append((row.clock() - begin) / row.repeat)
+
+
+def show(title: str, rows: list[Row]) -> bool:
+    """Print the table of a section; False if a goal was missed."""
+    by_name = {row.name: row for row in rows}
+    print(f"\n## {title}\n")
+    print("| row | CPU (median) | CPU min | x of its limit | limit | goal | |")
+    print("|---|---:|---:|---:|---|---:|---|")
+    good = True
+    for row in rows:
+        ratio = row.median / by_name[row.limit].median if row.limit else None
+        missed = ratio is not None and row.goal is not None and ratio > row.goal
+        good = good and not missed
+        cells = [
+            row.name,
+            _time(row.median),
+            _time(min(row.samples)),
+            "" if ratio is None else f"{ratio:.2f}",
+            row.limit or "",
+            "" if row.goal is None else f"<= {row.goal:g}",
+            "MISSED" if missed else row.note,
+        ]
+        print("| " + " | ".join(cells) + " |")
+    return good
+
+
+def _time(seconds: float) -> str:
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.2f} us"
+    return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"

@@ -1,0 +1,57 @@
+"""The five-parameter tool, and catalogs of any number of tools like it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+CALL: dict[str, Any] = {
+    "city": "Paris",
+    "days": 3,
+    "unit": "celsius",
+    "tags": ["wind", "rain", "sun"],
+    "place": {"lat": 48.85, "lon": 2.35},
+}
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "description": "City to forecast."},
+        "days": {"type": "integer", "minimum": 1, "description": "How many days."},
+        "unit": {"type": "string", "enum": ["celsius", "fahrenheit"], "description": "Unit of temperature."},
+        "tags": {"type": "array", "items": {"type": "string"}, "description": "What to look at."},
+        "place": {
+            "type": "object",
+            "properties": {"lat": {"type": "number"}, "lon": {"type": "number"}},
+            "required": ["lat", "lon"],
+            "description": "Exact position.",
+        },
+    },
+    "required": ["city", "days", "unit", "tags", "place"],
+}
+
+
+class Result:
+    """What the measured tool returns, as small as a result can be."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+
+def forecast(city: str, days: int, unit: str, tags: list[str], place: dict[str, float]) -> Result:
+    """The tool itself: next to no work, so that what is measured is the way to it."""
+    return Result((city, days, unit, len(tags), place["lat"]))
+
+
+def catalog(count: int) -> list[dict[str, Any]]:
+    """Definitions with different names, descriptions and property names."""
+    return [_definition(index) for index in range(count)]
+
+
+def _definition(index: int) -> dict[str, Any]:
+    properties = {f"{name}_{index % 97}" if name != "city" else name: sub for name, sub in SCHEMA["properties"].items()}
+    return {
+        "name": f"forecast_{index}",
+        "description": f"Forecast number {index}: says what the **weather** will be, day by day. Units: see `unit`.",
+        "parameters": {"type": "object", "properties": properties, "required": ["city"]},
+    }

@@ -1,0 +1,285 @@
+"""toolyard: one definition, one name and one call path for every tool an agent can call.
+
+Names are imported when first used, so `import toolyard` costs next to nothing.
+"""
+
+TYPE_CHECKING = False  # typing itself would triple the import time
+
+_EXPORTS = {
+    "toolyard.constants": ["TOOL_DEFAULT_NAMESPACE", "TOOL_NAMESPACE_SEP"],
+    "toolyard.model": [
+        "Effects",
+        "ErrorInfo",
+        "LoadReport",
+        "McpBinding",
+        "PythonBinding",
+        "RestBinding",
+        "ScriptBinding",
+        "Tool",
+        "ToolCall",
+        "ToolContext",
+        "ToolResult",
+    ],
+    "toolyard.model.errors": [
+        "CallError",
+        "CallTimeout",
+        "ConfigError",
+        "DefinitionError",
+        "Denied",
+        "DuplicatePluginError",
+        "DuplicateToolError",
+        "EnrichmentError",
+        "InvalidArguments",
+        "InvalidNameError",
+        "InvalidOutput",
+        "InvalidSchemaError",
+        "MalformedSource",
+        "ManifestError",
+        "NoEngine",
+        "PluginError",
+        "SamplingError",
+        "SessionError",
+        "SessionExistsError",
+        "SourceError",
+        "SourceUnavailable",
+        "SyncInAsyncError",
+        "ToolFailed",
+        "ToolyardError",
+        "Unavailable",
+        "UnknownPluginError",
+        "UnknownSessionError",
+        "UnknownToolError",
+    ],
+    "toolyard.plugins": [
+        "get_tool_engine",
+        "get_tool_enrichment",
+        "get_tool_loader",
+        "get_tool_sampler",
+        "register_tool_engine",
+        "register_tool_enrichment",
+        "register_tool_loader",
+        "register_tool_sampler",
+    ],
+    "toolyard.registry": ["ToolRegistry"],
+    "toolyard.registry.functions": ["function_tool", "tool"],
+    "toolyard.registry.typed": ["Registry"],
+    "toolyard.schema.strict": ["StrictModel"],
+    "toolyard.sources": [
+        "FileToolLoader",
+        "FilterToolLoader",
+        "InlineToolLoader",
+        "PythonToolLoader",
+        "RenameToolLoader",
+        "RenamespaceToolLoader",
+        "ToolLoader",
+    ],
+}
+_HOME = {name: module for module, names in _EXPORTS.items() for name in names}
+
+__all__ = sorted(_HOME)
+
+if TYPE_CHECKING:
+    from toolyard.constants import (
+        TOOL_DEFAULT_NAMESPACE as TOOL_DEFAULT_NAMESPACE,
+    )
+    from toolyard.constants import (
+        TOOL_NAMESPACE_SEP as TOOL_NAMESPACE_SEP,
+    )
+    from toolyard.constants import VERSION as __version__  # noqa: F401, N811
+    from toolyard.model import (
+        Effects as Effects,
+    )
+    from toolyard.model import (
+        ErrorInfo as ErrorInfo,
+    )
+    from toolyard.model import (
+        LoadReport as LoadReport,
+    )
+    from toolyard.model import (
+        McpBinding as McpBinding,
+    )
+    from toolyard.model import (
+        PythonBinding as PythonBinding,
+    )
+    from toolyard.model import (
+        RestBinding as RestBinding,
+    )
+    from toolyard.model import (
+        ScriptBinding as ScriptBinding,
+    )
+    from toolyard.model import (
+        Tool as Tool,
+    )
+    from toolyard.model import (
+        ToolCall as ToolCall,
+    )
+    from toolyard.model import (
+        ToolContext as ToolContext,
+    )
+    from toolyard.model import (
+        ToolResult as ToolResult,
+    )
+    from toolyard.model.errors import (
+        CallError as CallError,
+    )
+    from toolyard.model.errors import (
+        CallTimeout as CallTimeout,
+    )
+    from toolyard.model.errors import (
+        ConfigError as ConfigError,
+    )
+    from toolyard.model.errors import (
+        DefinitionError as DefinitionError,
+    )
+    from toolyard.model.errors import (
+        Denied as Denied,
+    )
+    from toolyard.model.errors import (
+        DuplicatePluginError as DuplicatePluginError,
+    )
+    from toolyard.model.errors import (
+        DuplicateToolError as DuplicateToolError,
+    )
+    from toolyard.model.errors import (
+        EnrichmentError as EnrichmentError,
+    )
+    from toolyard.model.errors import (
+        InvalidArguments as InvalidArguments,
+    )
+    from toolyard.model.errors import (
+        InvalidNameError as InvalidNameError,
+    )
+    from toolyard.model.errors import (
+        InvalidOutput as InvalidOutput,
+    )
+    from toolyard.model.errors import (
+        InvalidSchemaError as InvalidSchemaError,
+    )
+    from toolyard.model.errors import (
+        MalformedSource as MalformedSource,
+    )
+    from toolyard.model.errors import (
+        ManifestError as ManifestError,
+    )
+    from toolyard.model.errors import (
+        NoEngine as NoEngine,
+    )
+    from toolyard.model.errors import (
+        PluginError as PluginError,
+    )
+    from toolyard.model.errors import (
+        SamplingError as SamplingError,
+    )
+    from toolyard.model.errors import (
+        SessionError as SessionError,
+    )
+    from toolyard.model.errors import (
+        SessionExistsError as SessionExistsError,
+    )
+    from toolyard.model.errors import (
+        SourceError as SourceError,
+    )
+    from toolyard.model.errors import (
+        SourceUnavailable as SourceUnavailable,
+    )
+    from toolyard.model.errors import (
+        SyncInAsyncError as SyncInAsyncError,
+    )
+    from toolyard.model.errors import (
+        ToolFailed as ToolFailed,
+    )
+    from toolyard.model.errors import (
+        ToolyardError as ToolyardError,
+    )
+    from toolyard.model.errors import (
+        Unavailable as Unavailable,
+    )
+    from toolyard.model.errors import (
+        UnknownPluginError as UnknownPluginError,
+    )
+    from toolyard.model.errors import (
+        UnknownSessionError as UnknownSessionError,
+    )
+    from toolyard.model.errors import (
+        UnknownToolError as UnknownToolError,
+    )
+    from toolyard.plugins import (
+        get_tool_engine as get_tool_engine,
+    )
+    from toolyard.plugins import (
+        get_tool_enrichment as get_tool_enrichment,
+    )
+    from toolyard.plugins import (
+        get_tool_loader as get_tool_loader,
+    )
+    from toolyard.plugins import (
+        get_tool_sampler as get_tool_sampler,
+    )
+    from toolyard.plugins import (
+        register_tool_engine as register_tool_engine,
+    )
+    from toolyard.plugins import (
+        register_tool_enrichment as register_tool_enrichment,
+    )
+    from toolyard.plugins import (
+        register_tool_loader as register_tool_loader,
+    )
+    from toolyard.plugins import (
+        register_tool_sampler as register_tool_sampler,
+    )
+    from toolyard.registry import (
+        ToolRegistry as ToolRegistry,
+    )
+    from toolyard.registry.functions import (
+        function_tool as function_tool,
+    )
+    from toolyard.registry.functions import (
+        tool as tool,
+    )
+    from toolyard.registry.typed import (
+        Registry as Registry,
+    )
+    from toolyard.schema.strict import (
+        StrictModel as StrictModel,
+    )
+    from toolyard.sources import (
+        FileToolLoader as FileToolLoader,
+    )
+    from toolyard.sources import (
+        FilterToolLoader as FilterToolLoader,
+    )
+    from toolyard.sources import (
+        InlineToolLoader as InlineToolLoader,
+    )
+    from toolyard.sources import (
+        PythonToolLoader as PythonToolLoader,
+    )
+    from toolyard.sources import (
+        RenamespaceToolLoader as RenamespaceToolLoader,
+    )
+    from toolyard.sources import (
+        RenameToolLoader as RenameToolLoader,
+    )
+    from toolyard.sources import (
+        ToolLoader as ToolLoader,
+    )
+else:
+    # Hidden from type checkers, which would otherwise accept any misspelt name.
+    def __getattr__(name: str) -> object:
+        """Import an exported name on first use and keep it."""
+        if name == "__version__":
+            from toolyard.constants import VERSION
+
+            return VERSION
+        home = _HOME.get(name)
+        if home is None:
+            raise AttributeError(f"module 'toolyard' has no attribute {name!r}")
+        import importlib
+
+        value = getattr(importlib.import_module(home), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        """Exported names, imported or not."""
+        return sorted({*globals(), *_HOME})

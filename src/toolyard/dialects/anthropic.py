@@ -1,0 +1,95 @@
+"""Anthropic's Messages API: tool use and tool results are blocks inside messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from toolyard.dialects.base import Dialect, RawCall, WireTool, others, place_id
+from toolyard.dialects.changes import ChangeLog
+from toolyard.dialects.object_root import object_root
+from toolyard.dialects.outcome import read_content, read_result, result_text
+from toolyard.dialects.payload import Json, arguments_object, entries, fields, read_id, records
+from toolyard.dialects.property_names import read_arguments, spell_arguments, spell_properties
+from toolyard.model import Schema, Tool, ToolCall, ToolResult
+from toolyard.model.errors import MalformedSource
+
+
+class AnthropicDialect(Dialect):
+    """Messages: `input_schema`, `tool_use` and `tool_result` blocks."""
+
+    name = "anthropic"
+
+    def _format_tool(self, tool: Tool, wire_name: str, log: ChangeLog) -> Json:
+        schema = spell_properties(object_root(tool.parameters, log))
+        return {"name": wire_name, "description": tool.description, "input_schema": schema}
+
+    def _parse_tool(self, entry: Json, where: str) -> WireTool:
+        kind = entry.get("type", "custom")
+        if kind != "custom":
+            raise MalformedSource(f"a {kind} tool is defined by the provider and has no schema to read", where=where)
+        extra = others(entry, "type", "name", "description", "input_schema")
+        return WireTool(entry.get("name"), entry.get("description"), entry.get("input_schema"), extra)
+
+    def _read_arguments(self, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
+        return read_arguments(_root(tool), arguments)
+
+    def _raw_calls(self, response: object) -> Iterator[RawCall]:
+        for block in _blocks(response):
+            if block.get("type") == "tool_use":
+                yield RawCall(block.get("name"), block.get("input"), block.get("id"))
+
+    def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
+        """One assistant message of `tool_use` blocks."""
+        blocks = [
+            {
+                "type": "tool_use",
+                "id": place_id(call.call_id, place),
+                "name": self._wire_name(call),
+                "input": self._input(call),
+            }
+            for place, call in enumerate(calls)
+        ]
+        return [{"role": "assistant", "content": blocks}] if blocks else []
+
+    def _input(self, call: ToolCall) -> dict[str, Any]:
+        tool = self._names.tool((call.name, call.overload))
+        arguments = arguments_object(call.arguments)
+        return arguments if tool is None else spell_arguments(_root(tool), arguments)
+
+    def format_results(self, results: Sequence[ToolResult]) -> list[Json]:
+        """One user message of `tool_result` blocks, which must be the next one after the calls."""
+        blocks: list[Json] = []
+        for place, result in enumerate(results):
+            block: Json = {"type": "tool_result", "tool_use_id": place_id(result.call_id, place)}
+            block["content"] = result_text(result, marked=True)
+            if result.is_error:
+                block["is_error"] = True
+            blocks.append(block)
+        return [{"role": "user", "content": blocks}] if blocks else []
+
+    def parse_results(self, messages: object) -> list[ToolResult]:
+        """`tool_result` blocks."""
+        blocks = list(_blocks(messages))
+        names = self._names_by_id(blocks)
+        results: list[ToolResult] = []
+        for block in blocks:
+            if block.get("type") == "tool_result":
+                call_id = read_id(block.get("tool_use_id"))
+                value = read_content(block.get("content"))
+                failed = block.get("is_error") is True
+                results.append(read_result(call_id, names.get(call_id or "", ""), value, failed=failed))
+        return results
+
+
+def _root(tool: Tool) -> Schema:
+    return object_root(tool.parameters, ChangeLog())
+
+
+def _blocks(payload: object) -> Iterator[Json]:
+    """The blocks of a message, of several, or a list of blocks."""
+    for record in records(payload):
+        if record.get("type") in ("tool_use", "tool_result"):
+            yield record
+        else:
+            yield from map(fields, entries(record.get("content")))

@@ -1,0 +1,202 @@
+"""`Dialect`: how one provider spells tools, calls and results."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from toolyard.dialects.changes import ChangeLog
+from toolyard.dialects.payload import Json, fields, read_arguments, read_id
+from toolyard.dialects.wire_names import WireNames
+from toolyard.model import Effects, Rewrite, Schema, Tool, ToolCall, ToolResult
+from toolyard.model.errors import MalformedSource
+from toolyard.model.names import split_qualified
+
+
+class RawCall(NamedTuple):
+    """A call as it stands in a provider's answer, nothing checked."""
+
+    name: object
+    arguments: object
+    call_id: object = None
+
+
+class WireTool(NamedTuple):
+    """A tool as it stands in a provider's list, taken apart."""
+
+    name: object
+    description: object
+    parameters: object
+    metadata: Json
+    output_parameters: object = None
+    effects: Effects = Effects.UNKNOWN
+
+
+class Dialect(ABC):
+    """Translates between toolyard and one provider, both ways.
+
+    What `format_tools` returns is the `tools` of a request; what `format_calls` and `format_results` return
+    extends the request's list of messages. The parsers take those back, the provider's whole answers, and
+    the objects its SDK makes of them.
+
+    Wire names are decoded by the tools a dialect was given or has formatted, so keep the instance that
+    wrote the request to read the answer; one made elsewhere from the same tools does as well.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, tools: Iterable[Tool] = (), *, names: WireNames | None = None) -> None:
+        given = tuple(tools)
+        self._names = WireNames(given) if names is None else names.including(given)
+        self._tools = given if names is None or given else names.tools
+        self._report: tuple[Rewrite, ...] = ()
+
+    @property
+    def names(self) -> WireNames:
+        """The wire names this dialect issues and understands."""
+        return self._names
+
+    @property
+    def report(self) -> tuple[Rewrite, ...]:
+        """What the last `format_tools` could not say in full; pointers lead into the input schema."""
+        return self._report
+
+    def format_tools(self, tools: Iterable[Tool] | None = None) -> list[Json]:
+        """The `tools` of a request: these, or those the dialect was made with.
+
+        Parts of the schemas are the tools' own; copy what you mean to change.
+        """
+        chosen = self._tools if tools is None else tuple(tools)
+        self._names = self._names.including(chosen)
+        wire: list[Json] = []
+        report: list[Rewrite] = []
+        for tool in chosen:
+            log = ChangeLog()
+            wire.append(self._format_tool(tool, self._names.encode(tool), log))
+            report.extend(log.rewrites(tool.qualified_name))
+        self._report = tuple(report)
+        return self._wrap_tools(wire)
+
+    def _wrap_tools(self, wire: list[Json]) -> list[Json]:
+        """Put the formatted tools into whatever the request keeps them in."""
+        return wire
+
+    @abstractmethod
+    def _format_tool(self, tool: Tool, wire_name: str, log: ChangeLog) -> Json:
+        """One tool, with what its schema loses on the way in `log`."""
+
+    def parse_tools(self, payload: object, namespace: str) -> list[Tool]:
+        """The tools in a provider's list or request.
+
+        A wire name that this dialect issued becomes the tool's own name again; any other stays as it is,
+        in `namespace`. Keys a `Tool` has no field for go to its metadata. `MalformedSource` names the entry
+        that is not a tool.
+        """
+        tools: list[Tool] = []
+        for index, entry in enumerate(self._tool_entries(payload)):
+            where = f"tools[{index}]"
+            if not entry:
+                raise MalformedSource("a tool must be an object", where=where)
+            tools.append(self._tool(self._parse_tool(entry, where), namespace, where))
+        return tools
+
+    def _tool_entries(self, payload: object) -> Iterator[Json]:
+        """Each tool of a list, or of the `tools` of a request or response."""
+        listed = payload if isinstance(payload, (list, tuple)) else fields(payload).get("tools")
+        if not isinstance(listed, (list, tuple)):
+            raise MalformedSource(f"expected a list of tools, or an object with one, not {type(payload).__name__}")
+        return map(fields, listed)
+
+    @abstractmethod
+    def _parse_tool(self, entry: Json, where: str) -> WireTool:
+        """One entry of a list taken apart; `MalformedSource` if it is a tool the provider runs itself."""
+
+    def _tool(self, wire: WireTool, namespace: str, where: str) -> Tool:
+        if not isinstance(wire.name, str) or not wire.name:
+            raise MalformedSource("a tool must have a name", where=where)
+        known = self._names.known(wire.name)
+        home, name = split_qualified(known[0]) if known else (namespace, wire.name)
+        return Tool(
+            name,
+            home,
+            wire.description if isinstance(wire.description, str) else "",
+            _schema(wire.parameters, "input schema", where),
+            _schema(wire.output_parameters, "output schema", where),
+            wire.metadata,
+            effects=wire.effects,
+        )
+
+    def parse_calls(self, response: object) -> list[ToolCall]:
+        """The calls in a provider's answer, in order; empty if there are none.
+
+        Nothing a model wrote makes this raise: an unknown name stays as it came, and arguments that are
+        not a JSON object stay text, for the call path to refuse.
+        """
+        return [self._call(raw) for raw in self._raw_calls(response)]
+
+    @abstractmethod
+    def _raw_calls(self, response: object) -> Iterator[RawCall]:
+        """The calls in an answer, wherever it keeps them; whatever is no call is passed over."""
+
+    def _call(self, raw: RawCall) -> ToolCall:
+        wire = raw.name if isinstance(raw.name, str) else ""
+        arguments = read_arguments(raw.arguments)
+        found = self._names.find(wire)
+        if found is None:
+            return ToolCall(wire, arguments, read_id(raw.call_id))
+        tool = self._names.tool(found)
+        if tool is not None and isinstance(arguments, dict):
+            arguments = self._read_arguments(tool, arguments)
+        return ToolCall(found[0], arguments, read_id(raw.call_id), found[1])
+
+    def _read_arguments(self, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Undo what `_format_tool` did to the schema, in the arguments written for it."""
+        return arguments
+
+    @abstractmethod
+    def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
+        """The calls as part of a conversation, as if the model had just made them.
+
+        Where the wire demands an id, a call without one is given its place: `call_0`, `call_1`, ...
+        """
+
+    def _wire_name(self, call: ToolCall) -> str:
+        return self._names.encode_name(call.name, call.overload)
+
+    @abstractmethod
+    def format_results(self, results: Sequence[ToolResult]) -> list[Json]:
+        """The results as the next part of a conversation; errors with code, message, hint and details."""
+
+    @abstractmethod
+    def parse_results(self, messages: object) -> list[ToolResult]:
+        """The results in a conversation, a message or a list of parts, in order.
+
+        A name is empty where the wire has none and the call itself is not among the messages.
+        """
+
+    def _result_name(self, wire: object) -> str:
+        found = self._names.find(wire) if isinstance(wire, str) else None
+        return found[0] if found else wire if isinstance(wire, str) else ""
+
+    def _names_by_id(self, messages: object) -> dict[str, str]:
+        """Names of the calls in a conversation, for the results that carry an id only."""
+        return {call.call_id: call.name for call in self.parse_calls(messages) if call.call_id is not None}
+
+
+def place_id(call_id: str | None, place: int) -> str:
+    """An id for a wire that demands one."""
+    return f"call_{place}" if call_id is None else call_id
+
+
+def others(data: Json, *known: str) -> Json:
+    """The entries of a wire tool that no field of `Tool` stands for."""
+    return {key: value for key, value in data.items() if key not in known and value is not None}
+
+
+def _schema(value: object, what: str, where: str) -> Schema:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise MalformedSource(f"the {what} must be an object, not {type(value).__name__}", where=where)
+    return value

@@ -1,0 +1,122 @@
+"""Gemini's generateContent: function declarations, and calls and responses as parts of contents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from toolyard.dialects.base import Dialect, RawCall, WireTool, others
+from toolyard.dialects.changes import ChangeLog
+from toolyard.dialects.gemini_reader import json_schema
+from toolyard.dialects.gemini_schema import gemini_schema
+from toolyard.dialects.outcome import error_of, error_value, read_result
+from toolyard.dialects.payload import Json, arguments_object, entries, fields, pick, read_id, records
+from toolyard.model import Tool, ToolCall, ToolResult
+
+_DECLARATIONS = ("functionDeclarations", "function_declarations")
+_CALL = ("functionCall", "function_call")
+_RESPONSE = ("functionResponse", "function_response")
+_PARAMETERS_SCHEMA = ("parametersJsonSchema", "parameters_json_schema")
+_RESPONSE_SCHEMA = ("responseJsonSchema", "response_json_schema")
+
+
+class GeminiDialect(Dialect):
+    """generateContent: `functionDeclarations`, `functionCall` and `functionResponse`."""
+
+    name = "gemini"
+
+    def _wrap_tools(self, wire: list[Json]) -> list[Json]:
+        return [{_DECLARATIONS[0]: wire}] if wire else []
+
+    def _format_tool(self, tool: Tool, wire_name: str, log: ChangeLog) -> Json:
+        declaration: Json = {"name": wire_name, "description": tool.description}
+        parameters = gemini_schema(tool.parameters, log)
+        return declaration if parameters is None else {**declaration, "parameters": parameters}
+
+    def _tool_entries(self, payload: object) -> Iterator[Json]:
+        whole = fields(payload)
+        listed = [whole] if pick(whole, *_DECLARATIONS) is not None else payload
+        for entry in super()._tool_entries(listed):
+            declarations = pick(entry, *_DECLARATIONS)
+            yield from [entry] if declarations is None else map(fields, entries(declarations))
+
+    def _parse_tool(self, entry: Json, where: str) -> WireTool:
+        schemas = ("parameters", *_PARAMETERS_SCHEMA, "response", *_RESPONSE_SCHEMA)
+        return WireTool(
+            entry.get("name"),
+            entry.get("description"),
+            _read_schema(entry.get("parameters"), pick(entry, *_PARAMETERS_SCHEMA)),
+            others(entry, "name", "description", *schemas),
+            _read_schema(entry.get("response"), pick(entry, *_RESPONSE_SCHEMA)),
+        )
+
+    def _raw_calls(self, response: object) -> Iterator[RawCall]:
+        for part in _parts(response):
+            call = fields(pick(part, *_CALL))
+            if call:
+                yield RawCall(call.get("name"), call.get("args"), call.get("id"))
+
+    def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
+        """One content of role `model`.
+
+        Models that sign their thoughts refuse a current turn rebuilt this way: send their own content back
+        instead, and use this for calls that come from elsewhere.
+        """
+        parts: list[Json] = []
+        for call in calls:
+            body: Json = {"name": self._wire_name(call), "args": arguments_object(call.arguments)}
+            parts.append({_CALL[0]: body if call.call_id is None else {"id": call.call_id, **body}})
+        return [{"role": "model", "parts": parts}] if parts else []
+
+    def format_results(self, results: Sequence[ToolResult]) -> list[Json]:
+        """One content of role `user`; each response is `{"result": ...}` or `{"error": {...}}`."""
+        parts: list[Json] = []
+        for result in results:
+            info = error_of(result)
+            response = {"result": result.result} if info is None else error_value(info)
+            body: Json = {"name": self._names.encode_name(result.name), "response": response}
+            parts.append({_RESPONSE[0]: body if result.call_id is None else {"id": result.call_id, **body}})
+        return [{"role": "user", "parts": parts}] if parts else []
+
+    def parse_results(self, messages: object) -> list[ToolResult]:
+        """`functionResponse` parts."""
+        results: list[ToolResult] = []
+        for part in _parts(messages):
+            answer = fields(pick(part, *_RESPONSE))
+            if answer:
+                name, call_id = self._result_name(answer.get("name")), read_id(answer.get("id"))
+                results.append(_read_response(call_id, name, fields(answer.get("response"))))
+        return results
+
+
+def _read_response(call_id: str | None, name: str, response: Json) -> ToolResult:
+    if response.keys() == {"error"}:
+        error = response["error"]
+        return read_result(call_id, name, response if isinstance(error, dict) else error, failed=True)
+    # "output" is what Google's own examples call it.
+    for key in ("result", "output"):
+        if response.keys() == {key}:
+            return ToolResult(call_id, name, response[key])
+    return ToolResult(call_id, name, response)
+
+
+def _read_schema(own: object, plain: object) -> object:
+    """A schema in Gemini's words, else one given as plain JSON Schema."""
+    if own is None:
+        return plain
+    return json_schema(own) if isinstance(own, dict) else own
+
+
+def _parts(payload: object) -> Iterator[Json]:
+    """The parts of a response's first candidate, of a content, of several, or a list of parts."""
+    for record in records(payload):
+        candidates = entries(record.get("candidates"))
+        content = fields(fields(candidates[0]).get("content")) if candidates else fields(record.get("content"))
+        parts = (content or record).get("parts")
+        if isinstance(parts, (list, tuple)):
+            yield from map(fields, parts)
+        elif isinstance(record.get("contents"), (list, tuple)):
+            yield from _parts(record["contents"])
+        elif "args" in record and "name" in record:
+            yield {_CALL[0]: record}
+        else:
+            yield record

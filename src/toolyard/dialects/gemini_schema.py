@@ -1,0 +1,229 @@
+"""JSON Schema to the schema of Gemini's function declarations, a subset of OpenAPI 3.0.
+
+References are inlined, `allOf` folded, null becomes `nullable`. Types are spelt in capitals, as in the REST
+reference. A union is an `anyOf` with nothing beside it, since Vertex AI refuses even a description there:
+description and `nullable` move into the alternatives.
+"""
+
+from __future__ import annotations
+
+from toolyard.dialects import gemini_keywords as keywords
+from toolyard.dialects.changes import ChangeLog, Path
+from toolyard.dialects.merge import DOCUMENT_KEYWORDS, both, fold
+from toolyard.dialects.object_root import object_root
+from toolyard.dialects.schema_types import allowed_values, types_of
+from toolyard.dialects.subschemas import References, SubSchema, is_schema
+from toolyard.model import Schema
+from toolyard.model.keywords import JSON_TYPES
+
+_UNROLL = 2
+"""How often a recursive definition is written out inside itself."""
+_MAX_NODES = 3_000
+_MAX_DEPTH = 100
+_MAX_ALTERNATIVES = 32
+_ANNOTATIONS = frozenset({"title", "description", "default", "example", "examples", "nullable"})
+
+
+def gemini_schema(schema: Schema, log: ChangeLog) -> Schema | None:
+    """The declaration's `parameters`; None for a tool without any, since Gemini refuses an empty object."""
+    root = object_root(schema, log)
+    written = _GeminiWriter(References(root), log).node(root, (), ())
+    return written if written.get("properties") else None
+
+
+class _GeminiWriter:
+    def __init__(self, refs: References, log: ChangeLog) -> None:
+        self._refs = refs
+        self._log = log
+        self._nodes = 0
+
+    def node(self, schema: SubSchema, path: Path, trail: tuple[str, ...]) -> Schema:
+        """One schema in Gemini's words; `trail` holds the references followed on the way to it."""
+        self._nodes += 1
+        if not isinstance(schema, dict):
+            if schema is False:
+                self._log.add(path, "a schema that accepts nothing became one that accepts anything")
+            return self._anything({}, path)
+        if self._nodes > _MAX_NODES or len(path) > _MAX_DEPTH:
+            self._log.add(path, "left open: the schema is too large once its references are written out")
+            return _open_object(schema, "Any object.")
+        flat, followed = fold(schema, self._refs, lambda change: self._log.add(path, change))
+        again = next((ref for ref in followed if trail.count(ref) >= _UNROLL), None)
+        if again is not None:
+            self._log.add(path, f"recursion through {again} cut after {_UNROLL} levels")
+            return _open_object(flat, f"Recursive: the same shape as {again.rpartition('/')[2]} above.")
+        trail += followed
+        branches = self._alternatives(flat, path)
+        if branches is not None:
+            return self._union(flat, branches, path, trail)
+        return self._typed(flat, path, trail)
+
+    def _alternatives(self, flat: Schema, path: Path) -> list[SubSchema] | None:
+        """Takes `anyOf` and `oneOf` out of `flat`; None when it has neither."""
+        found: list[list[SubSchema]] = []
+        for key in ("anyOf", "oneOf"):
+            listed = flat.pop(key, None)
+            if not isinstance(listed, list):
+                continue
+            branches: list[SubSchema] = [branch for branch in listed if is_schema(branch) and branch is not False]
+            if key == "oneOf" and not _exclusive(branches):
+                self._log.add((*path, key), "oneOf became anyOf: Gemini cannot demand exactly one")
+            if branches:
+                found.append(branches)
+            else:
+                self._log.add((*path, key), f"{key} dropped: it accepts nothing")
+        if len(found) == 2 and len(found[0]) * len(found[1]) > _MAX_ALTERNATIVES:
+            self._log.add((*path, "oneOf"), "oneOf beside a long anyOf dropped")
+            found.pop()
+        if len(found) == 2:
+            return [both(one, other) for one in found[0] for other in found[1]]
+        return found[0] if found else None
+
+    def _union(self, base: Schema, branches: list[SubSchema], path: Path, trail: tuple[str, ...]) -> Schema:
+        names = types_of(base.get("type"))
+        real = [branch for branch in branches if not _is_null(branch)]
+        nullable = base.get("nullable") is True or (len(real) < len(branches) and (not names or "null" in names))
+        if len(real) <= 1:
+            only = {"allOf": [base, *real]} if real else {**base, "type": "null"}
+            return _with_null(self.node(only, path, trail)) if nullable else self.node(only, path, trail)
+        limits = {key: value for key, value in base.items() if key not in _ANNOTATIONS | DOCUMENT_KEYWORDS}
+        written: list[Schema] = []
+        for index, branch in enumerate(real):
+            sub = self.node({"allOf": [limits, branch]} if limits else branch, (*path, "anyOf", index), trail)
+            written.extend(item for item in sub.get("anyOf", [sub]) if item not in written)
+        for key in ("title", "default", "example", "examples"):
+            if base.get(key) is not None:
+                self._log.add((*path, key), f"{key} dropped: Gemini allows nothing beside anyOf")
+        return _any_of(_one_enum(written), base.get("description"), nullable=nullable)
+
+    def _typed(self, flat: Schema, path: Path, trail: tuple[str, ...]) -> Schema:
+        declared = types_of(flat.get("type"))
+        names = [name for name in dict.fromkeys(declared) if name in JSON_TYPES]
+        if len(names) < len(set(declared)):
+            self._log.add((*path, "type"), "a type that JSON Schema does not have was dropped")
+        allowed = allowed_values(flat)
+        nullable = "null" in names or flat.get("nullable") is True or (not names and None in (allowed or ()))
+        nullable = nullable and (allowed is None or None in allowed)
+        kinds = [name for name in names if name != "null" and not (name == "integer" and "number" in names)]
+        if not names:
+            kinds = keywords.implied_types(flat)
+            if kinds and allowed is None:
+                self._log.add(path, f"type {' or '.join(kinds)} read from the keywords beside it")
+            elif not kinds and not nullable:
+                return self._anything(flat, path)
+        if not kinds:
+            return {"type": "NULL", **keywords.texts({**flat, "format": None}, "null", path, self._log)}
+        if len(kinds) > 1:
+            rest = {key: value for key, value in flat.items() if key not in ("type", "nullable")}
+            null: list[SubSchema] = [{"type": "null"}] if nullable else []
+            return self._union(rest, [*({"type": kind} for kind in kinds), *null], path, trail)
+        out = self._of_kind(kinds[0], flat, path, trail)
+        return _with_null(out) if nullable else out
+
+    def _of_kind(self, kind: str, flat: Schema, path: Path, trail: tuple[str, ...]) -> Schema:
+        out: Schema = {"type": kind.upper(), **keywords.texts(flat, kind, path, self._log)}
+        limits = keywords.values(flat, kind, path, self._log)
+        keywords.describe(out, limits.pop("description", None))
+        if kind == "string":
+            limits |= keywords.counts(flat, ("minLength", "maxLength"), path, self._log)
+            limits |= keywords.pattern(flat, path, self._log)
+        elif kind in ("integer", "number"):
+            limits |= keywords.bounds(flat, kind, path, self._log)
+        elif kind == "array":
+            limits |= self._array(flat, path, trail)
+        elif kind == "object":
+            limits |= self._object(flat, path, trail)
+        keywords.log_unknown(flat, kind, path, self._log)
+        return {**out, **limits}
+
+    def _object(self, flat: Schema, path: Path, trail: tuple[str, ...]) -> Schema:
+        out: Schema = keywords.counts(flat, ("minProperties", "maxProperties"), path, self._log)
+        declared = flat.get("properties")
+        properties: Schema = {}
+        for name, sub in (declared if isinstance(declared, dict) else {}).items():
+            place = (*path, "properties", name)
+            if sub is False:
+                self._log.add(place, "a property that is never allowed was dropped")
+            else:
+                properties[name] = self.node(sub if is_schema(sub) else True, place, trail)
+        if properties:
+            out["properties"] = properties
+        asked = flat["required"] if isinstance(flat.get("required"), list) else []
+        required = [name for name in dict.fromkeys(map(str, asked)) if name in properties]
+        if required:
+            out["required"] = required
+        if len(required) < len(set(map(str, asked))):
+            self._log.add((*path, "required"), "required names that are not declared were dropped")
+        return out
+
+    def _array(self, flat: Schema, path: Path, trail: tuple[str, ...]) -> Schema:
+        out: Schema = keywords.counts(flat, ("minItems", "maxItems"), path, self._log)
+        items = flat.get("items", True)
+        prefix = items if isinstance(items, list) else flat.get("prefixItems")
+        rest = flat.get("additionalItems", True) if isinstance(items, list) else items
+        if isinstance(prefix, list) and prefix:
+            self._log.add((*path, "prefixItems"), "the places of a tuple are no longer told apart")
+            if rest is False:
+                out["maxItems"] = min(out.get("maxItems", len(prefix)), len(prefix))
+            places = [sub for sub in (*prefix, rest) if isinstance(sub, dict)]
+            items = {"anyOf": places} if places else True
+        elif items is False:
+            out["maxItems"] = 0
+            items = {"type": "string"}
+        return {**out, "items": self.node(items if is_schema(items) else True, (*path, "items"), trail)}
+
+    def _anything(self, flat: Schema, path: Path) -> Schema:
+        """Gemini wants a type everywhere, so a value of any type is a union of them all."""
+        self._log.add(path, "a value of any type became a union of the JSON types")
+        kinds: list[Schema] = [{"type": name} for name in ("STRING", "NUMBER", "BOOLEAN", "OBJECT")]
+        kinds.append({"type": "ARRAY", "items": {"type": "STRING"}})
+        return _any_of(kinds, flat.get("description"), nullable=True)
+
+
+def _open_object(schema: Schema, note: str) -> Schema:
+    out: Schema = {"type": "OBJECT"}
+    keywords.describe(out, schema.get("description"))
+    keywords.describe(out, note)
+    return out
+
+
+def _with_null(schema: Schema) -> Schema:
+    if "anyOf" in schema:
+        return {"anyOf": [_with_null(branch) for branch in schema["anyOf"]]}
+    return schema if schema["type"] == "NULL" else {**schema, "nullable": True}
+
+
+def _any_of(branches: list[Schema], description: object, *, nullable: bool) -> Schema:
+    out = [dict(branch) for branch in branches]
+    for branch in out:
+        keywords.describe(branch, description, first=True)
+    union = out[0] if len(out) == 1 else {"anyOf": out}
+    return _with_null(union) if nullable else union
+
+
+def _one_enum(branches: list[Schema]) -> list[Schema]:
+    """Alternatives that each name some texts, as one that names them all."""
+    if any(branch.keys() != {"type", "enum"} for branch in branches):
+        return branches
+    return [{"type": "STRING", "enum": list(dict.fromkeys(value for branch in branches for value in branch["enum"]))}]
+
+
+def _is_null(branch: SubSchema) -> bool:
+    if not isinstance(branch, dict):
+        return False
+    return types_of(branch.get("type")) == ["null"] or branch.get("enum") == [None] or branch.get("const", 0) is None
+
+
+def _exclusive(branches: list[SubSchema]) -> bool:
+    """Whether no value can fit two of the branches, as far as their constants or types tell."""
+    allowed = [allowed_values(branch) if isinstance(branch, dict) else None for branch in branches]
+    if all(values is not None for values in allowed):
+        marks = [{repr(value) for value in values or ()} for values in allowed]
+    else:
+        marks = [_kinds(branch) for branch in branches]
+    return all(marks) and sum(map(len, marks)) == len(set().union(*marks))
+
+
+def _kinds(branch: SubSchema) -> set[str]:
+    names = types_of(branch.get("type")) if isinstance(branch, dict) else []
+    return {"number" if name == "integer" else name for name in names}

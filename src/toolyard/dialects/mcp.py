@@ -1,0 +1,176 @@
+"""The Model Context Protocol: items of `tools/list`, params of `tools/call`, and `CallToolResult`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from toolyard.dialects.base import Dialect, RawCall, WireTool, others
+from toolyard.dialects.changes import ChangeLog
+from toolyard.dialects.merge import fold
+from toolyard.dialects.outcome import error_of, error_value, read_content, read_result, result_text
+from toolyard.dialects.payload import Json, arguments_object, fields, pick, read_id, records
+from toolyard.dialects.schema_types import types_of
+from toolyard.dialects.subschemas import References, rebuild
+from toolyard.model import Effects, ErrorInfo, Schema, Tool, ToolCall, ToolResult
+from toolyard.model.errors import ToolFailed
+
+CALL_ID = "toolyard/call_id"
+"""The `_meta` key for a call's id, which params and results have no field for."""
+
+_PASSED_ON = {"title": str, "icons": list, "annotations": dict}
+
+
+class McpDialect(Dialect):
+    """MCP: `inputSchema`, `arguments`, `structuredContent`. Schemas travel whole, as MCP allows all keywords."""
+
+    name = "mcp"
+
+    def _format_tool(self, tool: Tool, wire_name: str, log: ChangeLog) -> Json:
+        out: Json = {"name": wire_name, "description": tool.description, "inputSchema": _input(tool.parameters, log)}
+        out |= {key: tool.metadata[key] for key, kind in _PASSED_ON.items() if isinstance(tool.metadata.get(key), kind)}
+        if tool.output_parameters:
+            out["outputSchema"] = _output(tool.output_parameters, log)
+        passed_on = {key: value for key, value in out.pop("annotations", {}).items() if key != "readOnlyHint"}
+        annotations = {**_annotations(tool.effects), **passed_on}
+        return {**out, "annotations": annotations} if annotations else out
+
+    def _tool_entries(self, payload: object) -> Iterator[Json]:
+        return super()._tool_entries(fields(payload).get("result", payload))
+
+    def _parse_tool(self, entry: Json, where: str) -> WireTool:
+        schemas = ("inputSchema", "input_schema", "outputSchema", "output_schema")
+        extra = others(entry, "name", "description", *schemas)
+        hints = fields(extra.pop("annotations", None))
+        effects = _effects(hints)
+        # What the effects say by themselves is not repeated; a write that is not destructive is more than that.
+        implied = _annotations(effects)
+        kept = {key: value for key, value in hints.items() if value is not None and implied.get(key) != value}
+        return WireTool(
+            entry.get("name"),
+            entry.get("description"),
+            pick(entry, "inputSchema", "input_schema"),
+            {**extra, "annotations": kept} if kept else extra,
+            pick(entry, "outputSchema", "output_schema"),
+            effects,
+        )
+
+    def _raw_calls(self, response: object) -> Iterator[RawCall]:
+        for record in records(response):
+            params = fields(record.get("params")) or record
+            if "name" in params and record.get("method", "tools/call") == "tools/call":
+                yield RawCall(params["name"], params.get("arguments"), _call_id(record, params))
+
+    def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
+        """The params of one `tools/call` a call."""
+        return [
+            _with_id({"name": self._wire_name(call), "arguments": arguments_object(call.arguments)}, call.call_id)
+            for call in calls
+        ]
+
+    def format_results(self, results: Sequence[ToolResult]) -> list[Json]:
+        """One `CallToolResult` a result; a value that is no object is structured as `{"result": value}`."""
+        formatted: list[Json] = []
+        for result in results:
+            info = error_of(result)
+            value = {"result": result.result} if self._is_wrapped(result) else result.result
+            out: Json = {
+                "content": [{"type": "text", "text": result_text(result, marked=True)}],
+                "structuredContent": value if info is None else error_value(info),
+                "isError": info is not None,
+            }
+            formatted.append(_with_id(out, result.call_id))
+        return formatted
+
+    def _is_wrapped(self, result: ToolResult) -> bool:
+        if not isinstance(result.result, dict):
+            return True
+        tool = self._names.tool((result.name, None))
+        return tool is not None and bool(tool.output_parameters) and not _is_object(tool.output_parameters)
+
+    def parse_results(self, messages: object) -> list[ToolResult]:
+        """`CallToolResult`s, by themselves or in JSON-RPC responses."""
+        results: list[ToolResult] = []
+        for record in records(messages):
+            body = fields(record.get("result")) if "jsonrpc" in record else record
+            call_id = _call_id(record, body)
+            if "jsonrpc" in record and "error" in record:
+                results.append(_protocol_error(call_id, fields(record["error"])))
+            elif "content" in body or pick(body, "structuredContent", "structured_content") is not None:
+                failed = pick(body, "isError", "is_error") is True
+                results.append(read_result(call_id, "", _value(body), failed=failed))
+        return results
+
+
+def _protocol_error(call_id: str | None, error: Json) -> ToolResult:
+    info = ErrorInfo(
+        ToolFailed.code,
+        str(error.get("message", "the server answered with an error")),
+        effect=ToolFailed.effect,
+        details={key: error[key] for key in ("code", "data") if key in error},
+    )
+    return ToolResult(call_id, "", None, info.message, {}, info)
+
+
+def _value(body: Json) -> Any:
+    """The structured value, taken out of the wrapper where the text shows that it was put in one."""
+    structured = pick(body, "structuredContent", "structured_content")
+    said = read_content(body.get("content"))
+    if structured is None or structured == {"result": said}:
+        return said
+    return structured
+
+
+def _input(schema: Schema, log: ChangeLog) -> Schema:
+    names = types_of(schema.get("type"))
+    if names and "object" not in names:
+        log.add(("type",), f"type {' or '.join(names)} replaced by object: arguments are always an object")
+    return {**schema, "type": "object"}
+
+
+def _output(schema: Schema, log: ChangeLog) -> Schema:
+    if _is_object(schema):
+        return {**schema, "type": "object"}
+    log.add((), 'output schema wrapped as {"result": ...}: MCP wants an object there')
+    inner = _below(schema, "#/properties/result")
+    return {"type": "object", "properties": {"result": inner}, "required": ["result"]}
+
+
+def _is_object(schema: Schema) -> bool:
+    flat, _ = fold(schema, References(schema), lambda _change: None)
+    names = types_of(flat.get("type"))
+    return names == ["object"] or (not names and "properties" in flat)
+
+
+def _below(schema: Schema, place: str) -> Schema:
+    """`schema` for use at `place` in another document: its references begin there."""
+    out = rebuild(schema, lambda sub: _below(sub, place))
+    ref = out.get("$ref")
+    if isinstance(ref, str) and (ref == "#" or ref.startswith("#/")):
+        out["$ref"] = place + ref[1:]
+    return out
+
+
+def _annotations(effects: Effects) -> Json:
+    if effects is Effects.READ:
+        return {"readOnlyHint": True}
+    return {"readOnlyHint": False, "destructiveHint": True} if effects is Effects.WRITE else {}
+
+
+def _effects(hints: Json) -> Effects:
+    if hints.get("readOnlyHint") is True:
+        return Effects.READ
+    if hints.get("readOnlyHint") is False or hints.get("destructiveHint") is True:
+        return Effects.WRITE
+    return Effects.UNKNOWN
+
+
+def _with_id(body: Json, call_id: str | None) -> Json:
+    return body if call_id is None else {**body, "_meta": {CALL_ID: call_id}}
+
+
+def _call_id(record: Json, body: Json) -> str | None:
+    """The JSON-RPC id, else the one in `_meta`."""
+    if "jsonrpc" in record:
+        return read_id(record.get("id"))
+    return read_id(fields(pick(body, "_meta", "meta")).get(CALL_ID))

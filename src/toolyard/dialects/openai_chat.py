@@ -1,0 +1,111 @@
+"""OpenAI's chat completions, and the many servers that speak the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from toolyard.dialects.base import Dialect, RawCall, WireTool, others, place_id
+from toolyard.dialects.changes import ChangeLog
+from toolyard.dialects.object_root import object_root
+from toolyard.dialects.outcome import read_content, read_result, result_text
+from toolyard.dialects.payload import Json, arguments_text, entries, fields, read_id, records
+from toolyard.dialects.strict_schema import strict_schema, without_added_nulls
+from toolyard.dialects.wire_names import WireNames
+from toolyard.model import Tool, ToolCall, ToolResult
+from toolyard.model.errors import MalformedSource
+
+
+class OpenAIDialect(Dialect):
+    """What chat completions and responses have in common: function tools, JSON text, strict mode.
+
+    `strict=True` asks for arguments that follow the schema exactly. A tool whose schema strict mode cannot
+    describe is sent without it; `report` says which and why.
+    """
+
+    def __init__(self, tools: Iterable[Tool] = (), *, names: WireNames | None = None, strict: bool = False) -> None:
+        super().__init__(tools, names=names)
+        self._strict = strict
+
+    def _function(self, tool: Tool, wire_name: str, log: ChangeLog) -> tuple[Json, bool]:
+        """The function object, and whether its parameters are in strict form."""
+        parameters = object_root(tool.parameters, log)
+        strict = strict_schema(parameters, log) if self._strict else None
+        chosen = parameters if strict is None else strict
+        return {"name": wire_name, "description": tool.description, "parameters": chosen}, strict is not None
+
+    def _parse_tool(self, entry: Json, where: str) -> WireTool:
+        kind = entry.get("type", "function")
+        if kind != "function":
+            raise MalformedSource(f"a {kind} tool runs at the provider and has no schema to read", where=where)
+        function = fields(entry.get("function")) or entry
+        extra = others(entry, "type", "function") if function is not entry else {}
+        extra |= others(function, "type", "name", "description", "parameters")
+        return WireTool(function.get("name"), function.get("description"), function.get("parameters"), extra)
+
+    def _read_arguments(self, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
+        return without_added_nulls(tool.parameters, arguments) if self._strict else arguments
+
+
+class OpenAIChatDialect(OpenAIDialect):
+    """Chat completions: `tools`, `tool_calls` and messages of role `tool`."""
+
+    name = "openai"
+
+    def _format_tool(self, tool: Tool, wire_name: str, log: ChangeLog) -> Json:
+        function, strict = self._function(tool, wire_name, log)
+        return {"type": "function", "function": {**function, "strict": True} if strict else function}
+
+    def _raw_calls(self, response: object) -> Iterator[RawCall]:
+        for record in records(response):
+            choices = entries(record.get("choices"))
+            message = fields(fields(choices[0]).get("message")) if choices else fields(record.get("message")) or record
+            if message.get("type") == "function" or "function" in message:
+                yield from _tool_call(message)
+                continue
+            for entry in entries(message.get("tool_calls")):
+                yield from _tool_call(fields(entry))
+            legacy = fields(message.get("function_call"))
+            if legacy:
+                yield RawCall(legacy.get("name"), legacy.get("arguments"))
+
+    def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
+        """One assistant message."""
+        listed = [
+            {
+                "id": place_id(call.call_id, place),
+                "type": "function",
+                "function": {"name": self._wire_name(call), "arguments": arguments_text(call.arguments)},
+            }
+            for place, call in enumerate(calls)
+        ]
+        return [{"role": "assistant", "content": None, "tool_calls": listed}] if listed else []
+
+    def format_results(self, results: Sequence[ToolResult]) -> list[Json]:
+        """One message of role `tool` a result."""
+        return [
+            {
+                "role": "tool",
+                "tool_call_id": place_id(result.call_id, place),
+                "content": result_text(result, marked=False),
+            }
+            for place, result in enumerate(results)
+        ]
+
+    def parse_results(self, messages: object) -> list[ToolResult]:
+        """Messages of role `tool`, and of the older role `function`."""
+        listed = list(records(messages))
+        names = self._names_by_id(listed)
+        results: list[ToolResult] = []
+        for message in listed:
+            if message.get("role") in ("tool", "function"):
+                call_id = read_id(message.get("tool_call_id"))
+                name = names.get(call_id or "") or self._result_name(message.get("name"))
+                results.append(read_result(call_id, name, read_content(message.get("content"))))
+        return results
+
+
+def _tool_call(entry: Json) -> Iterator[RawCall]:
+    function = fields(entry.get("function"))
+    if function:
+        yield RawCall(function.get("name"), function.get("arguments"), entry.get("id"))

@@ -1,0 +1,74 @@
+"""OpenAI's Responses API: everything is an item of `output` or `input`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from toolyard.dialects.base import RawCall, place_id
+from toolyard.dialects.changes import ChangeLog
+from toolyard.dialects.openai_chat import OpenAIDialect
+from toolyard.dialects.outcome import read_content, read_result, result_text
+from toolyard.dialects.payload import Json, arguments_text, entries, fields, pick, read_id, records
+from toolyard.model import Tool, ToolCall, ToolResult
+
+
+class OpenAIResponsesDialect(OpenAIDialect):
+    """Responses: flat function tools, `function_call` and `function_call_output` items."""
+
+    name = "openai-responses"
+
+    def _format_tool(self, tool: Tool, wire_name: str, log: ChangeLog) -> Json:
+        function, strict = self._function(tool, wire_name, log)
+        # This API turns strict on by itself unless it is told not to.
+        return {"type": "function", **function, "strict": strict}
+
+    def _raw_calls(self, response: object) -> Iterator[RawCall]:
+        for item in _items(response):
+            if item.get("type") == "function_call":
+                yield RawCall(item.get("name"), item.get("arguments"), pick(item, "call_id", "id"))
+
+    def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
+        """One `function_call` item a call."""
+        return [
+            {
+                "type": "function_call",
+                "call_id": place_id(call.call_id, place),
+                "name": self._wire_name(call),
+                "arguments": arguments_text(call.arguments),
+            }
+            for place, call in enumerate(calls)
+        ]
+
+    def format_results(self, results: Sequence[ToolResult]) -> list[Json]:
+        """One `function_call_output` item a result."""
+        return [
+            {
+                "type": "function_call_output",
+                "call_id": place_id(result.call_id, place),
+                "output": result_text(result, marked=False),
+            }
+            for place, result in enumerate(results)
+        ]
+
+    def parse_results(self, messages: object) -> list[ToolResult]:
+        """`function_call_output` items."""
+        items = list(_items(messages))
+        names = self._names_by_id(items)
+        results: list[ToolResult] = []
+        for item in items:
+            if item.get("type") == "function_call_output":
+                call_id = read_id(item.get("call_id"))
+                results.append(read_result(call_id, names.get(call_id or "", ""), read_content(item.get("output"))))
+        return results
+
+
+def _items(payload: object) -> Iterator[Json]:
+    """The items of a response, of a request's input, or of a list."""
+    for record in records(payload):
+        listed = record.get("output") if record.get("type") != "function_call_output" else None
+        if isinstance(listed, (list, tuple)):
+            yield from map(fields, entries(listed))
+        elif isinstance(record.get("input"), (list, tuple)):
+            yield from map(fields, record["input"])
+        else:
+            yield record

@@ -1,0 +1,237 @@
+"""OpenAI's strict mode: every property required, nothing undeclared, few keywords.
+
+An optional property becomes a required one that may be null; `without_added_nulls` takes those nulls out
+of the arguments again, so the tool sees what its own schema allows. A schema strict mode cannot carry at
+all (an object of free keys, a value of any type) is better sent as it is, without strict.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import count
+from typing import Any
+
+from toolyard.dialects.changes import ChangeLog, Path
+from toolyard.dialects.merge import DOCUMENT_KEYWORDS, fold
+from toolyard.dialects.object_root import object_root
+from toolyard.dialects.schema_types import allowed_values, type_name, types_of
+from toolyard.dialects.subschemas import References, SubSchema, reference_path
+from toolyard.model import Schema
+from toolyard.model.keywords import JSON_TYPES
+
+_KEPT = frozenset(
+    {"title", "description", "enum", "const", "pattern", "multipleOf", "minItems", "maxItems"}
+    | {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
+)
+_HANDLED = frozenset(
+    {"type", "properties", "required", "additionalProperties", "items", "prefixItems", "anyOf", "oneOf", "format"}
+    | {"nullable"}
+)
+_FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid")
+_ANNOTATIONS = frozenset({"title", "description"})
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
+_EXAMPLES = frozenset({"default", "example", "examples"})
+_NULL: Schema = {"type": "null"}
+_MAX_DEPTH = 128
+_MAX_HOPS = 16
+"""Alternatives of alternatives of one value: more than this is a schema that refers to itself."""
+
+
+class _NotStrict(Exception):
+    """Strict mode has no words for the schema at `path`."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__(what)
+        self.path = path
+        self.what = what
+
+
+def strict_schema(schema: Schema, log: ChangeLog) -> Schema | None:
+    """The strict form of a schema with an object root, or None where the tool must go without strict."""
+    attempt = ChangeLog()
+    writer = _StrictWriter(References(schema), attempt)
+    try:
+        strict = writer.root(schema)
+    except _NotStrict as reason:
+        log.add(reason.path, f"sent without strict, which cannot describe {reason.what}")
+        return None
+    log.update(attempt)
+    return strict
+
+
+class _StrictWriter:
+    def __init__(self, refs: References, log: ChangeLog) -> None:
+        self._refs = refs
+        self._log = log
+        self._names: dict[str, str] = {}
+        """Definition name of each reference met; only what is referred to is carried over."""
+
+    def root(self, schema: Schema) -> Schema:
+        out = self._typed(schema, ())
+        definitions: Schema = {}
+        while len(definitions) < len(self._names):
+            for ref, name in list(self._names.items())[len(definitions) :]:
+                target = self._refs.resolve(ref)
+                definitions[name] = self._node(True if target is None else target, reference_path(ref))
+        return {**out, "$defs": definitions} if definitions else out
+
+    def _node(self, node: SubSchema, path: Path) -> Schema:
+        if not isinstance(node, dict) or not node:
+            raise _NotStrict(path, "a value of any type")
+        if len(path) > _MAX_DEPTH:
+            raise _NotStrict(path, "a schema that nests without end")
+        if node.keys() - DOCUMENT_KEYWORDS == {"$ref"}:
+            return self._reference(node["$ref"], path)
+        flat, _ = fold(node, self._refs, lambda change: self._log.add(path, change))
+        for key in ("anyOf", "oneOf"):
+            if isinstance(flat.get(key), list):
+                return self._alternatives(flat, key, path)
+        return self._typed(flat, path)
+
+    def _reference(self, ref: object, path: Path) -> Schema:
+        if not isinstance(ref, str) or self._refs.resolve(ref) is None:
+            raise _NotStrict(path, "a reference that leads nowhere")
+        if ref == "#":
+            return {"$ref": ref}
+        if ref not in self._names:
+            base = _UNSAFE.sub("_", ref.rpartition("/")[2])
+            taken = self._names.values()
+            self._names[ref] = next(name for n in count(1) if (name := f"{base}_{n}" if n > 1 else base) not in taken)
+        return {"$ref": f"#/$defs/{self._names[ref]}"}
+
+    def _alternatives(self, flat: Schema, key: str, path: Path) -> Schema:
+        if key == "oneOf":
+            self._log.add((*path, key), "oneOf became anyOf: strict mode cannot demand exactly one")
+        base: Schema = {}
+        for name, value in flat.items():
+            if name in _EXAMPLES:
+                self._log.add((*path, name), f"{name} dropped: strict mode does not support it")
+            elif name != key and name not in _ANNOTATIONS and name not in DOCUMENT_KEYWORDS:
+                base[name] = value
+        branches = [branch for branch in flat[key] if branch is not False]
+        if not branches:
+            raise _NotStrict(path, "a value that nothing fits")
+        joined = [{"allOf": [base, branch]} if base else branch for branch in branches]
+        out = {name: flat[name] for name in _ANNOTATIONS if name in flat}
+        return {**out, "anyOf": [self._node(branch, (*path, key, i)) for i, branch in enumerate(joined)]}
+
+    def _typed(self, flat: Schema, path: Path) -> Schema:
+        names = [name for name in types_of(flat.get("type")) if name in JSON_TYPES] or _implied_types(flat)
+        if not names:
+            raise _NotStrict(path, "a value of any type")
+        if flat.get("nullable") is True and "null" not in names:
+            names = [*names, "null"]
+        out: Schema = {"type": names[0] if len(names) == 1 else names}
+        for key, value in flat.items():
+            if key in _KEPT or (key == "format" and value in _FORMATS):
+                out[key] = value
+            elif key not in _HANDLED and key not in DOCUMENT_KEYWORDS:
+                self._log.add((*path, key), f"{key} dropped: strict mode does not support it")
+            elif key == "format":
+                self._log.add((*path, key), f"format {value!r} dropped: strict mode does not support it")
+        if "object" in names:
+            out |= self._objects(flat, path)
+        if "array" in names:
+            out["items"] = self._items(flat, path)
+        return out
+
+    def _objects(self, flat: Schema, path: Path) -> Schema:
+        properties = _properties(flat)
+        # A tool without parameters has an empty root; anywhere else an object without properties is a free one.
+        is_free = bool(path) and not properties
+        extra = flat.get("additionalProperties", is_free)
+        if not properties and extra is not False:
+            raise _NotStrict(path, "an object of free keys")
+        if extra is not False:
+            self._log.add((*path, "additionalProperties"), "undeclared properties can no longer be sent")
+        required = flat["required"] if isinstance(flat.get("required"), list) else []
+        out: Schema = {}
+        for name, sub in properties.items():
+            if sub is False:
+                self._log.add((*path, "properties", name), "a property that is never allowed was dropped")
+                continue
+            written = self._node(sub, (*path, "properties", name))
+            out[name] = written if name in required or accepts_null(sub, self._refs) else _nullable(written)
+        return {"properties": out, "required": list(out), "additionalProperties": False}
+
+    def _items(self, flat: Schema, path: Path) -> Schema:
+        items = flat.get("items", True)
+        if isinstance(flat.get("prefixItems"), list) or isinstance(items, list):
+            prefix = items if isinstance(items, list) else flat["prefixItems"]
+            self._log.add((*path, "prefixItems"), "the places of a tuple are no longer told apart")
+            rest = [] if isinstance(items, (list, bool)) else [items]
+            items = {"anyOf": [*prefix, *rest]} if len(prefix) + len(rest) > 1 else (prefix or rest or [True])[0]
+        return self._node(items, (*path, "items"))
+
+
+def _implied_types(flat: Schema) -> list[str]:
+    values = allowed_values(flat)
+    if values:
+        return list(dict.fromkeys(map(type_name, values)))
+    if isinstance(flat.get("properties"), dict):
+        return ["object"]
+    return ["array"] if "items" in flat or "prefixItems" in flat else []
+
+
+def _nullable(schema: Schema) -> Schema:
+    if "anyOf" in schema:
+        return {**schema, "anyOf": [*schema["anyOf"], _NULL]}
+    if "$ref" in schema or "const" in schema:
+        return {"anyOf": [schema, _NULL]}
+    out = {**schema, "type": [*types_of(schema["type"]), "null"]}
+    if "enum" in out:
+        out["enum"] = [*out["enum"], None]
+    return out
+
+
+def accepts_null(schema: SubSchema, refs: References, hops: int = _MAX_HOPS) -> bool:
+    """Whether null is a valid value as far as types, enums and alternatives tell."""
+    if not isinstance(schema, dict) or not hops:
+        return schema is True
+    flat, _ = fold(schema, refs, _unheard)
+    if "const" in flat:
+        return flat["const"] is None
+    if isinstance(flat.get("enum"), list) and None not in flat["enum"]:
+        return False
+    if flat.get("nullable") is True:
+        return True
+    for key in ("anyOf", "oneOf"):
+        branches = flat.get(key)
+        if isinstance(branches, list) and not any(accepts_null(branch, refs, hops - 1) for branch in branches):
+            return False
+    names = types_of(flat.get("type"))
+    return not names or "null" in names
+
+
+def without_added_nulls(schema: Schema, arguments: dict[str, Any]) -> dict[str, Any]:
+    """`arguments` less the nulls that stand for "left out": optional properties that cannot be null."""
+    root = object_root(schema, ChangeLog())
+    pruned: dict[str, Any] = _pruned(root, arguments, References(root))
+    return pruned
+
+
+def _pruned(schema: SubSchema, value: Any, refs: References, hops: int = _MAX_HOPS) -> Any:
+    if not isinstance(schema, dict) or not isinstance(value, (dict, list)):
+        return value
+    flat, _ = fold(schema, refs, _unheard)
+    if isinstance(value, list):
+        return [_pruned(flat.get("items", True), item, refs) for item in value]
+    for key in ("anyOf", "oneOf"):
+        for branch in flat.get(key, ()) if hops else ():
+            if isinstance(branch, dict) and value.keys() <= _properties(fold(branch, refs, _unheard)[0]).keys():
+                return _pruned(branch, value, refs, hops - 1)
+    properties, required = _properties(flat), flat.get("required", ())
+    return {
+        name: _pruned(properties.get(name, True), item, refs)
+        for name, item in value.items()
+        if item is not None or name in required or accepts_null(properties.get(name, True), refs)
+    }
+
+
+def _properties(schema: Schema) -> dict[str, SubSchema]:
+    properties = schema.get("properties")
+    return properties if isinstance(properties, dict) else {}
+
+
+def _unheard(_change: str) -> None:
+    """Losses are reported when the schema is sent, not when arguments come back."""

@@ -1,0 +1,227 @@
+"""Reversible wire names: any qualified name, spelt so that every provider accepts it.
+
+Providers want `[A-Za-z0-9_-]{1,64}`, one of them with a letter in front. Two spellings serve:
+
+    ns__tool                   plain: both halves are simple, and splitting it is decoding it
+    slug___abcdefghij234567    hashed: whatever else; 80 bits of SHA-256 behind a readable slug
+
+A plain name has one `__` and never `___`, so the two can never be confused. Both are pure functions of
+the tool: another process, or the same one with more tools, spells it the same way.
+"""
+
+from __future__ import annotations
+
+import base64
+import difflib
+import hashlib
+import heapq
+import re
+import unicodedata
+from collections.abc import Iterable
+from functools import cached_property
+
+from toolyard.constants import TOOL_NAMESPACE_SEP
+from toolyard.model import Tool
+from toolyard.model.errors import DefinitionError, UnknownToolError
+from toolyard.model.names import show, split_qualified
+
+WIRE_NAME_LENGTH = 64
+
+Decoded = tuple[str, str | None]
+"""A qualified name, and the fingerprint of one overload where the wire name stands for just that one."""
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9-]*(?:_[A-Za-z0-9-]+)*__[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*")
+_WIRE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+_UNREADABLE = re.compile(r"[^A-Za-z0-9-]+")
+_DIGEST_BYTES = 10
+_SLUG_LENGTH = WIRE_NAME_LENGTH - len("___") - _DIGEST_BYTES * 8 // 5
+_SUGGESTIONS = 3
+_SUGGEST_FROM = 500
+
+
+class WireNames:
+    """The wire names of a set of tools, and the way back.
+
+    The first registered overload of a name carries the name's own wire name, so that adding an overload
+    renames nothing; each further one has a hashed name of its own. The tables are built once, in the
+    constructor; fingerprints are computed for overloaded names alone.
+    """
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self._first: dict[str, Tool] = {}
+        self._own: dict[str, str] = {}
+        self._overloads: dict[str, dict[str, Tool]] = {}
+        self._decoded: dict[str, Decoded] = {}
+        groups: dict[str, list[Tool]] = {}
+        for tool in tools:
+            name = tool.qualified_name
+            first = self._first.setdefault(name, tool)
+            if first is not tool:
+                groups.setdefault(name, [first]).append(tool)
+        for name in self._first:
+            wire = self._own[name] = _own_name(name)
+            self._claim(wire, (name, None))
+        for name, group in groups.items():
+            overloads: dict[str, Tool] = {}
+            for tool in group:
+                overloads.setdefault(tool.fingerprint, tool)
+            if len(overloads) > 1:
+                self._overloads[name] = overloads
+                for fingerprint in overloads:
+                    # The first one too: a process that registered them in another order issues its name.
+                    self._claim(_overload_name(name, fingerprint), (name, fingerprint))
+
+    def _claim(self, wire: str, decoded: Decoded) -> None:
+        holder = self._decoded.setdefault(wire, decoded)
+        if holder != decoded:
+            raise DefinitionError(
+                f"tools {show(holder[0])} and {show(decoded[0])} share the wire name {wire!r}; rename one of them"
+            )
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools the tables were built from, overloads side by side, twins once."""
+        return tuple(tool for name in self._first for tool in self._group(name))
+
+    def _group(self, name: str) -> Iterable[Tool]:
+        overloads = self._overloads.get(name)
+        return overloads.values() if overloads is not None else (self._first[name],)
+
+    def __contains__(self, tool: Tool) -> bool:
+        """Whether calls under the wire name of `tool` are understood."""
+        first = self._first.get(tool.qualified_name)
+        if first is None or first is tool:
+            return first is tool
+        return any(tool.fingerprint == known.fingerprint for known in self._group(tool.qualified_name))
+
+    def including(self, tools: Iterable[Tool]) -> WireNames:
+        """These names and those of `tools`; the names already here do not change."""
+        new = [tool for tool in tools if tool not in self]
+        return WireNames((*self.tools, *new)) if new else self
+
+    def encode(self, tool: Tool) -> str:
+        """The wire name of a tool."""
+        name = tool.qualified_name
+        first = self._first.get(name, tool)
+        if first is tool or tool.fingerprint == first.fingerprint:
+            return self._own.get(name) or _own_name(name)
+        return _overload_name(name, tool.fingerprint)
+
+    def encode_name(self, name: str, overload: str | None = None) -> str:
+        """The wire name for the name of a call, pinned to one overload or not.
+
+        What is not a qualified name (a model made it up, and the call was kept as it came) stays as it is
+        where providers accept it.
+        """
+        if TOOL_NAMESPACE_SEP not in name:
+            return name if _WIRE.fullmatch(name) else _hashed("", name, name)
+        first = self._first.get(name)
+        if overload is None or (first is not None and first.fingerprint == overload):
+            return self._own.get(name) or _own_name(name)
+        return _overload_name(name, overload)
+
+    def decode(self, wire: str) -> Decoded:
+        """The tool a wire name stands for.
+
+        Without an entry for it, a plain name is split, and a name that is already qualified, or that
+        exactly one namespace has, is taken for what it says. `UnknownToolError` for the rest.
+        """
+        found = self.find(wire)
+        if found is None:
+            raise self._unknown(wire)
+        return found
+
+    def find(self, wire: str) -> Decoded | None:
+        """Like `decode`, with None for an unknown name; does not look for similar ones, so it is cheap."""
+        found = self.known(wire)
+        if found is not None:
+            return found
+        candidates = self._bare.get(wire, ())
+        if len(candidates) == 1:
+            return candidates[0], None
+        if TOOL_NAMESPACE_SEP in wire:
+            return wire, None
+        if not candidates and len(wire) <= WIRE_NAME_LENGTH and _PLAIN.fullmatch(wire):
+            return wire.replace("__", TOOL_NAMESPACE_SEP), None
+        return None
+
+    def known(self, wire: str) -> Decoded | None:
+        """The entry for a wire name this table issued, without any of the fallbacks of `decode`."""
+        return self._decoded.get(wire)
+
+    def tool(self, decoded: Decoded) -> Tool | None:
+        """The tool whose schema stood under a wire name: the pinned overload, else the first registered."""
+        name, overload = decoded
+        first = self._first.get(name)
+        if overload is None or first is None:
+            return first
+        return next((tool for tool in self._group(name) if tool.fingerprint == overload), None)
+
+    @cached_property
+    def _bare(self) -> dict[str, list[str]]:
+        bare: dict[str, list[str]] = {}
+        for name, tool in self._first.items():
+            bare.setdefault(tool.name, []).append(name)
+        return bare
+
+    def _unknown(self, wire: str) -> UnknownToolError:
+        candidates = self._bare.get(wire)
+        if candidates:
+            return UnknownToolError(
+                f"{show(wire)} is in several namespaces; use one of {', '.join(candidates)}",
+                details={"candidates": candidates},
+            )
+        closest = self._closest(wire)
+        near = f"; the closest are {', '.join(closest)}" if closest else ""
+        return UnknownToolError(f"unknown tool {show(wire)}{near}", details={"closest": closest})
+
+    def _closest(self, wire: str) -> list[str]:
+        wanted = wire.lower()
+        pool: Iterable[str] = self._first
+        if len(self._first) > _SUGGEST_FROM:
+            # A full comparison takes seconds in a large catalog: only with names that share most letters.
+            pieces = {wanted[i : i + 3] for i in range(len(wanted) - 2)}
+            pool = heapq.nlargest(_SUGGEST_FROM, pool, key=lambda name: sum(map(name.lower().__contains__, pieces)))
+        spelt = {name.replace(TOOL_NAMESPACE_SEP, "__").lower(): name for name in pool}
+        spelt |= {self._first[name].name.lower(): name for name in pool}
+        matches = difflib.get_close_matches(wanted, spelt, n=_SUGGESTIONS)
+        return list(dict.fromkeys(spelt[match] for match in matches))
+
+
+def _own_name(name: str) -> str:
+    plain = name.replace(TOOL_NAMESPACE_SEP, "__", 1)
+    if len(plain) <= WIRE_NAME_LENGTH and _PLAIN.fullmatch(plain):
+        return plain
+    return _hashed(*split_qualified(name), name)
+
+
+def _overload_name(name: str, fingerprint: str) -> str:
+    return _hashed(*split_qualified(name), f"{name}\0{fingerprint}")
+
+
+def _hashed(namespace: str, name: str, identity: str) -> str:
+    return f"{_slug(namespace, name)}___{digest(identity)}"
+
+
+def digest(text: str) -> str:
+    """16 lower-case base32 characters, 80 bits, that stand for a text."""
+    # Names that never met the registry's grammar may hold lone surrogates; they need a digest too.
+    raw = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+    return base64.b32encode(raw[:_DIGEST_BYTES]).decode("ascii").lower()
+
+
+def _slug(namespace: str, name: str) -> str:
+    """What can be read of both halves; the tool's own name has the first claim to the space."""
+    own = readable(name)[:_SLUG_LENGTH]
+    front = readable(namespace)[: max(0, _SLUG_LENGTH - len(own) - 1)].strip("_-")
+    slug = "_".join(part for part in (front, own) if part)
+    if not slug[:1].isalpha():
+        slug = f"tool_{slug}"
+    return slug[:_SLUG_LENGTH].strip("_-")
+
+
+def readable(text: str) -> str:
+    """What is left of a text in letters, digits, dashes and single underscores; may be empty."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode("ascii")
+    return _UNREADABLE.sub("_", text).strip("_-")

@@ -1,0 +1,251 @@
+"""Every exception toolyard raises on purpose.
+
+    ToolyardError
+    |- ConfigError(ValueError)
+    |- PluginError
+    |  |- UnknownPluginError(KeyError)
+    |  `- DuplicatePluginError(ValueError)
+    |- DefinitionError(ValueError)
+    |  |- DuplicateToolError
+    |  |- InvalidNameError
+    |  `- InvalidSchemaError
+    |- SourceError
+    |  |- SourceUnavailable
+    |  |- MalformedSource(.where)
+    |  `- ManifestError
+    |- SessionError
+    |  |- SessionExistsError(ValueError)
+    |  `- UnknownSessionError(KeyError)
+    |- CallError(.info)
+    |  |- UnknownToolError(KeyError)      tool.not_found
+    |  |- InvalidArguments                tool.invalid_args
+    |  |- Denied                          tool.denied
+    |  |- ToolFailed                      tool.execution_error
+    |  |- CallTimeout                     tool.timeout
+    |  |- Unavailable                     tool.unavailable
+    |  |- InvalidOutput                   tool.invalid_output
+    |  `- NoEngine                        tool.no_engine
+    |- EnrichmentError
+    |- SamplingError(.requested, .tools)
+    `- SyncInAsyncError(RuntimeError)
+
+The programmer's mistakes raise; the model's, the tool's and the network's mistakes are `CallError`s,
+which the call path turns into a `ToolResult` carrying the same `ErrorInfo`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+Effect = Literal["none", "done", "unknown"]
+
+
+class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What went wrong with one call, in a form that programs and models can act on.
+
+    `effect` says whether the outside world may have changed, which is what a caller must know
+    before it retries.
+    """
+
+    code: str
+    message: str
+    retryable: bool = False
+    retry_after: float | None = None
+    effect: Effect = "none"
+    hint: str | None = None
+    details: dict[str, Any] = {}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON; fields at their default are left out, except `retryable` and `effect`."""
+        data: dict[str, Any] = {"code": self.code, "message": self.message}
+        data["retryable"] = self.retryable
+        data["effect"] = self.effect
+        if self.retry_after is not None:
+            data["retry_after"] = self.retry_after
+        if self.hint is not None:
+            data["hint"] = self.hint
+        if self.details:
+            data["details"] = self.details
+        return data
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> ErrorInfo:
+        """Inverse of `to_dict`."""
+        return msgspec.convert(data, cls)
+
+
+class ToolyardError(Exception):
+    """Base of everything toolyard raises on purpose."""
+
+    # KeyError shows the repr of its argument; the subclasses that are also KeyErrors must not.
+    __str__ = Exception.__str__
+
+
+class ConfigError(ToolyardError, ValueError):
+    """A config file or option is wrong; the text says where and names the nearest valid key."""
+
+
+class PluginError(ToolyardError):
+    """A loader, engine, enrichment or sampler could not be found, registered or imported."""
+
+
+class UnknownPluginError(PluginError, KeyError):
+    """No plugin of that kind has that name."""
+
+
+class DuplicatePluginError(PluginError, ValueError):
+    """Two classes claim one plugin name."""
+
+
+class DefinitionError(ToolyardError, ValueError):
+    """A tool definition cannot be admitted to a registry."""
+
+
+class DuplicateToolError(DefinitionError):
+    """Same namespace, same name, same input schema, or an alias that hides another tool."""
+
+
+class InvalidNameError(DefinitionError):
+    """A namespace or tool name breaks the grammar; the text shows it escaped."""
+
+
+class InvalidSchemaError(DefinitionError):
+    """A schema is not valid JSON Schema, reaches outside itself, or exceeds the budget."""
+
+    def __init__(self, message: str, *, pointer: str = "") -> None:
+        super().__init__(message)
+        self.pointer = pointer
+
+
+class SourceError(ToolyardError):
+    """A source of tools could not be read."""
+
+
+class SourceUnavailable(SourceError):
+    """The source does not answer or does not exist; the same call may work later."""
+
+
+class MalformedSource(SourceError, ValueError):
+    """The source was read, but what it says is wrong at `where` (file, line, tool)."""
+
+    def __init__(self, message: str, *, where: str = "") -> None:
+        super().__init__(f"{where}: {message}" if where else message)
+        self.where = where
+
+
+class ManifestError(SourceError):
+    """A script manifest is missing, corrupt, or does not match the files beside it."""
+
+
+class SessionError(ToolyardError):
+    """A session was used in a way its life cycle does not allow."""
+
+
+class SessionExistsError(SessionError, ValueError):
+    """`setup` was called twice for one session id."""
+
+
+class UnknownSessionError(SessionError, KeyError):
+    """The session was never set up, or is over."""
+
+
+class CallError(ToolyardError):
+    """One call failed; `info` holds the facts. The only kind that becomes a `ToolResult`."""
+
+    code: ClassVar[str] = "tool.execution_error"
+    retryable: ClassVar[bool] = False
+    effect: ClassVar[Effect] = "none"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        effect: Effect | None = None,
+        retryable: bool | None = None,
+        retry_after: float | None = None,
+        details: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.info = ErrorInfo(
+            code=self.code,
+            message=message,
+            retryable=self.retryable if retryable is None else retryable,
+            retry_after=retry_after,
+            effect=self.effect if effect is None else effect,
+            hint=hint,
+            details=details or {},
+        )
+
+
+class UnknownToolError(CallError, KeyError):
+    """No tool has that name, or a bare name fits several namespaces."""
+
+    code = "tool.not_found"
+
+
+class InvalidArguments(CallError):
+    """No overload accepts the arguments; `info.details["violations"]` lists why."""
+
+    code = "tool.invalid_args"
+
+
+class Denied(CallError):
+    """Policy forbids the call."""
+
+    code = "tool.denied"
+
+
+class ToolFailed(CallError):
+    """The tool itself raised; the original exception is `__cause__`."""
+
+    code = "tool.execution_error"
+    effect = "unknown"
+
+
+class CallTimeout(CallError):
+    """The call passed its deadline."""
+
+    code = "tool.timeout"
+    retryable = True
+    effect = "unknown"
+
+
+class Unavailable(CallError):
+    """The service behind the tool could not be reached."""
+
+    code = "tool.unavailable"
+    retryable = True
+
+
+class InvalidOutput(CallError):
+    """The tool answered with something its output schema or type does not allow."""
+
+    code = "tool.invalid_output"
+    effect = "done"
+
+
+class NoEngine(CallError):
+    """Nothing here knows how to answer this tool."""
+
+    code = "tool.no_engine"
+
+
+class EnrichmentError(ToolyardError):
+    """An enrichment failed, or its inputs are not produced by any other."""
+
+
+class SamplingError(ToolyardError):
+    """A sampler could not find `requested` tools; `tools` holds the ones it did find."""
+
+    def __init__(self, message: str, *, requested: int = 0, tools: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.requested = requested
+        self.tools = list(tools)
+
+
+class SyncInAsyncError(ToolyardError, RuntimeError):
+    """A sync method was called on the home loop; the text names its a-twin."""

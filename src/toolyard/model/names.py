@@ -1,0 +1,117 @@
+"""Qualified names: how they are joined, split and judged.
+
+A name ends up in prompts, URLs, logs and access rules, so whatever could make two names look alike
+on a screen is refused when a tool is registered.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from functools import lru_cache
+
+from toolyard.constants import MAX_NAME_LENGTH, TOOL_NAMESPACE_SEP
+from toolyard.model.errors import InvalidNameError
+
+_PLAIN = re.compile(rf"[A-Za-z0-9_.\-/]{{1,{MAX_NAME_LENGTH}}}")
+_ALL_PLAIN = re.compile(rf"(?:{_PLAIN.pattern}\n)*")
+
+# Zero-width and bidirectional controls are format characters (Cf); these few render as nothing
+# although Unicode files them elsewhere.
+_INVISIBLE = frozenset("\u115f\u1160\u3164\uffa0\u2800\u034f\u17b4\u17b5")
+_HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+# Scripts whose letters pass for one another. Han, Kana, Hangul, Arabic, ... mix with Latin freely.
+_LOOK_ALIKE = frozenset({"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU", "DESERET"})
+
+
+def qualify(namespace: str, name: str) -> str:
+    """`namespace::name`."""
+    return f"{namespace}{TOOL_NAMESPACE_SEP}{name}"
+
+
+def split_qualified(qualified: str) -> tuple[str, str]:
+    """The two halves of a qualified name; ValueError if the separator is missing."""
+    namespace, sep, name = qualified.partition(TOOL_NAMESPACE_SEP)
+    if not sep:
+        raise InvalidNameError(f"{show(qualified)} is not a qualified name; write namespace{TOOL_NAMESPACE_SEP}tool")
+    return namespace, name
+
+
+def show(name: object) -> str:
+    """A name quoted for an error message: invisible and non-ASCII characters appear as escapes."""
+    return ascii(name) if isinstance(name, str) else f"{type(name).__name__} {ascii(name)[:80]}"
+
+
+@lru_cache(maxsize=1024)
+def check_namespace(namespace: object) -> None:
+    """Raise `InvalidNameError` unless `namespace` may qualify a tool."""
+    if type(namespace) is str and _PLAIN.fullmatch(namespace):
+        return
+    _check(namespace, "namespace")
+
+
+def check_tool_name(name: object) -> None:
+    """Raise `InvalidNameError` unless `name` may name a tool."""
+    if type(name) is str and _PLAIN.fullmatch(name):
+        return
+    _check(name, "tool name")
+    if str(name).endswith(":invoke"):
+        raise InvalidNameError(f"tool name {show(name)} may not end in ':invoke'; the HTTP wire uses that suffix")
+
+
+def are_plain(names: Iterable[str]) -> bool:
+    """True when all of many names are fine at a glance; False only means that each needs its own look."""
+    return _ALL_PLAIN.fullmatch("".join([f"{name}\n" for name in names])) is not None
+
+
+def _check(name: object, what: str) -> None:
+    if not isinstance(name, str):
+        raise InvalidNameError(f"{what} must be text, not {show(name)}")
+    problem = _problem(name)
+    if problem:
+        raise InvalidNameError(f"{what} {show(name[: MAX_NAME_LENGTH + 16])} {problem}")
+
+
+def _problem(name: str) -> str | None:
+    if not name:
+        return "is empty"
+    if len(name) > MAX_NAME_LENGTH:
+        return f"has {len(name)} characters; at most {MAX_NAME_LENGTH} are allowed"
+    if TOOL_NAMESPACE_SEP in name:
+        return f"may not contain {TOOL_NAMESPACE_SEP!r}"
+    if name[0].isspace() or name[-1].isspace():
+        return "may not begin or end with a space"
+    if name[0] == ":" or name[-1] == ":":
+        return "may not begin or end with a colon"
+    for char in name:
+        if char in _INVISIBLE or unicodedata.category(char) in _HIDDEN_CATEGORIES:
+            return f"contains the invisible or control character {char!a}"
+        if char.isspace() and char != " ":
+            return f"contains the white space {char!a}; only the plain space is allowed"
+    if not unicodedata.is_normalized("NFC", name):
+        return f"is not in Unicode normal form C; write {unicodedata.normalize('NFC', name)!a}"
+    return _look_alike(name)
+
+
+def _look_alike(name: str) -> str | None:
+    scripts: dict[str, str] = {}
+    for char in name:
+        if not char.isalpha():
+            folded = "" if char.isascii() else unicodedata.normalize("NFKC", char)
+            if folded.isascii() and folded.isalnum():
+                return f"contains {char!a}, which looks like {folded!r}"
+            continue
+        if char.isascii():
+            scripts.setdefault("LATIN", char)
+            continue
+        words = unicodedata.name(char, "").split()
+        if "FULLWIDTH" in words or "MATHEMATICAL" in words:
+            return f"contains {char!a}, which looks like {unicodedata.normalize('NFKC', char)!r}"
+        scripts.setdefault(words[0] if words else "?", char)
+    mixed = sorted(_LOOK_ALIKE & scripts.keys())
+    if len(mixed) > 1:
+        letters = ", ".join(f"{scripts[s]!a} ({s.title()})" for s in mixed)
+        return f"mixes scripts whose letters look alike: {letters}"
+    return None

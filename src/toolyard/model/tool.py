@@ -1,0 +1,169 @@
+"""`Tool`: the one definition every source produces and every other part reads."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from toolyard.model.bindings import Binding
+from toolyard.model.errors import DefinitionError
+from toolyard.model.fingerprint import digest, fingerprint
+from toolyard.model.names import qualify
+
+Schema = dict[str, Any]
+
+
+class Effects(enum.StrEnum):
+    """What a call may do to the world outside the session."""
+
+    READ = "read"
+    WRITE = "write"
+    UNKNOWN = "unknown"
+
+
+class _Core(msgspec.Struct, frozen=True):
+    """The fields of the seed's `Tool`, in its order; `Tool` adds the keyword-only ones."""
+
+    name: str
+    namespace: str
+    description: str = ""
+    parameters: Schema = {}
+    output_parameters: Schema = {}
+    metadata: dict[str, Any] = {}
+
+
+class Tool(_Core, frozen=True, kw_only=True, dict=True, eq=False):
+    """A tool definition. Frozen: use `replace` for a changed copy.
+
+    `metadata` is the user's; toolyard never reads it. How the tool is reached is its `binding`, which
+    is not part of equality: two tools are equal when a model could not tell them apart.
+    """
+
+    version: str | None = None
+    tags: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    effects: Effects = Effects.UNKNOWN
+    source: str | None = None
+    binding: Binding | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.tags) is not tuple:
+            msgspec.structs.force_setattr(self, "tags", _names(self.tags, "tags"))
+        if type(self.aliases) is not tuple:
+            msgspec.structs.force_setattr(self, "aliases", _names(self.aliases, "aliases"))
+        if type(self.effects) is not Effects:
+            msgspec.structs.force_setattr(self, "effects", _effects(self.effects))
+
+    @property
+    def qualified_name(self) -> str:
+        """`namespace::name`, the name every call uses."""
+        return qualify(self.namespace, self.name)
+
+    @property
+    def fingerprint(self) -> str:
+        """Canonical hash of the input schema; tells overloads apart."""
+        return self._once("fingerprint", lambda: fingerprint(self.parameters))
+
+    @property
+    def definition_hash(self) -> str:
+        """Hash of what a model is told about the tool; a change means the tool is another one."""
+        return self._once("definition_hash", self._hash_definition)
+
+    def _hash_definition(self) -> str:
+        return digest(
+            self.name, self.description, self.fingerprint, fingerprint(self.output_parameters), self.effects.value
+        )
+
+    def _once(self, key: str, compute: Any) -> str:
+        cache = self.__dict__
+        if key not in cache:
+            cache[key] = compute()
+        value: str = cache[key]
+        return value
+
+    def replace(self, **changes: Any) -> Tool:
+        """A copy with some fields changed."""
+        unknown = changes.keys() - set(FIELDS)
+        if unknown:
+            raise TypeError(f"Tool has no field {sorted(unknown)[0]!r}; fields are {', '.join(FIELDS)}")
+        return Tool(**{field: changes[field] if field in changes else getattr(self, field) for field in FIELDS})
+
+    def to_dict(self, *, qualified: bool = False) -> dict[str, Any]:
+        """Plain JSON; optional fields only where set. The binding is not part of it."""
+        data: dict[str, Any] = {
+            "name": self.qualified_name if qualified else self.name,
+            "namespace": self.namespace,
+            "description": self.description,
+            "parameters": self.parameters,
+            "output_parameters": self.output_parameters,
+            "metadata": self.metadata,
+        }
+        if self.version is not None:
+            data["version"] = self.version
+        if self.tags:
+            data["tags"] = list(self.tags)
+        if self.aliases:
+            data["aliases"] = list(self.aliases)
+        if self.effects is not Effects.UNKNOWN:
+            data["effects"] = self.effects.value
+        if self.source is not None:
+            data["source"] = self.source
+        return data
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], namespace: str | None = None) -> Tool:
+        """Inverse of `to_dict`. Unknown keys go to `metadata`; `namespace` fills in a missing one."""
+        if not isinstance(data, dict) or not isinstance(data.get("name"), str):
+            raise DefinitionError("a tool must be a mapping with a 'name'")
+        known = {key: value for key, value in data.items() if key in _FROM_DICT and value is not None}
+        extra = {key: value for key, value in data.items() if key not in _FROM_DICT}
+        if extra:
+            known["metadata"] = {**known.get("metadata", {}), **extra}
+        known.setdefault("namespace", namespace)
+        if not isinstance(known["namespace"], str):
+            raise DefinitionError(f"tool {data['name']!r} has no namespace; pass namespace=... or set the key")
+        for field, kind in _SHAPES.items():
+            if field in known and not isinstance(known[field], kind):
+                raise DefinitionError(
+                    f"{field!r} of tool {data['name']!r} must be {_JSON_NAMES[kind]}, not {type(known[field]).__name__}"
+                )
+        return cls(**known)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Tool):
+            return NotImplemented
+        return all(getattr(self, field) == getattr(other, field) for field in _COMPARED)
+
+    def __hash__(self) -> int:
+        return hash((self.namespace, self.name))
+
+
+FIELDS = Tool.__struct_fields__
+_COMPARED = tuple(field for field in FIELDS if field not in ("binding", "source"))
+_FROM_DICT = frozenset(FIELDS) - {"binding"}
+_SHAPES: dict[str, type] = {
+    "description": str,
+    "parameters": dict,
+    "output_parameters": dict,
+    "metadata": dict,
+    "version": str,
+    "source": str,
+}
+_JSON_NAMES: dict[type, str] = {str: "text", dict: "a mapping"}
+
+
+def _names(values: Iterable[str] | str, field: str) -> tuple[str, ...]:
+    names = (values,) if isinstance(values, str) else tuple(values)
+    if not all(isinstance(name, str) for name in names):
+        raise DefinitionError(f"{field} must be a list of text")
+    return names
+
+
+def _effects(value: object) -> Effects:
+    try:
+        return Effects(str(value).lower())
+    except ValueError:
+        raise DefinitionError(f"effects must be one of read, write, unknown; not {value!r}") from None

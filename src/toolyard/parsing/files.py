@@ -1,0 +1,67 @@
+"""Reading a document from the disk: regular files only, and not more than fits."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from toolyard.model.errors import MalformedSource, SourceUnavailable
+
+MAX_BYTES = 64 * 1024 * 1024
+"""The largest document read unless the caller says otherwise."""
+
+_CHUNK = 1 << 20
+_KINDS = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> bytes:
+    """The whole file.
+
+    `SourceUnavailable` if it cannot be opened or read, `MalformedSource` if it is not a regular file or is larger
+    than `max_bytes`. Never waits: a pipe or a device is refused before anything is read from it.
+    """
+    where = os.fspath(path)
+    # Without O_NONBLOCK, opening a pipe waits for somebody to write to it.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(where, flags)
+        with open(descriptor, "rb", buffering=0) as file:
+            found = os.fstat(descriptor)
+            _require_regular(found.st_mode, where)
+            _require_size(found.st_size, max_bytes, where)
+            # The size is a hint only: the file may grow, and files under /proc say 0.
+            parts, total = [], 0
+            while part := file.read(max(found.st_size - total + 1, _CHUNK)):
+                parts.append(part)
+                total += len(part)
+                _require_size(total, max_bytes, where)
+    except FileNotFoundError as error:
+        raise SourceUnavailable(f"{where}: no such file; {_nearest(where)}") from error
+    except OSError as error:
+        raise SourceUnavailable(f"{where}: cannot be read: {error.strerror or error}") from error
+    return b"".join(parts)
+
+
+def _require_regular(mode: int, where: str) -> None:
+    if not stat.S_ISREG(mode):
+        kind = next((name for test, name in _KINDS if test(mode)), "not a regular file")
+        raise MalformedSource(f"this is {kind}; name a file", where=where)
+
+
+def _require_size(size: int, max_bytes: int, where: str) -> None:
+    if size > max_bytes:
+        raise MalformedSource(f"larger than the limit of {max_bytes:,} bytes; split it or raise max_bytes", where=where)
+
+
+def _nearest(where: str) -> str:
+    """What there is of the path, for whoever started in the wrong directory."""
+    path = Path(where).absolute()
+    parent = next(folder for folder in path.parents if folder.is_dir())
+    return f"{parent} has no {path.relative_to(parent).parts[0]!r}"

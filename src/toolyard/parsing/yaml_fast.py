@@ -1,0 +1,149 @@
+"""YAML by yaml-rs, for the texts on which it agrees with the exact parser."""
+
+from __future__ import annotations
+
+import gc
+import re
+import sys
+import threading
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+import yaml_rs
+
+from toolyard.parsing.scalars import LARGEST_INT
+from toolyard.parsing.yaml_guard import doubts, may_try
+
+STACK = 64 * 1024 * 1024
+"""Bytes of stack for yaml-rs, which needs about 750 for a level, so for `DEEPEST` an eighth of this."""
+
+CHUNK = 512
+"""Containers looked at together; few enough for the processor's cache, many enough for the C calls to pay."""
+
+UNDECIDED: Final = object()
+"""Not a verdict: the exact parser must decide."""
+
+_NO_ALIASES = yaml_rs.AliasLimits(0, 0, 0)
+_MARKER = re.compile(rb"\n(?=---|\.\.\.)")
+_ODD_KEY = re.compile(rb"(?<![^\s,\[{])(?:[-+]?0[0-9xXoObB_]|\+|-0|[-+]?[0-9]*_)[0-9a-fA-F_]*+\s*+[:,}]")
+_EXPLICIT_KEY = re.compile(rb"\?(?:(?<=\n\?)|(?<=[ \n\-?:] \?)|(?<!.\?))(?=[ \n])", re.DOTALL)
+_ESCAPED_MARK = re.compile(rb"\\(?=[xuU]0*(?:26|21|3[cC]|5[fF]|5[bB]|7[bB]))")
+_starting = threading.Lock()
+
+
+def load_fast(text: str, source: bytes, max_depth: int) -> Any:
+    """What the exact parser would give, or `UNDECIDED`; `source` is `text` in UTF-8."""
+    if not may_try(source):
+        return UNDECIDED
+    parser = _Parser(text)
+    if not parser.start():
+        return UNDECIDED
+    # It reads without the interpreter's lock, so this costs no time where there is a second processor.
+    marks = doubts(source)
+    parser.join()
+    value = parser.value
+    if not isinstance(value, dict | list) or not _normalise(value, source, max_depth):
+        return UNDECIDED
+    # Several documents come back as a list of them.
+    if isinstance(value, list) and _MARKER.search(source, 1):
+        return UNDECIDED
+    return value if not marks or _all_text(marks, source, value) else UNDECIDED
+
+
+class _Parser(threading.Thread):
+    """A thread of its own, because the caller's stack may be small."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(name="toolyard-yaml", daemon=True)
+        self.text = text
+        self.value: Any = UNDECIDED
+
+    def start(self) -> bool:  # type: ignore[override]
+        with _starting:
+            before = threading.stack_size(STACK)
+            try:
+                super().start()
+            except RuntimeError:
+                return False
+            finally:
+                threading.stack_size(before)
+        return True
+
+    def run(self) -> None:
+        # A TypeError is a key that cannot be one. Either way the exact parser will explain.
+        with suppress(yaml_rs.YAMLDecodeError, TypeError):
+            self.value = yaml_rs.loads(self.text, parse_datetime=False, alias_limits=_NO_ALIASES)
+
+
+def _normalise(value: Any, source: bytes, max_depth: int) -> bool:
+    """Make text of integer keys; False if something in the value is not plain data, or not for certain as written."""
+    pending = [([value], 1)]
+    had_int_keys = False
+    while pending:
+        level, depth = pending.pop()
+        mappings = [container for container in level if type(container) is dict]
+        keys = set().union(*mappings)
+        if "<<" in keys:
+            return False
+        odd_kinds = {type(key) for key in keys} - {str}
+        if odd_kinds:
+            if odd_kinds != {int} or not all(map(_spell_keys, mappings)):
+                return False
+            had_int_keys = True
+        others = [child for child in gc.get_referents(*level) if type(child) is not str]
+        if not all(_fits(number) for number in others if type(number) is float or type(number) is int):
+            return False
+        inner = [child for child in others if type(child) is dict or type(child) is list]
+        if inner and depth == max_depth:
+            return False
+        pending += [(inner[at : at + CHUNK], depth + 1) for at in range(0, len(inner), CHUNK)]
+    return not (had_int_keys and (_ODD_KEY.search(source) or _EXPLICIT_KEY.search(source)))
+
+
+def _spell_keys(mapping: dict[Any, Any]) -> bool:
+    """Replace integer keys by their digits, in place; False if two keys then are the same."""
+    if any(type(key) is not str for key in mapping):
+        pairs = [(str(key), value) for key, value in mapping.items()]
+        mapping.clear()
+        mapping.update(pairs)
+        return len(mapping) == len(pairs)
+    return True
+
+
+def _fits(number: float | int) -> bool:
+    if -sys.float_info.max <= number <= sys.float_info.max:
+        return True
+    return type(number) is int and -LARGEST_INT < number < LARGEST_INT
+
+
+def _all_text(marks: list[bytes], source: bytes, value: Any) -> bool:
+    """Whether these characters of the source, except empty brackets, all stand in keys and strings of the value.
+
+    Every character of a source but blanks and line breaks is part of one string or key, or of a number, or of the
+    syntax or a comment. So if as many come out as went in, none was syntax.
+    """
+    if b"0" in marks or _ESCAPED_MARK.search(source):
+        return False
+    encoded = msgspec.json.encode(value)
+    containers = _open_containers(value) if b"[" in marks or b"{" in marks else {}
+    for mark in marks:
+        closing = {b"[": b"[]", b"{": b"{}"}.get(mark)
+        there = source.count(mark) - (source.count(closing) if closing else 0)
+        here = encoded.count(mark) - (encoded.count(closing) + containers[mark] if closing else 0)
+        if there != here:
+            return False
+    return True
+
+
+def _open_containers(value: Any) -> dict[bytes, int]:
+    """How many lists and mappings are not empty."""
+    counts = {b"[": 0, b"{": 0}
+    level = [value]
+    while level:
+        level = [child for child in level if child and (type(child) is dict or type(child) is list)]
+        lists = sum(type(child) is list for child in level)
+        counts[b"["] += lists
+        counts[b"{"] += len(level) - lists
+        level = gc.get_referents(*level)
+    return counts

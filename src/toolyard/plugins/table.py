@@ -1,0 +1,126 @@
+"""One table per kind of plugin: a name, a class, and where it came from."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from toolyard.model.errors import ConfigError, DuplicatePluginError, PluginError, UnknownPluginError
+
+T = TypeVar("T")
+C = TypeVar("C", bound=type)
+
+
+class PluginTable(Generic[T]):
+    """Names -> classes of one kind.
+
+    Built-ins are `"module:Class"` strings, imported when asked for; third parties join by decorator or
+    by the entry-point group. A broken entry point is listed in `problems` and blocks nobody else.
+    """
+
+    def __init__(self, kind: str, group: str, builtins: dict[str, str]) -> None:
+        self.kind = kind
+        self.group = group
+        self.problems: dict[str, str] = {}
+        self._known: dict[str, str | type[T]] = dict(builtins)
+        self._builtins = frozenset(builtins)
+        self._scanned = False
+        self._lock = threading.RLock()
+
+    def register(self, name: str) -> Callable[[C], C]:
+        """Class decorator that claims `name`; a name that is taken is an error."""
+
+        def claim(cls: C) -> C:
+            with self._lock:
+                old = self._known.get(name)
+                if old is not None and not _same_class(old, cls):
+                    owner = old if isinstance(old, str) else f"{old.__module__}:{old.__qualname__}"
+                    raise DuplicatePluginError(
+                        f"{self.kind} {name!r} is already registered by {owner}; pick another name"
+                    )
+                self._known[name] = cls
+            return cls
+
+        return claim
+
+    def get(self, name: str) -> type[T]:
+        """The class of that name; `UnknownPluginError` lists the nearest names."""
+        with self._lock:
+            if name not in self._known:
+                self._scan()
+            found = self._known.get(name)
+            if found is None:
+                raise UnknownPluginError(self._unknown(name))
+            if isinstance(found, str):
+                found = self._import(name, found)
+                self._known[name] = found
+            return found
+
+    def create(self, name: str, /, **options: Any) -> T:
+        """An instance of the named class; a misspelt option is an error that names the nearest one."""
+        cls = self.get(name)
+        check_options(cls, options, f"{self.kind} {name!r}")
+        return cls(**options)
+
+    def names(self) -> list[str]:
+        """Every name that can be asked for, sorted."""
+        with self._lock:
+            self._scan()
+            return sorted(self._known)
+
+    def _scan(self) -> None:
+        if self._scanned:
+            return
+        self._scanned = True
+        from importlib.metadata import entry_points
+
+        for point in entry_points(group=self.group):
+            if point.name in self._known:
+                self.problems[point.name] = f"{point.value}: the name is already taken"
+            else:
+                self._known[point.name] = point.value
+
+    def _import(self, name: str, target: str) -> type[T]:
+        module, _, attribute = target.partition(":")
+        try:
+            cls = getattr(importlib.import_module(module), attribute)
+        except (ImportError, AttributeError) as error:
+            self.problems[name] = f"{target}: {error}"
+            raise PluginError(f"{self.kind} {name!r} ({target}) cannot be imported: {error}") from error
+        if not isinstance(cls, type):
+            self.problems[name] = f"{target}: not a class"
+            raise PluginError(f"{self.kind} {name!r} ({target}) is not a class")
+        return cls
+
+    def _unknown(self, name: str) -> str:
+        near = difflib.get_close_matches(str(name), self._known, n=3)
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(self.names())}"
+        return f"no {self.kind} is called {name!r}; {hint}"
+
+
+def check_options(cls: type, options: dict[str, Any], what: str) -> None:
+    """Raise `ConfigError` for options the class does not take, or lacks."""
+    parameters = inspect.signature(cls).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return
+    for option in options:
+        if option not in parameters:
+            near = difflib.get_close_matches(option, parameters, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(parameters) or 'none'}"
+            raise ConfigError(f"{what} has no option {option!r}; {hint}")
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    needed = [p.name for p in parameters.values() if p.default is p.empty and p.kind in named]
+    lacking = [name for name in needed if name not in options]
+    if lacking:
+        raise ConfigError(f"{what} needs the option {lacking[0]!r}")
+
+
+def _same_class(old: Any, new: type) -> bool:
+    # A module imported again (reload, a second path) defines its class anew; that is not a conflict.
+    if isinstance(old, str):
+        return old == f"{new.__module__}:{new.__qualname__}"
+    return bool(old.__module__ == new.__module__ and old.__qualname__ == new.__qualname__)

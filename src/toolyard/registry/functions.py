@@ -1,0 +1,211 @@
+"""Python callables as tools: `function_tool` makes one, `@tool` marks a function for a loader to find."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from types import MethodType
+from typing import Any, TypeVar, overload
+
+import msgspec
+
+from toolyard.model.bindings import PythonBinding
+from toolyard.model.errors import DefinitionError
+from toolyard.model.tool import Effects, Schema, Tool
+from toolyard.schema.derive_signature import label_of, unpartial
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_MARK = "__toolyard__"
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What `@tool` was told about a function. What it was not told comes from the function itself."""
+
+    name: str | None = None
+    namespace: str | None = None
+    description: str | None = None
+    parameters: Schema | None = None
+    output_parameters: Schema | None = None
+    tags: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    effects: Effects = Effects.UNKNOWN
+    version: str | None = None
+    metadata: Mapping[str, Any] | None = None
+
+
+def function_tool(
+    fn: Callable[..., Any],
+    *,
+    namespace: str,
+    name: str | None = None,
+    description: str | None = None,
+    parameters: Schema | None = None,
+    output_parameters: Schema | None = None,
+    tags: Iterable[str] = (),
+    aliases: Iterable[str] = (),
+    effects: Effects = Effects.UNKNOWN,
+    version: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Tool:
+    """The tool that calls `fn`: schemas from its annotations, descriptions from its docstring.
+
+    What is given here replaces what would be derived. State is bound with `functools.partial`, by closure
+    or as a method; none of it is in the schema, nor is a `ctx` parameter, which gets the `ToolContext` of
+    each call. `DefinitionError` names the parameter that cannot be described.
+    """
+    # pydantic comes with it, and a module that only marks its functions need not wait for that.
+    from toolyard.schema.derive import derive
+
+    derived = derive(fn, parameters=parameters)
+    binding = PythonBinding(
+        callable=derived.call,
+        is_async=derived.is_async,
+        takes_ctx=derived.takes_ctx,
+        prepare=derived.prepare,
+        finish=derived.finish,
+        integers=derived.integers,
+        returns=derived.returns,
+    )
+    return Tool(
+        name=_name_of(fn) if name is None else name,
+        namespace=namespace,
+        description=derived.description if description is None else description,
+        parameters=derived.parameters,
+        output_parameters=derived.output_parameters if output_parameters is None else output_parameters,
+        metadata=dict(metadata or {}),
+        version=version,
+        tags=_listed(tags),
+        aliases=_listed(aliases),
+        effects=effects,
+        binding=binding,
+    )
+
+
+@overload
+def tool(fn: _F, /) -> _F: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    namespace: str | None = None,
+    description: str | None = None,
+    parameters: Schema | None = None,
+    output_parameters: Schema | None = None,
+    tags: Iterable[str] = (),
+    aliases: Iterable[str] = (),
+    effects: Effects = Effects.UNKNOWN,
+    version: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Callable[[_F], _F]: ...
+
+
+def tool(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    namespace: str | None = None,
+    description: str | None = None,
+    parameters: Schema | None = None,
+    output_parameters: Schema | None = None,
+    tags: Iterable[str] = (),
+    aliases: Iterable[str] = (),
+    effects: Effects = Effects.UNKNOWN,
+    version: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Any:
+    """Mark a function or method as a tool, with or without brackets; it is called as before.
+
+    Nothing is derived yet, so that importing a module never fails over an annotation: that is reported
+    when a loader, or `tool_from`, makes the tool.
+    """
+    spec = ToolSpec(
+        name=name,
+        namespace=namespace,
+        description=description,
+        parameters=parameters,
+        output_parameters=output_parameters,
+        tags=_listed(tags),
+        aliases=_listed(aliases),
+        effects=effects,
+        version=version,
+        metadata=metadata,
+    )
+
+    def mark(target: _F) -> _F:
+        _mark(target, spec)
+        return target
+
+    return mark if fn is None else mark(fn)
+
+
+def spec_of(obj: object) -> ToolSpec | None:
+    """What `@tool` left on a function, on the function of a method, or on what a partial wraps.
+
+    A class does not inherit the mark of its base, nor an instance that of its class: they are not what
+    was marked.
+    """
+    spec = _own_dict(obj).get(_MARK)
+    if spec is None:
+        behind = _function_behind(unpartial(obj))
+        spec = _own_dict(behind).get(_MARK)
+    return spec if isinstance(spec, ToolSpec) else None
+
+
+def tool_from(obj: Callable[..., Any], namespace: str, *, default_name: str | None = None) -> Tool:
+    """The tool that a callable was marked as, or simply is.
+
+    The namespace that the mark names wins over the argument, its name over `default_name`, and that over
+    the callable's own name.
+    """
+    spec = spec_of(obj) or ToolSpec()
+    return function_tool(
+        obj,
+        namespace=namespace if spec.namespace is None else spec.namespace,
+        name=default_name if spec.name is None else spec.name,
+        description=spec.description,
+        parameters=spec.parameters,
+        output_parameters=spec.output_parameters,
+        tags=spec.tags,
+        aliases=spec.aliases,
+        effects=spec.effects,
+        version=spec.version,
+        metadata=spec.metadata,
+    )
+
+
+def _mark(target: Any, spec: ToolSpec) -> None:
+    if isinstance(target, str):
+        raise DefinitionError(f"@tool takes its options by name: write @tool(name={target!r})")
+    try:
+        # A class hands out the function of a static or class method, not the descriptor around it.
+        setattr(_function_behind(target) if isinstance(target, (staticmethod, classmethod)) else target, _MARK, spec)
+    except (AttributeError, TypeError):
+        raise DefinitionError(
+            f"{label_of(target)} cannot be marked with @tool; make the tool with function_tool(..., namespace=...)"
+        ) from None
+
+
+def _function_behind(obj: Any) -> Any:
+    return obj.__func__ if isinstance(obj, (staticmethod, classmethod, MethodType)) else obj
+
+
+def _own_dict(obj: Any) -> Mapping[str, Any]:
+    own = getattr(obj, "__dict__", None)
+    return own if isinstance(own, Mapping) else {}
+
+
+def _name_of(fn: Any) -> str:
+    fn = unpartial(fn)
+    name = getattr(fn, "__name__", None)
+    if name == "<lambda>":
+        raise DefinitionError(f"{label_of(fn)} has no name; pass name=...")
+    return name if isinstance(name, str) else _HUMP.sub("_", type(fn).__name__).lower()
+
+
+def _listed(names: Iterable[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)

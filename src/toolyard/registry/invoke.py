@@ -1,0 +1,102 @@
+"""Calling an in-process tool: the callable's own arguments in, its value out, its faults told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from types import CoroutineType
+from typing import Any
+
+from toolyard.loop import home_loop
+from toolyard.model.bindings import PythonBinding
+from toolyard.model.context import ToolContext
+from toolyard.model.errors import CallError, InvalidOutput, NoEngine, SyncInAsyncError, ToolFailed
+from toolyard.model.tool import Tool
+
+
+def call_python(tool: Tool, arguments: Any, ctx: ToolContext | None = None) -> Any:
+    """Run a Python tool in this thread; what it awaits runs on the home loop."""
+    binding = _binding(tool)
+    value = _call(tool, binding, arguments, ctx)
+    if type(value) is CoroutineType:
+        value = wait_for(tool, value)
+    return value if binding.returns is None else _checked(tool, binding.returns, value)
+
+
+async def acall_python(tool: Tool, arguments: Any, ctx: ToolContext | None = None) -> Any:
+    """Run a Python tool on the current loop; a sync one runs inline and blocks it meanwhile."""
+    binding = _binding(tool)
+    value = _call(tool, binding, arguments, ctx)
+    if type(value) is CoroutineType:
+        value = await _settled(tool, value)
+    return value if binding.returns is None else _checked(tool, binding.returns, value)
+
+
+def wait_for(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
+    """Run what an async tool returned on the home loop, and wait for it."""
+    try:
+        return home_loop.run(_settled(tool, work), twin="adispatch")
+    except SyncInAsyncError:
+        work.close()
+        raise
+
+
+def tool_failed(tool: Tool, error: Exception) -> ToolFailed:
+    """A tool's own exception as a call error; the text is the tool's, the type is told too."""
+    text = str(error)
+    if hasattr(error, "error_count") and hasattr(error, "title"):
+        # pydantic's text repeats the values it was given.
+        text = f"{error.error_count()} errors for {error.title}"
+    kind = type(error).__name__
+    return ToolFailed(f"{tool.qualified_name} failed: {f'{kind}: {text}' if text else kind}")
+
+
+def _call(tool: Tool, binding: PythonBinding, arguments: Any, ctx: ToolContext | None) -> Any:
+    try:
+        if binding.prepare is not None:
+            args, keywords = binding.prepare(arguments)
+        else:
+            args, keywords = (), _integral(binding.integers, arguments)
+        if binding.takes_ctx:
+            keywords = {**keywords, "ctx": ctx if ctx is not None else ToolContext(tool=tool)}
+        return binding.callable(*args, **keywords)
+    except CallError:
+        raise
+    except Exception as error:
+        raise tool_failed(tool, error) from error
+
+
+async def _settled(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        return await work
+    except CallError:
+        raise
+    except Exception as error:
+        raise tool_failed(tool, error) from error
+
+
+def _integral(names: tuple[str, ...], arguments: dict[str, Any]) -> dict[str, Any]:
+    """3.0 is a valid JSON Schema integer, but no int to a Python function."""
+    for name in names:
+        value = arguments.get(name)
+        if type(value) is float:
+            arguments = {**arguments, name: int(value)}
+    return arguments
+
+
+def _checked(tool: Tool, wanted: type, value: Any) -> Any:
+    if not isinstance(value, wanted):
+        raise InvalidOutput(
+            f"{tool.qualified_name} returned {type(value).__name__}, but promises {wanted.__name__}",
+            hint=f"return an instance of {wanted.__name__}",
+        )
+    return value
+
+
+def _binding(tool: Tool) -> PythonBinding:
+    binding = tool.binding
+    if type(binding) is PythonBinding:
+        return binding
+    raise NoEngine(
+        f"{tool.qualified_name} has no Python function behind it",
+        hint="give the call to an engine, or load the tool with PythonToolLoader",
+    )

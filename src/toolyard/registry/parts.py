@@ -1,0 +1,90 @@
+"""The pieces a registry is put together from, in registration order, and how they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+from operator import is_
+
+import msgspec
+
+from toolyard.model.errors import DefinitionError, MalformedSource, ToolyardError
+from toolyard.model.report import Rejection, Rewrite, SourceReport
+from toolyard.model.tool import Tool
+from toolyard.plugins import Loader
+from toolyard.registry.admission import admit
+from toolyard.registry.candidate import Candidate
+
+DIRECT = "added in code"
+
+
+class Part(msgspec.Struct, frozen=True):
+    """The tools of one loader, or of one `add`."""
+
+    candidates: tuple[Candidate, ...]
+    report: SourceReport
+    loader: Loader | None = None
+
+
+def read_tools(tools: Iterable[Tool]) -> Part:
+    """A part of tools that the caller made; any fault raises."""
+    candidates: list[Candidate] = []
+    rewrites: list[Rewrite] = []
+    for tool in tools:
+        candidate, changes = admit(tool, own=False)
+        candidates.append(candidate)
+        rewrites.extend(changes)
+    return Part(tuple(candidates), SourceReport(DIRECT, len(candidates), tuple(rewrites)))
+
+
+def read_loader(loader: Loader) -> Part:
+    """Run a loader and admit what it gives, under its own `on_error` policy."""
+    tools = loader.load()
+    candidates, rewrites, rejected = _admit_all(loader, tools)
+    report = loader.report
+    full = SourceReport(
+        source=loader.source,
+        loaded=len(candidates),
+        rewrites=(*report.rewrites, *rewrites),
+        rejected=(*report.rejected, *rejected),
+    )
+    return Part(tuple(candidates), full, loader)
+
+
+def _admit_all(loader: Loader, tools: list[Tool]) -> tuple[list[Candidate], list[Rewrite], list[Rejection]]:
+    # Loaders that check entries themselves have done the work already.
+    checked: Sequence[Candidate] = getattr(loader, "admitted", ())
+    if len(checked) == len(tools) and all(map(is_, tools, [candidate.tool for candidate in checked])):
+        return list(checked), [], []
+    known = {id(candidate.tool): candidate for candidate in checked}
+    candidates: list[Candidate] = []
+    rewrites: list[Rewrite] = []
+    rejected: list[Rejection] = []
+    for tool in tools:
+        candidate = known.get(id(tool))
+        changes: tuple[Rewrite, ...] = ()
+        try:
+            if candidate is None:
+                candidate, changes = admit(tool)
+        except DefinitionError as error:
+            if getattr(loader, "on_error", "raise") != "skip":
+                raise MalformedSource(str(error), where=loader.source) from error
+            rejected.append(Rejection(tool.source or loader.source, str(error), tool.name, type(error).__name__))
+            continue
+        candidates.append(candidate)
+        rewrites.extend(changes)
+    return candidates, rewrites, rejected
+
+
+def stale(part: Part, error: ToolyardError | OSError) -> Part:
+    """The same tools, marked as what the source gave last time it worked."""
+    report = msgspec.structs.replace(part.report, state="stale", error=str(error))
+    return msgspec.structs.replace(part, report=report)
+
+
+def without(part: Part, names: Set[str]) -> Part:
+    """The part less the tools of those qualified names."""
+    kept = tuple(c for c in part.candidates if c.tool.qualified_name not in names)
+    if len(kept) == len(part.candidates):
+        return part
+    report = msgspec.structs.replace(part.report, loaded=len(kept))
+    return msgspec.structs.replace(part, candidates=kept, report=report)

@@ -1,0 +1,144 @@
+"""`Registry`: names to functions of one typed model each, checked before and after the call.
+
+The same path as everywhere else (resolve, validate, call, tell faults apart), with pydantic's own rules
+for the input: its conversions apply and its `ValidationError` is what bad input raises.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from pydantic import BaseModel, ValidationError
+
+from toolyard.constants import TOOL_DEFAULT_NAMESPACE
+from toolyard.model.bindings import PythonBinding
+from toolyard.model.errors import DefinitionError, InvalidOutput, UnknownToolError
+from toolyard.model.names import check_tool_name, show
+from toolyard.model.tool import Effects, Tool
+from toolyard.registry.bind import nearest
+from toolyard.registry.invoke import acall_python, call_python
+from toolyard.schema.derive import derive_model
+from toolyard.schema.strict import without_input
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class TypedEntry(msgspec.Struct, frozen=True):
+    """One registered function: its input model, and the tool a registry or a prompt would show."""
+
+    input_schema: type[BaseModel]
+    function: Callable[..., Any]
+    tool: Tool
+    call: Tool
+    """The same tool bound so that it takes the validated model itself."""
+
+
+class Registry:
+    """A dispatcher for `model -> model` functions. One per agent or test; safe to share by threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entries: Mapping[str, TypedEntry] = {}
+
+    def register(
+        self,
+        name: str,
+        input_schema: type[BaseModel],
+        *,
+        description: str | None = None,
+        effects: Effects = Effects.UNKNOWN,
+        tags: tuple[str, ...] = (),
+        version: str | None = None,
+    ) -> Callable[[F], F]:
+        """Decorator that registers a function and returns it unchanged; a name taken is a ValueError.
+
+        State a tool needs (a connection, a client) is bound beforehand, by closure or `functools.partial`.
+        """
+        check_tool_name(name)
+        if not (isinstance(input_schema, type) and issubclass(input_schema, BaseModel)):
+            raise DefinitionError(f"input_schema of {name!r} must be a StrictModel class, not {input_schema!r}")
+
+        def claim(function: F) -> F:
+            entry = _entry(name, input_schema, function, description)
+            options = {"effects": effects, "tags": tags, "version": version}
+            entry = msgspec.structs.replace(entry, tool=entry.tool.replace(**options))
+            with self._lock:
+                if name in self._entries:
+                    raise DefinitionError(f"a tool called {name!r} is already registered; pick another name")
+                # Readers hold the old mapping: replaced, never changed.
+                self._entries = {**self._entries, name: entry}
+            return function
+
+        return claim
+
+    def dispatch(self, name: str, raw_input: Any) -> Any:
+        """Validate, call, check: the tool's model. Async tools run on the home loop."""
+        entry, model = self._prepared(name, raw_input)
+        return _checked(entry, call_python(entry.call, model))
+
+    async def adispatch(self, name: str, raw_input: Any) -> Any:
+        """`dispatch` for async callers."""
+        entry, model = self._prepared(name, raw_input)
+        return _checked(entry, await acall_python(entry.call, model))
+
+    def names(self) -> list[str]:
+        """Registered names, sorted."""
+        return sorted(self._entries)
+
+    def tools(self, namespace: str = TOOL_DEFAULT_NAMESPACE) -> list[Tool]:
+        """The registered functions as tools of one namespace, in registration order."""
+        return [entry.tool.replace(namespace=namespace) for entry in self._entries.values()]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _prepared(self, name: str, raw_input: Any) -> tuple[TypedEntry, BaseModel]:
+        entry = self._entries.get(name)
+        if entry is None:
+            near = nearest(str(name), self._entries)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(self.names()) or 'none'}"
+            raise UnknownToolError(f"no tool is called {show(name)}", hint=hint)
+        if isinstance(raw_input, BaseModel):
+            # An instance may have been changed since it was validated.
+            raw_input = raw_input.model_dump(by_alias=True, warnings=False)
+        try:
+            return entry, entry.input_schema.model_validate(raw_input)
+        except ValidationError as error:
+            raise without_input(error) from None
+
+
+def _entry(name: str, model: type[BaseModel], function: Callable[..., Any], description: str | None) -> TypedEntry:
+    derived = derive_model(function, model)
+    binding = PythonBinding(
+        callable=derived.call,
+        is_async=derived.is_async,
+        takes_ctx=derived.takes_ctx,
+        prepare=derived.prepare,
+        finish=derived.finish,
+        returns=derived.returns,
+    )
+    tool = Tool(
+        name=name,
+        namespace=TOOL_DEFAULT_NAMESPACE,
+        description=derived.description if description is None else description,
+        parameters=derived.parameters,
+        output_parameters=derived.output_parameters,
+        binding=binding,
+    )
+    validated = msgspec.structs.replace(binding, prepare=derived.place)
+    return TypedEntry(model, function, tool, tool.replace(binding=validated))
+
+
+def _checked(entry: TypedEntry, value: Any) -> Any:
+    if not isinstance(value, BaseModel):
+        raise InvalidOutput(
+            f"{entry.tool.name} returned {type(value).__name__}; a typed tool returns a model",
+            hint="return a StrictModel instance",
+        )
+    return value

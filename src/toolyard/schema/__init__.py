@@ -1,0 +1,21 @@
+"""JSON Schema: compile, validate, coerce, normalise, derive."""
+
+from toolyard.schema.admit import Admitted, admit_schema
+from toolyard.schema.budget import DEFAULT_BUDGET, Budget, check_budget
+from toolyard.schema.compile import CompiledSchema, compile_schema
+from toolyard.schema.normalise import Change, normalise
+from toolyard.schema.violations import Violation, describe
+
+__all__ = [
+    "DEFAULT_BUDGET",
+    "Admitted",
+    "Budget",
+    "Change",
+    "CompiledSchema",
+    "Violation",
+    "admit_schema",
+    "check_budget",
+    "compile_schema",
+    "describe",
+    "normalise",
+]

@@ -1,0 +1,183 @@
+"""Lossless repairs of arguments that are right in content and wrong in form.
+
+Models write `"5"` for 5, `"true"` for true, `3.0` for 3 and JSON text for an object. A value is repaired
+only where the validator refused it (or accepted an integral float as an integer), only into the type
+the schema asks for there, and only if nothing is lost on the way. Every repair is listed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jsonschema_rs
+import msgspec
+
+from toolyard.model.errors import MalformedSource
+from toolyard.parsing import parse_json
+from toolyard.schema.compile import CompiledSchema
+from toolyard.schema.violations import json_type, pointer_of
+
+_ROUNDS = 4
+"""JSON text inside JSON text inside ...; each round opens one level."""
+
+Path = Sequence[str | int]
+_MISSING = object()
+
+
+class Coercion(msgspec.Struct, frozen=True):
+    """One repair: where, from which JSON type, to which."""
+
+    pointer: str
+    before: str
+    after: str
+
+    def to_dict(self) -> dict[str, str]:
+        """Plain JSON, as it appears in `result.metadata["coercions"]`."""
+        return {"pointer": self.pointer, "from": self.before, "to": self.after}
+
+
+def coerce(compiled: CompiledSchema, value: dict[str, Any]) -> tuple[dict[str, Any], list[Coercion]] | None:
+    """A repaired copy that satisfies the schema and the list of repairs; None if that is impossible."""
+    repairs: list[Coercion] = []
+    for _ in range(_ROUNDS):
+        errors = compiled.raw_errors(value)
+        if not errors:
+            return (value, repairs) if compiled.is_valid(value) else None
+        fixed, made = _repair(value, errors)
+        if not made:
+            return None
+        value = fixed
+        repairs.extend(made)
+    return (value, repairs) if compiled.is_valid(value) else None
+
+
+def _repair(value: Any, errors: Iterable[jsonschema_rs.ValidationError]) -> tuple[Any, list[Coercion]]:
+    made: list[Coercion] = []
+    for error in errors:
+        for path, types in _wanted(error):
+            old = _at(value, path)
+            new = _MISSING if old is _MISSING else convert(old, types)
+            if new is not _MISSING:
+                value = _put(value, path, new)
+                made.append(Coercion(pointer_of(path), json_type(old), json_type(new)))
+                break
+    return value, made
+
+
+def _wanted(error: jsonschema_rs.ValidationError) -> list[tuple[Path, Sequence[str]]]:
+    """Places and the types that would be welcome there, best guess first."""
+    kind = error.kind
+    match kind:
+        case jsonschema_rs.ValidationErrorKind.Type(types=types):
+            return [(error.instance_path, types)]
+        case jsonschema_rs.ValidationErrorKind.Enum(options=options):
+            return [(error.instance_path, sorted({json_type(option) for option in options}))]
+        case jsonschema_rs.ValidationErrorKind.Constant(expected_value=expected):
+            return [(error.instance_path, [json_type(expected)])]
+        case jsonschema_rs.ValidationErrorKind.AnyOf(context=context):
+            return _from_branches(context)
+        case jsonschema_rs.ValidationErrorKind.OneOfNotValid(context=context):
+            return _from_branches(context)
+        case _:
+            return []
+
+
+def _from_branches(context: list[list[jsonschema_rs.ValidationError]]) -> list[tuple[Path, Sequence[str]]]:
+    return [place for branch in context if len(branch) == 1 for place in _wanted(branch[0])]
+
+
+def convert(value: Any, types: Sequence[str]) -> Any:
+    """`value` as one of `types` if that loses nothing, else a private marker."""
+    if isinstance(value, float) and "integer" in types and value.is_integer():
+        return int(value)
+    if not isinstance(value, str):
+        return _MISSING
+    try:
+        parsed = parse_json(value)
+    except MalformedSource:
+        return _MISSING
+    kind = json_type(parsed)
+    if kind == "integer" and "integer" not in types and "number" in types:
+        kind = "number"
+    if kind not in types or kind == "string":
+        return _MISSING
+    # "5" must come back as "5": "5.0", "05" and "1e3" say something else than the number they parse to.
+    if kind in ("integer", "number") and _text(parsed) != value:
+        return _MISSING
+    return parsed
+
+
+def _text(number: int | float) -> str:
+    return repr(number)
+
+
+def integral_floats(value: Any, plan: IntegerPlan) -> tuple[Any, list[Coercion]]:
+    """3.0 -> 3 wherever the schema wants an integer; a copy only if something changed."""
+    made: list[Coercion] = []
+    stack: list[tuple[Any, IntegerPlan, tuple[str | int, ...]]] = [(value, plan, ())]
+    while stack:
+        node, here, path = stack.pop()
+        if here.is_integer and isinstance(node, float) and math.isfinite(node) and node.is_integer():
+            value = _put(value, path, int(node))
+            made.append(Coercion(pointer_of(path), "number", "integer"))
+        elif isinstance(node, dict):
+            stack.extend((node[key], sub, (*path, key)) for key, sub in here.properties.items() if key in node)
+        elif isinstance(node, list) and here.items is not None:
+            stack.extend((item, here.items, (*path, index)) for index, item in enumerate(node))
+    return value, made
+
+
+class IntegerPlan(msgspec.Struct):
+    """Where a schema wants integers: computed once per tool, empty for most."""
+
+    is_integer: bool = False
+    properties: dict[str, IntegerPlan] = {}
+    items: IntegerPlan | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """True when no value below needs a look."""
+        return not self.is_integer and not self.properties and self.items is None
+
+
+def integer_plan(root: dict[str, Any]) -> IntegerPlan:
+    """Read the plan off a schema: `properties`, `items` and local `$ref`s, to a bounded depth."""
+    from toolyard.schema.refs import resolve_pointer
+
+    def build(node: Any, depth: int) -> IntegerPlan:
+        if isinstance(node, dict) and "$ref" in node:
+            node = resolve_pointer(root, node["$ref"])
+        if not isinstance(node, dict) or depth > 8:
+            return IntegerPlan()
+        branches = [option for key in ("anyOf", "oneOf") for option in node.get(key) or [] if isinstance(option, dict)]
+        types = [node.get("type"), *(branch.get("type") for branch in branches)]
+        flat = {name for kind in types for name in (kind if isinstance(kind, list) else [kind])}
+        subs = {key: build(sub, depth + 1) for key, sub in (node.get("properties") or {}).items()}
+        items = build(node["items"], depth + 1) if isinstance(node.get("items"), dict) else None
+        return IntegerPlan(
+            is_integer="integer" in flat and "number" not in flat,
+            properties={key: sub for key, sub in subs.items() if not sub.is_empty},
+            items=None if items is None or items.is_empty else items,
+        )
+
+    return build(root, 0)
+
+
+def _at(value: Any, path: Path) -> Any:
+    for part in path:
+        try:
+            value = value[part]
+        except (KeyError, IndexError, TypeError):
+            return _MISSING
+    return value
+
+
+def _put(value: Any, path: Path, new: Any) -> Any:
+    """A copy of `value` with `new` at `path`; only the containers on the path are copied."""
+    if not path:
+        return new
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = _put(value[path[0]], path[1:], new)  # type: ignore[index]
+    return copy

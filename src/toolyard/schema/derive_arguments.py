@@ -1,0 +1,217 @@
+"""From the parameters of a callable to the schema of its arguments, and from arguments back to values."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined, to_jsonable_python
+
+from toolyard.model.errors import DefinitionError
+from toolyard.model.tool import Schema
+from toolyard.schema.compile import compile_schema
+from toolyard.schema.derive_schema import NO_SCHEMA, not_finite, ordered, schema_of
+from toolyard.schema.derive_signature import EMPTY, Outline, Parameter, read_parameters
+from toolyard.schema.derive_types import accepts_none, is_plain, portable, wants_int, with_none
+from toolyard.schema.derive_values import Arguments, Prepare, validated
+from toolyard.schema.docstring import DocInfo
+
+
+class ArgumentPlan(msgspec.Struct, frozen=True, eq=False):
+    """What arguments look like, and how they reach the callable."""
+
+    schema: Schema
+    prepare: Prepare | None
+    """None when JSON values can be passed by keyword as they are."""
+    integers: tuple[str, ...]
+    """Then, the parameters that want 3 where JSON Schema also accepts 3.0."""
+
+
+class _Field(msgspec.Struct, frozen=True, eq=False):
+    """A parameter as a field of the model that stands for the signature.
+
+    `slot` is its name there, a neutral one: pydantic refuses some names that Python allows. `key` is its
+    name in JSON.
+    """
+
+    slot: str
+    key: str
+    parameter: Parameter
+    annotation: Any
+    info: FieldInfo
+    default: Any
+    filled: bool
+    """True when only `Field` holds the default, so that Python would not apply it."""
+
+    @property
+    def required(self) -> bool:
+        return self.default is EMPTY and self.info.is_required() and self.parameter.required
+
+    @property
+    def is_direct(self) -> bool:
+        """True when `fn(**arguments)` does all there is to do."""
+        by_name = not self.parameter.positional and not self.filled and self.key == self.parameter.name
+        return by_name and is_plain(self.annotation)
+
+
+def plan_arguments(read: Outline, doc: DocInfo) -> ArgumentPlan:
+    """Describe the parameters of a callable; `DefinitionError` names the one that cannot be described."""
+    named, extra = read_parameters(read)
+    try:
+        fields = [_field(read.label, f"p{index}", parameter) for index, parameter in enumerate(named)]
+        rest = None if extra is None else _rest(extra)
+        model = _model(read.label, fields, rest, doc)
+        schema = schema_of(model)
+        _refuse_other_qualifiers(model, fields)
+    except NO_SCHEMA as error:
+        raise _no_schema(read.label, [*named, *([extra] if extra else [])], error) from error
+    for field in fields:
+        _show_default(schema, field)
+    if rest is not None:
+        _open(schema, rest, closed_to={*read.hidden, *(field.parameter.name for field in fields)})
+    if all(field.is_direct for field in fields) and (extra is None or is_plain(extra.annotation)):
+        integers = tuple(field.key for field in fields if wants_int(field.annotation))
+        return ArgumentPlan(ordered(schema), None, integers)
+    return ArgumentPlan(ordered(schema), _prepare(model, fields, rest), ())
+
+
+def _field(label: str, slot: str, parameter: Parameter) -> _Field:
+    annotation, default = parameter.annotation, parameter.default
+    if isinstance(default, FieldInfo):
+        annotation, default = Annotated[annotation, default], EMPTY
+        parameter = msgspec.structs.replace(parameter, default=EMPTY, required=True)
+    info = FieldInfo.from_annotation(annotation)
+    filled = default is EMPTY and not info.is_required()
+    if filled and info.default is not PydanticUndefined:
+        default = info.default
+    if default is None and not accepts_none(annotation):
+        # `limit: int = None` means an optional limit to everyone but the type checker.
+        annotation = with_none(annotation)
+        info = FieldInfo.from_annotation(annotation)
+    alias = info.validation_alias
+    if alias is not None and not isinstance(alias, str):
+        raise DefinitionError(f"{label}: parameter {parameter.name!r} has several aliases; give it one")
+    return _Field(slot, alias or parameter.name, parameter, annotation, info, default, filled)
+
+
+def _rest(extra: Parameter) -> _Field:
+    """`**kwargs` as one more field, a dict of its own, under a key that no parameter can have."""
+    annotation: Any = types.GenericAlias(dict, (str, extra.annotation))
+    return _Field("rest", f"**{extra.name}", extra, annotation, FieldInfo.from_annotation(annotation), EMPTY, False)
+
+
+def _model(label: str, fields: Sequence[_Field], rest: _Field | None, doc: DocInfo) -> type[BaseModel]:
+    keys = [field.key for field in fields]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise DefinitionError(f"{label}: two parameters are called {key!r} in JSON; change an alias")
+    definitions: dict[str, Any] = {}
+    portables: dict[Any, Any] = {}
+    for field in [*fields, *([rest] if rest else [])]:
+        described = field.info.description or doc.params.get(field.parameter.name)
+        metadata = Field(validation_alias=field.key, description=described)
+        named: Any = Annotated[portable(field.annotation, portables), metadata]
+        # Which default stands here does not matter: what is not given is not passed on.
+        definitions[field.slot] = named if field.required or field.filled else (named, None)
+    # Dataclasses and typed dicts among the parameters take "forbid" over: no key is dropped in silence.
+    config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+    # The brackets keep this name from being one that a class among the annotations has too.
+    return create_model(f"{label.rpartition('.')[2]}()", __config__=config, __module__=__name__, **definitions)
+
+
+def _refuse_other_qualifiers(model: type[BaseModel], fields: Sequence[_Field]) -> None:
+    for field in fields:
+        if field.slot not in model.model_fields:
+            raise TypeError(f"{inspect.formatannotation(field.annotation)} annotates no parameter")
+
+
+def _no_schema(label: str, parameters: Sequence[Parameter], error: Exception) -> DefinitionError:
+    for parameter in parameters:
+        try:
+            schema_of(TypeAdapter(portable(parameter.annotation)))
+        except NO_SCHEMA as refusal:
+            # The rest of what pydantic says is advice for authors of models.
+            reason = str(refusal).partition("\n")[0].partition(". ")[0]
+            kind = inspect.formatannotation(parameter.annotation)
+            return DefinitionError(
+                f"{label}: parameter {parameter.name!r} has the type {kind}, which JSON Schema cannot say ({reason}); "
+                "a model can only pass JSON, so hand objects over by a `ctx` parameter, functools.partial or a closure"
+            )
+    return DefinitionError(f"{label}: no JSON Schema describes its parameters: {error}")
+
+
+def _open(schema: Schema, rest: _Field, *, closed_to: set[str]) -> None:
+    """Let the schema take what `**kwargs` takes, but not what is bound, injected or known by another name."""
+    kwargs = schema["properties"].pop(rest.key)
+    values = kwargs.get("additionalProperties", True)
+    described = {"description": kwargs["description"]} if "description" in kwargs else {}
+    schema["additionalProperties"] = {**described, **({} if values is True else values)} or True
+    names = sorted(closed_to - schema["properties"].keys())
+    if names:
+        schema["propertyNames"] = {"not": {"enum": names}}
+
+
+def _show_default(schema: Schema, field: _Field) -> None:
+    shown = schema["properties"][field.key]
+    shown.pop("default", None)
+    default = _as_json(field)
+    # A default that breaks its own schema (`limit: int = "all"`) is for Python callers alone.
+    if default is not EMPTY and compile_schema({**shown, "$defs": schema.get("$defs", {})}).is_valid(default):
+        shown["default"] = default
+
+
+def _as_json(field: _Field) -> Any:
+    """The default in JSON, or EMPTY unless it comes back from there as it was.
+
+    Callers may fill in defaults that a schema shows, and the callable must not be able to tell.
+    """
+    default = field.default
+    if default is EMPTY:
+        return EMPTY
+    try:
+        # Sets have no order of their own, and a schema must be the same in every process.
+        written = to_jsonable_python(sorted(default) if isinstance(default, (set, frozenset)) else default)
+        read = written if is_plain(field.annotation) else _adapter(field).validate_python(written)
+        same = type(read) is type(default) and bool(read == default)
+    except (ValueError, TypeError):
+        return EMPTY
+    return written if same and not_finite(written) is None else EMPTY
+
+
+def _adapter(field: _Field) -> TypeAdapter[Any]:
+    # Less what only makes sense on a field of a model, like an alias.
+    return TypeAdapter(portable(field.info.rebuild_annotation()))
+
+
+def _prepare(model: type[BaseModel], fields: Sequence[_Field], rest: _Field | None) -> Prepare:
+    by_position = [field for field in fields if field.parameter.positional]
+    by_name = [(f.parameter.name, f.slot, f.key, f.filled) for f in fields if not f.parameter.positional]
+    keys = {field.key for field in fields}
+
+    def prepare(arguments: Arguments) -> tuple[tuple[Any, ...], Arguments]:
+        arranged = arguments
+        if rest is not None:
+            arranged = {key: value for key, value in arguments.items() if key in keys}
+            arranged[rest.key] = {key: value for key, value in arguments.items() if key not in keys}
+        values = vars(validated(model, arranged, sent=arguments))
+        keywords = {name: values[slot] for name, slot, key, filled in by_name if filled or key in arguments}
+        if rest is not None:
+            keywords |= values[rest.slot]
+        return _positional(by_position, values, arguments) if by_position else (), keywords
+
+    return prepare
+
+
+def _positional(fields: Sequence[_Field], values: dict[str, Any], arguments: Arguments) -> tuple[Any, ...]:
+    given = [field.filled or field.key in arguments for field in fields]
+    last = max((place for place, is_given in enumerate(given, 1) if is_given), default=0)
+    # A gap before an argument that is given can only be closed with the default itself.
+    return tuple(
+        values[field.slot] if is_given else field.default
+        for field, is_given in zip(fields[:last], given[:last], strict=True)
+    )

@@ -1,0 +1,269 @@
+"""A callable's parameters with their annotations resolved, whatever kind of callable it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import sys
+import typing
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import typing_extensions
+
+from toolyard.model.context import ToolContext
+from toolyard.model.errors import DefinitionError
+
+EMPTY: Any = inspect.Parameter.empty
+"""Stands for no annotation and for no default."""
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+# Before Python 3.12 the two are different things.
+_UNPACK = (typing.Unpack, typing_extensions.Unpack)
+
+# Evaluating an annotation runs the author's expression; these are the ways it goes wrong.
+_UNRESOLVED = (NameError, AttributeError, SyntaxError, TypeError, LookupError, ValueError)
+
+
+class Parameter(msgspec.Struct, frozen=True, eq=False):
+    """One parameter that a model may set."""
+
+    name: str
+    annotation: Any
+    default: Any = EMPTY
+    required: bool = True
+    positional: bool = False
+    """True when it cannot be passed by name."""
+
+
+class Outline(msgspec.Struct, frozen=True, eq=False):
+    """A callable as far as it can be read without resolving the annotations of its parameters."""
+
+    label: str
+    parameters: tuple[inspect.Parameter, ...]
+    """Without `ctx` and without what a `functools.partial` has bound."""
+    returns: Any
+    """The resolved return annotation; EMPTY if there is none or it cannot be resolved."""
+    ctx: str | None
+    is_async: bool
+    hidden: tuple[str, ...]
+    """Names the callable knows but a model must not set: `self`, `ctx`, bound arguments."""
+    scope: _Scope
+
+
+class _Scope(msgspec.Struct, frozen=True, eq=False):
+    """The names that string annotations of a callable may use."""
+
+    names: dict[str, Any]
+    closure: dict[str, Any]
+
+    def resolve(self, annotation: Any) -> Any:
+        """The annotation with strings evaluated, `Annotated` kept; raises one of `_UNRESOLVED`."""
+        holder = _Holder({"it": annotation})
+        found = typing.get_type_hints(holder, self.names, self.closure, include_extras=True)["it"]
+        return found.type if isinstance(found, dataclasses.InitVar) else found
+
+
+class _Holder:
+    """Something with annotations, which is all that `get_type_hints` looks at."""
+
+    def __init__(self, annotations: dict[str, Any]) -> None:
+        self.__annotations__ = annotations
+
+
+def outline(fn: Callable[..., Any]) -> Outline:
+    """Read a callable; `DefinitionError` if it has no signature or cannot be a tool at all."""
+    label = label_of(fn)
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError) as error:
+        raise DefinitionError(f"{label} has no readable signature ({error}); wrap it in a typed function") from None
+    if _calls(fn, inspect.isasyncgenfunction):
+        raise DefinitionError(f"{label} is an async generator; collect its items and return them as a list")
+    source, owner = _source_of(fn)
+    scope = _scope_of(source, owner)
+    bound = _bound_keywords(fn)
+    free = [parameter for parameter in signature.parameters.values() if parameter.name not in bound]
+    _refuse_unbound_method(fn, label, free)
+    ctx = _find_ctx(free, scope, label)
+    shown = tuple(parameter for parameter in free if parameter.name != ctx)
+    hidden = {*bound, *_names_of(source), *(("ctx",) if ctx else ())} - {parameter.name for parameter in shown}
+    return Outline(
+        label=label,
+        parameters=shown,
+        returns=_returns(fn, signature, scope),
+        ctx=ctx,
+        is_async=_calls(fn, inspect.iscoroutinefunction),
+        hidden=tuple(sorted(hidden)),
+        scope=scope,
+    )
+
+
+def read_parameters(read: Outline) -> tuple[tuple[Parameter, ...], Parameter | None]:
+    """What a model may set, and the `**kwargs` parameter; `DefinitionError` names what cannot be read."""
+    named: list[Parameter] = []
+    extra = None
+    for parameter in read.parameters:
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            raise DefinitionError(
+                f"{read.label} takes *{parameter.name}, but models pass arguments by name; take a list parameter "
+                "instead. If a decorator added it, give that decorator functools.wraps"
+            )
+        annotation = _resolved(read, parameter)
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
+            named.append(_parameter(parameter, annotation))
+        elif typing.get_origin(annotation) in _UNPACK:
+            named += _unpacked(read.label, typing.get_args(annotation)[0])
+        else:
+            extra = Parameter(parameter.name, annotation, required=False)
+    return tuple(named), extra
+
+
+def label_of(fn: Any) -> str:
+    """How error messages name a callable: module and qualified name, of what a partial wraps."""
+    fn = unpartial(fn)
+    named = fn if hasattr(fn, "__qualname__") else type(fn)
+    module = getattr(named, "__module__", None)
+    return f"{module}.{named.__qualname__}" if module else str(named.__qualname__)
+
+
+def unpartial(fn: Any) -> Any:
+    """The callable behind any number of `functools.partial`s."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return fn
+
+
+def _parameter(parameter: inspect.Parameter, annotation: Any) -> Parameter:
+    return Parameter(
+        name=parameter.name,
+        annotation=annotation,
+        default=parameter.default,
+        required=parameter.default is EMPTY,
+        positional=parameter.kind is inspect.Parameter.POSITIONAL_ONLY,
+    )
+
+
+def _unpacked(label: str, typed_dict: Any) -> Iterator[Parameter]:
+    try:
+        hints = typing.get_type_hints(typed_dict, include_extras=True)
+    except _UNRESOLVED as error:
+        raise DefinitionError(
+            f"{label}: the annotations of {label_of(typed_dict)} cannot be resolved ({error})"
+        ) from None
+    for name, annotation in hints.items():
+        required = name in typed_dict.__required_keys__
+        # A class whose annotations were strings did not know about these when it was made.
+        while typing.get_origin(annotation) in (typing.Required, typing.NotRequired):
+            required = typing.get_origin(annotation) is typing.Required
+            annotation = typing.get_args(annotation)[0]
+        yield Parameter(name, annotation, required=required)
+
+
+def _resolved(read: Outline, parameter: inspect.Parameter) -> Any:
+    if parameter.annotation is EMPTY:
+        return Any
+    try:
+        return read.scope.resolve(parameter.annotation)
+    except _UNRESOLVED as error:
+        raise DefinitionError(
+            f"{read.label}: the annotation {_written(parameter.annotation)} of parameter {parameter.name!r} cannot be "
+            f"resolved ({error}); import its names at run time, in the module of the function"
+        ) from None
+
+
+def _written(annotation: Any) -> str:
+    return repr(annotation) if isinstance(annotation, str) else inspect.formatannotation(annotation)
+
+
+def _returns(fn: Any, signature: inspect.Signature, scope: _Scope) -> Any:
+    target = unpartial(fn)
+    if isinstance(target, type):
+        return target
+    try:
+        return EMPTY if signature.return_annotation is EMPTY else scope.resolve(signature.return_annotation)
+    except _UNRESOLVED:
+        return EMPTY
+
+
+def _find_ctx(parameters: list[inspect.Parameter], scope: _Scope, label: str) -> str | None:
+    found = [item for item in parameters if item.kind not in _VARIADIC and _is_ctx(item, scope)]
+    if len(found) > 1:
+        raise DefinitionError(f"{label} takes the context twice, as {found[0].name!r} and as {found[1].name!r}")
+    if found and found[0].kind is inspect.Parameter.POSITIONAL_ONLY:
+        raise DefinitionError(f"{label} takes {found[0].name!r} by position only; move it behind the '/'")
+    return found[0].name if found else None
+
+
+def _is_ctx(parameter: inspect.Parameter, scope: _Scope) -> bool:
+    if parameter.name == "ctx":
+        return True
+    if ToolContext.__name__ not in str(parameter.annotation):
+        return False
+    try:
+        annotation = scope.resolve(parameter.annotation)
+    except _UNRESOLVED:
+        return False
+    return any(part is ToolContext for part in (annotation, *typing.get_args(annotation)))
+
+
+def _refuse_unbound_method(fn: Any, label: str, parameters: list[inspect.Parameter]) -> None:
+    home = fn.__qualname__.rpartition(".")[0] if inspect.isfunction(fn) else ""
+    if home and not home.endswith("<locals>") and parameters and parameters[0].name == "self":
+        raise DefinitionError(f"{label} is a method without its instance; pass it bound, as `instance.{fn.__name__}`")
+
+
+def _calls(fn: Any, is_kind: Callable[[Any], bool]) -> bool:
+    fn = unpartial(fn)
+    return is_kind(fn) or is_kind(type(fn).__call__)
+
+
+def _bound_keywords(fn: Any) -> set[str]:
+    bound: set[str] = set()
+    while isinstance(fn, functools.partial):
+        bound.update(fn.keywords)
+        fn = fn.func
+    return bound
+
+
+def _source_of(fn: Any) -> tuple[Any, type | None]:
+    """The function that carries the annotations, and the class it belongs to."""
+    fn = inspect.unwrap(unpartial(fn))
+    owner: type | None = None
+    if isinstance(fn, type):
+        owner = fn
+        fn = fn.__init__ if inspect.isfunction(fn.__init__) else fn.__new__  # type: ignore[misc]  # read, never called
+    elif not inspect.isroutine(fn):
+        owner = type(fn)
+        fn = owner.__call__
+    if inspect.ismethod(fn):
+        owner = fn.__self__ if isinstance(fn.__self__, type) else type(fn.__self__)
+        fn = fn.__func__
+    return inspect.unwrap(fn), owner
+
+
+def _scope_of(source: Any, owner: type | None) -> _Scope:
+    names: dict[str, Any] = {ToolContext.__name__: ToolContext}
+    # A generated __init__ repeats annotations of base classes, which were written in their modules.
+    for base in reversed(owner.__mro__ if owner else ()):
+        names |= vars(sys.modules[base.__module__]) if base.__module__ in sys.modules else {}
+        names[base.__name__] = base
+    names |= getattr(source, "__globals__", {})
+    closure = {parameter.__name__: parameter for parameter in getattr(source, "__type_params__", ())}
+    code = getattr(source, "__code__", None)
+    for name, cell in zip(code.co_freevars if code else (), getattr(source, "__closure__", None) or (), strict=False):
+        try:
+            closure[name] = cell.cell_contents
+        except ValueError:
+            continue  # a name that is assigned only later
+    return _Scope(names, closure)
+
+
+def _names_of(source: Any) -> list[str]:
+    try:
+        return list(inspect.signature(source).parameters)
+    except (TypeError, ValueError):
+        return []

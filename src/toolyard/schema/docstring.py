@@ -1,0 +1,248 @@
+"""What a docstring says about a tool and its parameters, in Google, NumPy or Sphinx style.
+
+Only sections that describe parameters or the result are taken out; whatever is left, in the author's
+own words, is the description. So nothing is lost: a section that cannot be read stays where it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from docstring_parser import Docstring
+
+_Style = Literal["GOOGLE", "NUMPYDOC", "REST"]
+
+_NAME = re.compile(r"\*{0,2}[^\W\d]\w*")
+_PARAMS = r"(?:Args|Arguments|Params|Parameters|(?:Keyword|Other) (?:Args|Arguments|Params|Parameters)|Attributes)"
+_RETURNS = r"(?:Returns?|Yields?)"
+_GOOGLE = re.compile(rf"({_PARAMS}|{_RETURNS}):")
+_NUMPY = re.compile(rf"({_PARAMS}|{_RETURNS})")
+_UNDERLINE = re.compile(r"-{3,}")
+_NUMPY_KEY = re.compile(r"\*{0,2}[^\W\d]\w*(?:, ?\*{0,2}[^\W\d]\w*)*(?: ?:.*)?")
+_FIELD = re.compile(r":(?:param|parameter|arg|argument|key|keyword|returns?|yields?)(?: [^:]*)?:(?: |$)")
+_TYPE_FIELD = re.compile(r":(?:type [^:]*|rtype):(?: |$)")
+
+# Words of the notations themselves, and names of types that say no more than an annotation does.
+_GRAMMAR = frozenset({"Parameters", "Returns", "optional", "default"})
+_TYPES = _GRAMMAR | {
+    "of",
+    "or",
+    "str",
+    "int",
+    "float",
+    "bool",
+    "bytes",
+    "dict",
+    "list",
+    "tuple",
+    "set",
+    "object",
+    "None",
+    "Any",
+}
+
+# Inherited text from here is about the library's class, not about the author's.
+_LIBRARIES = sys.stdlib_module_names | {"pydantic", "toolyard"}
+
+
+class DocInfo(msgspec.Struct, frozen=True):
+    """A docstring taken apart."""
+
+    description: str = ""
+    """The text without the sections that `params` and `returns` come from."""
+    params: dict[str, str] = {}
+    returns: str | None = None
+
+
+class _Block(msgspec.Struct, frozen=True):
+    """A section of a docstring: where it ends, and its text under a heading that the parser knows."""
+
+    end: int
+    style: _Style
+    text: str
+
+
+def read_docstring(obj: Any) -> DocInfo:
+    """The documentation of a function, method, class, `functools.partial` or callable instance.
+
+    A class is described by its own docstring, its parameters by that and by `__init__`. A callable
+    instance is described by its `__call__`, else by its class. A malformed docstring is all description.
+    """
+    while isinstance(obj, functools.partial):
+        obj = obj.func
+    if isinstance(obj, type):
+        own, init = parse_docstring(_class_doc(obj), attributes=True), parse_docstring(_init_doc(obj))
+        return DocInfo(own.description or init.description, {**own.params, **init.params})
+    if inspect.isroutine(obj) or "__doc__" in getattr(obj, "__dict__", {}):
+        return parse_docstring(inspect.getdoc(obj) or "")
+    call = parse_docstring(_method_doc(type(obj).__call__)) if callable(obj) else DocInfo()
+    return DocInfo(call.description or parse_docstring(_class_doc(type(obj))).description, call.params, call.returns)
+
+
+def parse_docstring(docstring: str, *, attributes: bool = False) -> DocInfo:
+    """Take apart a docstring whose indent is cleaned; with `attributes`, these are parameters too."""
+    lines = [line.rstrip() for line in docstring.splitlines()]
+    kept: list[str] = []
+    params: dict[str, str] = {}
+    returns: list[str] = []
+    position = 0
+    while position < len(lines):
+        block = _block_at(lines, position, attributes)
+        parsed = _parse(block) if block else None
+        if block is None or parsed is None:
+            kept.append(lines[position])
+            position += 1
+            continue
+        for name, text in _params_of(parsed):
+            params[name] = f"{params[name]}\n{text}" if name in params else text
+        returns += filter(None, _returns_of(parsed))
+        position = block.end
+        # The blank lines before and after the section would meet where it stood.
+        while kept and not kept[-1] and position < len(lines) and not lines[position]:
+            position += 1
+    return DocInfo("\n".join(kept).strip(), params, "\n".join(returns) or None)
+
+
+def _block_at(lines: list[str], start: int, attributes: bool) -> _Block | None:
+    line = lines[start]
+    if line.startswith("Attributes") and not attributes:
+        return None
+    if _TYPE_FIELD.match(line):
+        # Annotations say what types are; the line that says it again is dropped.
+        return _Block(start + 1, "REST", "")
+    if _FIELD.match(line):
+        end = _field_end(lines, start)
+        return _Block(end, "REST", "\n".join(lines[start:end]))
+    underlined = start + 1 < len(lines) and _UNDERLINE.fullmatch(lines[start + 1])
+    if underlined and (match := _NUMPY.fullmatch(line)):
+        title = _title(match.group(1))
+        end = _numpy_end(lines, start + 2, keyed=title == "Parameters")
+        body = "\n".join(lines[start + 2 : end])
+        return _Block(end, "NUMPYDOC", f"{title}\n{'-' * len(title)}\n{body}") if body.strip() else None
+    if match := _GOOGLE.fullmatch(line):
+        end = _indented_end(lines, start + 1)
+        body = "\n".join(lines[start + 1 : end]).strip("\n")
+        return _Block(end, "GOOGLE", f"{_title(match.group(1))}:\n{body}") if body else None
+    return None
+
+
+def _title(heading: str) -> str:
+    return "Returns" if re.fullmatch(_RETURNS, heading) else "Parameters"
+
+
+def _indented_end(lines: list[str], start: int) -> int:
+    """Behind the indented block that starts here; blank lines within it belong to it."""
+    end = start
+    for position in range(start, len(lines)):
+        if lines[position] and not lines[position][0].isspace():
+            break
+        if lines[position]:
+            end = position + 1
+    return end
+
+
+def _field_end(lines: list[str], start: int) -> int:
+    """Behind a `:field:`, whose text may go on without indent until a blank line or the next field."""
+    end = start + 1
+    while end < len(lines) and lines[end] and not lines[end].startswith(":"):
+        end += 1
+    return max(end, _indented_end(lines, end))
+
+
+def _numpy_end(lines: list[str], start: int, *, keyed: bool) -> int:
+    """Behind a NumPy section: at the next heading, or at the first line that is no entry of it."""
+    for position in range(start, len(lines)):
+        line, after = lines[position], lines[position + 1] if position + 1 < len(lines) else ""
+        if _UNDERLINE.fullmatch(after):
+            return position
+        if not keyed or not line or line[0].isspace():
+            continue
+        described = after[:1].isspace()
+        if not _NUMPY_KEY.fullmatch(line) or (not lines[position - 1] and not described):
+            return position
+    return len(lines)
+
+
+def _parse(block: _Block) -> Docstring | None:
+    """None when the parser refuses the section, loses words of it, or takes for a parameter what cannot be one."""
+    # Only callables with such sections pay for the import.
+    from docstring_parser import DocstringStyle, ParseError, parse
+
+    try:
+        # The parser takes the first line of a docstring for its summary.
+        parsed = parse(f"Summary.\n\n{block.text}", DocstringStyle[block.style])
+    except ParseError:
+        return None
+    names = (name for item in parsed.params for name in _names(item.arg_name))
+    return parsed if all(map(_NAME.fullmatch, names)) and _words(block.text) <= _words_of(parsed) else None
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text)) - _GRAMMAR
+
+
+def _words_of(parsed: Docstring) -> set[str]:
+    found: set[str] = set()
+    for item in (*parsed.params, *parsed.many_returns):
+        found |= _words(" ".join(map(str, vars(item).values())))
+    return found
+
+
+def _params_of(parsed: Docstring) -> Iterator[tuple[str, str]]:
+    for item in parsed.params:
+        text = (item.description or "").strip() or _beyond_types(item.type_name)
+        for name in _names(item.arg_name) if text else ():
+            yield name.lstrip("*"), text
+
+
+def _beyond_types(written: str | None) -> str:
+    """What stands in the place of a type, if it says more than an annotation can."""
+    return "" if written is None or _words(written) <= _TYPES else written
+
+
+def _names(written: str) -> list[str]:
+    return [name.strip() for name in written.split(",")]
+
+
+def _returns_of(parsed: Docstring) -> Iterator[str]:
+    several = len(parsed.many_returns) > 1
+    for item in parsed.many_returns:
+        kind = item.type_name if several else _beyond_types(item.type_name)
+        parts = (item.return_name, kind, (item.description or "").strip())
+        yield ": ".join(filter(None, parts)) or item.type_name or ""
+
+
+def _class_doc(cls: type) -> str:
+    for base in cls.__mro__:
+        doc = base.__dict__.get("__doc__")
+        if not isinstance(doc, str) or _is_generated(base, doc):
+            continue
+        if base is cls or base.__module__.partition(".")[0] not in _LIBRARIES:
+            return inspect.cleandoc(doc)
+    return ""
+
+
+def _is_generated(cls: type, doc: str) -> bool:
+    """Dataclasses and named tuples without a docstring get their own signature for one."""
+    fields = hasattr(cls, "__dataclass_fields__") or hasattr(cls, "_fields")
+    return fields and doc.startswith(f"{cls.__name__}(")
+
+
+def _init_doc(cls: type) -> str:
+    init: Callable[..., None] = cls.__init__  # type: ignore[misc]  # read, never called
+    if not inspect.isfunction(init) or init.__module__.partition(".")[0] in _LIBRARIES:
+        return ""
+    return _method_doc(init)
+
+
+def _method_doc(method: Callable[..., Any]) -> str:
+    doc = inspect.getdoc(method) or ""
+    return "" if doc in (object.__init__.__doc__, type.__call__.__doc__) else doc

@@ -1,0 +1,296 @@
+"""Catalog dialects -> JSON Schema, with a note of every change.
+
+Real catalogs write `"type": "dict"`, `"required": true` on a property, bare property maps, parameter
+lists, OpenAPI's `nullable` and draft-4 limits. Each is rewritten to what its author meant; what cannot
+be read is refused by the compiler afterwards. The input is never modified.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from toolyard.model.errors import InvalidSchemaError
+from toolyard.model.keywords import JSON_TYPES, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES
+from toolyard.schema.typenames import join, read_type
+from toolyard.schema.violations import json_type, pointer_of
+
+_MAX_DEPTH = 96
+"""Deeper than the budget allows, so that the budget's own message is the one a reader sees."""
+
+_OLD_DRAFTS = ("draft-03", "draft-04", "draft-06", "draft-07")
+_NUMBERS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
+_COUNTS = frozenset({"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"})
+_ANNOTATIONS = frozenset({"default", "example", "examples", "const"})
+_TEXTS = frozenset({"title", "description", "format", "pattern", "$ref", "$id", "$comment"})
+
+_PLAUSIBLE_NAMES = frozenset({"items", "contains", "not", "if", "then", "else"})
+"""Keywords that catalogs also use as parameter names."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One rewrite: where, and what was done."""
+
+    pointer: str
+    what: str
+
+
+def normalise(schema: Any, *, is_input: bool = True) -> tuple[dict[str, Any], list[Change]]:
+    """The schema in plain JSON Schema, and every change that took.
+
+    An input schema always describes an object; an output schema may describe anything.
+    """
+    work = _Normaliser()
+    return work.root(schema, is_input), work.changes
+
+
+class _Normaliser:
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self._old_draft = False
+
+    def _note(self, path: tuple[str | int, ...], what: str) -> None:
+        self.changes.append(Change(pointer_of(path), what))
+
+    def root(self, schema: Any, is_input: bool) -> dict[str, Any]:
+        if schema is None:
+            self._note((), "null replaced by an empty schema")
+            return {}
+        if isinstance(schema, bool) and not is_input:
+            return {} if schema else {"not": {}}
+        if isinstance(schema, list):
+            schema = self._from_list(schema)
+        if not isinstance(schema, dict):
+            raise InvalidSchemaError(f"a schema must be an object, not {json_type(schema)}")
+        if not schema:
+            return {}
+        draft = schema.get("$schema")
+        self._old_draft = isinstance(draft, str) and any(old in draft for old in _OLD_DRAFTS)
+        if is_property_map(schema):
+            self._note((), "bare property map wrapped as an object schema")
+            schema = {"type": "object", "properties": schema}
+        result = self._node(schema, ())
+        if is_input and result.get("type") != "object":
+            result = self._object_root(result)
+        return result
+
+    def _object_root(self, schema: dict[str, Any]) -> dict[str, Any]:
+        kind = schema.get("type")
+        if kind is None:
+            self._note((), "type 'object' added")
+            return {"type": "object", **schema}
+        if isinstance(kind, list) and "object" in kind:
+            self._note(("type",), "narrowed to 'object'; arguments are always an object")
+            return {**schema, "type": "object"}
+        raise InvalidSchemaError(f"/type: the input of a tool is an object, not {kind!r}", pointer="/type")
+
+    def _from_list(self, items: list[Any]) -> dict[str, Any]:
+        """`[{"name": "city", "type": "string", "required": true}, ...]`."""
+        if not all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in items):
+            raise InvalidSchemaError("a list of parameters must hold mappings, each with a 'name'")
+        self._note((), "parameter list rewritten as an object schema")
+        properties: dict[str, Any] = {}
+        for index, item in enumerate(items):
+            if item["name"] in properties:
+                raise InvalidSchemaError(f"parameter {item['name']!r} is listed twice", pointer=f"/{index}")
+            properties[item["name"]] = {key: value for key, value in item.items() if key != "name"}
+        return {"type": "object", "properties": properties}
+
+    def _sub(self, schema: Any, path: tuple[str | int, ...]) -> Any:
+        if isinstance(schema, bool):
+            return schema
+        if isinstance(schema, str):
+            fragment = read_type(schema)
+            if fragment is None:
+                raise InvalidSchemaError(f"{pointer_of(path)}: {schema[:80]!r} is not a type", pointer=pointer_of(path))
+            self._note(path, f"type name {schema!r} rewritten as a schema")
+            return fragment
+        if schema is None:
+            self._note(path, "null replaced by an empty schema")
+            return {}
+        if not isinstance(schema, dict):
+            where = pointer_of(path)
+            raise InvalidSchemaError(f"{where}: a schema must be an object, not {json_type(schema)}", pointer=where)
+        return self._node(schema, path)
+
+    def _node(self, schema: dict[str, Any], path: tuple[str | int, ...]) -> dict[str, Any]:
+        if len(path) > 2 * _MAX_DEPTH:
+            raise InvalidSchemaError(f"schema nests deeper than {_MAX_DEPTH} levels", pointer=pointer_of(path))
+        out: dict[str, Any] = {}
+        for key, value in schema.items():
+            if not isinstance(key, str):
+                self._note(path, f"key {key!r} written as text")
+                key = str(key)
+            if value is None and key not in _ANNOTATIONS and key != "enum":
+                self._note((*path, key), "null removed")
+                continue
+            self._keyword(out, key, value, (*path, key))
+        self._required_flags(out, path)
+        self._legacy(out, path)
+        return out
+
+    def _keyword(self, out: dict[str, Any], key: str, value: Any, path: tuple[str | int, ...]) -> None:
+        if key == "type":
+            self._type(out, value, path)
+        elif key in SCHEMA_MAPS:
+            out[key] = self._map(value, path)
+        elif key in SCHEMA_LISTS and isinstance(value, list):
+            out[key] = [self._sub(sub, (*path, index)) for index, sub in enumerate(value)]
+        elif key == "items" and isinstance(value, list):
+            self._tuple_items(out, value, path)
+        elif key in SCHEMA_SINGLES:
+            out[key] = self._sub(value, path)
+        elif key == "required" and isinstance(value, str):
+            out[key] = self._noted(path, [value], f"{value!r} wrapped in a list")
+        elif key == "required" and _has_repeats(value):
+            out[key] = self._noted(path, list(dict.fromkeys(value)), "repeated names removed")
+        elif key == "enum" and not isinstance(value, list):
+            out[key] = self._enum(value, path)
+        elif key == "examples" and not isinstance(value, list):
+            out[key] = [self._noted(path, value, "single value wrapped in a list")]
+        elif key in _NUMBERS or key in _COUNTS:
+            out[key] = self._numeric(key, value, path)
+        elif key in _TEXTS and not isinstance(value, str):
+            raise InvalidSchemaError(
+                f"{pointer_of(path)}: must be text, not {json_type(value)}", pointer=pointer_of(path)
+            )
+        else:
+            if key in _ANNOTATIONS or key == "enum":
+                _refuse_non_finite(value, path)
+            out[key] = value
+
+    def _noted(self, path: tuple[str | int, ...], value: Any, what: str) -> Any:
+        self._note(path, what)
+        return value
+
+    def _map(self, value: Any, path: tuple[str | int, ...]) -> Any:
+        if isinstance(value, list) and path[-1] == "properties":
+            value = self._from_list(value)["properties"]
+        if not isinstance(value, dict):
+            where = pointer_of(path)
+            raise InvalidSchemaError(f"{where}: must be an object, not {json_type(value)}", pointer=where)
+        return {str(name): self._sub(sub, (*path, str(name))) for name, sub in value.items()}
+
+    def _type(self, out: dict[str, Any], value: Any, path: tuple[str | int, ...]) -> None:
+        if isinstance(value, dict):
+            # A property that is itself called "type", or a schema written where its type should be.
+            self._note(path, "schema given as type, merged into its parent")
+            out.update(self._node(value, path))
+            return
+        names = value if isinstance(value, list) else [value]
+        if all(isinstance(name, str) and name in JSON_TYPES for name in names) and names:
+            out["type"] = value
+            return
+        fragments = [read_type(name) if isinstance(name, str) else None for name in names]
+        if any(fragment is None for fragment in fragments):
+            where = pointer_of(path)
+            known = ", ".join(sorted(JSON_TYPES))
+            raise InvalidSchemaError(f"{where}: unknown type {value!r}; JSON Schema knows {known}", pointer=where)
+        merged = join([fragment for fragment in fragments if fragment is not None]) or {}
+        said = merged.get("type", "anyOf" if "anyOf" in merged else "anything")
+        self._note(path, f"type {value!r} read as {said!r}")
+        for key, sub in merged.items():
+            out.setdefault(key, sub)
+
+    def _tuple_items(self, out: dict[str, Any], value: list[Any], path: tuple[str | int, ...]) -> None:
+        items = [self._sub(sub, (*path, index)) for index, sub in enumerate(value)]
+        if self._old_draft:
+            out["items"] = items
+        else:
+            self._note(path, "list of item schemas renamed prefixItems")
+            out["prefixItems"] = items
+
+    def _enum(self, value: Any, path: tuple[str | int, ...]) -> list[Any]:
+        if isinstance(value, dict):
+            return list(self._noted(path, list(value), "enum given as a mapping; its keys kept"))
+        if isinstance(value, (str, int, float)):
+            return [self._noted(path, value, "single value wrapped in a list")]
+        raise InvalidSchemaError(
+            f"{pointer_of(path)}: must be a list, not {json_type(value)}", pointer=pointer_of(path)
+        )
+
+    def _numeric(self, key: str, value: Any, path: tuple[str | int, ...]) -> Any:
+        if isinstance(value, str):
+            fixed = _number(value)
+            if fixed is not None:
+                return self._noted(path, fixed, f"text {value!r} read as a number")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InvalidSchemaError(f"{pointer_of(path)}: must be a finite number", pointer=pointer_of(path))
+        if key in _COUNTS and isinstance(value, float) and value.is_integer():
+            return int(value)
+        return value
+
+    def _required_flags(self, out: dict[str, Any], path: tuple[str | int, ...]) -> None:
+        """`"required": true` on a property belongs in the list of its parent."""
+        properties = out.get("properties")
+        if not isinstance(properties, dict):
+            return
+        for name, sub in properties.items():
+            flag = sub.get("required") if isinstance(sub, dict) else None
+            if isinstance(flag, bool):
+                properties[name] = {key: value for key, value in sub.items() if key != "required"}
+                self._note((*path, "properties", name, "required"), "moved to the 'required' list of its parent")
+                required = out.get("required", [])
+                if flag and isinstance(required, list) and name not in required:
+                    out["required"] = [*required, name]
+
+    def _legacy(self, out: dict[str, Any], path: tuple[str | int, ...]) -> None:
+        """OpenAPI 3.0 and draft-4 spellings inside a schema that claims no old draft."""
+        if out.get("nullable") is True and isinstance(out.get("type"), str):
+            self._note((*path, "nullable"), "written as type 'null'")
+            out["type"] = [out["type"], "null"]
+            if isinstance(out.get("enum"), list) and None not in out["enum"]:
+                out["enum"] = [*out["enum"], None]
+            del out["nullable"]
+        if self._old_draft:
+            return
+        for flag, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+            if isinstance(out.get(flag), bool):
+                self._note((*path, flag), f"draft-4 flag merged with {limit!r}")
+                if out.pop(flag) and limit in out:
+                    out[flag] = out.pop(limit)
+
+
+def is_property_map(schema: dict[str, Any]) -> bool:
+    """True for `{"city": {"type": "string"}, ...}`: names to schemas, without the object around it."""
+    if not all(isinstance(value, (dict, str)) for value in schema.values()):
+        return False
+    if any(isinstance(value, str) for value in schema.values()):
+        # {"city": "string"}: all type words, and none of them where a keyword of that name takes text.
+        return not (schema.keys() & (_TEXTS | {"type", "$schema"})) and all(
+            isinstance(value, dict) or read_type(value) is not None for value in schema.values()
+        )
+    # Only dicts: a keyword that takes a schema or a map of schemas would also look like this.
+    keywords = schema.keys() & (SCHEMA_MAPS | SCHEMA_SINGLES)
+    return keywords <= _PLAUSIBLE_NAMES | SCHEMA_MAPS and all(
+        isinstance(schema[key].get("type"), str) for key in keywords
+    )
+
+
+def _has_repeats(names: Any) -> bool:
+    return isinstance(names, list) and all(isinstance(n, str) for n in names) and len(set(names)) < len(names)
+
+
+def _refuse_non_finite(value: Any, path: tuple[str | int, ...]) -> None:
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, float) and not math.isfinite(item):
+            where = pointer_of(path)
+            raise InvalidSchemaError(f"{where}: NaN and Infinity are not JSON", pointer=where)
+        if isinstance(item, dict):
+            stack.extend(item.values())
+        elif isinstance(item, (list, tuple)):
+            stack.extend(item)
+
+
+def _number(text: str) -> int | float | None:
+    for convert in (int, float):
+        try:
+            value = convert(text)
+        except ValueError:
+            continue
+        return value if math.isfinite(value) else None
+    return None

@@ -1,0 +1,109 @@
+"""`StrictModel`, and pydantic errors that are safe to show: what was wrong, never what was sent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+from pydantic_core.core_schema import ErrorType
+
+from toolyard.schema.violations import Violation, pointer_of
+
+HIDDEN = "<hidden>"
+"""Stands in an error where an input value stood."""
+
+_NO_DOCUMENT: Any = object()
+
+# Facts in which pydantic, or a validator's author, may quote the input.
+_QUOTING = frozenset({"error", "tag"})
+_BUILT_IN = frozenset(get_args(ErrorType))
+
+# Shorter values stay in a validator's own words: replacing every "a" and "10" destroys the sentence,
+# and nobody keeps a secret in two characters.
+_SHORTEST_SCRUBBED = 3
+
+
+class StrictModel(BaseModel):
+    """Base of typed tool inputs and outputs: an unknown key is an error, and errors do not print values."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+
+def without_input(error: ValidationError) -> ValidationError:
+    """The same error without any input value, for models that do not hide input themselves.
+
+    Title, types, locations and messages stay. A value that a validator wrote into its message is
+    replaced there too, and `errors()` shows `HIDDEN` for every input.
+    """
+    lines = [_scrubbed(detail) for detail in error.errors(include_url=False)]
+    return ValidationError.from_exception_data(error.title, lines, hide_input=True)
+
+
+def violations_of(error: ValidationError, document: Any = _NO_DOCUMENT) -> list[dict[str, str]]:
+    """One `{"pointer", "message", "keyword"}` per problem, without input values.
+
+    pydantic writes the branches of a union into its locations. Given the `document` that was validated,
+    these labels are left out and each pointer leads to a place in it, or to the key it lacks.
+    """
+    return [violation.to_dict() for violation in read_violations(error, document)]
+
+
+def read_violations(error: ValidationError, document: Any = _NO_DOCUMENT) -> list[Violation]:
+    """`violations_of` as objects."""
+    return [
+        Violation(pointer=_pointer(detail, document), message=detail["msg"], keyword=detail["type"])
+        for detail in without_input(error).errors(include_url=False, include_context=False)
+    ]
+
+
+def _scrubbed(detail: ErrorDetails) -> InitErrorDetails:
+    kind, message, facts = detail["type"], detail["msg"], detail.get("ctx", {})
+    authored = kind not in _BUILT_IN
+    if authored or _QUOTING & facts.keys():
+        message = _without_values(message, detail["input"])
+    kept = {} if authored else {key: fact for key, fact in facts.items() if key not in _QUOTING}
+    # Only a custom error takes its message as it is; a built-in one would write it anew from the facts.
+    return InitErrorDetails(type=PydanticCustomError(kind, message, kept or None), loc=detail["loc"], input=HIDDEN)
+
+
+def _without_values(message: str, value: Any) -> str:
+    for text in sorted(set(_scalars(value)), key=len, reverse=True):
+        if len(text) >= _SHORTEST_SCRUBBED and text in message:
+            message = re.sub(rf"(?<!\w){re.escape(text)}(?!\w)", HIDDEN, message)
+    return message
+
+
+def _scalars(value: Any) -> Iterator[str]:
+    # Python input may contain itself, so containers are visited once.
+    stack, seen = [value], set()
+    while stack:
+        item = stack.pop()
+        if isinstance(item, (dict, list, tuple, set, frozenset)):
+            if id(item) not in seen:
+                seen.add(id(item))
+                stack.extend(item.values() if isinstance(item, dict) else item)
+        elif isinstance(item, (str, bytes, int, float)) and not isinstance(item, bool):
+            yield str(item)
+
+
+def _pointer(detail: ErrorDetails, document: Any) -> str:
+    path = detail["loc"]
+    if document is _NO_DOCUMENT:
+        return pointer_of(path)
+    kept: list[str | int] = []
+    for position, part in enumerate(path):
+        if _holds(document, part):
+            document = document[part]
+        elif detail["type"] != "missing" or position < len(path) - 1:
+            continue
+        kept.append(part)
+    return pointer_of(kept)
+
+
+def _holds(document: Any, part: str | int) -> bool:
+    if isinstance(document, dict):
+        return part in document
+    return isinstance(document, list) and isinstance(part, int) and part < len(document)

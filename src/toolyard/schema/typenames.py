@@ -1,0 +1,216 @@
+"""What catalog authors write where JSON Schema wants a type.
+
+Python, Java, JavaScript and SQL names, generics, unions and prose ("list of strings, optional") are
+read as the schema their author meant. A word that means nothing here is refused by the caller: a typo
+must not turn into "anything goes".
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_WORDS: dict[str, str] = {
+    "object": "object dict dictionary map hashmap linkedhashmap treemap hashtable mapping record struct json "
+    "ordereddict defaultdict jsonobject",
+    "array": "array list arraylist linkedlist tuple set frozenset hashset vector sequence iterable collection "
+    "jsonarray deque iterator ndarray",
+    "string": "string str text char character varchar unicode charsequence symbol",
+    "integer": "integer int long short byte bigint biginteger int8 int16 int32 int64 uint uint8 uint16 uint32 "
+    "uint64 unsigned",
+    "number": "number float double decimal real numeric bigdecimal float32 float64",
+    "boolean": "boolean bool",
+    "null": "null none nonetype nil void undefined",
+}
+_ANY = frozenset({"any", "mixed", "unknown", "variant", "dynamic", "typing.any", "*", ""})
+_FORMATS = {
+    "date": "date",
+    "datetime": "date-time",
+    "timestamp": "date-time",
+    "time": "time",
+    "uuid": "uuid",
+    "url": "uri",
+    "uri": "uri",
+    "email": "email",
+    "bytes": "binary",
+    "file": "binary",
+    "path": "path",
+}
+_NAMES = {word: json_type for json_type, words in _WORDS.items() for word in words.split()}
+
+_TOKEN = re.compile(r"""\s*(?:([A-Za-z_][\w.]*)|('[^']*'|"[^"]*"|-?\d+(?:\.\d+)?)|(\[\]|[\[\](){}<>,|?*]))""")
+_OPEN = {"[": "]", "<": ">", "(": ")", "{": "}"}
+_MAX_LENGTH = 200
+
+Fragment = dict[str, Any]
+
+
+def read_type(text: str) -> Fragment | None:
+    """The schema a type expression means; `{}` for "anything", None if it means nothing."""
+    if len(text) > _MAX_LENGTH:
+        return None
+    if text.strip().lower() in _ANY:
+        return {}
+    tokens = _tokens(text)
+    if tokens is None:
+        return None
+    parser = _Parser(tokens)
+    fragment = parser.union()
+    return fragment if fragment is not None and parser.at_end() else None
+
+
+def _tokens(text: str) -> list[str] | None:
+    tokens: list[str] = []
+    position = 0
+    text = text.rstrip()
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if not match:
+            return None
+        tokens.append(match.group().strip())
+        position = match.end()
+    return tokens
+
+
+class _Parser:
+    """union := single (('|' | 'or' | ',') single)*;  single := word [args] '[]'* '?'*."""
+
+    def __init__(self, tokens: list[str]) -> None:
+        self._tokens = tokens
+        self._next = 0
+
+    def at_end(self) -> bool:
+        return self._next >= len(self._tokens)
+
+    def _peek(self) -> str:
+        return "" if self.at_end() else self._tokens[self._next]
+
+    def _take(self, *wanted: str) -> bool:
+        if self._peek().lower() in wanted:
+            self._next += 1
+            return True
+        return False
+
+    def union(self) -> Fragment | None:
+        options: list[Fragment] = []
+        while True:
+            if not self._marker():
+                option = self._single()
+                if option is None:
+                    return None
+                options.append(option)
+            if not self._take("|", "or", ","):
+                return join(options)
+
+    def _marker(self) -> bool:
+        """Skip the word in "str, optional"; `Optional[str]` is a generic instead."""
+        following = self._tokens[self._next + 1 : self._next + 2]
+        return (not following or following[0] not in _OPEN) and self._take("optional", "required")
+
+    def _single(self) -> Fragment | None:
+        word = self._peek()
+        if not word or not (word[0].isalpha() or word[0] == "_"):
+            return None
+        self._next += 1
+        name = word.lower().rpartition(".")[2]
+        opener = self._peek()
+        if opener in _OPEN:
+            self._next += 1
+            fragment = self._generic(name, _OPEN[opener])
+        else:
+            fragment = self._plain(name)
+        while fragment is not None and self._take("[]"):
+            fragment = {"type": "array", "items": fragment}
+        if fragment is not None and self._take("?"):
+            fragment = join([fragment, {"type": "null"}])
+        return fragment
+
+    def _plain(self, name: str) -> Fragment | None:
+        if name in ("list", "array", "tuple", "set") and self._take("of"):
+            items = self._single()
+            return None if items is None else {"type": "array", "items": items}
+        return plain(name)
+
+    def _generic(self, name: str, closer: str) -> Fragment | None:
+        if name == "literal":
+            return self._literal(closer)
+        arguments: list[Fragment] = []
+        while not self._take(closer):
+            argument = self.union_item()
+            if argument is None:
+                return None
+            arguments.append(argument)
+            if not self._take(",") and self._peek() != closer:
+                return None
+        if name in ("optional", "union"):
+            return join([*arguments, {"type": "null"}] if name == "optional" else arguments)
+        return _apply(name, arguments)
+
+    def union_item(self) -> Fragment | None:
+        """One generic argument: a union by `|` or `or`, but not by comma."""
+        options: list[Fragment] = []
+        while True:
+            option = self._single()
+            if option is None:
+                return None
+            options.append(option)
+            if not self._take("|", "or"):
+                return join(options)
+
+    def _literal(self, closer: str) -> Fragment | None:
+        values: list[Any] = []
+        while not self._take(closer):
+            word = self._peek()
+            if not word or word in _OPEN.values():
+                return None
+            self._next += 1
+            if word != ",":
+                values.append(word[1:-1] if word[0] in "'\"" else _number(word))
+        return {"enum": values} if values else None
+
+
+def plain(name: str) -> Fragment | None:
+    """The schema of one bare word; plural forms count ("strings")."""
+    for word in (name, name.removesuffix("s")):
+        if word in _NAMES:
+            return {"type": _NAMES[word]}
+        if word in _FORMATS:
+            return {"type": "string", "format": _FORMATS[word]}
+        if word in _ANY:
+            return {}
+    return None
+
+
+def _apply(name: str, arguments: list[Fragment]) -> Fragment | None:
+    base = plain(name)
+    if base is None:
+        return None
+    if base.get("type") == "array" and arguments and arguments[0]:
+        return {"type": "array", "items": join(arguments)}
+    if base.get("type") == "object" and len(arguments) == 2 and arguments[1]:
+        return {"type": "object", "additionalProperties": arguments[1]}
+    return base
+
+
+def join(options: list[Fragment]) -> Fragment | None:
+    """The union of some fragments, as a type list where that says it all."""
+    unique = [option for index, option in enumerate(options) if option not in options[:index]]
+    if not unique:
+        return None
+    if {} in unique:
+        return {}
+    if len(unique) == 1:
+        return unique[0]
+    if all(option.keys() == {"type"} and isinstance(option["type"], str) for option in unique):
+        return {"type": [option["type"] for option in unique]}
+    return {"anyOf": unique}
+
+
+def _number(text: str) -> Any:
+    try:
+        return int(text)
+    except ValueError:
+        try:
+            return float(text)
+        except ValueError:
+            return text

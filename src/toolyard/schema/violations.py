@@ -1,0 +1,142 @@
+"""What is wrong with a value, where, and in words a model can act on.
+
+Messages name the place and the rule, never the value: arguments may hold secrets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jsonschema_rs
+import msgspec
+
+_SHOWN = 8
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """One broken rule."""
+
+    pointer: str
+    """JSON pointer to the value; empty for the whole."""
+    message: str
+    keyword: str
+    schema_pointer: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.pointer or '(root)'}: {self.message}"
+
+    def to_dict(self) -> dict[str, str]:
+        """Plain JSON."""
+        return {"pointer": self.pointer, "message": self.message, "keyword": self.keyword}
+
+
+def describe(violations: Sequence[Violation]) -> str:
+    """One line for a whole list: the first few, and how many more there are."""
+    shown = "; ".join(map(str, violations[:_SHOWN]))
+    more = len(violations) - _SHOWN
+    return f"{shown}; and {more} more" if more > 0 else shown
+
+
+def pointer_of(path: Iterable[str | int]) -> str:
+    """RFC 6901 pointer of a path."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
+
+
+def violation_of(error: jsonschema_rs.ValidationError) -> Violation:
+    """A validator's error as our own."""
+    return Violation(
+        pointer=pointer_of(error.instance_path),
+        message=_message(error),
+        keyword=error.kind.name,
+        schema_pointer=pointer_of(error.schema_path),
+    )
+
+
+def _message(error: jsonschema_rs.ValidationError) -> str:
+    kind = error.kind
+    match kind:
+        case jsonschema_rs.ValidationErrorKind.Type(types=types):
+            return f"must be {_or(sorted(types))}, not {json_type(error.instance)}"
+        case jsonschema_rs.ValidationErrorKind.Required(property=name):
+            return f"missing required property {name!r}"
+        case jsonschema_rs.ValidationErrorKind.AdditionalProperties(unexpected=names):
+            return f"unexpected {_plural('property', 'properties', names)}"
+        case jsonschema_rs.ValidationErrorKind.UnevaluatedProperties(unexpected=names):
+            return f"unexpected {_plural('property', 'properties', names)}"
+        case jsonschema_rs.ValidationErrorKind.Enum(options=options):
+            return f"must be one of {_options(options)}"
+        case jsonschema_rs.ValidationErrorKind.Constant(expected_value=value):
+            return f"must be {_options([value])}"
+        case jsonschema_rs.ValidationErrorKind.AnyOf(context=context):
+            return f"fits none of the {len(context)} allowed forms: {_branches(context)}"
+        case jsonschema_rs.ValidationErrorKind.OneOfNotValid(context=context):
+            return f"fits none of the {len(context)} allowed forms: {_branches(context)}"
+        case jsonschema_rs.ValidationErrorKind.OneOfMultipleValid(context=context):
+            fits = sum(not branch for branch in context)
+            return f"fits {fits} of the {len(context)} allowed forms, must fit exactly one"
+        case jsonschema_rs.ValidationErrorKind.Pattern(pattern=pattern):
+            return f"must match the pattern {pattern[:200]!r}"
+        case jsonschema_rs.ValidationErrorKind.Format(format=name):
+            return f"must be in the format {name!r}"
+        case _:
+            return _limit(kind) or error.message
+
+
+def _limit(kind: jsonschema_rs.ValidationErrorKind) -> str | None:
+    words = _LIMITS.get(kind.name)
+    limit = kind.as_dict().get("limit")
+    return words.format(limit=limit) if words and limit is not None else None
+
+
+_LIMITS = {
+    "minimum": "must be at least {limit}",
+    "maximum": "must be at most {limit}",
+    "exclusiveMinimum": "must be greater than {limit}",
+    "exclusiveMaximum": "must be less than {limit}",
+    "minLength": "must have at least {limit} characters",
+    "maxLength": "must have at most {limit} characters",
+    "minItems": "must have at least {limit} items",
+    "maxItems": "must have at most {limit} items",
+    "minProperties": "must have at least {limit} properties",
+    "maxProperties": "must have at most {limit} properties",
+}
+
+
+def _branches(context: list[list[jsonschema_rs.ValidationError]]) -> str:
+    return " | ".join(_message(branch[0]) for branch in context[:_SHOWN] if branch)
+
+
+def _plural(one: str, many: str, names: Sequence[str]) -> str:
+    quoted = ", ".join(repr(name[:80]) for name in names[:_SHOWN])
+    return f"{one if len(names) == 1 else many} {quoted}"
+
+
+def _options(values: Sequence[Any]) -> str:
+    shown = ", ".join(msgspec.json.encode(value).decode()[:80] for value in values[:_SHOWN])
+    return f"{shown}, ... ({len(values)} in all)" if len(values) > _SHOWN else shown
+
+
+def _or(words: Sequence[str]) -> str:
+    return " or ".join(words)
+
+
+def json_type(value: object) -> str:
+    """The JSON Schema name of a value's type, for messages."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case list() | tuple():
+            return "array"
+        case dict():
+            return "object"
+        case _:
+            return type(value).__name__

@@ -1,0 +1,121 @@
+"""`ToolLoader`: the whole contract of a source on one screen.
+
+    @register_tool_loader("mine")
+    class MyLoader(ToolLoader):
+        def __init__(self, url: str, namespace: str = "default") -> None: ...
+        def load(self) -> list[Tool]: ...
+
+A loader sets the namespace of each tool, never sees the registry, and drops nothing in silence: what
+does not become a tool is raised, or listed in `report` when `on_error` is "skip".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource
+from toolyard.model.report import Rejection, Rewrite, SourceReport
+from toolyard.model.tool import Tool
+from toolyard.plugins import Policy
+from toolyard.registry.admission import admit, summarise
+from toolyard.registry.candidate import Candidate
+from toolyard.schema.definition import read_definition
+from toolyard.schema.normalise import Change
+
+_POLICIES = ("raise", "skip")
+
+
+class ToolLoader(ABC):
+    """One origin of tools. Override `load`; the rest has defaults that fit."""
+
+    on_error: Policy = "raise"
+    """A bad entry raises, or is listed and left out."""
+    on_duplicate: Policy = "raise"
+    """A tool that is already registered raises, or is listed and left out."""
+    label: ClassVar[str] = ""
+
+    admitted: Sequence[Candidate] = ()
+    """What the last `load` gave, ready for a registry; empty for loaders that leave the checks to it."""
+    _report: SourceReport | None = None
+
+    @abstractmethod
+    def load(self) -> list[Tool]:
+        """All tools of this source, each with its namespace. Called again on every refresh."""
+
+    async def aload(self) -> list[Tool]:
+        """`load` for async callers; by default in a thread, since most loading is blocking I/O."""
+        return await asyncio.to_thread(self.load)
+
+    @property
+    def source(self) -> str:
+        """What reports and errors call this source."""
+        return self.label or type(self).__name__
+
+    @property
+    def report(self) -> SourceReport:
+        """What the last `load` did."""
+        return self._report or SourceReport(self.source)
+
+    def close(self) -> None:  # noqa: B027 - most sources hold no connection
+        """Let go of connections."""
+
+    def _set_policies(self, on_error: str, on_duplicate: str) -> None:
+        for option, value in (("on_error", on_error), ("on_duplicate", on_duplicate)):
+            if value not in _POLICIES:
+                raise ConfigError(f"{option} of {type(self).__name__} must be 'raise' or 'skip', not {value!r}")
+        self.on_error = on_error  # type: ignore[assignment]
+        self.on_duplicate = on_duplicate  # type: ignore[assignment]
+
+
+class Intake:
+    """Turns the entries of one load into admitted tools, keeping the books for the report."""
+
+    def __init__(self, loader: ToolLoader) -> None:
+        self._loader = loader
+        self._candidates: list[Candidate] = []
+        self._rewrites: list[Rewrite] = []
+        self._rejected: list[Rejection] = []
+
+    def define(
+        self, raw: Any, where: str | Callable[[], str], *, namespace: str, name: str | None = None, source: str
+    ) -> None:
+        """Take one catalog entry; a costly `where` is a function, asked only if something is wrong."""
+        try:
+            tool, changes = read_definition(raw, namespace=namespace, name=name, source=source)
+            self._admit(tool, changes)
+        except DefinitionError as error:
+            label = name or (raw.get("name") if isinstance(raw, dict) else None)
+            place = where if isinstance(where, str) else where()
+            self.reject(error, place, label if isinstance(label, str) else None)
+
+    def take(self, tool: Tool, where: str) -> None:
+        """Take a finished tool."""
+        try:
+            self._admit(tool, ())
+        except DefinitionError as error:
+            self.reject(error, where, tool.name)
+
+    def _admit(self, tool: Tool, changes: Sequence[Change]) -> None:
+        candidate, rewrites = admit(tool)
+        self._candidates.append(candidate)
+        if changes:
+            self._rewrites.extend(summarise(tool, changes, ""))
+        if rewrites:
+            self._rewrites.extend(rewrites)
+
+    def reject(self, error: Exception, where: str, name: str | None = None) -> None:
+        """Leave an entry out and list it, or raise, as the loader's policy says."""
+        if self._loader.on_error == "raise":
+            raise MalformedSource(f"tool {name!r}: {error}" if name else str(error), where=where) from error
+        self._rejected.append(Rejection(where, str(error), name, type(error).__name__))
+
+    def finish(self) -> list[Tool]:
+        """Write the loader's report and hand over the tools."""
+        self._loader.admitted = self._candidates
+        self._loader._report = SourceReport(
+            self._loader.source, len(self._candidates), tuple(self._rewrites), tuple(self._rejected)
+        )
+        return [candidate.tool for candidate in self._candidates]

@@ -1,0 +1,134 @@
+"""Python code as a source: a module, a class or its instance, functions, or a typed `Registry`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import Any
+
+from toolyard.constants import TOOL_DEFAULT_NAMESPACE
+from toolyard.model.errors import DefinitionError, MalformedSource, SourceUnavailable
+from toolyard.model.tool import Tool
+from toolyard.registry.functions import spec_of, tool_from
+from toolyard.registry.typed import Registry
+from toolyard.sources.base import Intake, ToolLoader
+
+
+class PythonToolLoader(ToolLoader):
+    """Tools from Python objects.
+
+    `target` is a module or its dotted path (`"pkg.mod"`, `"pkg.mod:attribute"`): its `@tool` functions; a
+    class or an instance: its `@tool` methods; a function or a list of functions; a typed `Registry`.
+    """
+
+    def __init__(
+        self,
+        target: Any,
+        namespace: str = TOOL_DEFAULT_NAMESPACE,
+        *,
+        on_error: str = "raise",
+        on_duplicate: str = "raise",
+    ) -> None:
+        self.target = target
+        self.namespace = namespace
+        self._set_policies(on_error, on_duplicate)
+
+    @property
+    def source(self) -> str:
+        """`python:` and the target's name."""
+        target = self.target
+        if isinstance(target, str):
+            return f"python:{target}"
+        name = getattr(target, "__qualname__", None) or getattr(target, "__name__", None) or type(target).__name__
+        return f"python:{name}"
+
+    def load(self) -> list[Tool]:
+        """The tools of the target, in definition order."""
+        target = _imported(self.target, self.source) if isinstance(self.target, str) else self.target
+        intake = Intake(self)
+        if isinstance(target, Registry):
+            for tool in target.tools(self.namespace):
+                intake.take(tool.replace(source=self.source), f"{self.source}.{tool.name}")
+            return intake.finish()
+        for name, found in _members(target, self.source):
+            self._take(intake, name, found)
+        return intake.finish()
+
+    def _take(self, intake: Intake, name: str, found: Any) -> None:
+        where = f"{self.source}.{name}"
+        try:
+            tool = tool_from(found, self.namespace)
+        except DefinitionError as error:
+            intake.reject(error, where, name)
+        else:
+            intake.take(tool.replace(source=self.source), where)
+
+
+def _imported(path: str, source: str) -> Any:
+    module_path, _, attribute = path.partition(":")
+    try:
+        found: Any = _import_longest(module_path)
+        for part in filter(None, attribute.split(".")):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise SourceUnavailable(f"{source}: cannot import {path!r}: {error}") from error
+    return found
+
+
+def _import_longest(path: str) -> Any:
+    """`pkg.mod.Class` as well as `pkg.mod`: the longest part that is a module, then attributes."""
+    parts = path.split(".")
+    for length in range(len(parts), 0, -1):
+        name = ".".join(parts[:length])
+        try:
+            found: Any = importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            # Only "this very path is no module" means that the rest are attributes.
+            if length == 1 or error.name is None or not name.startswith(error.name):
+                raise
+            continue
+        for part in parts[length:]:
+            found = getattr(found, part)
+        return found
+    raise ModuleNotFoundError(f"no module named {path!r}")
+
+
+def _members(target: Any, source: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(target, (list, tuple)) or (isinstance(target, Sequence) and not isinstance(target, (str, bytes))):
+        return iter([(getattr(item, "__name__", str(index)), item) for index, item in enumerate(target)])
+    if spec_of(target) is not None and not isinstance(target, type):
+        return iter([(getattr(target, "__name__", "tool"), target)])
+    holder = _instance(target, source) if isinstance(target, type) else target
+    marked = [(name, getattr(holder, name)) for name in _names(holder) if _is_marked(holder, name)]
+    if marked:
+        return iter(marked)
+    if callable(holder) and not isinstance(holder, ModuleType):
+        return iter([(getattr(holder, "__name__", type(holder).__name__), holder)])
+    raise MalformedSource("no function or method is decorated with @tool", where=source)
+
+
+def _names(holder: Any) -> list[str]:
+    """Attribute names in definition order; a base class's come first."""
+    if isinstance(holder, ModuleType):
+        return list(vars(holder))
+    classes = reversed(type(holder).__mro__)
+    return list(dict.fromkeys([name for cls in classes for name in vars(cls)] + list(getattr(holder, "__dict__", {}))))
+
+
+def _is_marked(holder: Any, name: str) -> bool:
+    # getattr_static first: reading every attribute would run properties.
+    found = inspect.getattr_static(holder, name, None)
+    if isinstance(found, (staticmethod, classmethod)):
+        found = found.__func__
+    return callable(found) and spec_of(found) is not None
+
+
+def _instance(cls: type, source: str) -> Any:
+    try:
+        return cls()
+    except TypeError as error:
+        raise MalformedSource(
+            f"{cls.__name__} cannot be made without arguments ({error}); pass an instance instead", where=source
+        ) from error

@@ -1,0 +1,171 @@
+"""The command line as people use it: real processes, real files."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from toolyard.cli.main import run
+from toolyard.constants import VERSION
+
+GOOD = """\
+weather_api:
+  - name: get_weather
+    description: Get the weather.
+    tags: [sky]
+    parameters: {type: dict, properties: {location: {type: string}}, required: [location]}
+  - name: other
+"""
+
+
+@pytest.fixture(autouse=True)
+def clean(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TOOLYARD_CONFIG", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "good.yaml").write_text(GOOD)
+
+
+def output(capsys, *arguments):
+    code = run(list(arguments))
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+def as_json(capsys, *arguments):
+    code, out, _ = output(capsys, *arguments, "--json")
+    return code, json.loads(out)
+
+
+def test_check_prints_what_was_loaded_and_rewritten(capsys):
+    code, out, _ = output(capsys, "check", "good.yaml")
+    assert code == 0
+    assert "2 tools loaded, 0 rejected" in out
+    assert "type 'dict' read as 'object'" in out
+
+
+def test_check_lists_rejections_with_reasons_and_exits_1(capsys, tmp_path):
+    (tmp_path / "bad.yaml").write_text(GOOD + "  - name: broken\n    parameters: {type: strng}\n  - name: other\n")
+    code, report = as_json(capsys, "check", "bad.yaml")
+    assert code == 1
+    rejected = report["sources"][0]["rejected"]
+    assert [(r["tool"], r["error"]) for r in rejected] == [
+        ("broken", "InvalidSchemaError"),
+        ("weather_api::other", "DuplicateToolError"),
+    ]
+    assert rejected[0]["where"] == "bad.yaml:7"
+    assert report["sources"][0]["entries"] == 4
+    code, out, _ = output(capsys, "check", "bad.yaml")
+    assert code == 1
+    assert "strng" in out
+
+
+def test_check_of_a_config_reports_every_source_even_when_one_is_broken(capsys, tmp_path):
+    (tmp_path / "broken.json").write_text("[{")
+    (tmp_path / "yard.yaml").write_text(
+        "tools:\n  registry:\n    - {type: file, path: broken.json}\n    - {type: file, path: '${WHERE:-good}.yaml', namespace: n}\n"
+    )
+    code, report = as_json(capsys, "check", "yard.yaml")
+    assert code == 1
+    assert [(s["state"], s["loaded"]) for s in report["sources"]] == [("failed", 0), ("ok", 2)]
+    assert "broken.json:1" in report["sources"][0]["error"]
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ("tools: {registrry: []}", "did you mean 'registry'"),
+        ("tools: {registry: [{type: file, pth: x}]}", "did you mean 'path'"),
+        ("tools: {registry: [{type: fiel, path: x.yaml}]}", "did you mean 'file'"),
+        ("tools: {registry: [{path: x.yaml}]}", "needs a 'type'"),
+        ("tools: {registry: [{type: file, path: '${NOPE_NOT_SET}'}]}", "NOPE_NOT_SET is not set"),
+        ("tools: {registry: [{type: file, path: good.yaml, engine: ghost}]}", "ghost"),
+        ("tools: {registry: []}\nservr: {}", "did you mean 'server'"),
+    ],
+)
+def test_a_wrong_config_exits_2_and_names_the_nearest_key(capsys, tmp_path, config, says):
+    (tmp_path / "yard.yaml").write_text(config)
+    code, _, err = output(capsys, "check", "yard.yaml")
+    assert code == 2
+    assert says in err
+
+
+def test_tools_lists_and_filters(capsys):
+    code, listed = as_json(capsys, "tools", "--config", "good.yaml")
+    assert code == 0
+    assert [t["name"] for t in listed] == ["weather_api::get_weather", "weather_api::other"]
+    assert [t["name"] for t in as_json(capsys, "tools", "-c", "good.yaml", "--tag", "sky")[1]] == [
+        "weather_api::get_weather"
+    ]
+    assert as_json(capsys, "tools", "-c", "good.yaml", "--namespace", "nope")[1] == []
+    assert "Get the weather." in output(capsys, "tools", "-c", "good.yaml")[1]
+
+
+def test_show_prints_one_tool_whole_and_as_a_provider_spells_it(capsys):
+    code, shown = as_json(capsys, "show", "get_weather", "-c", "good.yaml")
+    assert code == 0
+    assert shown[0]["name"] == "weather_api::get_weather"
+    assert len(shown[0]["fingerprint"]) == 64
+    assert "location" in output(capsys, "show", "weather_api::get_weather", "-c", "good.yaml")[1]
+    code, out, _ = output(capsys, "show", "get_weather", "-c", "good.yaml", "--format", "anthropic")
+    assert json.loads(out)[0]["name"] == "weather_api__get_weather"
+
+
+def test_an_unknown_tool_exits_2_with_a_hint(capsys):
+    code, _, err = output(capsys, "show", "get_wether", "-c", "good.yaml")
+    assert code == 2
+    assert "get_wether" in err
+
+
+def test_without_a_config_the_core_tools_are_there(capsys):
+    assert as_json(capsys, "call", "echo", '{"message": "hi"}') == (
+        0,
+        {"call_id": None, "name": "core::echo", "result": {"message": "hi"}, "error": None, "metadata": {}},
+    )
+
+
+def test_call_prints_the_value_or_exits_1_with_the_error(capsys):
+    code, out, _ = output(capsys, "call", "core::echo", '{"message": "hi"}')
+    assert (code, json.loads(out)) == (0, {"message": "hi"})
+    code, result = as_json(capsys, "call", "core::echo", '{"mesage": "hi"}')
+    assert (code, result["error_info"]["code"]) == (1, "tool.invalid_args")
+    code, _, err = output(capsys, "call", "core::echo", "{")
+    assert code == 1
+    assert "not valid JSON" in err
+    code, result = as_json(capsys, "call", "weather_api::other", "-c", "good.yaml")
+    assert (code, result["error_info"]["code"]) == (1, "tool.no_engine")
+
+
+def test_the_environment_and_the_folder_name_a_default_config(capsys, tmp_path, monkeypatch):
+    (tmp_path / "toolyard.yaml").write_text("tools: [{type: inline, tools: [{name: here}]}]")
+    assert [t["name"] for t in as_json(capsys, "tools")[1]] == ["default::here"]
+    monkeypatch.setenv("TOOLYARD_CONFIG", "good.yaml")
+    assert len(as_json(capsys, "tools")[1]) == 2
+
+
+def test_control_characters_of_a_catalog_do_not_reach_the_terminal(capsys, tmp_path):
+    (tmp_path / "evil.json").write_text(json.dumps([{"name": "x", "description": "\u001b[2Jgone [bold]"}]))
+    _, out, _ = output(capsys, "tools", "-c", "evil.json")
+    assert "\u001b[2J" not in out
+    assert "\\x1b[2Jgone" in out
+    assert "[bold]" in out
+
+
+@pytest.mark.parametrize("arguments", [["version"], ["--version"], ["version", "--json"]])
+def test_the_installed_command_tells_its_version(arguments):
+    done = subprocess.run(
+        [os.path.join(os.path.dirname(sys.executable), "toolyard"), *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert VERSION in done.stdout
+
+
+def test_a_misspelt_command_or_option_exits_2_without_a_traceback():
+    for arguments in (["chek", "x"], ["check"], ["tools", "--namspace", "x"]):
+        done = subprocess.run([sys.executable, "-m", "toolyard", *arguments], capture_output=True, text=True)
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr + done.stdout

@@ -1,0 +1,126 @@
+import pytest
+from dialect_strategies import tool
+
+from toolyard.dialects import OpenAIChatDialect
+from toolyard.model import ToolCall, ToolResult
+from toolyard.model.errors import MalformedSource
+
+PERSON = {"type": "object", "properties": {"id": {"type": "integer"}, "note": {"type": "string"}}, "required": ["id"]}
+
+
+def response(*tool_calls, **message):
+    return {
+        "id": "r",
+        "choices": [{"index": 0, "message": {"role": "assistant", "tool_calls": list(tool_calls), **message}}],
+    }
+
+
+def called(name="hr__find", arguments='{"id": 1}', call_id="call_a"):
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def test_tools_are_function_tools():
+    assert OpenAIChatDialect([tool(parameters=PERSON)]).format_tools() == [
+        {"type": "function", "function": {"name": "hr__find", "description": "Find people.", "parameters": PERSON}}
+    ]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        response(called()),
+        response(called())["choices"][0],
+        response(called())["choices"][0]["message"],
+        [response(called())["choices"][0]["message"]],
+        [called()],
+        called(),
+    ],
+)
+def test_calls_are_read_from_responses_messages_and_lists(payload):
+    assert OpenAIChatDialect([tool()]).parse_calls(payload) == [ToolCall("hr::find", {"id": 1}, "call_a")]
+
+
+def test_the_older_function_call_is_read_too():
+    message = {"role": "assistant", "content": None, "function_call": {"name": "hr__find", "arguments": ""}}
+    assert OpenAIChatDialect([tool()]).parse_calls(message) == [ToolCall("hr::find", {}, None)]
+
+
+def test_a_response_without_calls_has_none():
+    assert OpenAIChatDialect().parse_calls(response(content="hi")) == []
+    assert OpenAIChatDialect().parse_calls({"choices": []}) == []
+
+
+def test_broken_arguments_are_kept_and_every_call_is_answered_for():
+    calls = OpenAIChatDialect([tool()]).parse_calls(response(called(arguments='{"id"'), called(name=None, call_id="b")))
+    assert calls == [ToolCall("hr::find", '{"id"', "call_a"), ToolCall("", {"id": 1}, "b")]
+
+
+def test_calls_and_results_make_a_conversation():
+    dialect = OpenAIChatDialect([tool()])
+    assert dialect.format_calls([ToolCall("hr::find", {"id": 1}, "a"), ToolCall("hr::find", "{", None)]) == [
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [called(call_id="a"), called(arguments="{", call_id="call_1")],
+        }
+    ]
+    assert dialect.format_results([ToolResult("a", "hr::find", "Ada"), ToolResult(None, "hr::find", [1])]) == [
+        {"role": "tool", "tool_call_id": "a", "content": "Ada"},
+        {"role": "tool", "tool_call_id": "call_1", "content": "[1]"},
+    ]
+
+
+def test_results_take_their_names_from_the_calls_before_them():
+    dialect = OpenAIChatDialect([tool()])
+    talk = [
+        {"role": "user", "content": "who?"},
+        *dialect.format_calls([ToolCall("hr::find", {}, "a")]),
+        {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "Ada"}]},
+        {"role": "tool", "tool_call_id": "z", "content": "Bob"},
+        {"role": "function", "name": "hr__find", "content": "{}"},
+    ]
+    assert dialect.parse_results(talk) == [
+        ToolResult("a", "hr::find", "Ada"),
+        ToolResult("z", "", "Bob"),
+        ToolResult(None, "hr::find", {}),
+    ]
+
+
+def test_strict_tools_are_marked_and_their_nulls_are_taken_out_again():
+    dialect = OpenAIChatDialect([tool(parameters=PERSON)], strict=True)
+    function = dialect.format_tools()[0]["function"]
+    assert function["strict"] is True
+    assert function["parameters"]["required"] == ["id", "note"]
+    calls = dialect.parse_calls(response(called(arguments='{"id": 1, "note": null}')))
+    assert calls == [ToolCall("hr::find", {"id": 1}, "call_a")]
+    assert dialect.report == ()
+
+
+def test_without_strict_a_null_is_the_models_own():
+    dialect = OpenAIChatDialect([tool(parameters=PERSON)])
+    assert "strict" not in dialect.format_tools()[0]["function"]
+    assert dialect.parse_calls(called(arguments='{"note": null}'))[0].arguments == {"note": None}
+
+
+def test_a_tool_strict_mode_cannot_describe_goes_without_and_is_reported():
+    free = {"type": "object", "properties": {"data": {"type": "object"}}}
+    dialect = OpenAIChatDialect([tool(parameters=free)], strict=True)
+    assert dialect.format_tools()[0]["function"] == {
+        "name": "hr__find",
+        "description": "Find people.",
+        "parameters": free,
+    }
+    assert [(item.tool, item.pointer) for item in dialect.report] == [("hr::find", "/properties/data")]
+
+
+def test_unknown_keys_of_a_tool_go_to_its_metadata():
+    wire = {"type": "function", "x": 1, "function": {"name": "f", "parameters": PERSON, "strict": True}}
+    found = OpenAIChatDialect().parse_tools([wire, {"name": "bare"}], "n")
+    assert found[0].metadata == {"x": 1, "strict": True}
+    assert found[0].parameters == PERSON
+    assert (found[1].qualified_name, found[1].metadata) == ("n::bare", {})
+
+
+def test_hosted_tools_are_refused_by_name():
+    with pytest.raises(MalformedSource, match=r"tools\[1\]: a web_search tool runs at the provider"):
+        OpenAIChatDialect().parse_tools([{"name": "a"}, {"type": "web_search"}], "n")

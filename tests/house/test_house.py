@@ -1,0 +1,141 @@
+"""Rules of the house that no type checker knows."""
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import toolyard
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted((ROOT / "src" / "toolyard").rglob("*.py"))
+
+PROMISED = {
+    *("Tool", "ToolCall", "ToolResult", "Effects", "ErrorInfo", "TOOL_NAMESPACE_SEP", "TOOL_DEFAULT_NAMESPACE"),
+    *("ToolRegistry", "ToolLoader", "FileToolLoader", "InlineToolLoader", "PythonToolLoader"),
+    *("PythonBinding", "ScriptBinding", "RestBinding", "McpBinding"),
+    *("StrictModel", "Registry", "UnknownToolError", "tool", "function_tool"),
+    *(f"{verb}_tool_{kind}" for verb in ("register", "get") for kind in ("loader", "engine", "enrichment", "sampler")),
+}
+
+
+def names(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=names)
+def test_files_stay_under_400_lines_and_functions_under_50(path):
+    text = path.read_text()
+    assert len(text.splitlines()) <= 400
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno - node.lineno < 50, node.name
+
+
+def test_the_root_exports_what_the_contract_promises_and_every_error():
+    from toolyard.model import errors
+
+    public_errors = {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, errors.ToolyardError)
+    }
+    assert set(toolyard.__all__) >= PROMISED | public_errors
+    assert all(getattr(toolyard, name) is not None for name in toolyard.__all__)
+    assert toolyard.__all__ == sorted(toolyard.__all__)
+
+
+def test_type_checkers_see_the_same_exports_as_the_interpreter():
+    tree = ast.parse((ROOT / "src/toolyard/__init__.py").read_text())
+    branch = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {alias.asname for node in branch.body for alias in node.names}
+    assert seen == {*toolyard.__all__, "__version__"}
+
+
+def test_a_misspelt_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="ToolRegistri"):
+        toolyard.ToolRegistri
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in SOURCES if p.name == "__init__.py" and p.parent.name != "toolyard"], ids=names
+)
+def test_every_folder_says_what_it_is_and_exports_only_what_exists(path):
+    module = importlib.import_module(".".join(path.parent.relative_to(ROOT / "src").parts))
+    assert module.__doc__ and len(module.__doc__) > 10
+    exported = getattr(module, "__all__", [])
+    assert len(exported) == len(set(exported))
+    assert all(hasattr(module, name) for name in exported)
+
+
+def test_threads_and_loops_are_bridged_in_one_place():
+    allowed = {"src/toolyard/loop/home.py"}
+    for path in SOURCES:
+        if names(path) in allowed or "/cli/" in names(path):
+            continue
+        text = path.read_text()
+        for bridge in ("asyncio.run(", "new_event_loop", "run_coroutine_threadsafe"):
+            assert bridge not in text, names(path)
+
+
+def test_nothing_inside_the_package_imports_from_its_root():
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                assert node.module != "toolyard", names(path)
+
+
+def test_no_global_randomness_and_no_banners():
+    for path in SOURCES:
+        text = path.read_text()
+        assert "import random" not in text, names(path)
+        assert "# ===" not in text, names(path)
+        assert "# ---" not in text, names(path)
+
+
+def imported(code):
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys\nprint('\\n'.join(sys.modules))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(done.stdout.split())
+
+
+def test_importing_the_root_loads_nothing_else():
+    extra = imported("import toolyard") - imported("pass")
+    assert extra == {"toolyard"}
+
+
+def test_a_light_name_does_not_drag_in_the_heavy_parts():
+    loaded = imported("from toolyard import Tool, ToolCall, ToolResult")
+    heavy = {"pydantic", "yaml", "yaml_rs", "rich", "cyclopts", "jsonschema_rs", "asyncio", "docstring_parser"}
+    assert not loaded & heavy
+    assert not imported("from toolyard import ToolRegistry") & {
+        "pydantic",
+        "yaml",
+        "rich",
+        "cyclopts",
+        "docstring_parser",
+    }
+
+
+def test_version_answers_without_the_command_line_library():
+    code = "import sys; sys.argv = ['toolyard', 'version']; from toolyard.__main__ import main; main()"
+    assert not imported(code) & {"cyclopts", "rich", "pydantic", "msgspec"}
+
+
+def test_the_project_names_no_machine_path_and_no_registry_host():
+    done = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for name in done.stdout.split():
+        path = ROOT / name
+        if path.suffix in {".py", ".md", ".toml", ".yaml", ".txt", ""} and path.is_file() and "tests/data" not in name:
+            text = path.read_text(errors="replace")
+            for word in ("/" + "work/", "/" + "root/", "pypi" + ".org", "pythonhosted" + ".org"):
+                assert word not in text, name

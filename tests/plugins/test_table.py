@@ -1,0 +1,87 @@
+import sys
+import types
+
+import pytest
+
+from toolyard import ConfigError, DuplicatePluginError, PluginError, UnknownPluginError
+from toolyard.plugins import PluginTable
+
+
+class Plain:
+    def __init__(self, path: str, depth: int = 1) -> None:
+        self.path = path
+        self.depth = depth
+
+
+@pytest.fixture
+def table():
+    return PluginTable(
+        "tool loader", "toolyard.test_nobody", {"far": "toolyard_test_far:Far", "gone": "toolyard_no_such:X"}
+    )
+
+
+def test_a_built_in_is_imported_only_when_asked_for(table, monkeypatch):
+    assert "toolyard_test_far" not in sys.modules
+    module = types.ModuleType("toolyard_test_far")
+    module.Far = Plain
+    monkeypatch.setitem(sys.modules, "toolyard_test_far", module)
+    assert table.get("far") is Plain
+
+
+def test_a_registered_class_is_made_with_its_options(table):
+    assert table.register("plain")(Plain) is Plain
+    made = table.create("plain", path="x", depth=2)
+    assert (made.path, made.depth) == ("x", 2)
+    assert table.names() == ["far", "gone", "plain"]
+
+
+def test_an_unknown_name_is_a_key_error_that_suggests_the_nearest(table):
+    table.register("plain")(Plain)
+    with pytest.raises(UnknownPluginError, match="did you mean 'plain'") as caught:
+        table.get("plian")
+    assert isinstance(caught.value, KeyError)
+
+
+def test_a_taken_name_is_a_value_error_that_names_the_owner(table):
+    table.register("plain")(Plain)
+    with pytest.raises(DuplicatePluginError, match="Plain"):
+        table.register("plain")(type("Other", (), {}))
+    assert table.get("plain") is Plain
+
+
+def test_registering_the_same_class_again_is_not_a_conflict(table):
+    table.register("plain")(Plain)
+    again = type("Plain", (), {"__module__": Plain.__module__, "__qualname__": Plain.__qualname__})
+    table.register("plain")(again)
+    assert table.get("plain") is again
+
+
+def test_a_misspelt_option_names_the_nearest_one(table):
+    table.register("plain")(Plain)
+    with pytest.raises(ConfigError, match="no option 'pth'; did you mean 'path'"):
+        table.create("plain", pth="x")
+
+
+def test_a_missing_option_is_named(table):
+    table.register("plain")(Plain)
+    with pytest.raises(ConfigError, match="needs the option 'path'"):
+        table.create("plain")
+
+
+def test_a_plugin_that_does_not_import_is_listed_and_blocks_nobody(table):
+    table.register("plain")(Plain)
+    with pytest.raises(PluginError, match="toolyard_no_such"):
+        table.get("gone")
+    assert "gone" in table.problems
+    assert table.get("plain") is Plain
+
+
+def test_entry_points_of_third_parties_are_found(table, monkeypatch):
+    import importlib.metadata as metadata
+
+    point = metadata.EntryPoint("third", "toolyard_test_third:Third", "toolyard.test_nobody")
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [point])
+    module = types.ModuleType("toolyard_test_third")
+    module.Third = Plain
+    monkeypatch.setitem(sys.modules, "toolyard_test_third", module)
+    assert table.get("third") is Plain

@@ -1,0 +1,301 @@
+import pytest
+
+from toolyard import (
+    DefinitionError,
+    DuplicateToolError,
+    FileToolLoader,
+    InvalidNameError,
+    InvalidSchemaError,
+    MalformedSource,
+    SourceUnavailable,
+    Tool,
+    ToolCall,
+    ToolLoader,
+    ToolRegistry,
+    UnknownToolError,
+)
+
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+PLACE = {"type": "object", "properties": {"lat": {"type": "number"}}, "required": ["lat"]}
+
+
+def tool(name="get", namespace="ns", parameters=CITY, **more):
+    return Tool(name, namespace, "", parameters, **more)
+
+
+class Listed(ToolLoader):
+    """A loader whose answers a test can set."""
+
+    def __init__(self, *tools, on_error="raise", on_duplicate="raise"):
+        self.tools = list(tools)
+        self.failure = None
+        self.closed = False
+        self._set_policies(on_error, on_duplicate)
+
+    def load(self):
+        if self.failure:
+            raise self.failure
+        return list(self.tools)
+
+    def close(self):
+        self.closed = True
+
+
+def test_iteration_is_in_registration_order_and_the_views_agree():
+    registry = ToolRegistry([tool("b"), tool("a"), tool("b", "other"), tool("b", parameters=PLACE)])
+    assert [t.qualified_name for t in registry] == ["ns::b", "ns::a", "other::b", "ns::b"]
+    assert len(registry) == 4
+    assert registry.namespaces() == ["ns", "other"]
+    assert registry.tool_names() == ["a", "b"]
+    assert registry.tool_names("other") == ["b"]
+    assert "ns::a" in registry
+    assert "ns::c" not in registry
+    assert [t.parameters for t in registry.get("ns::b")] == [CITY, PLACE]
+    assert registry.get("ns::none") == []
+    assert registry.to_dicts(qualified=True)[2]["name"] == "other::b"
+
+
+def test_an_identical_schema_under_one_name_is_a_duplicate_with_the_seeds_words_and_both_origins():
+    one, two = tool(source="a.yaml"), tool(source="b.yaml").replace(description="other words")
+    with pytest.raises(DuplicateToolError) as caught:
+        ToolRegistry([one, two])
+    assert "duplicate tool: ns::get with identical input schema registered twice" in str(caught.value)
+    assert "a.yaml" in str(caught.value)
+    assert "b.yaml" in str(caught.value)
+
+
+def test_key_order_does_not_make_an_overload():
+    reordered = {"required": ["city"], "properties": {"city": {"type": "string"}}, "type": "object"}
+    with pytest.raises(DuplicateToolError):
+        ToolRegistry([tool(), tool(parameters=reordered)])
+
+
+@pytest.mark.parametrize(
+    ("bad", "error"),
+    [
+        (tool("a::b"), InvalidNameError),
+        (tool(namespace=""), InvalidNameError),
+        (tool(parameters={"type": "strng"}), InvalidSchemaError),
+        (tool(parameters={"type": "object", "properties": {"a": {"$ref": "http://x/y"}}}), InvalidSchemaError),
+        (tool(aliases=("x\u200b",)), InvalidNameError),
+        ("get", DefinitionError),
+    ],
+)
+def test_construction_refuses_what_is_inconsistent(bad, error):
+    with pytest.raises(error):
+        ToolRegistry([tool("fine"), bad])
+
+
+def test_the_registry_keeps_its_own_copy_of_a_callers_schema():
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    registry = ToolRegistry([tool(parameters=schema)])
+    schema["properties"]["city"]["type"] = "integer"
+    assert registry.match(ToolCall("ns::get", {"city": "Rome"})) is not None
+
+
+def test_dialect_rewrites_are_listed_in_the_report():
+    registry = ToolRegistry([tool(parameters={"type": "dict", "properties": {"a": {"type": "float"}}})])
+    assert registry.all_tools()[0].parameters == {"type": "object", "properties": {"a": {"type": "number"}}}
+    assert {r.change for r in registry.report.rewrites} == {
+        "type 'dict' read as 'object'",
+        "type 'float' read as 'number'",
+    }
+
+
+def test_add_is_all_or_nothing_and_counts_a_generation():
+    registry = ToolRegistry([tool("a")])
+    before = registry.snapshot
+    with pytest.raises(DuplicateToolError):
+        registry.add(tool("b"), tool("a"))
+    assert registry.snapshot is before
+    registry.add(tool("b"), tool("c"))
+    assert registry.generation == before.generation + 1
+    assert registry.tool_names() == ["a", "b", "c"]
+
+
+def test_remove_takes_every_overload_and_it_stays_removed_on_refresh():
+    loader = Listed(tool("a"), tool("a", parameters=PLACE), tool("b"))
+    registry = ToolRegistry.from_loaders([loader])
+    assert len(registry.remove("ns::a")) == 2
+    registry.refresh()
+    assert registry.tool_names() == ["b"]
+    registry.add(tool("a"))
+    assert registry.tool_names() == ["a", "b"]
+    with pytest.raises(UnknownToolError):
+        registry.remove("ns::zzz")
+
+
+def test_refresh_takes_new_tools_and_drops_gone_ones():
+    loader = Listed(tool("a"), tool("b"))
+    registry = ToolRegistry.from_loaders([loader])
+    registry.add(tool("mine"))
+    loader.tools = [tool("b"), tool("c")]
+    report = registry.refresh()
+    assert registry.tool_names() == ["b", "c", "mine"]
+    assert report.ok
+
+
+def test_a_source_that_fails_on_refresh_keeps_its_last_good_tools_and_is_marked_stale():
+    good, bad = Listed(tool("a")), Listed(tool("b"))
+    registry = ToolRegistry.from_loaders([good, bad])
+    good.tools = [tool("a2")]
+    bad.failure = SourceUnavailable("server gone")
+    report = registry.refresh()
+    assert registry.tool_names() == ["a2", "b"]
+    assert [s.state for s in report.sources] == ["ok", "stale"]
+    assert "server gone" in report.sources[1].error
+    bad.failure = None
+    assert registry.refresh().ok
+
+
+def test_a_strict_refresh_raises_and_changes_nothing():
+    good, bad = Listed(tool("a")), Listed(tool("b"))
+    registry = ToolRegistry.from_loaders([good, bad])
+    good.tools = [tool("a2")]
+    bad.failure = SourceUnavailable("server gone")
+    before = registry.snapshot
+    with pytest.raises(SourceUnavailable):
+        registry.refresh(strict=True)
+    assert registry.snapshot is before
+
+
+def test_sources_that_collide_on_refresh_leave_the_later_one_stale():
+    one, two = Listed(tool("a")), Listed(tool("b"))
+    registry = ToolRegistry.from_loaders([one, two])
+    two.tools = [tool("a"), tool("c")]
+    report = registry.refresh()
+    assert registry.tool_names() == ["a", "b"]
+    assert [s.state for s in report.sources] == ["ok", "stale"]
+    one.tools = [tool("a"), tool("b")]
+    two.tools = [tool("b")]
+    report = registry.refresh()
+    assert registry.tool_names() == ["a", "b"]
+    assert "stale" in [s.state for s in report.sources]
+
+
+def test_on_duplicate_skip_keeps_the_first_and_lists_the_twin():
+    registry = ToolRegistry.from_loaders([Listed(tool("a")), Listed(tool("a"), tool("b"), on_duplicate="skip")])
+    assert len(registry) == 2
+    assert [r.tool for r in registry.report.rejected] == ["ns::a"]
+    assert registry.report.rejected[0].error == "DuplicateToolError"
+
+
+def test_on_error_skip_lists_the_bad_entry_and_raise_is_the_default():
+    bad = tool("x", parameters={"type": "strng"})
+    registry = ToolRegistry.from_loaders([Listed(tool("a"), bad, on_error="skip")])
+    assert registry.tool_names() == ["a"]
+    assert registry.report.sources[0].entries == 2
+    with pytest.raises(MalformedSource, match="strng"):
+        ToolRegistry.from_loaders([Listed(tool("a"), bad)])
+
+
+def test_when_one_of_several_loaders_fails_at_construction_all_are_closed():
+    good, bad = Listed(tool("a")), Listed()
+    bad.failure = SourceUnavailable("no")
+    with pytest.raises(SourceUnavailable):
+        ToolRegistry.from_loaders([good, bad])
+    assert good.closed
+    assert bad.closed
+
+
+def test_close_and_the_context_manager_close_the_loaders():
+    loader = Listed(tool("a"))
+    with ToolRegistry.from_loaders([loader]) as registry:
+        assert not loader.closed
+    assert loader.closed
+    assert "ns::a" in registry
+
+
+def test_attach_loads_a_source_or_changes_nothing():
+    registry = ToolRegistry([tool("a")])
+    registry.attach(Listed(tool("b")))
+    before = registry.snapshot
+    with pytest.raises(DuplicateToolError):
+        registry.attach(Listed(tool("c"), tool("a")))
+    assert registry.snapshot is before
+    assert registry.tool_names() == ["a", "b"]
+
+
+def test_aliases_resolve_but_are_not_extra_tools():
+    registry = ToolRegistry([tool("weather", aliases=("wx",))])
+    assert len(registry) == 1
+    assert "ns::wx" in registry
+    assert registry.get("ns::wx")[0].name == "weather"
+    assert registry.tool_names() == ["weather"]
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        (tool("a"), tool("b", aliases=("a",))),
+        (tool("b", aliases=("a",)), tool("a")),
+        (tool("a", aliases=("x",)), tool("b", aliases=("x",))),
+        (tool("a", aliases=("a",)), tool("b")),
+    ],
+)
+def test_an_alias_may_not_hide_a_tool_or_another_alias(pair):
+    with pytest.raises(DuplicateToolError, match="alias"):
+        ToolRegistry(pair)
+
+
+def test_enrichments_run_inside_the_swap_and_leave_artifacts():
+    class Count:
+        def enrich(self, snapshot):
+            return [t.replace(description="seen") for t in snapshot.tools], {"count": len(snapshot.tools)}
+
+    registry = ToolRegistry.from_loaders([Listed(tool("a"))], enrichments=[Count()])
+    assert registry.artifacts["count"] == 1
+    registry.add(tool("b"))
+    assert registry.artifacts["count"] == 2
+    assert {t.description for t in registry} == {"seen"}
+    with pytest.raises(TypeError):
+        registry.artifacts["x"] = 1
+
+
+def test_a_failing_enrichment_leaves_the_old_snapshot():
+    class Broken:
+        armed = False
+
+        def enrich(self, snapshot):
+            if self.armed:
+                raise RuntimeError("no")
+            return snapshot.tools, {}
+
+    broken = Broken()
+    registry = ToolRegistry([tool("a")], enrichments=[broken])
+    before = registry.snapshot
+    broken.armed = True
+    with pytest.raises(RuntimeError):
+        registry.add(tool("b"))
+    assert registry.snapshot is before
+
+
+def test_from_dicts_reads_any_dialect_and_to_dicts_round_trips(tmp_path):
+    registry = ToolRegistry.from_dicts(
+        [
+            {"type": "function", "function": {"name": "a", "parameters": CITY, "strict": True}},
+            {"name": "b", "input_schema": CITY},
+            {"name": "c", "inputSchema": CITY, "annotations": {"readOnlyHint": True}},
+            {"name": "d", "namespace": "own", "parameters": CITY, "x": 1},
+        ],
+        namespace="ns",
+    )
+    assert [t.qualified_name for t in registry] == ["ns::a", "ns::b", "ns::c", "own::d"]
+    assert registry.get("ns::c")[0].effects == "read"
+    assert registry.get("own::d")[0].metadata == {"x": 1}
+    for qualified in (False, True):
+        again = ToolRegistry.from_dicts(registry.to_dicts(qualified=qualified))
+        assert again.all_tools() == registry.all_tools()
+
+
+def test_a_missing_file_is_unavailable_and_not_a_registry(tmp_path):
+    with pytest.raises(SourceUnavailable, match=r"nope\.yaml"):
+        ToolRegistry.from_file(tmp_path / "nope.yaml")
+    with pytest.raises(SourceUnavailable):
+        FileToolLoader(tmp_path / "nope.json").load()
+
+
+def test_more_than_256_overloads_of_one_name_are_refused():
+    tools = [tool(parameters={"type": "object", "properties": {f"p{i}": {}}}) for i in range(257)]
+    with pytest.raises(DuplicateToolError, match="256 overloads"):
+        ToolRegistry(tools)

@@ -1,0 +1,156 @@
+from typing import Annotated, Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from toolyard.schema.strict import HIDDEN, StrictModel, violations_of, without_input
+
+SECRET = "hunter2-and-more"
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    lives: int
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+
+
+class Form(BaseModel):
+    """Every way in which a value gets into an error: as input, as tag, and in a validator's own words."""
+
+    age: int = Field(default=0, ge=18)
+    name: str = ""
+    code: str = ""
+    pet: Annotated[Cat | Dog, Field(discriminator="kind")] | None = None
+    sizes: int | list[int] = 0
+    counts: dict[int, int] = {}
+
+    @field_validator("name")
+    @classmethod
+    def refuse_name(cls, value: str) -> str:
+        raise ValueError(f"the name {value} is taken")
+
+    @field_validator("code")
+    @classmethod
+    def refuse_code(cls, value: str) -> str:
+        raise PydanticCustomError("bad_code", "no {code} here", {"code": value})
+
+
+def fail(model: type[BaseModel], data: Any) -> ValidationError:
+    with pytest.raises(ValidationError) as caught:
+        model.model_validate(data)
+    return caught.value
+
+
+def test_strict_model_refuses_an_unknown_key_and_does_not_print_its_value() -> None:
+    class Input(StrictModel):
+        city: str
+
+    error = fail(Input, {"city": "Rome", "password": SECRET})
+
+    assert [item["type"] for item in error.errors()] == ["extra_forbidden"]
+    assert SECRET not in str(error)
+
+
+def test_title_types_locations_and_plain_messages_survive() -> None:
+    error = fail(Form, {"age": 3, "sizes": ["x"], "pet": {"kind": "cat"}})
+    bare = without_input(error)
+
+    assert bare.title == error.title
+    for field in ("type", "loc", "msg"):
+        assert [item[field] for item in bare.errors()] == [item[field] for item in error.errors()]
+
+
+def test_facts_about_the_schema_stay_and_facts_about_the_input_go() -> None:
+    bare = without_input(fail(Form, {"age": 3, "pet": {"kind": SECRET}})).errors()
+
+    assert bare[0]["ctx"] == {"ge": 18}
+    assert "tag" not in bare[1]["ctx"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"age": SECRET},
+        {"name": SECRET},
+        {"code": SECRET},
+        {"pet": {"kind": SECRET}},
+        {"sizes": [SECRET]},
+        {"counts": {"1": SECRET}},
+    ],
+)
+def test_no_input_value_is_left_in_any_form_of_the_error(data: dict[str, Any]) -> None:
+    bare = without_input(fail(Form, data))
+
+    for text in (str(bare), repr(bare), repr(bare.errors()), bare.json(), repr(violations_of(bare))):
+        assert SECRET not in text
+    assert {item["input"] for item in bare.errors()} == {HIDDEN}
+
+
+@given(st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=3, max_size=30))
+def test_whatever_a_validator_quotes_is_hidden(value: str) -> None:
+    class Model(BaseModel):
+        text: str
+
+        @model_validator(mode="after")
+        def refuse(self) -> "Model":
+            raise ValueError(f"cannot use [[{self.text}]]")
+
+    bare = without_input(fail(Model, {"text": value}))
+
+    assert f"[[{value}]]" not in str(bare)
+    assert f"[[{HIDDEN}]]" in str(bare)
+
+
+def test_words_of_a_message_that_are_no_input_stay() -> None:
+    error = without_input(fail(Form, {"name": "at"}))
+
+    assert error.errors()[0]["msg"] == "Value error, the name at is taken"
+
+
+def test_input_that_contains_itself_does_no_harm() -> None:
+    class Model(BaseModel):
+        value: Any
+
+        @field_validator("value")
+        @classmethod
+        def refuse(cls, value: Any) -> Any:
+            raise ValueError("round and round")
+
+    loop: list[Any] = [SECRET]
+    loop.append(loop)
+
+    assert SECRET not in str(without_input(fail(Model, {"value": loop})))
+
+
+def test_violations_are_pointers_messages_and_keywords() -> None:
+    error = fail(Form, {"age": 3, "pet": {"kind": "cat"}})
+
+    assert violations_of(error) == [
+        {"pointer": "/age", "message": "Input should be greater than or equal to 18", "keyword": "greater_than_equal"},
+        {"pointer": "/pet/cat/lives", "message": "Field required", "keyword": "missing"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "pointers"),
+    [
+        ({"pet": {"kind": "cat"}}, ["/pet/lives"]),
+        ({"sizes": [1, "x"]}, ["/sizes", "/sizes/1"]),
+        ({"counts": {"a": 1}}, ["/counts/a"]),
+    ],
+)
+def test_with_the_document_a_pointer_names_no_branch_of_a_union(data: dict[str, Any], pointers: list[str]) -> None:
+    assert [item["pointer"] for item in violations_of(fail(Form, data), data)] == pointers
+
+
+def test_pointers_escape_what_json_pointers_must() -> None:
+    class Odd(StrictModel):
+        pass
+
+    assert violations_of(fail(Odd, {"a/b~c": 1}))[0]["pointer"] == "/a~1b~0c"

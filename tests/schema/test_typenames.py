@@ -1,0 +1,57 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolyard.schema.typenames import read_type
+
+STRING, INTEGER, NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}
+
+
+@pytest.mark.parametrize(
+    ("text", "schema"),
+    [
+        ("dict", {"type": "object"}),
+        ("float", NUMBER),
+        ("str", STRING),
+        ("String", STRING),
+        ("HashMap", {"type": "object"}),
+        ("ArrayList", {"type": "array"}),
+        ("tuple", {"type": "array"}),
+        ("long", INTEGER),
+        ("NoneType", {"type": "null"}),
+        ("any", {}),
+        ("", {}),
+        ("datetime", {"type": "string", "format": "date-time"}),
+        ("List[str]", {"type": "array", "items": STRING}),
+        ("typing.List[int]", {"type": "array", "items": INTEGER}),
+        ("list of strings", {"type": "array", "items": STRING}),
+        ("String[]", {"type": "array", "items": STRING}),
+        ("ArrayList<String>", {"type": "array", "items": STRING}),
+        ("tuple(float, float)", {"type": "array", "items": NUMBER}),
+        ("Dict[str, Any]", {"type": "object"}),
+        ("HashMap<String,Integer>", {"type": "object", "additionalProperties": INTEGER}),
+        ("Optional[int]", {"type": ["integer", "null"]}),
+        ("Union[str, int]", {"type": ["string", "integer"]}),
+        ("str | None", {"type": ["string", "null"]}),
+        ("int or float", {"type": ["integer", "number"]}),
+        ("str, optional", STRING),
+        ("number?", {"type": ["number", "null"]}),
+        ("Optional[List[int]]", {"anyOf": [{"type": "array", "items": INTEGER}, {"type": "null"}]}),
+        ("Literal['a', 'b', 3]", {"enum": ["a", "b", 3]}),
+    ],
+)
+def test_what_authors_write_for_a_type_is_read_as_they_meant_it(text, schema):
+    assert read_type(text) == schema
+
+
+@pytest.mark.parametrize(
+    "text", ["strng", "Person", "list[", "[[", "(int)", "a b c", "x" * 300, "List[Person]", "|", ","]
+)
+def test_words_that_mean_nothing_are_not_guessed(text):
+    assert read_type(text) is None
+
+
+@given(st.text(alphabet="intslrod[]<>|,?' \"ofyAO()*", max_size=30))
+def test_no_text_crashes_the_reader(text):
+    fragment = read_type(text)
+    assert fragment is None or isinstance(fragment, dict)

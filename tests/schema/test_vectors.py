@@ -1,0 +1,54 @@
+"""The JSON-Schema-Test-Suite, required and format tests, through `toolyard.schema`."""
+
+import json
+
+import pytest
+
+from conftest import material
+from toolyard.model.errors import InvalidSchemaError
+from toolyard.schema import compile_schema
+
+DRAFTS = {"draft2020-12": None, "draft7": "http://json-schema.org/draft-07/schema#"}
+
+# Schemas that live elsewhere are never fetched, so these cases are refused when they are compiled. The
+# two of vocabulary.json name a meta-schema on another host.
+REMOTE = {
+    ("draft2020-12", "refRemote.json"): 15,
+    ("draft2020-12", "dynamicRef.json"): 5,
+    ("draft2020-12", "vocabulary.json"): 2,
+    ("draft7", "refRemote.json"): 11,
+}
+
+
+def vectors(draft, *, formats):
+    pattern = f"jsonschema/tests/{draft}/optional/format/*.json" if formats else f"jsonschema/tests/{draft}/*.json"
+    return material(pattern)
+
+
+def prepared(schema, uri):
+    return {"$schema": uri, **schema} if uri and isinstance(schema, dict) and "$schema" not in schema else schema
+
+
+@pytest.mark.parametrize("draft", DRAFTS)
+@pytest.mark.parametrize("formats", [False, True], ids=["required", "format"])
+def test_every_vector_passes_but_for_refused_remote_references(draft, formats):
+    wrong, refused, checked = [], {}, 0
+    for path in vectors(draft, formats=formats):
+        for case in json.loads(path.read_text()):
+            try:
+                compiled = compile_schema(prepared(case["schema"], DRAFTS[draft]), assert_formats=formats)
+            except InvalidSchemaError as error:
+                assert "localhost:1234" in str(error), (path.name, case["description"])
+                refused[draft, path.name] = refused.get((draft, path.name), 0) + 1
+                continue
+            for test in case["tests"]:
+                checked += 1
+                if compiled.is_valid(test["data"]) is not test["valid"]:
+                    wrong.append((path.name, case["description"], test["description"]))
+                if bool(compiled.violations(test["data"])) is test["valid"]:
+                    wrong.append((path.name, case["description"], test["description"], "violations"))
+    assert wrong == []
+    assert checked > 30
+    expected = {key: count for key, count in REMOTE.items() if key[0] == draft and not formats}
+    present = {path.name for path in vectors(draft, formats=formats)}
+    assert refused == {key: count for key, count in expected.items() if key[1] in present}

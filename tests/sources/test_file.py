@@ -1,0 +1,234 @@
+import json
+
+import pytest
+
+from toolyard import ConfigError, FileToolLoader, MalformedSource, SourceUnavailable, ToolRegistry
+
+WEATHER = {
+    "name": "get_weather",
+    "description": "d",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+}
+SHAPE_1 = {"weather_api": [WEATHER]}
+SHAPE_2 = [WEATHER]
+SHAPE_3 = {"get_weather": WEATHER}
+CONTAINER = {"namespace": "weather_api", "tools": [WEATHER]}
+
+
+@pytest.fixture(params=["json", "yaml"])
+def write(request, tmp_path):
+    import yaml
+
+    def write(document, name="tools"):
+        path = tmp_path / f"{name}.{request.param}"
+        path.write_text(
+            json.dumps(document, indent=1) if request.param == "json" else yaml.safe_dump(document, sort_keys=False)
+        )
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("document", "namespace", "names"),
+    [
+        (SHAPE_1, None, ["weather_api::get_weather"]),
+        (SHAPE_2, None, ["default::get_weather"]),
+        (SHAPE_3, None, ["default::get_weather"]),
+        (CONTAINER, None, ["weather_api::get_weather"]),
+        ({"tools": [WEATHER]}, None, ["default::get_weather"]),
+        (WEATHER, None, ["default::get_weather"]),
+        (SHAPE_1, "mine", ["mine::get_weather"]),
+        (SHAPE_2, "mine", ["mine::get_weather"]),
+        (SHAPE_3, "mine", ["mine::get_weather"]),
+        (CONTAINER, "mine", ["mine::get_weather"]),
+        ({"a": [WEATHER], "b": [WEATHER]}, None, ["a::get_weather", "b::get_weather"]),
+        ([{**WEATHER, "namespace": "own"}], "mine", ["own::get_weather"]),
+        ({"a": [{**WEATHER, "namespace": "own"}, {**WEATHER, "name": "x"}]}, None, ["own::get_weather", "a::x"]),
+        ({"key_name": {"parameters": {}}}, None, ["default::key_name"]),
+        ([], None, []),
+    ],
+)
+def test_every_shape_and_the_namespace_precedence(write, document, namespace, names):
+    loader = FileToolLoader(write(document), namespace=namespace)
+    assert [t.qualified_name for t in loader.load()] == names
+    assert loader.report.loaded == len(names)
+
+
+def test_a_name_that_differs_from_its_key_is_kept_and_listed(write):
+    registry = ToolRegistry.from_file(write({"other": WEATHER}))
+    assert registry.tool_names() == ["get_weather"]
+    assert "listed under 'other'" in registry.report.rewrites[0].change
+
+
+@pytest.mark.parametrize(
+    ("document", "says"),
+    [
+        ({"a": [WEATHER], "b": 3}, "'b' holds integer"),
+        ({"a": [WEATHER], "b": WEATHER}, "not both"),
+        (3, "holds integer"),
+        ("text", "holds string"),
+        (None, "is empty"),
+        ({"namespace": 3, "tools": [WEATHER]}, "'namespace' must be text"),
+        ({"namespace": "a", "tools": [WEATHER], "extras": []}, "'extras'"),
+    ],
+)
+def test_another_shape_is_refused_by_name(write, document, says):
+    path = write(document)
+    with pytest.raises(MalformedSource) as caught:
+        FileToolLoader(path).load()
+    assert says in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_a_bad_entry_raises_with_file_line_and_tool(write):
+    path = write([WEATHER, {"name": "broken", "parameters": {"type": "strng"}}])
+    with pytest.raises(MalformedSource) as caught:
+        FileToolLoader(path).load()
+    lines = path.read_text().splitlines()
+    number = int(caught.value.where.rpartition(":")[2])
+    assert caught.value.where.startswith(str(path))
+    assert "broken" in "".join(lines[number - 1 : number + 2])
+    assert "broken" in str(caught.value)
+    assert "strng" in str(caught.value)
+
+
+def test_with_skip_the_bad_entries_are_listed_and_the_rest_load(write):
+    document = [
+        WEATHER,
+        {"name": "a::b"},
+        {"description": "no name"},
+        7,
+        {"name": "bad", "parameters": {"type": "strng"}},
+    ]
+    loader = FileToolLoader(write(document), on_error="skip")
+    assert [t.name for t in loader.load()] == ["get_weather"]
+    assert [r.error for r in loader.report.rejected] == [
+        "InvalidNameError",
+        "DefinitionError",
+        "DefinitionError",
+        "InvalidSchemaError",
+    ]
+    assert loader.report.entries == len(document)
+    assert all(":" in r.where for r in loader.report.rejected)
+
+
+def test_json_lines_are_read_line_by_line_and_one_broken_line_spoils_no_other(tmp_path):
+    path = tmp_path / "tools.jsonl"
+    path.write_text("\n".join([json.dumps(WEATHER), "", '{"name": ', json.dumps({**WEATHER, "name": "x"})]))
+    loader = FileToolLoader(path, namespace="n", on_error="skip")
+    assert [t.qualified_name for t in loader.load()] == ["n::get_weather", "n::x"]
+    assert loader.report.rejected[0].where == f"{path}:3"
+    with pytest.raises(MalformedSource, match="tools.jsonl:3"):
+        FileToolLoader(path).load()
+
+
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{chr(98 + i)}: &{chr(98 + i)} [{','.join(['*' + chr(97 + i)] * 9)}]\n" for i in range(9)
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("a.yaml", BOMB, "alias"),
+        ("a.yaml", "a: 1\nb: 2\na: 3\n", "a.yaml:3:1: key 'a' appears twice"),
+        ("a.json", '{"a": 1,\n "a": 2}', "a.json:2:2: key 'a' appears twice"),
+        ("a.json", '[{"name": "x"', "a.json:1"),
+        ("a.json", '[{"name": "x", "parameters": {"minimum": NaN}}]', "a.json:1"),
+        ("a.json", "[" * 100_000, "a.json"),
+        ("a.yaml", "- " * 20_000, "a.yaml"),
+        ("a.yaml", "a: [1, 2\nb: }", "a.yaml:"),
+        ("a.yaml", "a: !!python/object/apply:os.system [echo]", "tag"),
+        ("a.yaml", "a: .nan", "a.yaml:1"),
+        ("a.json", b"\xff\xfe", "a.json"),
+    ],
+)
+def test_hostile_and_broken_files_get_a_clear_error_with_their_place(tmp_path, name, text, says):
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(MalformedSource) as caught:
+        ToolRegistry.from_file(path)
+    assert says in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+def test_a_3000_deep_schema_is_refused_in_both_formats(tmp_path):
+    deep = '{"items":' * 3_000 + "{}" + "}" * 3_000
+    path = tmp_path / "deep.json"
+    path.write_text(f'[{{"name": "x", "parameters": {{"type": "object", "properties": {{"a": {deep}}}}}}}]')
+    with pytest.raises(MalformedSource, match="deep"):
+        ToolRegistry.from_file(path)
+
+
+def test_an_integer_of_400_digits_is_kept_exactly(tmp_path):
+    path = tmp_path / "big.json"
+    big = int("9" * 400)
+    path.write_text(
+        f'[{{"name": "x", "parameters": {{"type": "object", "properties": {{"a": {{"maximum": {big}}}}}}}}}]'
+    )
+    registry = ToolRegistry.from_file(path)
+    assert registry.get("default::x")[0].parameters["properties"]["a"]["maximum"] == big
+
+
+@pytest.mark.parametrize("name", ["tools.txt", "tools", "tools.toml"])
+def test_an_unknown_format_is_a_config_error_that_lists_the_known_ones(tmp_path, name):
+    with pytest.raises(ConfigError, match=r"\.yaml, \.yml, \.json or \.jsonl"):
+        FileToolLoader(tmp_path / name)
+
+
+def test_a_directory_and_a_file_over_the_limit_are_refused(tmp_path):
+    (tmp_path / "dir.json").mkdir()
+    with pytest.raises((MalformedSource, SourceUnavailable), match=r"dir\.json"):
+        FileToolLoader(tmp_path / "dir.json").load()
+    path = tmp_path / "large.json"
+    path.write_text("[" + " " * 2_000 + "]")
+    with pytest.raises(MalformedSource, match="1,000 bytes"):
+        FileToolLoader(path, max_bytes=1_000).load()
+
+
+def test_edits_are_seen_by_refresh_and_a_broken_edit_keeps_the_last_good_tools(tmp_path):
+    path = tmp_path / "tools.json"
+    path.write_text(json.dumps([WEATHER]))
+    registry = ToolRegistry.from_file(path)
+    path.write_text(json.dumps([WEATHER, {**WEATHER, "name": "new"}]))
+    assert registry.refresh().ok
+    assert registry.tool_names() == ["get_weather", "new"]
+    path.write_text("[{")
+    report = registry.refresh()
+    assert report.sources[0].state == "stale"
+    assert registry.tool_names() == ["get_weather", "new"]
+
+
+@pytest.mark.parametrize("document", [SHAPE_1, SHAPE_2, CONTAINER, {"a": [WEATHER], "b": [WEATHER]}])
+def test_a_lazy_index_gives_the_same_tools_as_a_full_load(tmp_path, document):
+    path = tmp_path / "tools.json"
+    path.write_text(json.dumps(document))
+    lazy, full = ToolRegistry.from_file(path, lazy=True), ToolRegistry.from_file(path)
+    assert lazy.all_tools() == full.all_tools()
+    assert [t.fingerprint for t in lazy] == [t.fingerprint for t in full]
+
+
+def test_a_lazy_index_reads_schemas_when_used_and_still_refuses_duplicates_and_bad_names(tmp_path):
+    from toolyard import DuplicateToolError, InvalidSchemaError
+
+    path = tmp_path / "tools.json"
+    path.write_text(json.dumps([{"name": "x", "parameters": {"type": "strng"}}, WEATHER]))
+    registry = ToolRegistry.from_file(path, lazy=True)
+    assert registry.tool_names() == ["get_weather", "x"]
+    with pytest.raises(InvalidSchemaError, match="strng"):
+        registry.get("default::x")[0].parameters
+    path.write_text(json.dumps([WEATHER, WEATHER]))
+    with pytest.raises(DuplicateToolError):
+        ToolRegistry.from_file(path, lazy=True)
+    path.write_text(json.dumps([{"name": "a::b"}]))
+    with pytest.raises(MalformedSource):
+        ToolRegistry.from_file(path, lazy=True)
+
+
+def test_a_catalog_that_is_not_plain_is_loaded_in_full_even_when_lazy_is_asked_for(tmp_path):
+    path = tmp_path / "tools.json"
+    path.write_text(json.dumps([{"name": "x", "inputSchema": {"type": "object"}, "rank": 1}]))
+    tool = ToolRegistry.from_file(path, lazy=True).all_tools()[0]
+    assert tool.metadata == {"rank": 1}
+    assert tool.parameters == {"type": "object"}

@@ -1,0 +1,147 @@
+import sys
+import types
+
+import pytest
+
+from toolyard import MalformedSource, PythonToolLoader, Registry, SourceUnavailable, StrictModel, ToolRegistry, tool
+
+
+@tool
+def shout(text: str, times: int = 1) -> str:
+    """Say it loud.
+
+    Args:
+        text: What to say.
+        times: How often.
+    """
+    return text.upper() * times
+
+
+@tool(name="whisper", namespace="quiet", tags=["calm"])
+async def low(text: str) -> str:
+    """Say it low."""
+    return text.lower()
+
+
+def plain(x: int) -> int:
+    """Not marked."""
+    return x
+
+
+class Counter:
+    def __init__(self, start=0):
+        self.count = start
+
+    @property
+    def explosive(self):
+        raise RuntimeError("a loader must not read properties")
+
+    @tool
+    def bump(self, by: int = 1) -> int:
+        """Count up."""
+        self.count += by
+        return self.count
+
+    @tool
+    @staticmethod
+    def double(x: int) -> int:
+        """Twice x."""
+        return 2 * x
+
+    def hidden(self) -> None:
+        """Not marked."""
+
+
+class Needy(Counter):
+    def __init__(self, start):
+        super().__init__(start)
+
+
+def load(target, **options):
+    return ToolRegistry.from_loaders([PythonToolLoader(target, **{"namespace": "py", **options})])
+
+
+def test_a_module_gives_its_marked_functions(monkeypatch):
+    module = types.ModuleType("yard_test_module")
+    module.shout, module.low, module.plain = shout, low, plain
+    monkeypatch.setitem(sys.modules, "yard_test_module", module)
+    for target in (module, "yard_test_module"):
+        registry = load(target)
+        assert [t.qualified_name for t in registry] == ["py::shout", "quiet::whisper"]
+        assert registry.dispatch("py::shout", {"text": "a", "times": 2}) == "AA"
+        assert registry.dispatch("quiet::whisper", {"text": "A"}) == "a"
+    assert registry.get("quiet::whisper")[0].tags == ("calm",)
+
+
+def test_a_decorated_function_stays_what_it_was():
+    assert shout("a") == "A"
+    assert shout.__name__ == "shout"
+
+
+def test_a_dotted_path_reaches_attributes_by_dot_or_colon(monkeypatch):
+    module = types.ModuleType("yard_test_module")
+    module.Counter, module.plain = Counter, plain
+    monkeypatch.setitem(sys.modules, "yard_test_module", module)
+    assert load("yard_test_module.Counter").tool_names() == ["bump", "double"]
+    assert load("yard_test_module:plain").tool_names() == ["plain"]
+
+
+def test_an_instance_keeps_its_state_and_a_class_is_made_first():
+    counter = Counter(10)
+    registry = load(counter)
+    assert registry.dispatch("bump", {}) == 11
+    assert counter.count == 11
+    assert load(Counter).dispatch("bump", {"by": 5}) == 5
+    assert load(Counter).dispatch("double", {"x": 5}) == 10
+    assert "self" not in registry.get("py::bump")[0].parameters["properties"]
+
+
+def test_a_class_that_needs_arguments_says_so():
+    with pytest.raises(MalformedSource, match="pass an instance"):
+        load(Needy)
+    assert load(Needy(3)).dispatch("bump", {}) == 4
+
+
+def test_functions_and_lists_of_functions_load_without_a_mark():
+    assert load(plain).dispatch("plain", {"x": 3}) == 3
+    assert load([plain, shout]).tool_names() == ["plain", "shout"]
+
+
+def test_a_typed_registry_is_a_source():
+    typed = Registry()
+
+    class In(StrictModel):
+        n: int
+
+    class Out(StrictModel):
+        n: int
+
+    @typed.register("inc", In)
+    def inc(payload: In) -> Out:
+        """Add one."""
+        return Out(n=payload.n + 1)
+
+    registry = load(typed)
+    assert registry.get("py::inc")[0].description == "Add one."
+    assert registry.get("py::inc")[0].parameters["additionalProperties"] is False
+    assert registry.dispatch("py::inc", {"n": 1}) == Out(n=2)
+
+
+def test_a_module_without_tools_and_a_path_that_does_not_import_are_told_apart():
+    with pytest.raises(MalformedSource, match="@tool"):
+        load(types.ModuleType("empty"))
+    with pytest.raises(SourceUnavailable, match="no_such_module_anywhere"):
+        load("no_such_module_anywhere.sub")
+    with pytest.raises(SourceUnavailable, match="nothing_here"):
+        load("json.nothing_here")
+
+
+def test_a_function_that_cannot_be_a_tool_is_named_or_listed():
+    def variadic(*values: int) -> int:
+        return sum(values)
+
+    with pytest.raises(MalformedSource, match="variadic"):
+        load([plain, variadic])
+    registry = load([plain, variadic], on_error="skip")
+    assert registry.tool_names() == ["plain"]
+    assert registry.report.rejected[0].tool == "variadic"
