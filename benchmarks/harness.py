@@ -20,6 +20,8 @@ class Row:
     """The row this one is compared with."""
     goal: float | None = None
     """The ratio to the limit that must not be passed."""
+    calls: int = 1
+    """How many calls one `run` makes."""
     clock: Callable[[], float] = time.process_time
     note: str = ""
     samples: list[float] = field(default_factory=list)
@@ -40,7 +42,7 @@ def measure(rows: list[Row], rounds: int) -> None:
             begin = row.clock()
             for _ in range(row.repeat):
                 row.run()
-            row.samples.append((row.clock() - begin) / row.repeat)
+            row.samples.append((row.clock() - begin) / (row.repeat * row.calls))
 
 
 def show(title: str, rows: list[Row]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 CALL: dict[str, Any] = {
@@ -49,7 +50,9 @@ def catalog(count: int) -> list[dict[str, Any]]:
 
 
 def _definition(index: int) -> dict[str, Any]:
-    properties = {f"{name}_{index % 97}" if name != "city" else name: sub for name, sub in SCHEMA["properties"].items()}
+    # A copy: PyYAML would write objects that occur twice as anchors and aliases.
+    schemas = copy.deepcopy(SCHEMA["properties"])
+    properties = {f"{name}_{index % 97}" if name != "city" else name: sub for name, sub in schemas.items()}
     return {
         "name": f"forecast_{index}",
         "description": f"Forecast number {index}: says what the **weather** will be, day by day. Units: see `unit`.",

@@ -1,14 +1,12 @@
 """Load a yard, read the report, call tools, and speak to a provider. `make run` runs this."""
 
-import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))  # examples/desk.py is one of the sources
+from toolyard import CallError, ToolCall
+from toolyard.app import build_registry
+from toolyard.dialects import get_dialect
 
-from toolyard import CallError, ToolCall  # noqa: E402
-from toolyard.app import build_registry  # noqa: E402
-from toolyard.dialects import get_dialect  # noqa: E402
+HERE = Path(__file__).resolve().parent
 
 
 def main() -> None:

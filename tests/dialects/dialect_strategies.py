@@ -169,7 +169,7 @@ _DEFS = {
     },
 }
 
-accepted = _objects(st.recursive(_leaf(), _members, max_leaves=6)).map(
+accepted = _objects(st.recursive(_leaf(), _members, max_leaves=4)).map(
     lambda pair: ({**pair[0], "$defs": _DEFS}, pair[1])
 )
 """A sensible input schema, and arguments it accepts."""

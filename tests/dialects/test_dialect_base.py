@@ -1,5 +1,6 @@
 """What every dialect promises, checked on all of them."""
 
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -58,7 +59,7 @@ def test_a_further_overload_is_called_by_its_own_name_and_pinned(name):
 
 
 @every_dialect
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(calls=st.lists(st.tuples(qualified, accepted), max_size=3, unique_by=lambda call: call[0]))
 def test_calls_survive_the_way_through_a_conversation(name, calls):
     tools = [Tool(own, namespace, parameters=pair[0]) for (namespace, own), pair in calls]
@@ -179,6 +180,14 @@ def test_tools_formatted_later_are_understood_too(name):
     assert dialect.parse_calls(answer(dialect, wire, {}))[0].name == "plus::un peu"
 
 
+def test_tools_formatted_in_many_threads_are_all_understood():
+    dialect = get_dialect("openai")
+    tools = [Tool(f"tool {n}", "many") for n in range(64)]
+    with ThreadPoolExecutor(8) as pool:
+        sent = list(pool.map(lambda item: dialect.format_tools([item])[0]["function"]["name"], tools))
+    assert [dialect.names.decode(wire)[0] for wire in sent] == [item.qualified_name for item in tools]
+
+
 @every_dialect
 def test_dialects_can_share_their_names(name):
     names = WireNames([tool("a b")])
@@ -219,7 +228,7 @@ answers = st.recursive(
 
 
 @every_dialect
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(junk=answers)
 def test_nothing_in_an_answer_makes_parsing_raise(name, junk):
     dialect = get_dialect(name, [tool()])

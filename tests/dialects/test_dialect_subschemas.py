@@ -2,7 +2,7 @@ from copy import deepcopy
 
 import pytest
 from dialect_strategies import schemas
-from hypothesis import given
+from hypothesis import given, settings
 
 from toolyard.dialects.subschemas import References, children, rebuild, reference_path
 
@@ -47,6 +47,7 @@ def test_a_pointer_has_a_path():
     assert reference_path("#") == ()
 
 
+@settings(max_examples=40)
 @given(schemas)
 def test_rebuilding_visits_every_subschema_once_and_changes_nothing_by_itself(schema):
     before = deepcopy(schema)

@@ -17,7 +17,7 @@ ONE = {"type": "object", "properties": {"id": {"type": "integer"}}}
 TWO = {"type": "object", "properties": {"name": {"type": "string"}}}
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.lists(qualified, min_size=1, max_size=8, unique=True))
 def test_every_valid_name_gets_an_accepted_wire_name_that_leads_back(pairs):
     tools = [Tool(name, namespace) for namespace, name in pairs]
@@ -28,7 +28,7 @@ def test_every_valid_name_gets_an_accepted_wire_name_that_leads_back(pairs):
     assert [names.decode(wire) for wire in wires] == [(item.qualified_name, None) for item in tools]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(qualified, st.lists(qualified, max_size=4))
 def test_adding_tools_never_renames_one(pair, others):
     one = Tool(pair[1], pair[0])

@@ -231,6 +231,10 @@ class Writer:
         """A value with its line feed, on one line or several, those indented beyond `indent`."""
         rng = self.rng
         roll = rng.random()
+        if self.odd():
+            return rng.choice(("&a ", "!x ", "!!str ", "&a !x ", "*a", "? ", "- ")) + self.scalar(indent)
+        if self.odd():
+            return f"{rng.choice(WILD)}\n"
         comment = rng.choice(("", "", "", "", " # c", "  #c", "#c" if self.odd() else ""))
         if roll < 0.45:
             return f"{self.plain(indent)}{comment}\n"

@@ -145,3 +145,26 @@ def test_a_function_that_cannot_be_a_tool_is_named_or_listed():
     registry = load([plain, variadic], on_error="skip")
     assert registry.tool_names() == ["plain"]
     assert registry.report.rejected[0].tool == "variadic"
+
+
+def test_a_file_is_run_anew_by_every_load_and_a_broken_edit_keeps_the_last_good_tools(tmp_path):
+    path = tmp_path / "json.py"
+    path.write_text("from toolyard import tool\n@tool\ndef hello() -> str:\n    return 'one'\n")
+    registry = load(str(path))
+    assert registry.dispatch("hello", {}) == "one"
+    path.write_text("from toolyard import tool\n@tool\ndef hello() -> str:\n    return 'two'\n")
+    assert registry.refresh().ok
+    assert registry.dispatch("hello", {}) == "two"
+    path.write_text("def hello(:\n")
+    report = registry.refresh()
+    assert report.sources[0].state == "stale"
+    assert "SyntaxError" in report.sources[0].error
+    assert registry.dispatch("hello", {}) == "two"
+    import json
+
+    assert json.dumps([]) == "[]"
+
+
+def test_a_missing_file_is_unavailable(tmp_path):
+    with pytest.raises(SourceUnavailable, match="No such file"):
+        load(str(tmp_path / "gone.py"))

@@ -16,7 +16,6 @@ from toolyard.schema.violations import json_type
 
 _TOP_KEYS = ("tools", "sessions", "policy", "tracing", "server")
 _TOOLS_KEYS = ("registry", "engines", "enrichments")
-_PATH_OPTIONS = ("path",)
 _MAX_BYTES = 4 * 1024 * 1024
 
 
@@ -75,9 +74,10 @@ def _entry(
     if not isinstance(item, dict) or not isinstance(item.get("type"), str):
         raise ConfigError(f"{place}: each source needs a 'type', such as file, inline or python")
     options = expand({key: value for key, value in item.items() if key not in ("type", "engine")}, where=place, env=env)
-    for option in _PATH_OPTIONS:
-        if isinstance(options.get(option), str):
-            options[option] = str(base / options[option])
+    for option in ("path", "target"):
+        value = options.get(option)
+        if isinstance(value, str) and (option == "path" or value.endswith(".py")):
+            options[option] = str(base / value)
     engine = item.get("engine")
     if engine is not None and engine not in engines:
         raise ConfigError(f"{place}: engine {engine!r} is not among tools.engines ({', '.join(engines) or 'none'})")

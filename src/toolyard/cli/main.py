@@ -16,8 +16,14 @@ app = App(
     version=VERSION,
     version_flags=["--version"],
 )
-for _command in ("check", "tools", "show", "call", "version"):
-    app.command(f"toolyard.cli.{_command}:{_command}", name=_command)
+for _command, _help in {
+    "check": "Load a config or catalog and say what was loaded, rewritten and rejected.",
+    "tools": "List the tools.",
+    "show": "Show one tool, whole.",
+    "call": "Call a tool and print its result.",
+    "version": "Print the version.",
+}.items():
+    app.command(f"toolyard.cli.{_command}:{_command}", name=_command, help=_help)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -51,6 +52,7 @@ class Dialect(ABC):
         self._names = WireNames(given) if names is None else names.including(given)
         self._tools = given if names is None or given else names.tools
         self._report: tuple[Rewrite, ...] = ()
+        self._growing = threading.Lock()
 
     @property
     def names(self) -> WireNames:
@@ -68,12 +70,14 @@ class Dialect(ABC):
         Parts of the schemas are the tools' own; copy what you mean to change.
         """
         chosen = self._tools if tools is None else tuple(tools)
-        self._names = self._names.including(chosen)
+        with self._growing:
+            # Read under the lock: names another thread is adding must not be lost.
+            names = self._names = self._names.including(chosen)
         wire: list[Json] = []
         report: list[Rewrite] = []
         for tool in chosen:
             log = ChangeLog()
-            wire.append(self._format_tool(tool, self._names.encode(tool), log))
+            wire.append(self._format_tool(tool, names.encode(tool), log))
             report.extend(log.rewrites(tool.qualified_name))
         self._report = tuple(report)
         return self._wrap_tools(wire)

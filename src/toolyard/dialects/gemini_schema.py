@@ -61,12 +61,16 @@ class _GeminiWriter:
     def _alternatives(self, flat: Schema, path: Path) -> list[SubSchema] | None:
         """Takes `anyOf` and `oneOf` out of `flat`; None when it has neither."""
         found: list[list[SubSchema]] = []
+        is_told_apart = "oneOf" in flat and "discriminator" in flat
+        if is_told_apart:
+            del flat["discriminator"]
+            self._log.add((*path, "discriminator"), "discriminator dropped: Gemini has no such keyword")
         for key in ("anyOf", "oneOf"):
             listed = flat.pop(key, None)
             if not isinstance(listed, list):
                 continue
             branches: list[SubSchema] = [branch for branch in listed if is_schema(branch) and branch is not False]
-            if key == "oneOf" and not _exclusive(branches):
+            if key == "oneOf" and not is_told_apart and not _exclusive(branches):
                 self._log.add((*path, key), "oneOf became anyOf: Gemini cannot demand exactly one")
             if branches:
                 found.append(branches)

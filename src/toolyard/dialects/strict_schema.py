@@ -30,7 +30,7 @@ _HANDLED = frozenset(
 _FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid")
 _ANNOTATIONS = frozenset({"title", "description"})
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
-_EXAMPLES = frozenset({"default", "example", "examples"})
+_NOT_LIMITS = frozenset({"default", "example", "examples", "discriminator"})
 _NULL: Schema = {"type": "null"}
 _MAX_DEPTH = 128
 _MAX_HOPS = 16
@@ -104,7 +104,7 @@ class _StrictWriter:
             self._log.add((*path, key), "oneOf became anyOf: strict mode cannot demand exactly one")
         base: Schema = {}
         for name, value in flat.items():
-            if name in _EXAMPLES:
+            if name in _NOT_LIMITS:
                 self._log.add((*path, name), f"{name} dropped: strict mode does not support it")
             elif name != key and name not in _ANNOTATIONS and name not in DOCUMENT_KEYWORDS:
                 base[name] = value

@@ -38,8 +38,8 @@ class _Core(msgspec.Struct, frozen=True):
 class Tool(_Core, frozen=True, kw_only=True, dict=True, eq=False):
     """A tool definition. Frozen: use `replace` for a changed copy.
 
-    `metadata` is the user's; toolyard never reads it. How the tool is reached is its `binding`, which
-    is not part of equality: two tools are equal when a model could not tell them apart.
+    `metadata` is the user's; toolyard passes it on and never acts on it. How the tool is reached is its
+    `binding`, which is not part of equality: two tools are equal when a model could not tell them apart.
     """
 
     version: str | None = None

@@ -32,20 +32,27 @@ def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> b
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     try:
         descriptor = os.open(where, flags)
-        with open(descriptor, "rb", buffering=0) as file:
-            found = os.fstat(descriptor)
-            _require_regular(found.st_mode, where)
-            _require_size(found.st_size, max_bytes, where)
-            # The size is a hint only: the file may grow, and files under /proc say 0.
-            parts, total = [], 0
-            while part := file.read(max(found.st_size - total + 1, _CHUNK)):
-                parts.append(part)
-                total += len(part)
-                _require_size(total, max_bytes, where)
+        try:
+            return _read(descriptor, max_bytes, where)
+        finally:
+            os.close(descriptor)
     except FileNotFoundError as error:
         raise SourceUnavailable(f"{where}: no such file; {_nearest(where)}") from error
     except OSError as error:
         raise SourceUnavailable(f"{where}: cannot be read: {error.strerror or error}") from error
+
+
+def _read(descriptor: int, max_bytes: int, where: str) -> bytes:
+    found = os.fstat(descriptor)
+    _require_regular(found.st_mode, where)
+    _require_size(found.st_size, max_bytes, where)
+    # The size is a hint only: the file may grow, and files under /proc say 0.
+    parts: list[bytes] = []
+    total = 0
+    while part := os.read(descriptor, max(found.st_size - total + 1, _CHUNK)):
+        parts.append(part)
+        total += len(part)
+        _require_size(total, max_bytes, where)
     return b"".join(parts)
 
 

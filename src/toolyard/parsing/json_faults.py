@@ -31,6 +31,8 @@ _REMEDIES = {
     "Expecting ',' delimiter": "expected ',' or the closing bracket here",
     "Expecting ':' delimiter": "expected ':' after the key",
     "Extra data": "the value ends before this; a JSON text holds one value (one a line is JSONL)",
+    "Illegal trailing comma before end of object": "a comma before the closing bracket must go",
+    "Illegal trailing comma before end of array": "a comma before the closing bracket must go",
     "Unterminated string starting at": "the string that starts here never ends; add its closing quote",
     "Invalid control character at": "control characters in a string must be escaped, such as \\n or \\t",
     "Invalid \\escape": 'a backslash must be doubled, or begin one of \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX',

@@ -43,7 +43,12 @@ def parse_json(data: str | bytes, *, what: str = "document", max_depth: int = 20
         # A level costs two bytes, its brackets, so a short text needs no measuring.
         if size <= 2 * max_depth or not nests_deeper(value, max_depth):
             encoded = _encode(value)
-            if encoded == source or _keeps_all(source, encoded):
+            # The decoder keeps the last of two equal keys in silence, which loses at least the two quotes around one.
+            # Nothing else changes their number: a quote inside a string is one byte, `\"`, before and after, unless
+            # the source spells it as a code point.
+            if encoded == source or encoded.count(b'"') == source.count(b'"') + (
+                _quotes_spelt_out(source) if b"\\" in source else 0
+            ):
                 return value
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if source.startswith(_BOM):
@@ -55,17 +60,8 @@ def parse_json(data: str | bytes, *, what: str = "document", max_depth: int = 20
     raise json_fault(source, what, max_depth) from cause
 
 
-def _keeps_all(source: bytes, encoded: bytes) -> bool:
-    r"""Whether decoding dropped nothing, judged by what encoding the result gives back.
-
-    The decoder keeps the last of two equal keys in silence, which loses at least the two quotes around one.
-    Nothing else changes their number: a quote inside a string is one byte, `\"`, before and after, unless the
-    source spells it as a code point.
-    """
-    quotes = source.count(b'"')
-    if b"\\" in source and b"\\u0022" in source:
-        quotes += len(_ESCAPED_QUOTE.findall(source))
-    return encoded.count(b'"') == quotes
+def _quotes_spelt_out(source: bytes) -> int:
+    return len(_ESCAPED_QUOTE.findall(source)) if b"\\u0022" in source else 0
 
 
 def iter_json_lines(data: bytes) -> Iterator[tuple[int, bytes]]:

@@ -48,7 +48,7 @@ def plain_scalar(text: str) -> Scalar:
 
 def tagged_scalar(tag: str, text: str) -> Scalar:
     """The value of a scalar with an explicit tag; a ValueError if the tag is not ours or does not fit."""
-    kind = tag.removeprefix(CORE_TAG)
+    kind = tag.removeprefix(CORE_TAG) if tag.startswith(CORE_TAG) else ""
     if kind == "str" or tag == UNSPECIFIC_TAG:
         return text
     if kind == "null" and text in _WORDS and _WORDS[text] is None:
@@ -59,7 +59,7 @@ def tagged_scalar(tag: str, text: str) -> Scalar:
         return _int(text)
     if kind == "float" and (_FLOAT.fullmatch(text) or _NOT_FINITE.fullmatch(text)):
         return _float(text)
-    if tag.startswith(CORE_TAG) and kind in ("null", "bool", "int", "float"):
+    if kind in ("null", "bool", "int", "float"):
         raise ValueError(f"{text[:40]!r} is not a !!{kind}; correct it, or remove the tag")
     raise unknown_tag(tag)
 
@@ -72,11 +72,12 @@ def unknown_tag(tag: str) -> ValueError:
 
 def _int(text: str) -> int:
     base = _BASES.get(text[:2], 10)
-    digits = text.lstrip("+-").lstrip("0") if base == 10 else text
-    value = int(text, base) if len(digits) <= MAX_DIGITS else LARGEST_INT
-    if -LARGEST_INT < value < LARGEST_INT:
-        return value
-    raise ValueError(f"an integer of more than {MAX_DIGITS:,} digits; write it in quotes")
+    digits = text[2:] if base != 10 else text.lstrip("+-").lstrip("0") or "0"
+    # Python refuses to read longer decimals at all, and counts zeros in front as well.
+    value = LARGEST_INT if base == 10 and len(digits) > MAX_DIGITS else int(digits, base)
+    if value >= LARGEST_INT:
+        raise ValueError(f"an integer of more than {MAX_DIGITS:,} digits; write it in quotes")
+    return -value if text[0] == "-" else value
 
 
 def _float(text: str) -> float:

@@ -15,6 +15,9 @@ import yaml_rs
 from toolyard.parsing.scalars import LARGEST_INT
 from toolyard.parsing.yaml_guard import doubts, may_try
 
+VETTED = frozenset({"0.1.6"})
+"""Versions of yaml-rs whose source the guard was written for; any other one is not used."""
+
 STACK = 64 * 1024 * 1024
 """Bytes of stack for yaml-rs, which needs about 750 for a level, so for `DEEPEST` an eighth of this."""
 
@@ -27,17 +30,19 @@ UNDECIDED: Final = object()
 _NO_ALIASES = yaml_rs.AliasLimits(0, 0, 0)
 _MARKER = re.compile(rb"\n(?=---|\.\.\.)")
 _ODD_KEY = re.compile(rb"(?<![^\s,\[{])(?:[-+]?0[0-9xXoObB_]|\+|-0|[-+]?[0-9]*_)[0-9a-fA-F_]*+\s*+[:,}]")
-_EXPLICIT_KEY = re.compile(rb"\?(?:(?<=\n\?)|(?<=[ \n\-?:] \?)|(?<!.\?))(?=[ \n])", re.DOTALL)
-_ESCAPED_MARK = re.compile(rb"\\(?=[xuU]0*(?:26|21|3[cC]|5[fF]|5[bB]|7[bB]))")
+_EXPLICIT_KEY = re.compile(rb"\?(?<![^ \n]\?)(?<![^ \n\-?:] \?)(?=[ \n])")
+_ESCAPED_MARK = re.compile(rb"\\(?=[xuU]0*(?:21|26|5[bB]|5[fF]|7[bB]))")
+_EMPTY = {b"[": b"[]", b"{": b"{}"}
+_PREFIXED_NUMBER = b"0"
 _starting = threading.Lock()
 
 
 def load_fast(text: str, source: bytes, max_depth: int) -> Any:
     """What the exact parser would give, or `UNDECIDED`; `source` is `text` in UTF-8."""
-    if not may_try(source):
+    if yaml_rs.__version__ not in VETTED or not may_try(source):
         return UNDECIDED
     parser = _Parser(text)
-    if not parser.start():
+    if not parser.begin():
         return UNDECIDED
     # It reads without the interpreter's lock, so this costs no time where there is a second processor.
     marks = doubts(source)
@@ -59,11 +64,12 @@ class _Parser(threading.Thread):
         self.text = text
         self.value: Any = UNDECIDED
 
-    def start(self) -> bool:  # type: ignore[override]
+    def begin(self) -> bool:
+        """Start with a large stack; False if the system has no thread to give."""
         with _starting:
             before = threading.stack_size(STACK)
             try:
-                super().start()
+                self.start()
             except RuntimeError:
                 return False
             finally:
@@ -71,9 +77,15 @@ class _Parser(threading.Thread):
         return True
 
     def run(self) -> None:
+        """Leave the document in `value`, or nothing."""
         # A TypeError is a key that cannot be one. Either way the exact parser will explain.
         with suppress(yaml_rs.YAMLDecodeError, TypeError):
-            self.value = yaml_rs.loads(self.text, parse_datetime=False, alias_limits=_NO_ALIASES)
+            self.value = yaml_rs.loads(
+                self.text,
+                parse_datetime=False,
+                alias_limits=_NO_ALIASES,
+                duplicate_key_policy=yaml_rs.DuplicateKeyPolicy.Error,
+            )
 
 
 def _normalise(value: Any, source: bytes, max_depth: int) -> bool:
@@ -86,9 +98,11 @@ def _normalise(value: Any, source: bytes, max_depth: int) -> bool:
         keys = set().union(*mappings)
         if "<<" in keys:
             return False
-        odd_kinds = {type(key) for key in keys} - {str}
-        if odd_kinds:
-            if odd_kinds != {int} or not all(map(_spell_keys, mappings)):
+        if any(type(key) is not str for key in keys):
+            # Asked again of each mapping: in a set of all keys, 1 hides True and 1.0.
+            if {type(key) for mapping in mappings for key in mapping} - {str, int} or not all(
+                map(_spell_keys, mappings)
+            ):
                 return False
             had_int_keys = True
         others = [child for child in gc.get_referents(*level) if type(child) is not str]
@@ -120,30 +134,32 @@ def _fits(number: float | int) -> bool:
 def _all_text(marks: list[bytes], source: bytes, value: Any) -> bool:
     """Whether these characters of the source, except empty brackets, all stand in keys and strings of the value.
 
-    Every character of a source but blanks and line breaks is part of one string or key, or of a number, or of the
-    syntax or a comment. So if as many come out as went in, none was syntax.
+    Every character of a source but blanks and line breaks is part of a string or key, or of a number, or of the
+    syntax, or of a comment. So if as many come out as went in, none was syntax.
     """
-    if b"0" in marks or _ESCAPED_MARK.search(source):
+    if _PREFIXED_NUMBER in marks or _ESCAPED_MARK.search(source):
         return False
     encoded = msgspec.json.encode(value)
-    containers = _open_containers(value) if b"[" in marks or b"{" in marks else {}
-    for mark in marks:
-        closing = {b"[": b"[]", b"{": b"{}"}.get(mark)
-        there = source.count(mark) - (source.count(closing) if closing else 0)
-        here = encoded.count(mark) - (encoded.count(closing) + containers[mark] if closing else 0)
-        if there != here:
-            return False
-    return True
+    if any(source.count(mark) != encoded.count(mark) for mark in marks if mark not in _EMPTY):
+        return False
+    structure = _open_containers(value)
+    return all(
+        _unpaired(source, mark) == _unpaired(encoded, mark) - structure[mark] for mark in marks if mark in _EMPTY
+    )
+
+
+def _unpaired(data: bytes, bracket: bytes) -> int:
+    return data.count(bracket) - data.count(_EMPTY[bracket])
 
 
 def _open_containers(value: Any) -> dict[bytes, int]:
     """How many lists and mappings are not empty."""
-    counts = {b"[": 0, b"{": 0}
+    lists = mappings = 0
     level = [value]
     while level:
         level = [child for child in level if child and (type(child) is dict or type(child) is list)]
-        lists = sum(type(child) is list for child in level)
-        counts[b"["] += lists
-        counts[b"{"] += len(level) - lists
+        found = sum(type(child) is list for child in level)
+        lists += found
+        mappings += len(level) - found
         level = gc.get_referents(*level)
-    return counts
+    return {b"[": lists, b"{": mappings}

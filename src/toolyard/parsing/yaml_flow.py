@@ -12,8 +12,8 @@ import re
 BUDGET = 100_000
 """Tokens to look at before it is cheaper to let the exact parser decide."""
 
-_LIST = re.compile(rb"\[(?:(?<=\n\[)|(?<=[ \n\-?:] \[)|(?<!.\[))(?!\])", re.DOTALL)
-_MAPPING = re.compile(rb"\{(?:(?<=\n\{)|(?<=[ \n\-?:] \{)|(?<!.\{))(?!\})", re.DOTALL)
+_LIST = re.compile(rb"\[(?<![^ \n]\[)(?<![^ \n\-?:] \[)(?!\])")
+_MAPPING = re.compile(rb"\{(?<![^ \n]\{)(?<![^ \n\-?:] \{)(?!\})")
 _BLANK, _LINE_FEED = b" \n"
 _BEFORE_VALUE = b"\n-?:"
 _TOKEN = re.compile(

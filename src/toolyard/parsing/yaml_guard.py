@@ -9,7 +9,7 @@ The other rules are about meaning. Where the two parsers differ is known from th
 find such a place takes a parser; the bytes it cannot do without are found in a few milliseconds. So a rule here
 sends a text to the exact parser wherever those bytes stand, even in a description, and most such texts are harmless.
 
-Every pattern begins with one fixed character: that is what makes a search of megabytes cheap.
+Patterns that are searched for begin with one fixed character: that is what makes a search of megabytes cheap.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ WINDOW = 8192
 INDENT = 512
 DEEPEST = 2 * INDENT + WINDOW + 2 * 255
 """Levels of nesting a text that passes can have: two for each column of indentation, where a list can share the
-column of its key; one for every other column of a line, of which there are less than two windows; and the flow."""
+column of its key; one for every other column of a line, of which there are less than two windows; and the flow.
 
-_STEP = 2048
-_DIGITS = re.compile(rb"[0-9a-fA-F_]+")
+Short lines also mean short integers, which take yaml-rs the square of their length."""
+
 _CONTROLS = bytes({*range(0x20), 0x7F} - {*b"\t\n"})
 _RARE_CONTROLS = (re.compile(rb"\xc2[\x80-\x84\x86-\x9f]"), re.compile(rb"\xef(?:\xbf[\xbe\xbf]|\xbb\xbf)"))
 _PROLOGUE = re.compile(rb"(?: *+(?:#[^\n]*+)?\n)*+(?:%|\.\.\.)")
 _UNSAFE_TAB = re.compile(rb"\t(?<![0-9A-Za-z_.;)\x80-\xff]\t)")
 
-_ANCHOR = re.compile(rb"&(?:(?<=[\n\[{,]&)|(?<=[ \n\-?:,\[{] &))(?![ \n])")
-_TAG = re.compile(rb"!(?:(?<=[\n\[{,]!)|(?<=[ \n\-?:,\[{] !))")
+_ANCHOR = re.compile(rb"&(?<![^ \n\[{,]&)(?<![^ \n\-?:,\[{] &)(?![ \n])")
+_TAG = re.compile(rb"!(?<![^ \n\[{,]!)(?<![^ \n\-?:,\[{] !)")
 _BEFORE_NODE = b"\n-?:,[{"
 _UNDERSCORED = re.compile(rb"_(?<=[^A-DF-Za-df-z_]_)(?:[0-9_.eE+-]{64}|[0-9_.eE+-]*+(?=[\s,\]}:]))")
 _NUMBER = re.compile(rb"(?:.*[\s,\[{])?[-+]?[0-9._]*[eE]?[-+]?[0-9_]*", re.DOTALL)
@@ -48,11 +48,10 @@ def may_try(source: bytes) -> bool:
     """
     return not (
         _may_nest_deep(source)
-        or _has_long_integer(source)
-        or _has_unprintable(source)
         or _PROLOGUE.match(source) is not None
         or _ends_in_block_header(source)
         or (b"\t" in source and _UNSAFE_TAB.search(source) is not None)
+        or _has_unprintable(source)
     )
 
 
@@ -69,15 +68,6 @@ def _may_nest_deep(source: bytes) -> bool:
         return True
     # Every line of two windows or more contains a whole one.
     return any(source.find(b"\n", at, at + WINDOW) < 0 for at in range(0, len(source) - WINDOW, WINDOW))
-
-
-def _has_long_integer(source: bytes) -> bool:
-    """Reading an integer takes the square of its length, so none of two steps or more, which cover a whole one."""
-    return any(
-        _DIGITS.fullmatch(source, at, at + _STEP)
-        for at in range(0, len(source) - _STEP, _STEP)
-        if _DIGITS.match(source, at, at + 8)
-    )
 
 
 def _has_unprintable(source: bytes) -> bool:
@@ -103,10 +93,7 @@ def _has_tag(source: bytes) -> bool:
 
 def _begins_node(source: bytes, indicator: re.Pattern[bytes]) -> bool:
     """Whether a value or key may begin with what the pattern finds: behind nothing, an indicator or a comma."""
-    for match in indicator.finditer(source):
-        if last_before(source, match.start()) in _BEFORE_NODE:
-            return True
-    return source[:1] in (b"&", b"!")
+    return any(last_before(source, match.start()) in _BEFORE_NODE for match in indicator.finditer(source))
 
 
 def _has_underscored_number(source: bytes) -> bool:

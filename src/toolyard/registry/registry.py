@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import CoroutineType, TracebackType
+from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -14,7 +14,6 @@ from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.call import ToolCall
 from toolyard.model.context import ToolContext
 from toolyard.model.errors import (
-    CallError,
     DefinitionError,
     InvalidArguments,
     ToolyardError,
@@ -26,8 +25,9 @@ from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
 from toolyard.plugins import Enrichment, Loader, get_tool_loader
 from toolyard.registry.arguments import RawArguments, read_arguments
-from toolyard.registry.bind import Bound, bind, bind_exact, find, refusal
-from toolyard.registry.invoke import acall_python, call_python, tool_failed, wait_for
+from toolyard.registry.bind import Bound, bind, bind_exact, find
+from toolyard.registry.direct import direct_call
+from toolyard.registry.invoke import acall_python, call_python
 from toolyard.registry.parts import Part, read_loader, read_tools, stale, without
 from toolyard.registry.snapshot import Index, Snapshot
 
@@ -96,34 +96,16 @@ class ToolRegistry:
         Arguments may be JSON text. They are not coerced and nested values are not copied; use an engine
         where that matters. A bare name works while only one namespace has it.
         """
-        candidate = self._snapshot.direct.get(name)
-        if candidate is None or candidate.function is None:
-            return self._dispatch(name, arguments, ctx)
-        # What `_dispatch` does, for a tool whose JSON arguments are its keywords. Written out because a
-        # benchmark holds this path within 1.5x of validating and calling by hand.
-        if type(arguments) is not dict:
-            arguments = candidate.read(arguments) if type(arguments) is str else read_arguments(arguments)
-        try:
-            candidate.validate(arguments)
-        except ValueError:
-            raise refusal((candidate,), arguments) from None
-        for integer in candidate.integers:
-            if type(arguments.get(integer)) is float:
-                return call_python(candidate.tool, arguments)
-        try:
-            value = candidate.function(**arguments)
-        except CallError:
-            raise
-        except Exception as error:
-            raise tool_failed(candidate.tool, error) from error
-        return wait_for(candidate.tool, value) if type(value) is CoroutineType else value
-
-    def _dispatch(self, name: str, arguments: RawArguments, ctx: ToolContext | None) -> Any:
         snapshot = self._snapshot
+        direct = snapshot.direct.get(name)
+        if direct is not None:
+            return direct(arguments)
         candidates = snapshot.names.get(name) or find(snapshot, name)
         candidate, bound = bind_exact(candidates, read_arguments(arguments))
-        if len(candidates) == 1 and candidate.function is not None and not candidate.defaults:
-            snapshot.direct[name] = candidate
+        if len(candidates) == 1:
+            direct = direct_call(candidate)
+            if direct is not None:
+                snapshot.direct[name] = direct
         return call_python(candidate.tool, bound, ctx)
 
     async def adispatch(self, name: str, arguments: RawArguments = None, *, ctx: ToolContext | None = None) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -36,8 +36,8 @@ class Snapshot:
         self.artifacts: Mapping[str, Any] = MappingProxyType(dict(artifacts or {}))
         self.report = report or LoadReport()
         self.generation = generation
-        self.direct: dict[str, Candidate] = {}
-        """Names that `dispatch` has seen to need nothing but a validator and a call; a cache, and no more."""
+        self.direct: dict[str, Callable[[Any], Any]] = {}
+        """Names that `dispatch` found a short way for; a cache, filled as it goes."""
 
     @cached_property
     def tools(self) -> tuple[Tool, ...]:

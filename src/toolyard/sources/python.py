@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.errors import DefinitionError, MalformedSource, SourceUnavailable
+from toolyard.model.fingerprint import digest
 from toolyard.model.tool import Tool
 from toolyard.registry.functions import spec_of, tool_from
 from toolyard.registry.typed import Registry
@@ -19,8 +22,9 @@ from toolyard.sources.base import Intake, ToolLoader
 class PythonToolLoader(ToolLoader):
     """Tools from Python objects.
 
-    `target` is a module or its dotted path (`"pkg.mod"`, `"pkg.mod:attribute"`): its `@tool` functions; a
-    class or an instance: its `@tool` methods; a function or a list of functions; a typed `Registry`.
+    `target` is a module, its dotted path (`"pkg.mod"`, `"pkg.mod:attribute"`) or its file (`"tools.py"`, run
+    anew by every load): its `@tool` functions; a class or an instance: its `@tool` methods; a function or a
+    list of functions; a typed `Registry`.
     """
 
     def __init__(
@@ -67,6 +71,8 @@ class PythonToolLoader(ToolLoader):
 
 
 def _imported(path: str, source: str) -> Any:
+    if path.endswith(".py"):
+        return _run_file(Path(path), source)
     module_path, _, attribute = path.partition(":")
     try:
         found: Any = _import_longest(module_path)
@@ -75,6 +81,27 @@ def _imported(path: str, source: str) -> Any:
     except (ImportError, AttributeError) as error:
         raise SourceUnavailable(f"{source}: cannot import {path!r}: {error}") from error
     return found
+
+
+def _run_file(path: Path, source: str) -> ModuleType:
+    try:
+        code = path.read_bytes()
+    except OSError as error:
+        raise SourceUnavailable(f"{source}: {error.strerror}") from error
+    # A name of its own, so that the file hides no installed module; compiled here, because a cached
+    # compilation may be older than an edit within the same second.
+    module = ModuleType(f"toolyard_file_{path.stem}_{digest(str(path.resolve()))[:8]}")
+    module.__file__ = str(path)
+    before = sys.modules.get(module.__name__)
+    sys.modules[module.__name__] = module  # annotations and dataclasses look their module up there
+    try:
+        exec(compile(code, str(path), "exec"), module.__dict__)  # noqa: S102 - running the file is what was asked for
+    except Exception as error:
+        sys.modules.pop(module.__name__)
+        if before is not None:
+            sys.modules[module.__name__] = before
+        raise MalformedSource(f"{type(error).__name__} while running it: {error}", where=source) from error
+    return module
 
 
 def _import_longest(path: str) -> Any:

@@ -1,0 +1,91 @@
+"""`read_bytes` reads regular files, and says why it reads nothing else."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from toolyard.model.errors import MalformedSource, SourceUnavailable
+from toolyard.parsing import read_bytes
+from toolyard.parsing.files import MAX_BYTES
+
+
+def test_a_file_is_read_whole(tmp_path: Path) -> None:
+    content = os.urandom(3_000_000)
+    path = tmp_path / "tools.json"
+    path.write_bytes(content)
+    assert read_bytes(path) == content
+    assert read_bytes(str(path), max_bytes=len(content)) == content
+
+
+def test_an_empty_file_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    assert read_bytes(tmp_path / "empty") == b""
+
+
+def test_a_link_to_a_file_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "real").write_bytes(b"x")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert read_bytes(tmp_path / "link") == b"x"
+
+
+def test_a_file_that_hides_its_size_is_read_and_limited() -> None:
+    status = Path("/proc/self/status")
+    if not status.exists():
+        pytest.skip("needs /proc")
+    assert b"Name:" in read_bytes(status)
+    with pytest.raises(MalformedSource, match="larger than the limit of 10 bytes"):
+        read_bytes(status, max_bytes=10)
+
+
+def test_a_file_over_the_limit_is_refused_with_the_limit(tmp_path: Path) -> None:
+    path = tmp_path / "big.yaml"
+    path.write_bytes(b"x" * 1001)
+    with pytest.raises(MalformedSource, match="larger than the limit of 1,000 bytes") as caught:
+        read_bytes(path, max_bytes=1000)
+    assert caught.value.where == str(path)
+
+
+def test_a_sparse_file_over_the_default_limit_costs_no_memory(tmp_path: Path) -> None:
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate(MAX_BYTES + 1)
+    with pytest.raises(MalformedSource, match="larger than the limit"):
+        read_bytes(tmp_path / "huge")
+
+
+def test_a_missing_file_is_unavailable_and_the_missing_part_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SourceUnavailable, match=r"no such file; .* has no 'nowhere'"):
+        read_bytes(tmp_path / "nowhere" / "tools.json")
+
+
+def test_a_file_used_as_a_folder_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SourceUnavailable, match="cannot be read"):
+        read_bytes(tmp_path / "file" / "tools.json")
+
+
+def test_a_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MalformedSource, match="this is a directory; name a file"):
+        read_bytes(tmp_path)
+
+
+def test_a_pipe_is_refused_without_waiting_for_a_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(MalformedSource, match="this is a pipe"):
+        read_bytes(tmp_path / "pipe")
+
+
+def test_a_device_is_refused() -> None:
+    with pytest.raises(MalformedSource, match="this is a device"):
+        read_bytes("/dev/zero")
+
+
+def test_a_socket_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("s")
+        with pytest.raises(SourceUnavailable, match="cannot be read"):
+            read_bytes("s")

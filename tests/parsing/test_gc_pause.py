@@ -1,0 +1,71 @@
+"""`paused_gc` nests, overlaps across threads, and gives back the state it found."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from toolyard.parsing import paused_gc
+
+
+@pytest.fixture(autouse=True)
+def collector_running() -> Iterator[None]:
+    gc.enable()
+    yield
+    gc.enable()
+
+
+def test_the_collector_stands_still_inside_and_runs_after() -> None:
+    with paused_gc():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_only_the_outermost_block_resumes() -> None:
+    with paused_gc():
+        with paused_gc():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_a_failure_inside_resumes_all_the_same() -> None:
+    with pytest.raises(ZeroDivisionError), paused_gc():
+        raise ZeroDivisionError
+    assert gc.isenabled()
+
+
+def test_a_process_without_collector_stays_without() -> None:
+    gc.disable()
+    with paused_gc():
+        pass
+    assert not gc.isenabled()
+
+
+def test_overlapping_threads_resume_when_the_last_one_ends() -> None:
+    first_in, second_in, first_out = threading.Event(), threading.Event(), threading.Event()
+    seen: list[bool] = []
+
+    def first() -> None:
+        with paused_gc():
+            first_in.set()
+            second_in.wait(10)
+        first_out.set()
+
+    def second() -> None:
+        first_in.wait(10)
+        with paused_gc():
+            second_in.set()
+            first_out.wait(10)
+            seen.append(gc.isenabled())
+
+    threads = [threading.Thread(target=run) for run in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [False]
+    assert gc.isenabled()

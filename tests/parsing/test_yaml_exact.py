@@ -1,0 +1,57 @@
+"""The exact parser: what only shows at its own door."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from toolyard.model.errors import MalformedSource
+from toolyard.parsing.yaml_exact import ALIAS_ALLOWANCE, load_exact
+
+
+def load(text: str, max_depth: int = 200) -> object:
+    return load_exact(text, "f", max_depth)
+
+
+def test_nesting_is_limited_by_the_caller_and_not_by_the_interpreter() -> None:
+    levels = 3 * sys.getrecursionlimit()
+    value = load("- " * levels + "x\n", max_depth=levels)
+    depth = 0
+    while isinstance(value, list):
+        (value,) = value
+        depth += 1
+    assert (depth, value) == (levels, "x")
+
+
+def test_the_order_of_keys_is_that_of_the_text_and_merged_ones_come_first() -> None:
+    value = load("z: 1\na: &x {q: 1, b: 2}\nm:\n  k: 1\n  b: 9\n  <<: [*x, {n: 1, q: 7}]\n  a: 3\n")
+    assert isinstance(value, dict)
+    assert list(value) == ["z", "a", "m"]
+    assert list(value["m"].items()) == [("q", 1), ("b", 9), ("n", 1), ("k", 1), ("a", 3)]
+
+
+def test_an_anchor_may_be_used_again_for_another_value() -> None:
+    assert load("- &a 1\n- *a\n- &a 2\n- *a\n") == [1, 1, 2, 2]
+
+
+def test_an_anchor_inside_an_anchored_value_is_known_at_once() -> None:
+    assert load("&a {b: &b [1], c: *b}\n") == {"b": [1], "c": [1]}
+
+
+def test_the_budget_counts_values_and_not_aliases() -> None:
+    per_alias = 1000
+    block = f"- &a [{', '.join(['x'] * (per_alias - 1))}]\n"
+    within = (ALIAS_ALLOWANCE + len(block)) // per_alias
+    value = load(block + "- *a\n" * within)
+    assert isinstance(value, list)
+    assert len(value) == within + 1
+    with pytest.raises(MalformedSource, match="aliases expand"):
+        load(block + "- *a\n" * (within + 20))
+
+
+def test_a_very_long_key_is_cut_short_in_the_error() -> None:
+    key = "k" * 900
+    with pytest.raises(MalformedSource, match="appears twice") as caught:
+        load(f"{key}: 1\n{key}: 2\n")
+    assert len(str(caught.value)) < 200

@@ -1,0 +1,40 @@
+import pytest
+
+from toolyard import Tool
+from toolyard.registry.candidate import Candidate
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "a": {"type": "string"},
+        "b": {"type": "object", "properties": {"c": {}}},
+        "d": {},
+        "e": {"type": "array", "default": [{"x": 1}]},
+    },
+}
+
+
+def candidate(schema=SCHEMA):
+    made = Candidate(Tool("t", "ns", "", schema))
+    made.validate({})
+    return made
+
+
+def test_the_validator_is_compiled_when_first_needed_and_once():
+    made = Candidate(Tool("t", "ns", "", SCHEMA))
+    assert made._compiled is None
+    made.validate({})
+    compiled = made.compiled
+    made.validate({"a": "x"})
+    assert made.compiled is compiled
+    with pytest.raises(ValueError, match="type"):
+        made.validate({"a": 1})
+
+
+def test_defaults_are_copied_and_only_fill_gaps():
+    made = candidate()
+    given_ = {"e": []}
+    assert made.with_defaults(given_) is given_
+    filled = made.with_defaults({})
+    filled["e"][0]["x"] = 2
+    assert made.with_defaults({}) == {"e": [{"x": 1}]}

@@ -1,0 +1,74 @@
+import copy
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolyard.schema import compile_schema
+from toolyard.schema.coerce import coerce, integer_plan, integral_floats
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "n": {"type": "integer"},
+        "m": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        "x": {"type": "number"},
+        "b": {"type": "boolean"},
+        "o": {"$ref": "#/$defs/o"},
+        "l": {"type": "array", "items": {"type": ["integer", "string"]}},
+        "u": {"anyOf": [{"type": "integer"}, {"type": "number"}]},
+    },
+    "$defs": {"o": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}},
+}
+COMPILED = compile_schema(SCHEMA)
+scalars = st.sampled_from(
+    ["5", "5.0", "-0", "true", "null", '{"n": "7"}', '{"n": 7}', "[1]", "x", 3.0, 2.5, True, None, 7]
+)
+arguments = st.dictionaries(
+    st.sampled_from("nmxbolu"),
+    scalars | st.lists(scalars, max_size=3) | st.dictionaries(st.just("n"), scalars),
+    max_size=5,
+)
+
+
+@given(arguments)
+def test_a_repair_satisfies_the_schema_changes_only_what_was_wrong_and_never_its_input(value):
+    before = copy.deepcopy(value)
+    repaired = coerce(COMPILED, value)
+    assert value == before
+    if COMPILED.is_valid(value):
+        assert repaired == (value, [])
+    elif repaired is not None:
+        fixed, repairs = repaired
+        assert COMPILED.is_valid(fixed)
+        assert repairs
+        touched = {repair.pointer.split("/")[1] for repair in repairs}
+        assert {key for key in value if value[key] != fixed[key]} <= touched
+
+
+def test_what_cannot_be_repaired_is_none():
+    assert coerce(COMPILED, {"n": "five"}) is None
+    assert coerce(COMPILED, {"o": "{}"}) is None
+
+
+def test_integral_floats_become_integers_only_where_nothing_but_an_integer_is_meant():
+    value = {"n": 3.0, "m": 4.0, "x": 5.0, "u": 6.0, "o": {"n": 7.0}, "l": [8.0, 8.5], "free": 9.0}
+    fixed, repairs = integral_floats(value, integer_plan(SCHEMA))
+    assert fixed == value
+    assert {key: type(item) for key, item in fixed.items() if not isinstance(item, (dict, list))} == {
+        "n": int,
+        "m": int,
+        "x": float,
+        "u": float,
+        "free": float,
+    }
+    assert type(fixed["o"]["n"]) is int
+    assert [type(item) for item in fixed["l"]] == [int, float]
+    assert sorted(repair.pointer for repair in repairs) == ["/l/0", "/m", "/n", "/o/n"]
+    assert type(value["o"]["n"]) is float
+
+
+def test_a_recursive_schema_has_a_finite_plan():
+    node = {"type": "object", "properties": {"n": {"type": "integer"}, "next": {"$ref": "#"}}}
+    plan = integer_plan(node)
+    fixed, _ = integral_floats({"n": 1.0, "next": {"n": 2.0, "next": {"n": 3.0}}}, plan)
+    assert type(fixed["next"]["next"]["n"]) is int
