@@ -7,6 +7,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+BENCH := .venv-bench
 JOBS ?= 2
 
 .PHONY: setup run test lint unit bench soak clean
@@ -33,11 +34,17 @@ lint: setup
 unit: setup
 	$(BIN)/python -m pytest -n $(JOBS)
 
-bench: setup
-	$(BIN)/python -m benchmarks
+# Peers pull in a hundred packages, so they get an environment of their own.
+$(BENCH)/.ready: pyproject.toml benchmarks/constraints.txt
+	@$(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/python -m pip install --disable-pip-version-check --quiet -c benchmarks/constraints.txt -e '.[mcp,embeddings,dev,bench]'
+	@touch $@
+
+bench: $(BENCH)/.ready
+	$(BENCH)/bin/python -m benchmarks
 
 soak: setup
 	$(BIN)/python tests/parsing/soak_yaml_fuzz.py 600
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache build dist
+	rm -rf $(VENV) $(BENCH) .mypy_cache .ruff_cache .import_linter_cache build dist

@@ -61,6 +61,18 @@ def test_a_missing_file_is_unavailable_and_the_missing_part_is_named(tmp_path: P
         read_bytes(tmp_path / "nowhere" / "tools.json")
 
 
+def test_a_link_that_leads_nowhere_says_where_it_leads(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("gone.json")
+    with pytest.raises(SourceUnavailable, match=r"no such file; the link leads to gone\.json"):
+        read_bytes(tmp_path / "link")
+
+
+@pytest.mark.parametrize("path", ["", "a\0b"])
+def test_what_cannot_be_a_path_is_unavailable(path: str) -> None:
+    with pytest.raises(SourceUnavailable, match="is no path"):
+        read_bytes(path)
+
+
 def test_a_file_used_as_a_folder_is_unavailable(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SourceUnavailable, match="cannot be read"):

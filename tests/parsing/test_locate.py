@@ -87,6 +87,13 @@ def test_a_broken_yaml_text_has_no_lines_beyond_the_break(text: str) -> None:
     assert locate(text.encode() + b"\xff", "/9", yaml=True) is None
 
 
+def test_characters_that_end_no_line_are_not_counted_as_lines() -> None:
+    text = 'a\u2028b: x\x85y\n"\\ud83d\\ude00": 1\n'
+    assert locate(text, "/a\u2028b", yaml=True) == 1
+    assert locate(text, "/😀", yaml=True) == 2
+    assert locate('{"a": "\u2028",\n "b": 1}', "/b", yaml=False) == 2
+
+
 def test_what_comes_before_a_break_is_still_found() -> None:
     assert locate('{"a": 1,\n"b": 2, "c": oops', "/b", yaml=False) == 2
     assert locate("a: 1\nb: 2\nc: [", "/b", yaml=True) == 2

@@ -91,7 +91,7 @@ schemas = st.recursive(
 )
 
 
-@settings(max_examples=1_500)
+@settings(max_examples=400)
 @given(schemas)
 def test_a_clean_schema_needs_no_rewrite_is_within_budget_and_compiles(schema):
     if not is_clean(schema):

@@ -72,7 +72,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=2_000)
+@settings(max_examples=500)
 @given(schemas, st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), values, max_size=3), st.booleans())
 def test_what_it_accepts_is_the_text_itself_and_fits_the_schema(schema, value, spaced):
     read = typed_decoder(schema)

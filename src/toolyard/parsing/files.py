@@ -28,6 +28,8 @@ def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> b
     than `max_bytes`. Never waits: a pipe or a device is refused before anything is read from it.
     """
     where = os.fspath(path)
+    if not where or "\0" in where:
+        raise SourceUnavailable(f"{where!r} is no path; name a file")
     # Without O_NONBLOCK, opening a pipe waits for somebody to write to it.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     try:
@@ -70,5 +72,7 @@ def _require_size(size: int, max_bytes: int, where: str) -> None:
 def _nearest(where: str) -> str:
     """What there is of the path, for whoever started in the wrong directory."""
     path = Path(where).absolute()
+    if path.is_symlink():
+        return f"the link leads to {path.readlink()}, which is not there"
     parent = next(folder for folder in path.parents if folder.is_dir())
     return f"{parent} has no {path.relative_to(parent).parts[0]!r}"

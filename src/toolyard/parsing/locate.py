@@ -7,7 +7,6 @@ import re
 from dataclasses import dataclass
 
 _BLANK = re.compile(r"[ \t\n\r]*")
-_INDEX = re.compile(r"0|[1-9][0-9]*")
 
 
 def locate(data: bytes | str, pointer: str, *, yaml: bool) -> int | None:
@@ -81,8 +80,11 @@ def _yaml_line(text: str, parts: list[str]) -> int | None:
     from yaml._yaml import CParser
     from yaml.events import CollectionEndEvent, MappingStartEvent, NodeEvent, ScalarEvent, SequenceStartEvent
 
+    from toolyard.parsing.yaml_disguise import Disguise
+
     stack: list[_Open] = []
-    next_event = CParser(text.encode(errors="replace")).get_event
+    disguise = Disguise.of(text)
+    next_event = CParser(disguise.text.encode(errors="replace")).get_event
     try:
         while (event := next_event()) is not None:
             top = stack[-1] if stack else None
@@ -96,7 +98,7 @@ def _yaml_line(text: str, parts: list[str]) -> int | None:
                 if here and len(stack) == len(parts):
                     return event.start_mark.line + 1 if event.start_mark else None
                 if top is not None and is_key and isinstance(event, ScalarEvent):
-                    top.place = event.value
+                    top.place = disguise.reveal(event.value, event.style)
                 if isinstance(event, MappingStartEvent | SequenceStartEvent):
                     is_mapping = isinstance(event, MappingStartEvent)
                     stack.append(_Open(is_mapping, on_path=here, at_key=is_mapping))

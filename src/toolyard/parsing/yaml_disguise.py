@@ -29,7 +29,7 @@ class Disguise:
     def of(cls, text: str) -> Disguise:
         """`text` itself, unless it holds something libyaml misreads."""
         breaks = [] if text.isascii() else [char for char in _BREAKS if char in text]
-        has_pairs = "\\u" in text and _PAIR.search(text) is not None
+        has_pairs = ("\\ud" in text or "\\uD" in text) and _PAIR.search(text) is not None
         if not breaks and not has_pairs:
             return cls(text, {})
         unused = (chr(code) for code in _PRIVATE if chr(code) not in text)

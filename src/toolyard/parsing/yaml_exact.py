@@ -71,8 +71,9 @@ class _Builder:
     """Turns the events of one document into plain data."""
 
     def __init__(self, text: str, what: str, max_depth: int) -> None:
-        self.disguise = Disguise.of(text)
-        source = self.disguise.text.encode()
+        disguise = Disguise.of(text)
+        source = disguise.text.encode()
+        self.reveal = disguise.reveal if disguise.used else None
         self.next_event = CParser(source).get_event
         self.what = what
         self.max_depth = max_depth
@@ -104,7 +105,7 @@ class _Builder:
     def scalar(self, event: ScalarEvent) -> None:
         self.nodes += 1
         stack = self.stack
-        text = self.disguise.reveal(event.value, event.style) if self.disguise.used else event.value
+        text = self.reveal(event.value, event.style) if self.reveal else event.value
         is_key = bool(stack) and stack[-1].awaits_key
         value: Any = text
         try:

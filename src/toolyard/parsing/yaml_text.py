@@ -8,8 +8,8 @@ from typing import Any
 from toolyard.parsing.gc_pause import paused_gc
 from toolyard.parsing.places import undecodable, utf8
 
-SMALL = 2 * 1024
-"""Bytes up to which the exact parser is done before the fast one has its thread."""
+SMALL = 1024
+"""Bytes up to which the exact parser is done about when the fast one has its thread."""
 
 LARGE = 64 * 1024
 """Bytes from which a pause of the garbage collector is worth its lock."""
