@@ -16,38 +16,18 @@ LIMIT = "LIMIT python -c pass"
 def run() -> bool:
     """Measure and print."""
     script = str(Path(sys.executable).with_name("toolyard"))
-    rows = [
-        Row(LIMIT, _process(sys.executable, "-c", "pass"), clock=_children),
-        Row("import toolyard", _process(sys.executable, "-c", "import toolyard"), 1, LIMIT, 3.0, _children),
-        Row("CLI toolyard version", _process(script, "version"), 1, LIMIT, None, _children),
-        Row("CLI toolyard --help", _process(script, "--help"), 1, LIMIT, None, _children),
-        Row(
-            "from toolyard import Tool",
-            _process(sys.executable, "-c", "from toolyard import Tool"),
-            1,
-            LIMIT,
-            None,
-            _children,
-        ),
-        Row(
-            "from toolyard import ToolRegistry",
-            _process(sys.executable, "-c", "from toolyard import ToolRegistry"),
-            1,
-            LIMIT,
-            None,
-            _children,
-        ),
-        Row("import orjson", _process(sys.executable, "-c", "import orjson"), 1, LIMIT, None, _children),
-        Row(
-            "import pydantic (BaseModel)",
-            _process(sys.executable, "-c", "from pydantic import BaseModel"),
-            1,
-            LIMIT,
-            None,
-            _children,
-        ),
-        Row("import mcp", _process(sys.executable, "-c", "import mcp"), 1, LIMIT, None, _children),
-    ]
+    rows = [Row(LIMIT, _process(sys.executable, "-c", "pass"), clock=_children)]
+    for name, goal, command in (
+        ("import toolyard", 3.0, [sys.executable, "-c", "import toolyard"]),
+        ("CLI toolyard version", 4.0, [script, "version"]),
+        ("CLI toolyard --help", None, [script, "--help"]),
+        ("from toolyard import Tool", None, [sys.executable, "-c", "from toolyard import Tool"]),
+        ("from toolyard import ToolRegistry", None, [sys.executable, "-c", "from toolyard import ToolRegistry"]),
+        ("import orjson", None, [sys.executable, "-c", "import orjson"]),
+        ("import pydantic (BaseModel)", None, [sys.executable, "-c", "from pydantic import BaseModel"]),
+        ("import mcp", None, [sys.executable, "-c", "import mcp"]),
+    ):
+        rows.append(Row(name, _process(*command), limit=LIMIT, goal=goal, clock=_children))
     measure(rows, 7)
     return show("H. cold start", rows)
 

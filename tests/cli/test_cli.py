@@ -113,10 +113,54 @@ def test_show_prints_one_tool_whole_and_as_a_provider_spells_it(capsys):
     assert json.loads(out)[0]["name"] == "weather_api__get_weather"
 
 
-def test_an_unknown_tool_exits_2_with_a_hint(capsys):
+def test_an_unknown_tool_exits_1_with_a_hint(capsys):
     code, _, err = output(capsys, "show", "get_wether", "-c", "good.yaml")
-    assert code == 2
-    assert "get_wether" in err
+    assert code == 1
+    assert "did you mean weather_api::get_weather?" in err
+    code, answer = as_json(capsys, "show", "get_wether", "-c", "good.yaml")
+    assert (code, answer["error"]["code"]) == (1, "tool.not_found")
+    assert as_json(capsys, "check", "missing.yaml")[1]["error"]["type"] == "SourceUnavailable"
+
+
+def test_arguments_come_from_standard_input_and_a_tools_own_prints_stay_out_of_the_answer(tmp_path):
+    text = "from toolyard import tool\n@tool\ndef loud(x: int) -> int:\n    print('noise')\n    return x\n"
+    (tmp_path / "loud.py").write_text(text)
+    (tmp_path / "toolyard.yaml").write_text("tools: [{type: python, target: loud.py}]")
+    command = [sys.executable, "-m", "toolyard", "call", "loud", "-"]
+    done = subprocess.run(command, input='{"x": 5}', capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "5\n")
+    assert "noise" in done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_terminal_that_cannot_show_a_character_gets_its_escape(tmp_path, encoding):
+    (tmp_path / "x.json").write_text(json.dumps([{"name": "天気", "description": "Wetter – heute"}]))
+    for command in (["tools"], ["tools", "--json"], ["show", "天気"], ["show", "天気", "--json"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "toolyard", *command, "-c", "x.json"],
+            capture_output=True,
+            env={**os.environ, "PYTHONIOENCODING": encoding},
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert done.stdout.decode(encoding)
+
+
+def test_what_a_provider_cannot_be_told_is_listed(capsys, tmp_path):
+    schema = {"type": "object", "properties": {"d": {"type": "string", "format": "date"}}}
+    (tmp_path / "x.json").write_text(json.dumps([{"name": "x", "parameters": schema}]))
+    code, out, err = output(capsys, "show", "x", "-c", "x.json", "--format", "gemini")
+    assert code == 0
+    assert json.loads(out)
+    assert "/properties/d/format" in err
+
+
+def test_bad_entries_can_be_left_out(capsys, tmp_path):
+    (tmp_path / "x.json").write_text(json.dumps([{"name": "x"}, {"name": "x"}, {"name": "a::b"}]))
+    assert output(capsys, "tools", "-c", "x.json")[0] == 2
+    code, out, err = output(capsys, "tools", "-c", "x.json", "--skip-bad")
+    assert code == 0
+    assert "default::x" in out
+    assert "2 bad definitions left out" in err
 
 
 def test_without_a_config_the_core_tools_are_there(capsys):

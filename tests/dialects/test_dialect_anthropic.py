@@ -2,7 +2,7 @@ import pytest
 from dialect_strategies import tool
 
 from toolyard.dialects import AnthropicDialect
-from toolyard.model import ErrorInfo, ToolCall, ToolResult
+from toolyard.model import ErrorInfo, Tool, ToolCall, ToolResult
 from toolyard.model.errors import MalformedSource
 
 PERSON = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
@@ -74,7 +74,35 @@ def test_property_names_it_would_refuse_are_respelt_both_ways():
     made = [ToolCall("hr::find", {"filter[id]": "x", "ok": 1}, "a")]
     assert dialect.parse_calls({"content": [{**BLOCK, "id": "a", "input": {key: "x", "ok": 1}}]}) == made
     assert dialect.format_calls(made)[0]["content"][0]["input"] == {key: "x", "ok": 1}
-    assert dialect.report == ()
+    assert [line.pointer for line in dialect.report] == ["/properties/filter[id]"]
+    assert dialect.parse_tools(dialect.format_tools(), "x")[0].parameters == schema
+
+
+def test_overloads_are_spelt_back_by_the_one_the_arguments_look_like_in_any_order():
+    plain = tool(parameters={"type": "object", "properties": {"id": {"type": "string"}}})
+    odd = tool(parameters={"type": "object", "properties": {"filter[id]": {"type": "string"}}})
+    wire = AnthropicDialect([odd]).format_tools()[0]
+    (key,) = wire["input_schema"]["properties"]
+    for tools in ([plain, odd], [odd, plain]):
+        dialect = AnthropicDialect(tools)
+        answer = {"content": [{"type": "tool_use", "id": "a", "name": wire["name"], "input": {key: "x"}}]}
+        assert dialect.parse_calls(answer)[0].arguments == {"filter[id]": "x"}
+        sent = dialect.format_calls([ToolCall("hr::find", {"filter[id]": "x"}, "a")])
+        assert sent[0]["content"][0]["input"] == {key: "x"}
+
+
+def test_made_up_ids_never_collide_and_names_come_from_the_nearest_call():
+    dialect = AnthropicDialect([tool(), Tool("other", "hr")])
+    made = dialect.format_calls([ToolCall("hr::find", {}, None), ToolCall("hr::find", {}, "call_0")])
+    ids = [block["id"] for block in made[0]["content"]]
+    assert len(set(ids)) == 2
+    turns = [
+        *dialect.format_calls([ToolCall("hr::find", {})]),
+        *dialect.format_results([ToolResult(None, "hr::find", 1)]),
+        *dialect.format_calls([ToolCall("hr::other", {})]),
+        *dialect.format_results([ToolResult(None, "hr::other", 2)]),
+    ]
+    assert [result.name for result in dialect.parse_results({"messages": turns})] == ["hr::find", "hr::other"]
 
 
 def test_unknown_keys_go_to_metadata_and_the_providers_own_tools_are_refused():

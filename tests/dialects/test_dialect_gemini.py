@@ -122,3 +122,12 @@ def test_what_the_schema_lost_is_reported_per_tool():
     )
     dialect.format_tools()
     assert [(item.tool, item.pointer) for item in dialect.report] == [("hr::find", "/properties/a/format")]
+
+
+def test_the_answer_to_a_pinned_overload_carries_the_name_the_model_called():
+    first, second = tool(parameters=PERSON), tool(parameters={"type": "object", "properties": {"name": {}}})
+    dialect = GeminiDialect([first, second])
+    wire = dialect.names.encode(second)
+    (call,) = dialect.parse_calls([{"functionCall": {"name": wire, "args": {"name": "x"}}}])
+    answer = dialect.format_results([ToolResult(None, call.name, 1, overload=call.overload)])
+    assert answer[0]["parts"][0]["functionResponse"]["name"] == wire

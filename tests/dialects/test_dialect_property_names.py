@@ -3,7 +3,14 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.dialects.property_names import read_arguments, spell_arguments, spell_properties, wire_key
+from toolyard.dialects.changes import ChangeLog
+from toolyard.dialects.property_names import (
+    read_arguments,
+    read_properties,
+    spell_arguments,
+    spell_properties,
+    wire_key,
+)
 
 ACCEPTED = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 
@@ -11,7 +18,8 @@ ACCEPTED = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 @given(st.dictionaries(st.text(max_size=80), st.integers(), max_size=5))
 def test_any_property_name_is_accepted_and_leads_back(arguments):
     schema = {"type": "object", "properties": {name: {} for name in arguments}, "required": [*arguments]}
-    spelt = spell_properties(schema)
+    spelt = spell_properties(schema, ChangeLog())
+    assert read_properties(schema, spelt) == schema
     assert all(map(ACCEPTED.fullmatch, spelt["properties"]))
     assert spelt["required"] == list(spelt["properties"])
     sent = spell_arguments(schema, arguments)
@@ -21,7 +29,7 @@ def test_any_property_name_is_accepted_and_leads_back(arguments):
 
 def test_accepted_names_and_unknown_keys_stay_as_they_are():
     schema = {"type": "object", "properties": {"a.b-c_1": {}}}
-    assert spell_properties(schema) is schema
+    assert spell_properties(schema, ChangeLog()) is schema
     assert read_arguments(schema, {"made up": 1}) == {"made up": 1}
 
 

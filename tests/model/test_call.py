@@ -17,6 +17,7 @@ def test_calls_round_trip_through_dicts(call):
         ToolResult("1", "a::b", {"x": 1}),
         ToolResult(None, "a::b", None, "boom", {"m": 1}, ErrorInfo("tool.denied", "boom", hint="ask")),
         ToolResult(None, "a::b", [], "boom"),
+        ToolResult("1", "a::b", 5, overload="abc"),
     ],
 )
 def test_results_round_trip_through_dicts(result):

@@ -81,7 +81,7 @@ def test_long_integers_stay_exact(digits: int) -> None:
         ("[1,\n -Infinity]", "2:2", "-Infinity is not a JSON number"),
         ("[1e400]", "1:2", "too large for a float"),
         (f"[1{'0' * 400}.0]", "1:2", "too large for a float"),
-        (f"[{'9' * 4301}]", "1:2", "4,301 digits"),
+        (f"[{'9' * 4301}]", "1:2", "4,301 characters"),
         ('["\\ud800"]', "1:3", "half of a surrogate pair"),
         ('["x\\ude00\\ud83d"]', "1:4", "half of a surrogate pair"),
         ("[1] x", "1:5", "one value"),

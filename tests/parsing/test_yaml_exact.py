@@ -39,6 +39,25 @@ def test_an_anchor_inside_an_anchored_value_is_known_at_once() -> None:
     assert load("&a {b: &b [1], c: *b}\n") == {"b": [1], "c": [1]}
 
 
+def test_an_anchor_on_a_key_names_the_value_it_would_be_elsewhere() -> None:
+    assert load("&a 12: x\nb: *a\n") == {"12": "x", "b": 12}
+
+
+def test_aliases_of_a_huge_string_are_a_bomb_too() -> None:
+    text = "- &a '" + "x" * 1_000_000 + "'\n"
+    value = load(text + "- *a\n" * 10)
+    assert isinstance(value, list)
+    assert len(value) == 11
+    with pytest.raises(MalformedSource, match="aliases expand"):
+        load(text + "- *a\n" * 1000)
+
+
+def test_an_alias_too_deep_to_copy_is_refused() -> None:
+    levels = 60 * sys.getrecursionlimit()
+    with pytest.raises(MalformedSource, match="recursion limit"):
+        load("- &a " + "\n  " + "- " * levels + "x\n- *a\n", max_depth=10**9)
+
+
 def test_the_budget_counts_values_and_not_aliases() -> None:
     per_alias = 1000
     block = f"- &a [{', '.join(['x'] * (per_alias - 1))}]\n"

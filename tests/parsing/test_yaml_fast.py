@@ -185,6 +185,12 @@ def test_indicators_that_may_be_more_than_text_do(text: str) -> None:
     assert twins(text) == "undecided"
 
 
+def test_keys_too_deep_to_compare_or_too_long_to_print_are_left_undecided() -> None:
+    key = "? " + "- " * 3000 + "x\n"
+    for text in (key + key, f"- {key}- {key}", f"- {key}- 1: x\n", "? " + "1" * 5000 + "\n"):
+        assert load_fast(text, text.encode(), 200) is UNDECIDED
+
+
 def test_the_limit_of_depth_is_the_same() -> None:
     text = "".join(f"{' ' * i}a:\n" for i in range(40)) + " " * 40 + "- b\n"
     assert load_fast(text, text.encode(), 40) is UNDECIDED

@@ -240,3 +240,62 @@ def test_whatever_is_bound_satisfies_the_chosen_schema_and_exact_fits_are_untouc
     if fits:
         assert chosen in fits
         assert bound.arguments == arguments
+
+
+def cyclic():
+    value: dict = {}
+    value["a"] = value
+    return value
+
+
+def doubling():
+    value: list = ["x"]
+    for _ in range(60):
+        value = [value, value]
+    return {"a": value}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [cyclic(), doubling(), {"a": b"x"}, {"a": {1: 2}}, {"a": {1, 2}}, {1: 2}, {"a": object()}, {"a": iter([])}],
+    ids=["cyclic", "doubling", "bytes", "int key", "set", "root int key", "object", "iterator"],
+)
+def test_values_that_are_no_json_are_refused_even_where_anything_goes(arguments):
+    reg = registry(schema(a={}))
+    with pytest.raises(InvalidArguments, match="arguments"):
+        bind(reg, arguments)
+    assert reg.match(ToolCall("ns::t", arguments)) is None
+
+
+@pytest.mark.parametrize(
+    ("sub", "filled"),
+    [
+        ({"type": "integer", "default": "5"}, {}),
+        ({"type": "string", "default": None}, {}),
+        ({"type": "integer", "minimum": 3, "default": 1}, {}),
+        ({"type": "integer", "default": 5}, {"a": 5}),
+    ],
+)
+def test_a_default_that_breaks_its_own_schema_is_not_filled_in(sub, filled):
+    assert bind(registry(schema(a=sub)), {}).arguments == filled
+
+
+def test_defaults_that_together_break_a_rule_are_not_filled_in():
+    both = {**schema(a={"default": 1}, b={"default": 2}), "maxProperties": 1}
+    assert bind(registry(both), {}).arguments == {}
+
+
+def test_a_flood_of_wrong_values_is_summed_up():
+    many = {"type": "array", "items": {"type": "integer"}}
+    with pytest.raises(InvalidArguments) as caught:
+        bind(registry(schema(a=many)), {"a": ["x"] * 20_000})
+    assert len(caught.value.info.details["violations"]) == 100
+    closed = {**schema(**{f"p{i}": "string" for i in range(2_000)}), "additionalProperties": False}
+    with pytest.raises(InvalidArguments):
+        bind(registry(closed), {f"q{i}": 1 for i in range(2_000)})
+
+
+def test_a_long_list_is_repaired_in_one_go():
+    bound = bind(registry(schema(a={"type": "array", "items": {"type": "integer"}})), {"a": ["1"] * 5_000})
+    assert bound.arguments == {"a": [1] * 5_000}
+    assert len(bound.coercions) == 5_000

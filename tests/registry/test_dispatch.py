@@ -200,3 +200,52 @@ def test_calls_on_a_registry_that_changes_meanwhile_all_succeed():
     for thread in threads:
         thread.join()
     assert failures == []
+
+
+@pytest.mark.parametrize("error", [SystemExit(4), KeyboardInterrupt(), asyncio.CancelledError()])
+def test_an_async_tool_that_tries_to_end_the_loop_fails_alone(error):
+    async def leave() -> None:
+        raise error
+
+    async def stay() -> int:
+        return 1
+
+    reg = registry(leave, stay)
+    with pytest.raises(ToolFailed, match=type(error).__name__):
+        reg.dispatch("leave", {})
+    assert reg.dispatch("stay", {}) == 1
+
+
+def test_a_tool_that_calls_sys_exit_does_not_end_the_program():
+    def leave() -> None:
+        raise SystemExit(4)
+
+    reg = registry(leave)
+    for _ in range(2):
+        with pytest.raises(ToolFailed, match="SystemExit"):
+            reg.dispatch("leave", {})
+
+
+def test_faults_of_calls_a_tool_makes_itself_are_the_tools_failure():
+    def outer() -> int:
+        return reg.dispatch("ns::nope", {})
+
+    def badly() -> int:
+        return reg.dispatch("ns::add", {})
+
+    reg = registry(outer, badly, add)
+    for name in ("outer", "badly", "outer", "badly"):
+        with pytest.raises(ToolFailed):
+            reg.dispatch(name, {})
+
+
+def test_an_exception_whose_text_cannot_be_shown_is_still_told():
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError("no text")
+
+    def fails() -> None:
+        raise Mute
+
+    with pytest.raises(ToolFailed, match="Mute"):
+        registry(fails).dispatch("fails", {})

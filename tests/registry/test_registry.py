@@ -3,10 +3,12 @@ import pytest
 from toolyard import (
     DefinitionError,
     DuplicateToolError,
+    EnrichmentError,
     FileToolLoader,
     InvalidNameError,
     InvalidSchemaError,
     MalformedSource,
+    SourceError,
     SourceUnavailable,
     Tool,
     ToolCall,
@@ -265,7 +267,7 @@ def test_a_failing_enrichment_leaves_the_old_snapshot():
     registry = ToolRegistry([tool("a")], enrichments=[broken])
     before = registry.snapshot
     broken.armed = True
-    with pytest.raises(RuntimeError):
+    with pytest.raises(EnrichmentError, match="Broken: RuntimeError: no"):
         registry.add(tool("b"))
     assert registry.snapshot is before
 
@@ -299,3 +301,108 @@ def test_more_than_256_overloads_of_one_name_are_refused():
     tools = [tool(parameters={"type": "object", "properties": {f"p{i}": {}}}) for i in range(257)]
     with pytest.raises(DuplicateToolError, match="256 overloads"):
         ToolRegistry(tools)
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("x"), KeyError("x"), TypeError("x"), OSError("x")])
+def test_whatever_a_loader_raises_on_refresh_only_that_source_is_stale(failure):
+    good, bad = Listed(tool("a")), Listed(tool("b"))
+    registry = ToolRegistry.from_loaders([good, bad])
+    good.tools = [tool("a2")]
+    bad.failure = failure
+    assert [s.state for s in registry.refresh().sources] == ["ok", "stale"]
+    assert registry.tool_names() == ["a2", "b"]
+
+
+@pytest.mark.parametrize("answer", [None, [None], ["x"], [5]])
+def test_a_loader_that_gives_no_tools_is_an_error_of_its_own(answer):
+    loader = Listed()
+    loader.load = lambda: answer
+    with pytest.raises(SourceError):
+        ToolRegistry.from_loaders([loader])
+
+
+def test_a_removed_tool_can_be_replaced_without_making_its_source_stale():
+    loader = Listed(tool("a"), tool("b"))
+    registry = ToolRegistry.from_loaders([loader])
+    registry.remove("ns::b")
+    registry.add(tool("b", parameters=PLACE))
+    loader.tools.append(tool("c"))
+    assert registry.refresh().ok
+    assert registry.tool_names() == ["a", "b", "c"]
+    assert registry.get("ns::b")[0].parameters == PLACE
+
+
+def test_adding_and_removing_for_ever_leaves_nothing_behind():
+    registry = ToolRegistry([tool("a")])
+    for _ in range(50):
+        registry.add(tool("b"))
+        registry.remove("ns::b")
+    assert len(registry.report.sources) == 1
+    before = registry.generation
+    registry.add()
+    assert registry.generation == before
+
+
+def test_what_a_registry_hands_out_does_not_change_it():
+    registry = ToolRegistry.from_dicts(
+        [{"name": "a", "parameters": (given := {"type": "object", "properties": {}}), "x": {}}]
+    )
+    given["properties"]["y"] = {"type": "strng"}
+    registry.to_dicts()[0]["parameters"]["properties"]["z"] = {"type": "strng"}
+    registry.to_dicts()[0]["metadata"]["x"]["w"] = 1
+    assert registry.all_tools()[0].parameters == {"type": "object", "properties": {}}
+    assert registry.all_tools()[0].metadata == {"x": {}}
+    with pytest.raises(TypeError):
+        registry.snapshot.names["ns::b"] = ()
+
+
+def test_closing_reaches_every_loader_and_a_source_that_cannot_be_attached_is_closed():
+    class Stuck(Listed):
+        def close(self):
+            super().close()
+            raise OSError("stuck")
+
+    first, second = Stuck(tool("a")), Listed(tool("b"))
+    registry = ToolRegistry.from_loaders([first, second])
+    with pytest.raises(OSError, match="stuck"):
+        registry.close()
+    assert first.closed
+    assert second.closed
+    twin = Listed(tool("a"))
+    with pytest.raises(DuplicateToolError):
+        registry.attach(twin)
+    assert twin.closed
+
+
+def test_duplicates_name_both_places(tmp_path):
+    path = tmp_path / "c.json"
+    path.write_text('[{"name": "a"}, {"name": "b"}, {"name": "a"}]')
+    with pytest.raises(DuplicateToolError, match=r"c\.json#/0 and .*c\.json#/2"):
+        ToolRegistry.from_file(path)
+    report = ToolRegistry.from_file(path, on_duplicate="skip").report
+    assert report.rejected[0].where.endswith("c.json#/2")
+
+
+def test_an_enrichment_may_not_drop_tools():
+    class Drops:
+        def enrich(self, snapshot):
+            return [], {}
+
+    with pytest.raises(EnrichmentError, match="0 tools for 1"):
+        ToolRegistry([tool("a")], enrichments=[Drops()])
+
+
+@pytest.mark.parametrize("change", [{"description": 5}, {"metadata": 5}, {"namespace": []}])
+def test_a_tool_with_wrong_field_types_is_refused(change):
+    with pytest.raises(DefinitionError):
+        ToolRegistry([tool("a").replace(**change)])
+
+
+def test_keys_that_are_no_text_are_rewritten_and_listed_or_refused_when_they_clash():
+    registry = ToolRegistry.from_dicts(
+        [{"name": "a", "parameters": {"type": "object", "properties": {1: {"type": "string"}}}}]
+    )
+    assert registry.all_tools()[0].parameters["properties"] == {"1": {"type": "string"}}
+    assert len(registry.report.rewrites) == 1
+    with pytest.raises(MalformedSource, match="same as text"):
+        ToolRegistry.from_dicts([{"name": "a", "parameters": {"type": "object", "properties": {1: {}, "1": {}}}}])

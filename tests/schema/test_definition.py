@@ -15,7 +15,7 @@ def read(raw, **options):
     [
         ({"name": "t", "parameters": SCHEMA}, False),
         ({"type": "function", "function": {"name": "t", "parameters": SCHEMA}}, True),
-        ({"type": "function", "name": "t", "parameters": SCHEMA}, False),
+        ({"type": "function", "name": "t", "parameters": SCHEMA}, True),
         ({"name": "t", "input_schema": SCHEMA}, True),
         ({"name": "t", "inputSchema": SCHEMA}, True),
         ({"name": "t", "parametersJsonSchema": SCHEMA}, True),

@@ -50,6 +50,23 @@ CITY = {"type": "string"}
             {"type": "object", "properties": {"a": {"type": "integer", "minimum": 5}}, "required": ["a"]},
         ),
         ({"type": "object", "properties": None, "required": None}, {"type": "object"}),
+        ({"type": "object", "city": CITY}, {"type": "object", "properties": {"city": CITY}}),
+        (
+            {"type": "object", "properties": {"a": {**CITY, "required": "true"}}},
+            {"type": "object", "properties": {"a": CITY}, "required": ["a"]},
+        ),
+        (
+            {"type": "object", "properties": {"a": {"$ref": "#/$defs/x", "nullable": True}}, "$defs": {"x": CITY}},
+            {
+                "type": "object",
+                "properties": {"a": {"anyOf": [{"$ref": "#/$defs/x"}, {"type": "null"}]}},
+                "$defs": {"x": CITY},
+            },
+        ),
+        (
+            {"type": "object", "properties": {"a": {"type": ["string", "string"]}}},
+            {"type": "object", "properties": {"a": {"type": ["string"]}}},
+        ),
         ({"properties": CITY, "b": CITY}, {"type": "object", "properties": {"properties": CITY, "b": CITY}}),
     ],
 )
@@ -90,6 +107,7 @@ def test_data_inside_default_and_enum_is_not_a_schema():
         ({"type": "object", "properties": {"a": {"description": ["x"]}}}, "must be text"),
         ({"type": "object", "properties": {"a": {"default": float("nan")}}}, "NaN"),
         ({"type": "object", "properties": {"a": {"minimum": float("inf")}}}, "finite"),
+        ({"type": "object", "x-rank": float("nan")}, "NaN"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_its_pointer(schema, says):
@@ -149,3 +167,19 @@ def test_any_json_is_normalised_or_refused_and_a_second_pass_changes_nothing(val
     again, changes = normalise(schema)
     assert again == schema
     assert changes == []
+
+
+def test_values_that_contain_themselves_or_share_their_parts_do_not_hang():
+    loop: list = []
+    loop.append(loop)
+    shared: list = ["a"]
+    for _ in range(60):
+        shared = [shared, shared]
+    for value in (loop, shared):
+        schema, _ = normalise({"type": "object", "properties": {"a": {"default": value}}})
+        assert schema["properties"]["a"]["default"] is value
+    nested: dict = {"type": "string"}
+    for _ in range(60):
+        nested = {"type": "object", "properties": {"a": nested, "b": nested}}
+    with pytest.raises(InvalidSchemaError, match="subschemas"):
+        normalise(nested)

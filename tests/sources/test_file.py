@@ -232,3 +232,64 @@ def test_a_catalog_that_is_not_plain_is_loaded_in_full_even_when_lazy_is_asked_f
     tool = ToolRegistry.from_file(path, lazy=True).all_tools()[0]
     assert tool.metadata == {"rank": 1}
     assert tool.parameters == {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    ("document", "names"),
+    [
+        ({"namespace": "n", "get_weather": WEATHER}, ["n::get_weather"]),
+        ({"namespace": "n", "a": [WEATHER]}, ["a::get_weather"]),
+        ({"functions": [WEATHER]}, ["default::get_weather"]),
+        ({"functionDeclarations": [WEATHER], "namespace": "n"}, ["n::get_weather"]),
+        ({"tools": {"get_weather": WEATHER}}, ["default::get_weather"]),
+        ({"tools": {"description": "d", "parameters": {"type": "object"}}}, ["default::tools"]),
+    ],
+)
+def test_namespaces_beside_other_shapes_and_other_systems_lists(write, document, names):
+    assert [t.qualified_name for t in FileToolLoader(write(document)).load()] == names
+
+
+@pytest.mark.parametrize(
+    "field",
+    [{"tags": 5}, {"tags": True}, {"aliases": 5}, {"metadata": 5}, {"metadata": [["a", 1]]}, {"tags": {"k": 1}}],
+)
+def test_a_field_of_the_wrong_type_is_one_bad_entry(write, field):
+    loader = FileToolLoader(write([{"name": "bad", **field}, WEATHER]), on_error="skip")
+    assert [t.name for t in loader.load()] == ["get_weather"]
+    assert loader.report.rejected[0].tool == "bad"
+
+
+def test_a_thousand_bad_entries_are_listed_without_reading_the_file_a_thousand_times(write):
+    loader = FileToolLoader(write([{"name": "a::b"}] * 300), on_error="skip")
+    assert loader.load() == []
+    wheres = [r.where for r in loader.report.rejected]
+    assert len(wheres) == 300
+    assert wheres[-1].endswith("#/299")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"n": [{"name": "a"}], "n": [{"name": "b"}]}',
+        '{"n": [{"name": "a"}], "m": [{"name": "b"}]}',
+        '[{"name": "n::a", "namespace": "n"}]',
+        '[{"name": "a", "source": "elsewhere"}]',
+    ],
+)
+def test_an_index_gives_the_verdict_of_a_full_load_on_odd_files(tmp_path, text):
+    path = tmp_path / "x.json"
+    path.write_text(text)
+
+    def outcome(lazy):
+        try:
+            return [(t.qualified_name, t.source) for t in ToolRegistry.from_file(path, lazy=lazy)]
+        except MalformedSource as error:
+            return str(error)
+
+    assert outcome(True) == outcome(False)
+
+
+def test_an_index_skips_bad_names_like_a_full_load(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text('[{"name": "a::b"}, {"name": "c"}]')
+    assert ToolRegistry.from_file(path, lazy=True, on_error="skip").tool_names() == ["c"]

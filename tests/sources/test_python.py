@@ -168,3 +168,24 @@ def test_a_file_is_run_anew_by_every_load_and_a_broken_edit_keeps_the_last_good_
 def test_a_missing_file_is_unavailable(tmp_path):
     with pytest.raises(SourceUnavailable, match="No such file"):
         load(str(tmp_path / "gone.py"))
+
+
+@pytest.mark.parametrize("body", ["1/0", "raise SystemExit(3)", "def broken(:"])
+def test_a_module_that_fails_to_import_is_a_malformed_source_however_it_is_named(tmp_path, monkeypatch, body):
+    (tmp_path / "yard_bad_module.py").write_text(body)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for target in ("yard_bad_module", str(tmp_path / "yard_bad_module.py")):
+        with pytest.raises(MalformedSource, match="yard_bad_module"):
+            load(target)
+
+
+@pytest.mark.parametrize("target", ["", ":x", ".rel"])
+def test_a_path_that_names_nothing_is_an_error_of_ours(target):
+    with pytest.raises((MalformedSource, SourceUnavailable)):
+        load(target)
+
+
+def test_one_function_under_two_names_is_one_tool():
+    module = types.ModuleType("twice")
+    module.shout = module.again = shout
+    assert load(module).tool_names() == ["shout"]

@@ -55,3 +55,12 @@ def test_wrappers_stack_and_keep_policies_report_and_refresh():
 async def test_aload_gives_the_same():
     loader = FilterToolLoader(inner("a", "b"), include=["*::a"])
     assert [t.name for t in await loader.aload()] == ["a"]
+
+
+def test_a_wrappers_report_is_about_what_came_out_under_its_new_name():
+    odd = {"type": "dict", "properties": {}}
+    source = InlineToolLoader([{"name": "a", "parameters": odd}, {"name": "b", "parameters": odd}], namespace="ns")
+    loader = RenameToolLoader(FilterToolLoader(source, include=["ns::a"]), {"a": "z"})
+    registry = ToolRegistry.from_loaders([loader])
+    assert loader.report.loaded == 1
+    assert {rewrite.tool for rewrite in registry.report.rewrites} == {"ns::z"}

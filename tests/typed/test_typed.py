@@ -173,3 +173,27 @@ def test_32_threads_register_and_dispatch_at_once():
         thread.join()
     assert failures == []
     assert len(reg) == 640
+
+
+def test_a_valid_instance_is_accepted_whatever_its_aliases(reg):
+    from pydantic import Field
+
+    class Aliased(StrictModel):
+        x: int = Field(validation_alias="vx", serialization_alias="sx")
+        y: int = Field(default=1, exclude=True)
+
+    reg.register("aliased", Aliased)(lambda payload: payload)
+    assert reg.dispatch("aliased", Aliased(vx=1, y=5)).y == 5
+
+
+def test_no_part_of_the_error_keeps_the_input(reg):
+    with pytest.raises(ValidationError) as caught:
+        reg.dispatch("inc", {"n": "s3cret"})
+    assert caught.value.__context__ is None
+    assert caught.value.__cause__ is None
+
+
+def test_a_call_a_tool_makes_itself_is_not_mistaken_for_the_one_it_answers(reg):
+    reg.register("nest", In)(lambda payload: reg.dispatch("nope", {}))
+    with pytest.raises(ToolFailed):
+        reg.dispatch("nest", {"n": 1})

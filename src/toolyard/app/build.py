@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from toolyard.app.config import LoaderEntry, is_config, read_config_file, registry_entries
-from toolyard.model.errors import ConfigError, DefinitionError, SourceError
+from toolyard.app.config import MAX_CONFIG_BYTES, LoaderEntry, is_config, read_config_file, registry_entries
+from toolyard.model.errors import ConfigError, DefinitionError, PluginError, SourceError
 from toolyard.model.report import LoadReport, SourceReport
 from toolyard.plugins import Loader, get_tool_loader
 from toolyard.registry import ToolRegistry
@@ -31,7 +31,7 @@ def loaders_for(path: Path, *, lenient: bool = False) -> list[Loader]:
 def _may_be_config(path: Path) -> bool:
     # Catalogs run to hundreds of megabytes and are parsed once, by their loader; no config is that large.
     try:
-        return path.stat().st_size <= 1024 * 1024
+        return path.stat().st_size <= MAX_CONFIG_BYTES
     except OSError:
         return True
 
@@ -39,7 +39,7 @@ def _may_be_config(path: Path) -> bool:
 def _loader(entry: LoaderEntry, policies: dict[str, Any]) -> Loader:
     try:
         return get_tool_loader(entry.type, **{**policies, **entry.options})
-    except ConfigError as error:
+    except (ConfigError, PluginError) as error:
         raise ConfigError(f"{entry.where}: {error}") from None
 
 

@@ -11,12 +11,14 @@ import msgspec
 
 from toolyard.app.env import expand
 from toolyard.model.errors import ConfigError
+from toolyard.model.json_words import json_type
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
-from toolyard.schema.violations import json_type
 
 _TOP_KEYS = ("tools", "sessions", "policy", "tracing", "server")
 _TOOLS_KEYS = ("registry", "engines", "enrichments")
-_MAX_BYTES = 4 * 1024 * 1024
+_KINDS = {dict: "a mapping", list: "a list"}
+
+MAX_CONFIG_BYTES = 4 * 1024 * 1024
 
 
 class LoaderEntry(msgspec.Struct, frozen=True):
@@ -30,7 +32,7 @@ class LoaderEntry(msgspec.Struct, frozen=True):
 
 def read_config_file(path: Path) -> Any:
     """The parsed document, variables not yet expanded."""
-    data = read_bytes(path, max_bytes=_MAX_BYTES)
+    data = read_bytes(path, max_bytes=MAX_CONFIG_BYTES)
     parse = parse_json if path.suffix.lower() == ".json" else parse_yaml
     return parse(data, what=str(path))
 
@@ -63,6 +65,12 @@ def registry_entries(
     items = block.get("registry")
     if not isinstance(items, list):
         raise ConfigError(f"{where}: tools.registry must be a list of sources, not {json_type(items)}")
+    for key, kinds in (("engines", dict), ("enrichments", list)):
+        if block.get(key) is not None and not isinstance(block[key], kinds):
+            raise ConfigError(f"{where}: tools.{key} must be {_KINDS[kinds]}, not {json_type(block[key])}")
+    for key in _TOP_KEYS[1:]:
+        if document.get(key) is not None and not isinstance(document[key], dict):
+            raise ConfigError(f"{where}: {key} must be a mapping, not {json_type(document[key])}")
     engines = block.get("engines") or {}
     return [_entry(item, index, base, where, engines, env) for index, item in enumerate(items)]
 
@@ -76,10 +84,12 @@ def _entry(
     options = expand({key: value for key, value in item.items() if key not in ("type", "engine")}, where=place, env=env)
     for option in ("path", "target"):
         value = options.get(option)
+        if option == "path" and value is not None and not isinstance(value, str):
+            raise ConfigError(f"{place}: path must be text, not {json_type(value)}")
         if isinstance(value, str) and (option == "path" or value.endswith(".py")):
             options[option] = str(base / value)
     engine = item.get("engine")
-    if engine is not None and engine not in engines:
+    if engine is not None and (not isinstance(engine, str) or engine not in engines):
         raise ConfigError(f"{place}: engine {engine!r} is not among tools.engines ({', '.join(engines) or 'none'})")
     return LoaderEntry(item["type"], options, place, engine)
 

@@ -16,6 +16,8 @@ def expand(value: Any, *, where: str = "config", env: Mapping[str, str] | None =
     """The value with variables replaced in every text inside; an unset one without default is an error."""
     env = os.environ if env is None else env
     if isinstance(value, str):
+        if "${" in _VARIABLE.sub("", value):
+            raise ConfigError(f"{where}: '${{' without a variable; write ${{NAME}} or ${{NAME:-default}}")
         return _VARIABLE.sub(lambda match: _value(match, where, env), value)
     if isinstance(value, dict):
         return {key: expand(item, where=f"{where}.{key}", env=env) for key, item in value.items()}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from contextlib import redirect_stdout
+from typing import Annotated, Any
+
+from cyclopts import Parameter
 
 from toolyard.cli.output import fail, print_json
-from toolyard.cli.yard import ConfigOption, JsonOption, open_registry
+from toolyard.cli.yard import ConfigOption, JsonOption, SkipOption, open_registry
 from toolyard.model.bindings import PythonBinding
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import CallError
@@ -14,7 +17,15 @@ from toolyard.registry import Bound
 from toolyard.registry.invoke import call_python
 
 
-def call(name: str, arguments: str = "{}", /, *, config: ConfigOption = None, json: JsonOption = False) -> int:
+def call(
+    name: str,
+    arguments: Annotated[str, Parameter(allow_leading_hyphen=True)] = "{}",
+    /,
+    *,
+    config: ConfigOption = None,
+    skip_bad: SkipOption = False,
+    json: JsonOption = False,
+) -> int:
     """Call a tool and print its result; exits 1 if the call failed.
 
     Parameters
@@ -26,7 +37,7 @@ def call(name: str, arguments: str = "{}", /, *, config: ConfigOption = None, js
     """
     text = sys.stdin.read() if arguments == "-" else arguments
     request = ToolCall(name, text)
-    with open_registry(config) as registry:
+    with open_registry(config, skip_bad=skip_bad) as registry:
         try:
             bound = registry.bind(request)
             value = _answer(bound)
@@ -45,6 +56,8 @@ def call(name: str, arguments: str = "{}", /, *, config: ConfigOption = None, js
 
 
 def _answer(bound: Bound) -> Any:
-    value = call_python(bound.tool, bound.arguments)
+    # Standard output is for the answer alone, whatever the tool prints.
+    with redirect_stdout(sys.stderr):
+        value = call_python(bound.tool, bound.arguments)
     binding = bound.tool.binding
     return binding.finish(value) if isinstance(binding, PythonBinding) and binding.finish else value

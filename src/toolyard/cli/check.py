@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from toolyard.app import survey
-from toolyard.cli.output import print_json, print_table, print_text, working
+from toolyard.cli.output import counted, print_json, print_table, print_text, working
 from toolyard.cli.yard import JsonOption
 from toolyard.model.report import LoadReport
 
@@ -56,4 +56,4 @@ def _show(report: LoadReport) -> None:
     for what, total in (("changes", len(changes)), ("rejections", len(report.rejected))):
         if total > _SHOWN:
             print_text(f"... and {total - _SHOWN} more {what}; --json lists all")
-    print_text(f"{report.loaded} tools loaded, {len(report.rejected)} rejected")
+    print_text(f"{counted(report.loaded, 'tool')} loaded, {len(report.rejected):,} rejected")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
 
-from toolyard.cli.output import fail
+from toolyard.cli.output import fail, prepare_streams
 from toolyard.constants import VERSION
-from toolyard.model.errors import ToolyardError
+from toolyard.model.errors import CallError, ToolyardError
 
 app = App(
     name="toolyard",
@@ -27,14 +29,20 @@ for _command, _help in {
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command: 0 done, 1 done with findings, 2 could not be done."""
+    """Run one command: 0 done, 1 done with findings or a failed call, 2 could not be done."""
+    prepare_streams()
     try:
         answer = app(list(arguments), exit_on_error=False, print_error=True, result_action="return_value")
     except CycloptsError:
         return 2
     except ToolyardError as error:
+        fail(error, as_json="--json" in arguments)
+        return 1 if isinstance(error, CallError) else 2
+    except BrokenPipeError:
+        # The reader has seen enough; there is nobody left to tell, at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
         fail(error)
         return 2
-    except BrokenPipeError:
-        return 0
     return answer if isinstance(answer, int) else 0

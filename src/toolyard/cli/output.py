@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,20 +13,40 @@ import msgspec
 from toolyard.model.errors import CallError
 
 
+def prepare_streams() -> None:
+    """Let a terminal that cannot show a character show its escape, instead of failing half way."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def print_json(value: Any) -> None:
-    """One JSON document on standard output, nothing else."""
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+    """One JSON document on standard output, nothing else; ASCII where the terminal has nothing more."""
+    import json
+
+    utf8 = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
+    plain = msgspec.to_builtins(value)
+    try:
+        text = json.dumps(plain, indent=2, ensure_ascii=not utf8)
+        text.encode()
+    except UnicodeEncodeError:
+        text = json.dumps(plain, indent=2)
+    sys.stdout.write(text + "\n")
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table for a person; text from catalogs is shown as text, never as markup."""
+    """A table for a person, or tab-separated lines for a pipe; text from catalogs is never markup."""
+    if not sys.stdout.isatty():
+        for row in ([column.upper() for column in columns], *rows):
+            sys.stdout.write("\t".join(visible(cell).replace("\n", " ") for cell in row) + "\n")
+        return
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(title=title, title_justify="left", header_style="bold")
     for index, column in enumerate(columns):
-        table.add_column(column, overflow="fold", no_wrap=False, ratio=None if index == 0 else 1)
+        table.add_column(column, overflow="fold", ratio=None if index == 0 else 1)
     for row in rows:
         table.add_row(*(Text(visible(cell)) for cell in row))
     Console().print(table)
@@ -36,16 +57,30 @@ def print_text(text: str) -> None:
     sys.stdout.write(visible(text) + "\n")
 
 
+def counted(number: int, what: str) -> str:
+    """`1 tool`, `2 tools`."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
 def visible(text: str) -> str:
     """Text without control characters, so that a catalog cannot drive the terminal."""
     return "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
 
 
-def fail(error: Exception) -> None:
-    """An error on standard error, with its hint where it has one."""
+def fail(error: Exception, *, as_json: bool = False) -> None:
+    """An error: on standard error with its hint, or as one JSON document on standard output."""
+    if as_json:
+        info = error.info.to_dict() if isinstance(error, CallError) else {"message": str(error)}
+        print_json({"error": {"type": type(error).__name__, **info}})
+        return
     sys.stderr.write(f"toolyard: {visible(str(error))}\n")
     if isinstance(error, CallError) and error.info.hint:
         sys.stderr.write(f"  hint: {visible(error.info.hint)}\n")
+
+
+def warn(text: str) -> None:
+    """A remark beside the answer, on standard error."""
+    sys.stderr.write(f"toolyard: {visible(text)}\n")
 
 
 @contextmanager

@@ -6,14 +6,22 @@ from typing import Any
 
 import msgspec
 
-from toolyard.cli.output import print_json, print_text
-from toolyard.cli.yard import ConfigOption, JsonOption, open_registry
+from toolyard.cli.output import print_json, print_text, warn
+from toolyard.cli.yard import ConfigOption, JsonOption, SkipOption, open_registry
 from toolyard.dialects import get_dialect
 from toolyard.model.tool import Tool
 from toolyard.registry.bind import find
 
 
-def show(name: str, /, *, config: ConfigOption = None, format: str | None = None, json: JsonOption = False) -> int:  # noqa: A002
+def show(
+    name: str,
+    /,
+    *,
+    config: ConfigOption = None,
+    skip_bad: SkipOption = False,
+    format: str | None = None,  # noqa: A002 - the option is called --format
+    json: JsonOption = False,
+) -> int:
     """Show a tool's definition, every overload of it.
 
     Parameters
@@ -21,13 +29,17 @@ def show(name: str, /, *, config: ConfigOption = None, format: str | None = None
     name
         Qualified name, or a bare name that only one namespace has.
     format
-        Spell it as a provider does: openai, openai-responses, anthropic, gemini or mcp.
+        Spell it as a provider does: openai, openai-responses, anthropic, gemini or mcp. What the provider
+        cannot be told is listed on standard error.
     """
-    with open_registry(config) as registry:
+    with open_registry(config, skip_bad=skip_bad) as registry:
         found = [candidate.tool for candidate in find(registry.snapshot, name)]
-        dialect = get_dialect(format, registry.all_tools()) if format else None
-    if dialect is not None:
+        tools = registry.all_tools()
+    if format:
+        dialect = get_dialect(format, tools)
         print_json(dialect.format_tools(found))
+        for line in dialect.report:
+            warn(f"{line.tool}{line.pointer}: {line.change}")
     elif json:
         print_json([describe(tool) for tool in found])
     else:
@@ -51,6 +63,15 @@ def _print(tool: Tool) -> None:
     if tool.description:
         print_text(f"\n{tool.description}\n")
     for title, schema in (("parameters", tool.parameters), ("output_parameters", tool.output_parameters)):
-        print_text(f"{title}:\n{msgspec.json.format(msgspec.json.encode(schema), indent=2).decode()}")
-    if tool.source:
-        print_text(f"source: {tool.source}")
+        print_text(f"{title}: {_pretty(schema)}")
+    for field in ("version", "tags", "aliases", "metadata", "source"):
+        value = getattr(tool, field)
+        if value:
+            print_text(f"{field}: {value if isinstance(value, str) else _pretty(value)}")
+    if tool.binding is not None:
+        print_text(f"binding: {type(tool.binding).__name__}")
+    print_text("")
+
+
+def _pretty(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

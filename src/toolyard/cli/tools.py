@@ -6,8 +6,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from toolyard.cli.output import print_json, print_table, print_text
-from toolyard.cli.yard import ConfigOption, JsonOption, open_registry
+from toolyard.cli.output import counted, print_json, print_table, print_text
+from toolyard.cli.yard import ConfigOption, JsonOption, SkipOption, open_registry
 
 
 def tools(
@@ -15,6 +15,7 @@ def tools(
     namespace: Annotated[str | None, Parameter(name=["--namespace", "-n"])] = None,
     tag: Annotated[str | None, Parameter(name=["--tag", "-t"])] = None,
     config: ConfigOption = None,
+    skip_bad: SkipOption = False,
     json: JsonOption = False,
 ) -> int:
     """List the tools, in registration order.
@@ -26,7 +27,7 @@ def tools(
     tag
         Only tools with this tag.
     """
-    with open_registry(config) as registry:
+    with open_registry(config, skip_bad=skip_bad) as registry:
         found = [
             tool
             for tool in registry
@@ -37,5 +38,5 @@ def tools(
         return 0
     rows = [(tool.qualified_name, tool.effects.value, tool.description.partition("\n")[0]) for tool in found]
     print_table("Tools", ["name", "effects", "description"], rows)
-    print_text(f"{len(found)} tools")
+    print_text(counted(len(found), "tool"))
     return 0

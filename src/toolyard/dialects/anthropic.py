@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from toolyard.dialects.base import Dialect, RawCall, WireTool, others, place_id
+from toolyard.dialects.base import Dialect, RawCall, WireTool, best_match, others, properties_of, with_ids
 from toolyard.dialects.changes import ChangeLog
 from toolyard.dialects.object_root import object_root
 from toolyard.dialects.outcome import read_content, read_result, result_text
 from toolyard.dialects.payload import Json, arguments_object, entries, fields, read_id, records
-from toolyard.dialects.property_names import read_arguments, spell_arguments, spell_properties
+from toolyard.dialects.property_names import (
+    read_arguments,
+    read_properties,
+    spell_arguments,
+    spell_properties,
+    wire_key,
+)
 from toolyard.model import Schema, Tool, ToolCall, ToolResult
 from toolyard.model.errors import MalformedSource
 
@@ -21,7 +27,7 @@ class AnthropicDialect(Dialect):
     name = "anthropic"
 
     def _format_tool(self, tool: Tool, wire_name: str, log: ChangeLog) -> Json:
-        schema = spell_properties(object_root(tool.parameters, log))
+        schema = spell_properties(object_root(tool.parameters, log), log)
         return {"name": wire_name, "description": tool.description, "input_schema": schema}
 
     def _parse_tool(self, entry: Json, where: str) -> WireTool:
@@ -30,6 +36,15 @@ class AnthropicDialect(Dialect):
             raise MalformedSource(f"a {kind} tool is defined by the provider and has no schema to read", where=where)
         extra = others(entry, "type", "name", "description", "input_schema")
         return WireTool(entry.get("name"), entry.get("description"), entry.get("input_schema"), extra)
+
+    def _tool(self, wire: WireTool, namespace: str, where: str) -> Tool:
+        tool = super()._tool(wire, namespace, where)
+        known = self._names.known(str(wire.name))
+        original = self._names.tool(known) if known is not None else None
+        return tool if original is None else tool.replace(parameters=read_properties(_root(original), tool.parameters))
+
+    def _wire_properties(self, tool: Tool) -> Iterable[str]:
+        return map(wire_key, properties_of(tool))
 
     def _read_arguments(self, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
         return read_arguments(_root(tool), arguments)
@@ -41,27 +56,28 @@ class AnthropicDialect(Dialect):
 
     def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
         """One assistant message of `tool_use` blocks."""
+        ids = with_ids([call.call_id for call in calls])
         blocks = [
             {
                 "type": "tool_use",
-                "id": place_id(call.call_id, place),
+                "id": call_id,
                 "name": self._wire_name(call),
                 "input": self._input(call),
             }
-            for place, call in enumerate(calls)
+            for call_id, call in zip(ids, calls, strict=True)
         ]
         return [{"role": "assistant", "content": blocks}] if blocks else []
 
     def _input(self, call: ToolCall) -> dict[str, Any]:
-        tool = self._names.tool((call.name, call.overload))
         arguments = arguments_object(call.arguments)
+        tool = best_match(self._names.candidates((call.name, call.overload)), arguments, properties_of)
         return arguments if tool is None else spell_arguments(_root(tool), arguments)
 
     def format_results(self, results: Sequence[ToolResult]) -> list[Json]:
         """One user message of `tool_result` blocks, which must be the next one after the calls."""
         blocks: list[Json] = []
-        for place, result in enumerate(results):
-            block: Json = {"type": "tool_result", "tool_use_id": place_id(result.call_id, place)}
+        for call_id, result in zip(with_ids([result.call_id for result in results]), results, strict=True):
+            block: Json = {"type": "tool_result", "tool_use_id": call_id}
             block["content"] = result_text(result, marked=True)
             if result.is_error:
                 block["is_error"] = True
@@ -70,10 +86,8 @@ class AnthropicDialect(Dialect):
 
     def parse_results(self, messages: object) -> list[ToolResult]:
         """`tool_result` blocks."""
-        blocks = list(_blocks(messages))
-        names = self._names_by_id(blocks)
         results: list[ToolResult] = []
-        for block in blocks:
+        for block, names in self._with_names(_blocks(messages)):
             if block.get("type") == "tool_result":
                 call_id = read_id(block.get("tool_use_id"))
                 value = read_content(block.get("content"))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
 from typing import Any, ClassVar, NamedTuple
 
 from toolyard.dialects.changes import ChangeLog
@@ -149,10 +150,14 @@ class Dialect(ABC):
         found = self._names.find(wire)
         if found is None:
             return ToolCall(wire, arguments, read_id(raw.call_id))
-        tool = self._names.tool(found)
-        if tool is not None and isinstance(arguments, dict):
-            arguments = self._read_arguments(tool, arguments)
+        if isinstance(arguments, dict):
+            tool = best_match(self._names.candidates(found), arguments, self._wire_properties)
+            arguments = arguments if tool is None else self._read_arguments(tool, arguments)
         return ToolCall(found[0], arguments, read_id(raw.call_id), found[1])
+
+    def _wire_properties(self, tool: Tool) -> Iterable[str]:
+        """The names of a tool's properties as this wire spells them."""
+        return properties_of(tool)
 
     def _read_arguments(self, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
         """Undo what `_format_tool` did to the schema, in the arguments written for it."""
@@ -162,7 +167,8 @@ class Dialect(ABC):
     def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
         """The calls as part of a conversation, as if the model had just made them.
 
-        Where the wire demands an id, a call without one is given its place: `call_0`, `call_1`, ...
+        Where the wire demands an id, a call without one is given one: `call_0`, `call_1`, ... Results without
+        ids, in the same order, are given the same.
         """
 
     def _wire_name(self, call: ToolCall) -> str:
@@ -183,14 +189,43 @@ class Dialect(ABC):
         found = self._names.find(wire) if isinstance(wire, str) else None
         return found[0] if found else wire if isinstance(wire, str) else ""
 
-    def _names_by_id(self, messages: object) -> dict[str, str]:
-        """Names of the calls in a conversation, for the results that carry an id only."""
-        return {call.call_id: call.name for call in self.parse_calls(messages) if call.call_id is not None}
+    def _with_names(self, records: Iterable[Json]) -> Iterator[tuple[Json, dict[str, str]]]:
+        """Each record of a conversation with the names of the calls so far by id, for results that carry no name."""
+        names: dict[str, str] = {}
+        for record in records:
+            names.update((call.call_id, call.name) for call in self.parse_calls([record]) if call.call_id is not None)
+            yield record, names
 
 
-def place_id(call_id: str | None, place: int) -> str:
-    """An id for a wire that demands one."""
-    return f"call_{place}" if call_id is None else call_id
+def with_ids(given: Sequence[str | None]) -> list[str]:
+    """Ids for a wire that demands them: those given, and `call_<place>` or the next free one for the rest."""
+    taken = {call_id for call_id in given if call_id is not None}
+    ids: list[str] = []
+    for place, call_id in enumerate(given):
+        made = call_id or next(free for number in count(place) if (free := f"call_{number}") not in taken)
+        taken.add(made)
+        ids.append(made)
+    return ids
+
+
+def properties_of(tool: Tool) -> Iterable[str]:
+    """The names of the properties a tool declares at its root."""
+    properties = tool.parameters.get("properties")
+    return properties if isinstance(properties, dict) else ()
+
+
+def best_match(
+    tools: Sequence[Tool], arguments: dict[str, Any], spelling: Callable[[Tool], Iterable[str]]
+) -> Tool | None:
+    """Of several overloads, the one whose properties these arguments most look like; None if there is none."""
+    if len(tools) <= 1:
+        return tools[0] if tools else None
+
+    def fit(tool: Tool) -> tuple[int, int]:
+        declared = set(spelling(tool))
+        return len(arguments.keys() & declared), -len(declared - arguments.keys())
+
+    return max(tools, key=fit)
 
 
 def others(data: Json, *known: str) -> Json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from toolyard.model import Rewrite
+from toolyard.model.json_words import pointer_of
 
 Path = tuple[str | int, ...]
 """Where in a schema: the keys and indexes that lead there from its root."""
@@ -27,8 +28,4 @@ class ChangeLog:
 
     def rewrites(self, tool: str) -> list[Rewrite]:
         """The changes as lines of a report about `tool`."""
-        return [Rewrite(tool, _pointer(path), change, count) for change, (path, count) in self._seen.items()]
-
-
-def _pointer(path: Path) -> str:
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
+        return [Rewrite(tool, pointer_of(path), change, count) for change, (path, count) in self._seen.items()]

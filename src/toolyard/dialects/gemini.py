@@ -73,7 +73,7 @@ class GeminiDialect(Dialect):
         for result in results:
             info = error_of(result)
             response = {"result": result.result} if info is None else error_value(info)
-            body: Json = {"name": self._names.encode_name(result.name), "response": response}
+            body: Json = {"name": self._names.encode_name(result.name, result.overload), "response": response}
             parts.append({_RESPONSE[0]: body if result.call_id is None else {"id": result.call_id, **body}})
         return [{"role": "user", "parts": parts}] if parts else []
 

@@ -12,8 +12,9 @@ from typing import TypeGuard
 
 from toolyard.dialects.changes import ChangeLog, Path
 from toolyard.dialects.merge import DOCUMENT_KEYWORDS
-from toolyard.dialects.schema_types import allowed_values, type_name
+from toolyard.dialects.schema_types import allowed_values
 from toolyard.model import Schema
+from toolyard.model.json_words import json_type
 
 GEMINI_KEYWORDS = frozenset(
     {"type", "format", "title", "description", "nullable", "enum", "items", "minItems", "maxItems", "properties"}
@@ -43,7 +44,7 @@ def implied_types(flat: Schema) -> list[str]:
     """The types a schema without `type` is about, judged by its other keywords; none if it says nothing."""
     values = allowed_values(flat)
     if values is not None:
-        return list(dict.fromkeys(type_name(value) for value in values if value is not None))
+        return list(dict.fromkeys(json_type(value) for value in values if value is not None))
     found = [name for key in flat for name in _TYPES_OF.get(key, ())[-1:]]
     return list(dict.fromkeys(found))
 
@@ -67,6 +68,8 @@ def texts(flat: Schema, kind: str, path: Path, log: ChangeLog) -> Schema:
             log.add((*path, key), f"{key} dropped: it is not text")
     if flat.get("default") is not None:
         out["default"] = flat["default"]
+    elif "default" in flat:
+        log.add((*path, "default"), "the default null is dropped: Gemini has no such value")
     if "example" in flat:
         out["example"] = flat["example"]
     elif isinstance(flat.get("examples"), list) and flat["examples"]:
@@ -102,7 +105,7 @@ def values(flat: Schema, kind: str, path: Path, log: ChangeLog) -> Schema:
 
 
 def _type_names(value: object) -> tuple[str, ...]:
-    name = type_name(value)
+    name = json_type(value)
     return (name, "number") if name == "integer" else (name,)
 
 

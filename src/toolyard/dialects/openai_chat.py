@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from toolyard.dialects.base import Dialect, RawCall, WireTool, others, place_id
+from toolyard.dialects.base import Dialect, RawCall, WireTool, others, with_ids
 from toolyard.dialects.changes import ChangeLog
 from toolyard.dialects.object_root import object_root
 from toolyard.dialects.outcome import read_content, read_result, result_text
@@ -71,33 +71,33 @@ class OpenAIChatDialect(OpenAIDialect):
 
     def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
         """One assistant message."""
+        ids = with_ids([call.call_id for call in calls])
         listed = [
             {
-                "id": place_id(call.call_id, place),
+                "id": call_id,
                 "type": "function",
                 "function": {"name": self._wire_name(call), "arguments": arguments_text(call.arguments)},
             }
-            for place, call in enumerate(calls)
+            for call_id, call in zip(ids, calls, strict=True)
         ]
         return [{"role": "assistant", "content": None, "tool_calls": listed}] if listed else []
 
     def format_results(self, results: Sequence[ToolResult]) -> list[Json]:
         """One message of role `tool` a result."""
+        ids = with_ids([result.call_id for result in results])
         return [
             {
                 "role": "tool",
-                "tool_call_id": place_id(result.call_id, place),
+                "tool_call_id": call_id,
                 "content": result_text(result, marked=False),
             }
-            for place, result in enumerate(results)
+            for call_id, result in zip(ids, results, strict=True)
         ]
 
     def parse_results(self, messages: object) -> list[ToolResult]:
         """Messages of role `tool`, and of the older role `function`."""
-        listed = list(records(messages))
-        names = self._names_by_id(listed)
         results: list[ToolResult] = []
-        for message in listed:
+        for message, names in self._with_names(records(messages)):
             if message.get("role") in ("tool", "function"):
                 call_id = read_id(message.get("tool_call_id"))
                 name = names.get(call_id or "") or self._result_name(message.get("name"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from toolyard.dialects.base import RawCall, place_id
+from toolyard.dialects.base import RawCall, with_ids
 from toolyard.dialects.changes import ChangeLog
 from toolyard.dialects.openai_chat import OpenAIDialect
 from toolyard.dialects.outcome import read_content, read_result, result_text
@@ -29,33 +29,33 @@ class OpenAIResponsesDialect(OpenAIDialect):
 
     def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
         """One `function_call` item a call."""
+        ids = with_ids([call.call_id for call in calls])
         return [
             {
                 "type": "function_call",
-                "call_id": place_id(call.call_id, place),
+                "call_id": call_id,
                 "name": self._wire_name(call),
                 "arguments": arguments_text(call.arguments),
             }
-            for place, call in enumerate(calls)
+            for call_id, call in zip(ids, calls, strict=True)
         ]
 
     def format_results(self, results: Sequence[ToolResult]) -> list[Json]:
         """One `function_call_output` item a result."""
+        ids = with_ids([result.call_id for result in results])
         return [
             {
                 "type": "function_call_output",
-                "call_id": place_id(result.call_id, place),
+                "call_id": call_id,
                 "output": result_text(result, marked=False),
             }
-            for place, result in enumerate(results)
+            for call_id, result in zip(ids, results, strict=True)
         ]
 
     def parse_results(self, messages: object) -> list[ToolResult]:
         """`function_call_output` items."""
-        items = list(_items(messages))
-        names = self._names_by_id(items)
         results: list[ToolResult] = []
-        for item in items:
+        for item, names in self._with_names(_items(messages)):
             if item.get("type") == "function_call_output":
                 call_id = read_id(item.get("call_id"))
                 results.append(read_result(call_id, names.get(call_id or "", ""), read_content(item.get("output"))))

@@ -35,7 +35,7 @@ def pick(data: Json, *keys: str) -> Any:
 
 
 def records(payload: object) -> Iterator[Json]:
-    """A payload as a series of objects: one by itself, or each of a list.
+    """A payload as a series of objects: one by itself, each of a list, or the messages of a request.
 
     `TypeError` if it is neither, for then the caller passed something else than a provider's answer.
     """
@@ -43,7 +43,11 @@ def records(payload: object) -> Iterator[Json]:
     for item in items:
         if not isinstance(item, dict) and not callable(getattr(item, "model_dump", None)):
             raise TypeError(f"expected a response, a message or a list of them, not {type(item).__name__}")
-        yield fields(item)
+        record = fields(item)
+        if isinstance(record.get("messages"), (list, tuple)):
+            yield from records(record["messages"])
+        else:
+            yield record
 
 
 def read_arguments(value: object) -> dict[str, Any] | str:

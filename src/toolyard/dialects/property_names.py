@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from toolyard.dialects.changes import ChangeLog
 from toolyard.dialects.wire_names import digest, readable
 from toolyard.model import Schema
 
@@ -23,14 +24,26 @@ def wire_key(name: str) -> str:
     return f"{readable(name)[:_READABLE_LENGTH]}_{digest(name)}"
 
 
-def spell_properties(schema: Schema) -> Schema:
-    """An object schema with accepted property names."""
+def spell_properties(schema: Schema, log: ChangeLog) -> Schema:
+    """An object schema with accepted property names; each new one is logged."""
     properties: dict[str, Any] = schema["properties"]
-    if all(map(_ACCEPTED.fullmatch, properties)):
+    spelt = {name: wire_key(name) for name in properties if not _ACCEPTED.fullmatch(name)}
+    for name in spelt:
+        log.add(("properties", name), "respelt for Anthropic; arguments are spelt back")
+    return _renamed(schema, spelt) if spelt else schema
+
+
+def read_properties(original: Schema, schema: Schema) -> Schema:
+    """A schema as `spell_properties` wrote it, under the names of the original again."""
+    if not isinstance(schema.get("properties"), dict):
         return schema
-    out = {**schema, "properties": {wire_key(name): sub for name, sub in properties.items()}}
+    return _renamed(schema, {wire_key(name): name for name in original["properties"] if wire_key(name) != name})
+
+
+def _renamed(schema: Schema, names: dict[str, str]) -> Schema:
+    out = {**schema, "properties": {names.get(name, name): sub for name, sub in schema["properties"].items()}}
     if isinstance(schema.get("required"), list):
-        out["required"] = [wire_key(name) if name in properties else name for name in schema["required"]]
+        out["required"] = [names.get(name, name) for name in schema["required"]]
     return out
 
 

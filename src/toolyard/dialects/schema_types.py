@@ -6,18 +6,11 @@ from typing import Any
 
 from toolyard.model import Schema
 
-_NAMES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
-
 
 def types_of(value: object) -> list[str]:
     """The names in a `type` keyword."""
     names = value if isinstance(value, list) else [value]
     return [name for name in names if isinstance(name, str)]
-
-
-def type_name(value: object) -> str:
-    """The JSON Schema type of a JSON value."""
-    return _NAMES.get(type(value), "null")
 
 
 def allowed_values(schema: Schema) -> list[Any] | None:

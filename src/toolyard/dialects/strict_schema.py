@@ -14,9 +14,10 @@ from typing import Any
 from toolyard.dialects.changes import ChangeLog, Path
 from toolyard.dialects.merge import DOCUMENT_KEYWORDS, fold
 from toolyard.dialects.object_root import object_root
-from toolyard.dialects.schema_types import allowed_values, type_name, types_of
+from toolyard.dialects.schema_types import allowed_values, types_of
 from toolyard.dialects.subschemas import References, SubSchema, reference_path
 from toolyard.model import Schema
+from toolyard.model.json_words import json_type
 from toolyard.model.keywords import JSON_TYPES
 
 _KEPT = frozenset(
@@ -167,7 +168,7 @@ class _StrictWriter:
 def _implied_types(flat: Schema) -> list[str]:
     values = allowed_values(flat)
     if values:
-        return list(dict.fromkeys(map(type_name, values)))
+        return list(dict.fromkeys(map(json_type, values)))
     if isinstance(flat.get("properties"), dict):
         return ["object"]
     return ["array"] if "items" in flat or "prefixItems" in flat else []

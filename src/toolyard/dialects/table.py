@@ -11,6 +11,7 @@ from toolyard.dialects.base import Dialect
 from toolyard.dialects.wire_names import WireNames
 from toolyard.model import Tool
 from toolyard.model.errors import ConfigError
+from toolyard.plugins.table import check_options
 
 DIALECTS: Mapping[str, str] = MappingProxyType(
     {
@@ -24,12 +25,13 @@ DIALECTS: Mapping[str, str] = MappingProxyType(
 """Each dialect's class, as `module:Class`, imported when it is first asked for."""
 
 
-def get_dialect(name: str, tools: Iterable[Tool] = (), *, names: WireNames | None = None) -> Dialect:
-    """The dialect of that name, for these tools."""
+def get_dialect(name: str, tools: Iterable[Tool] = (), *, names: WireNames | None = None, **options: bool) -> Dialect:
+    """The dialect of that name, for these tools; options are those of its class, such as `strict` for OpenAI."""
     if name not in DIALECTS:
         near = difflib.get_close_matches(name, DIALECTS, n=1)
         guess = f"; did you mean {near[0]!r}?" if near else ""
         raise ConfigError(f"unknown dialect {name!r}; the dialects are {', '.join(DIALECTS)}{guess}")
     module, _, attribute = DIALECTS[name].partition(":")
     cls: type[Dialect] = getattr(importlib.import_module(module), attribute)
-    return cls(tools, names=names)
+    check_options(cls, {"tools": tools, "names": names, **options}, f"dialect {name!r}")
+    return cls(tools, names=names, **options)

@@ -12,9 +12,7 @@ the tool: another process, or the same one with more tools, spells it the same w
 from __future__ import annotations
 
 import base64
-import difflib
 import hashlib
-import heapq
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -23,6 +21,7 @@ from functools import cached_property
 from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.model import Tool
 from toolyard.model.errors import DefinitionError, UnknownToolError
+from toolyard.model.json_words import closest
 from toolyard.model.names import show, split_qualified
 
 WIRE_NAME_LENGTH = 64
@@ -35,8 +34,6 @@ _WIRE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _UNREADABLE = re.compile(r"[^A-Za-z0-9-]+")
 _DIGEST_BYTES = 10
 _SLUG_LENGTH = WIRE_NAME_LENGTH - len("___") - _DIGEST_BYTES * 8 // 5
-_SUGGESTIONS = 3
-_SUGGEST_FROM = 500
 
 
 class WireNames:
@@ -157,6 +154,14 @@ class WireNames:
             return first
         return next((tool for tool in self._group(name) if tool.fingerprint == overload), None)
 
+    def candidates(self, decoded: Decoded) -> tuple[Tool, ...]:
+        """The tools a wire name may stand for: the pinned overload, else all of the name; empty if unknown."""
+        name, overload = decoded
+        if overload is None:
+            return tuple(self._group(name)) if name in self._first else ()
+        tool = self.tool(decoded)
+        return () if tool is None else (tool,)
+
     @cached_property
     def _bare(self) -> dict[str, list[str]]:
         bare: dict[str, list[str]] = {}
@@ -171,21 +176,9 @@ class WireNames:
                 f"{show(wire)} is in several namespaces; use one of {', '.join(candidates)}",
                 details={"candidates": candidates},
             )
-        closest = self._closest(wire)
-        near = f"; the closest are {', '.join(closest)}" if closest else ""
-        return UnknownToolError(f"unknown tool {show(wire)}{near}", details={"closest": closest})
-
-    def _closest(self, wire: str) -> list[str]:
-        wanted = wire.lower()
-        pool: Iterable[str] = self._first
-        if len(self._first) > _SUGGEST_FROM:
-            # A full comparison takes seconds in a large catalog: only with names that share most letters.
-            pieces = {wanted[i : i + 3] for i in range(len(wanted) - 2)}
-            pool = heapq.nlargest(_SUGGEST_FROM, pool, key=lambda name: sum(map(name.lower().__contains__, pieces)))
-        spelt = {name.replace(TOOL_NAMESPACE_SEP, "__").lower(): name for name in pool}
-        spelt |= {self._first[name].name.lower(): name for name in pool}
-        matches = difflib.get_close_matches(wanted, spelt, n=_SUGGESTIONS)
-        return list(dict.fromkeys(spelt[match] for match in matches))
+        near = closest(wire, self._first)
+        guess = f"; the closest are {', '.join(near)}" if near else ""
+        return UnknownToolError(f"unknown tool {show(wire)}{guess}", details={"closest": near})
 
 
 def _own_name(name: str) -> str:

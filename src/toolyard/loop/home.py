@@ -54,21 +54,30 @@ class HomeLoop:
             if self._loop is None or self._thread is None or not self._thread.is_alive():
                 loop = asyncio.new_event_loop()
                 self._loop = loop
-                self._thread = threading.Thread(target=_serve, args=(loop,), name=self._name, daemon=True)
+                self._thread = threading.Thread(target=self._serve, args=(loop,), name=self._name, daemon=True)
                 self._thread.start()
             return self._loop
 
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+        finally:
+            with self._lock:
+                # Whatever ended the loop, nobody may post to it any more.
+                if self._loop is loop:
+                    self._loop = self._thread = None
+            _wind_up(loop)
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
+
+def _wind_up(loop: asyncio.AbstractEventLoop) -> None:
     try:
-        loop.run_forever()
-    finally:
         pending = asyncio.all_tasks(loop)
         for task in pending:
             task.cancel()
         loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
         loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
         loop.close()
 
 

@@ -44,6 +44,8 @@ class ToolResult(msgspec.Struct, frozen=True):
     error: str | None = None
     metadata: dict[str, Any] = {}
     error_info: ErrorInfo | None = None
+    overload: str | None = None
+    """The overload the call was pinned to, copied from it; some wires name it in the answer."""
 
     @property
     def is_error(self) -> bool:
@@ -53,10 +55,10 @@ class ToolResult(msgspec.Struct, frozen=True):
     @classmethod
     def failed(cls, call: ToolCall, info: ErrorInfo, **metadata: Any) -> ToolResult:
         """The result of `call` when it failed with `info`."""
-        return cls(call.call_id, call.name, None, info.message, metadata, info)
+        return cls(call.call_id, call.name, None, info.message, metadata, info, call.overload)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON; `error_info` only where set."""
+        """Plain JSON; `error_info` and `overload` only where set."""
         data: dict[str, Any] = {
             "call_id": self.call_id,
             "name": self.name,
@@ -66,6 +68,8 @@ class ToolResult(msgspec.Struct, frozen=True):
         }
         if self.error_info is not None:
             data["error_info"] = self.error_info.to_dict()
+        if self.overload is not None:
+            data["overload"] = self.overload
         return data
 
     @classmethod

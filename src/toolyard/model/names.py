@@ -19,7 +19,12 @@ _ALL_PLAIN = re.compile(rf"(?:{_PLAIN.pattern}\n)*")
 
 # Zero-width and bidirectional controls are format characters (Cf); these few render as nothing
 # although Unicode files them elsewhere.
-_INVISIBLE = frozenset("\u115f\u1160\u3164\uffa0\u2800\u034f\u17b4\u17b5")
+_INVISIBLE = frozenset("\u115f\u1160\u3164\uffa0\u2800\u034f\u17b4\u17b5") | {
+    *map(chr, range(0xFE00, 0xFE10)),
+    *map(chr, range(0xE0100, 0xE01F0)),
+}
+_LIKE_COLONS = frozenset("\ua789\u02d0\u2236\ufe13\ufe30\u05c3")
+_SHOWN = 200
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 # Scripts whose letters pass for one another. Han, Kana, Hangul, Arabic, ... mix with Latin freely.
@@ -41,6 +46,8 @@ def split_qualified(qualified: str) -> tuple[str, str]:
 
 def show(name: object) -> str:
     """A name quoted for an error message: invisible and non-ASCII characters appear as escapes."""
+    if isinstance(name, str) and len(name) > _SHOWN:
+        return f"{name[:_SHOWN]!a}... ({len(name):,} characters)"
     return ascii(name) if isinstance(name, str) else f"{type(name).__name__} {ascii(name)[:80]}"
 
 
@@ -98,18 +105,16 @@ def _problem(name: str) -> str | None:
 def _look_alike(name: str) -> str | None:
     scripts: dict[str, str] = {}
     for char in name:
-        if not char.isalpha():
-            folded = "" if char.isascii() else unicodedata.normalize("NFKC", char)
-            if folded.isascii() and folded.isalnum():
-                return f"contains {char!a}, which looks like {folded!r}"
-            continue
         if char.isascii():
-            scripts.setdefault("LATIN", char)
+            if char.isalpha():
+                scripts.setdefault("LATIN", char)
             continue
-        words = unicodedata.name(char, "").split()
-        if "FULLWIDTH" in words or "MATHEMATICAL" in words:
-            return f"contains {char!a}, which looks like {unicodedata.normalize('NFKC', char)!r}"
-        scripts.setdefault(words[0] if words else "?", char)
+        folded = ":" if char in _LIKE_COLONS else unicodedata.normalize("NFKC", char)
+        if folded.isascii():
+            return f"contains {char!a}, which looks like {folded!r}"
+        if char.isalpha():
+            words = unicodedata.name(char, "").split()
+            scripts.setdefault(words[0] if words else "?", char)
     mixed = sorted(_LOOK_ALIKE & scripts.keys())
     if len(mixed) > 1:
         letters = ", ".join(f"{scripts[s]!a} ({s.title()})" for s in mixed)

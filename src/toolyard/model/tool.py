@@ -125,6 +125,8 @@ class Tool(_Core, frozen=True, kw_only=True, dict=True, eq=False):
         known.setdefault("namespace", namespace)
         if not isinstance(known["namespace"], str):
             raise DefinitionError(f"tool {data['name']!r} has no namespace; pass namespace=... or set the key")
+        # `to_dict(qualified=True)` writes the namespace twice; reading it back must not.
+        known["name"] = known["name"].removeprefix(qualify(known["namespace"], ""))
         for field, kind in _SHAPES.items():
             if field in known and not isinstance(known[field], kind):
                 raise DefinitionError(
@@ -156,6 +158,8 @@ _JSON_NAMES: dict[type, str] = {str: "text", dict: "a mapping"}
 
 
 def _names(values: Iterable[str] | str, field: str) -> tuple[str, ...]:
+    if not isinstance(values, (str, list, tuple, set, frozenset)):
+        raise DefinitionError(f"{field} must be a list of text, not {type(values).__name__}")
     names = (values,) if isinstance(values, str) else tuple(values)
     if not all(isinstance(name, str) for name in names):
         raise DefinitionError(f"{field} must be a list of text")

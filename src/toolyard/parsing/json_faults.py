@@ -9,9 +9,7 @@ from collections.abc import Iterator
 
 from toolyard.model.errors import MalformedSource
 from toolyard.parsing.places import fault_at, undecodable
-
-MAX_DIGITS = 4300
-"""Digits of the longest integer; Python refuses to print more, and the time to parse one grows with the square."""
+from toolyard.parsing.scalars import MAX_DIGITS
 
 _TOKEN = re.compile(
     r"""
@@ -107,8 +105,8 @@ def _repeated(text: str, raw: str, index: int, seen: dict[str, int]) -> Iterator
 
 def _number(literal: str, index: int) -> Iterator[tuple[int, str]]:
     if literal.lstrip("-").isdigit():
-        if len(literal) >= MAX_DIGITS:
-            yield index, f"an integer of {len(literal):,} digits is longer than {MAX_DIGITS:,}; write it as a string"
+        if len(literal) > MAX_DIGITS:
+            yield index, f"an integer of {len(literal):,} characters, more than {MAX_DIGITS:,}; write it as a string"
     elif math.isinf(float(literal)):
         yield index, f"{literal[:40]} is too large for a float; write it as a string"
 

@@ -11,8 +11,10 @@ import re
 Scalar = str | int | float | bool | None
 
 MAX_DIGITS = 4300
+"""Of an integer: Python refuses to read or print longer ones, because that takes the square of their length."""
+
 LARGEST_INT = 10**MAX_DIGITS
-"""Integers must lie strictly between this and its negative: Python refuses to print longer ones."""
+"""Integers must lie strictly between this and its negative."""
 
 _WORDS: dict[str, Scalar] = {
     "": None,

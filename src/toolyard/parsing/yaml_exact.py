@@ -28,7 +28,11 @@ from toolyard.parsing.yaml_disguise import Disguise
 from toolyard.parsing.yaml_faults import yaml_fault
 
 ALIAS_ALLOWANCE = 250_000
-"""Values that aliases may add to any document; each byte of the document allows for one more."""
+"""What aliases may add to any document, in values of up to `LONG` characters; each byte of the document allows for
+one more."""
+
+LONG = 32
+"""Characters from which a string counts as more than one value, so that a few aliases of a huge one are a bomb too."""
 
 _MERGE = "<<"
 
@@ -49,7 +53,7 @@ class _Open:
     container: Any
     start: Event
     anchor: str | None
-    nodes_before: int
+    size_before: int
     awaits_key: bool
     height: int = 1
     key: str = ""
@@ -62,7 +66,7 @@ class _Anchored:
     """What an alias stands for; `text` is a scalar's spelling, which is its form as a key."""
 
     value: Any
-    nodes: int
+    size: int
     height: int = 0
     text: str | None = None
 
@@ -78,7 +82,7 @@ class _Builder:
         self.what = what
         self.max_depth = max_depth
         self.allowance = ALIAS_ALLOWANCE + len(source)
-        self.nodes = 0
+        self.size = 0
         self.anchors: dict[str, _Anchored | None] = {}
         self.stack: list[_Open] = []
         self.root: Any = None
@@ -103,20 +107,21 @@ class _Builder:
         return self.root
 
     def scalar(self, event: ScalarEvent) -> None:
-        self.nodes += 1
         stack = self.stack
         text = self.reveal(event.value, event.style) if self.reveal else event.value
+        size = 1 + len(text) // LONG
+        self.size += size
         is_key = bool(stack) and stack[-1].awaits_key
         value: Any = text
         try:
             if event.tag is not None:
                 value = tagged_scalar(event.tag, text)
-            elif not event.style and not is_key:
+            elif not event.style and (not is_key or event.anchor is not None):
                 value = plain_scalar(text)
         except ValueError as error:
             raise self.refusal(event, str(error)) from error
         if event.anchor is not None:
-            self.anchors[event.anchor] = _Anchored(value, 1, text=text)
+            self.anchors[event.anchor] = _Anchored(value, size, text=text)
         if is_key:
             self.key(event, text, merging=text == _MERGE and not event.style and event.tag is None)
         else:
@@ -148,7 +153,7 @@ class _Builder:
         top.awaits_key = True
 
     def open(self, event: MappingStartEvent | SequenceStartEvent, container: Any, tag: str) -> None:
-        self.nodes += 1
+        self.size += 1
         if event.tag not in (None, tag, UNSPECIFIC_TAG):
             raise self.refusal(event, str(unknown_tag(event.tag)))
         self.require_depth(event, 1)
@@ -156,7 +161,7 @@ class _Builder:
             raise self.refusal(event, "a key must be a scalar, not a list or a mapping; write it as text")
         if event.anchor is not None:
             self.anchors[event.anchor] = None
-        self.stack.append(_Open(container, event, event.anchor, self.nodes - 1, isinstance(container, dict)))
+        self.stack.append(_Open(container, event, event.anchor, self.size - 1, isinstance(container, dict)))
 
     def close(self) -> None:
         done = self.stack.pop()
@@ -167,7 +172,7 @@ class _Builder:
                 done.container.update({key: source[key] for key in source if key not in done.container})
             done.container.update(explicit)
         if done.anchor is not None:
-            self.anchors[done.anchor] = _Anchored(done.container, self.nodes - done.nodes_before, done.height)
+            self.anchors[done.anchor] = _Anchored(done.container, self.size - done.size_before, done.height)
         if self.stack:
             self.stack[-1].height = max(self.stack[-1].height, done.height + 1)
         self.add(done.start, done.container)
@@ -176,22 +181,28 @@ class _Builder:
         name = event.anchor or ""
         target = self.anchors.get(name)
         if target is None:
-            reason = "inside the value it names" if name in self.anchors else "before any &" + name
-            raise self.refusal(event, f"alias *{name} stands {reason}; define the anchor first")
+            reason = "inside the value it names" if name in self.anchors else f"before any &{name[:60]}"
+            raise self.refusal(event, f"alias *{name[:60]} stands {reason}; define the anchor first")
+        self.size += target.size
+        self.allowance -= target.size
+        if self.allowance < 0:
+            raise self.refusal(event, "aliases expand to far more data than is written; write it out or cut it down")
         if self.stack and self.stack[-1].awaits_key:
             if target.text is None:
                 raise self.refusal(event, "a key must be a scalar, not a list or a mapping; write it as text")
             self.key(event, target.text)
             return
-        self.nodes += target.nodes
-        self.allowance -= target.nodes
-        if self.allowance < 0:
-            raise self.refusal(event, "aliases expand to far more data than is written; write it out or cut it down")
         self.require_depth(event, target.height)
         if self.stack:
             self.stack[-1].height = max(self.stack[-1].height, target.height + 1)
         # A copy, so that the document stays a tree: nobody who changes one place changes another.
-        self.add(event, msgspec.to_builtins(target.value))
+        try:
+            copy = msgspec.to_builtins(target.value)
+        except RecursionError as error:
+            raise self.refusal(
+                event, "nested deeper than the interpreter's recursion limit; flatten the data"
+            ) from error
+        self.add(event, copy)
 
     def require_depth(self, event: Event, levels: int) -> None:
         if len(self.stack) + levels > self.max_depth:

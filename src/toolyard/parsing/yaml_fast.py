@@ -33,7 +33,6 @@ _ODD_KEY = re.compile(rb"(?<![^\s,\[{])(?:[-+]?0[0-9xXoObB_]|\+|-0|[-+]?[0-9]*_)
 _EXPLICIT_KEY = re.compile(rb"\?(?<![^ \n]\?)(?<![^ \n\-?:] \?)(?=[ \n])")
 _ESCAPED_MARK = re.compile(rb"\\(?=[xuU]0*(?:21|26|5[bB]|5[fF]|7[bB]))")
 _EMPTY = {b"[": b"[]", b"{": b"{}"}
-_PREFIXED_NUMBER = b"0"
 _starting = threading.Lock()
 
 
@@ -41,14 +40,14 @@ def load_fast(text: str, source: bytes, max_depth: int) -> Any:
     """What the exact parser would give, or `UNDECIDED`; `source` is `text` in UTF-8."""
     if yaml_rs.__version__ not in VETTED or not may_try(source):
         return UNDECIDED
-    parser = _Parser(text)
+    parser = _Parser(text, source, max_depth)
     if not parser.begin():
         return UNDECIDED
     # It reads without the interpreter's lock, so this costs no time where there is a second processor.
     marks = doubts(source)
     parser.join()
     value = parser.value
-    if not isinstance(value, dict | list) or not _normalise(value, source, max_depth):
+    if value is UNDECIDED or marks is None:
         return UNDECIDED
     # Several documents come back as a list of them.
     if isinstance(value, list) and _MARKER.search(source, 1):
@@ -57,11 +56,13 @@ def load_fast(text: str, source: bytes, max_depth: int) -> Any:
 
 
 class _Parser(threading.Thread):
-    """A thread of its own, because the caller's stack may be small."""
+    """A thread of its own, because the caller's stack may be small, and deep keys are hashed and compared on it too."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, source: bytes, max_depth: int) -> None:
         super().__init__(name="toolyard-yaml", daemon=True)
         self.text = text
+        self.source = source
+        self.max_depth = max_depth
         self.value: Any = UNDECIDED
 
     def begin(self) -> bool:
@@ -77,15 +78,17 @@ class _Parser(threading.Thread):
         return True
 
     def run(self) -> None:
-        """Leave the document in `value`, or nothing."""
-        # A TypeError is a key that cannot be one. Either way the exact parser will explain.
-        with suppress(yaml_rs.YAMLDecodeError, TypeError):
-            self.value = yaml_rs.loads(
+        """Leave the document in `value` if it is plain data."""
+        # yaml-rs raises ValueErrors; the others come from keys that cannot be keys. The exact parser will explain.
+        with suppress(ValueError, TypeError, RecursionError):
+            value = yaml_rs.loads(
                 self.text,
                 parse_datetime=False,
                 alias_limits=_NO_ALIASES,
                 duplicate_key_policy=yaml_rs.DuplicateKeyPolicy.Error,
             )
+            if isinstance(value, dict | list) and _normalise(value, self.source, self.max_depth):
+                self.value = value
 
 
 def _normalise(value: Any, source: bytes, max_depth: int) -> bool:
@@ -99,10 +102,7 @@ def _normalise(value: Any, source: bytes, max_depth: int) -> bool:
         if "<<" in keys:
             return False
         if any(type(key) is not str for key in keys):
-            # Asked again of each mapping: in a set of all keys, 1 hides True and 1.0.
-            if {type(key) for mapping in mappings for key in mapping} - {str, int} or not all(
-                map(_spell_keys, mappings)
-            ):
+            if not all(map(_spell_keys, mappings)):
                 return False
             had_int_keys = True
         others = [child for child in gc.get_referents(*level) if type(child) is not str]
@@ -116,13 +116,16 @@ def _normalise(value: Any, source: bytes, max_depth: int) -> bool:
 
 
 def _spell_keys(mapping: dict[Any, Any]) -> bool:
-    """Replace integer keys by their digits, in place; False if two keys then are the same."""
-    if any(type(key) is not str for key in mapping):
-        pairs = [(str(key), value) for key, value in mapping.items()]
-        mapping.clear()
-        mapping.update(pairs)
-        return len(mapping) == len(pairs)
-    return True
+    """Replace integer keys by their digits, in place; False if there are others, or if two keys become the same."""
+    kinds = {type(key) for key in mapping}
+    if kinds <= {str}:
+        return True
+    if not kinds <= {str, int}:
+        return False
+    pairs = [(str(key), value) for key, value in mapping.items()]
+    mapping.clear()
+    mapping.update(pairs)
+    return len(mapping) == len(pairs)
 
 
 def _fits(number: float | int) -> bool:
@@ -137,7 +140,7 @@ def _all_text(marks: list[bytes], source: bytes, value: Any) -> bool:
     Every character of a source but blanks and line breaks is part of a string or key, or of a number, or of the
     syntax, or of a comment. So if as many come out as went in, none was syntax.
     """
-    if _PREFIXED_NUMBER in marks or _ESCAPED_MARK.search(source):
+    if _ESCAPED_MARK.search(source):
         return False
     encoded = msgspec.json.encode(value)
     if any(source.count(mark) != encoded.count(mark) for mark in marks if mark not in _EMPTY):

@@ -26,6 +26,7 @@ column of its key; one for every other column of a line, of which there are less
 
 Short lines also mean short integers, which take yaml-rs the square of their length."""
 
+_NUL = 0
 _CONTROLS = bytes({*range(0x20), 0x7F} - {*b"\t\n"})
 _RARE_CONTROLS = (re.compile(rb"\xc2[\x80-\x84\x86-\x9f]"), re.compile(rb"\xef(?:\xbf[\xbe\xbf]|\xbb\xbf)"))
 _PROLOGUE = re.compile(rb"(?: *+(?:#[^\n]*+)?\n)*+(?:%|\.\.\.)")
@@ -48,18 +49,20 @@ def may_try(source: bytes) -> bool:
     """
     return not (
         _may_nest_deep(source)
+        or _NUL in source
         or _PROLOGUE.match(source) is not None
         or _ends_in_block_header(source)
         or (b"\t" in source and _UNSAFE_TAB.search(source) is not None)
-        or _has_unprintable(source)
     )
 
 
-def doubts(source: bytes) -> list[bytes]:
-    """The characters with which something may begin that the two parsers read differently.
+def doubts(source: bytes) -> list[bytes] | None:
+    """The characters with which something may begin that the two parsers read differently; None if they do anyway.
 
-    If all of them turn out to be text, the parsers agree.
+    If all of those characters turn out to be text, the parsers agree.
     """
+    if _has_unprintable(source) or _has_prefixed_number(source):
+        return None
     return [mark for mark, may_differ in _RULES.items() if mark in source and may_differ(source)]
 
 
@@ -123,7 +126,6 @@ _RULES = {
     b"&": _has_anchor,
     b"!": _has_tag,
     b"_": _has_underscored_number,
-    b"0": _has_prefixed_number,
     b"[": list_may_differ,
     b"{": mapping_may_differ,
 }

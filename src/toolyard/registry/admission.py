@@ -25,6 +25,8 @@ def admit(tool: Tool, *, own: bool = True) -> tuple[Candidate, tuple[Rewrite, ..
     """
     if not isinstance(tool, Tool):
         raise DefinitionError(f"expected a Tool, got {type(tool).__name__}")
+    if type(tool.namespace) is not str or type(tool.description) is not str or type(tool.metadata) is not dict:
+        _refuse_types(tool)
     check_namespace(tool.namespace)
     check_tool_name(tool.name)
     for alias in tool.aliases:
@@ -38,6 +40,14 @@ def admit(tool: Tool, *, own: bool = True) -> tuple[Candidate, tuple[Rewrite, ..
     return _admit_schemas(tool)
 
 
+def _refuse_types(tool: Tool) -> None:
+    for field, kind in (("namespace", str), ("description", str), ("metadata", dict)):
+        value = getattr(tool, field)
+        if not isinstance(value, kind):
+            wanted = "text" if kind is str else "a mapping"
+            raise DefinitionError(f"{field} of tool {show(tool.name)} must be {wanted}, not {type(value).__name__}")
+
+
 def admit_lazy(tools: Sequence[LazyTool]) -> list[Candidate]:
     """Candidates for the tools of an index: names are checked, many at once, schemas when they are used."""
     plain = are_plain(tool.name for tool in tools) and are_plain({tool.namespace for tool in tools})
@@ -48,8 +58,9 @@ def _admit_schemas(tool: Tool) -> tuple[Candidate, tuple[Rewrite, ...]]:
     given = _checked(tool, tool.parameters, is_input=True)
     answer = _checked(tool, tool.output_parameters, is_input=False)
     rewrites: tuple[Rewrite, ...] = ()
-    if given.changes or answer.changes:
+    if given.schema is not tool.parameters or answer.schema is not tool.output_parameters:
         tool = tool.replace(parameters=given.schema, output_parameters=answer.schema)
+    if given.changes or answer.changes:
         rewrites = (*summarise(tool, given.changes, ""), *summarise(tool, answer.changes, "output "))
     return Candidate(tool, given.compiled), rewrites
 

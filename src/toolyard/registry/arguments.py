@@ -6,11 +6,15 @@ import math
 from typing import Any
 
 from toolyard.model.errors import InvalidArguments, MalformedSource
+from toolyard.model.json_words import json_type
 from toolyard.parsing import parse_json
-from toolyard.schema.violations import json_type
 
 Arguments = dict[str, Any]
 RawArguments = Arguments | str | bytes | None
+
+MAX_DEPTH = 200
+MAX_VALUES = 1_000_000
+_SCALARS = frozenset({str, int, bool, type(None)})
 
 
 def read_arguments(arguments: RawArguments) -> Arguments:
@@ -30,15 +34,28 @@ def read_arguments(arguments: RawArguments) -> Arguments:
     return value
 
 
-def refuse_non_finite(arguments: Arguments) -> None:
-    """Raise for NaN and Infinity anywhere inside; validators do not look where nothing is declared."""
-    stack: list[Any] = [arguments]
+def check_json(arguments: Arguments) -> None:
+    """Raise unless every value inside is JSON, of a size and depth that JSON text may have.
+
+    Validators look only where something is declared; what is recorded or sent on must be JSON all over.
+    """
+    stack: list[tuple[Any, int]] = [(arguments, 1)]
+    seen = 0
     while stack:
-        item = stack.pop()
-        if isinstance(item, float):
+        item, depth = stack.pop()
+        seen += 1
+        if depth > MAX_DEPTH or seen > MAX_VALUES:
+            limit = f"nest deeper than {MAX_DEPTH} levels" if depth > MAX_DEPTH else f"hold over {MAX_VALUES:,} values"
+            raise InvalidArguments(f"arguments {limit}")
+        kind = type(item)
+        if kind is dict:
+            if not all(type(key) is str for key in item):
+                raise InvalidArguments("arguments hold a key that is not text, which JSON cannot carry")
+            stack.extend((value, depth + 1) for value in item.values())
+        elif kind is list:
+            stack.extend((value, depth + 1) for value in item)
+        elif kind is float:
             if not math.isfinite(item):
-                raise InvalidArguments("arguments contain NaN or Infinity, which JSON cannot carry")
-        elif isinstance(item, dict):
-            stack.extend(item.values())
-        elif isinstance(item, list):
-            stack.extend(item)
+                raise InvalidArguments("arguments hold NaN or Infinity, which JSON cannot carry")
+        elif kind not in _SCALARS:
+            raise InvalidArguments(f"arguments hold a value of type {kind.__name__}, which JSON cannot carry")

@@ -8,20 +8,24 @@ repairs are tried only when nothing matches exactly. Arguments that no schema ac
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from itertools import islice
 
 import msgspec
 
-from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import InvalidArguments, UnknownToolError
+from toolyard.model.json_words import closest
 from toolyard.model.names import show
 from toolyard.model.tool import Tool
-from toolyard.registry.arguments import Arguments, read_arguments, refuse_non_finite
+from toolyard.registry.arguments import Arguments, check_json, read_arguments
 from toolyard.registry.candidate import Candidate
 from toolyard.registry.snapshot import Snapshot
 from toolyard.schema.coerce import Coercion, coerce, integer_plan, integral_floats
 from toolyard.schema.violations import describe
+
+_HINTED = 50
+"""Names compared for a hint: comparing is quadratic, and a hint is not worth a stall."""
 
 
 class Bound(msgspec.Struct, frozen=True):
@@ -41,7 +45,7 @@ def bind(snapshot: Snapshot, call: ToolCall, *, coerce: bool = True) -> Bound:
     if not coerce:
         candidate, arguments = bind_exact(candidates, arguments)
         return Bound(candidate.tool, arguments)
-    refuse_non_finite(arguments)
+    check_json(arguments)
     winner = _most_specific(candidates, arguments)
     repairs: Sequence[Coercion] = ()
     if winner is None:
@@ -78,18 +82,9 @@ def find(snapshot: Snapshot, name: str) -> tuple[Candidate, ...]:
         raise UnknownToolError(
             f"{show(name)} is in several namespaces; say which: {', '.join(homes)}", details={"candidates": list(homes)}
         )
-    near = nearest(str(name), snapshot.names)
+    near = closest(str(name), snapshot.names)
     hint = f"did you mean {' or '.join(near)}?" if near else None
     raise UnknownToolError(f"no tool is called {show(name)}", hint=hint, details={"candidates": near})
-
-
-def nearest(name: str, names: Iterable[str]) -> list[str]:
-    """Up to three known names close to a misspelt one; looks at names that share its bare part first."""
-    bare = name.rpartition(TOOL_NAMESPACE_SEP)[2].lower()
-    pool = list(names)
-    close = [known for known in pool if known.rpartition(TOOL_NAMESPACE_SEP)[2].lower() == bare]
-    # difflib is quadratic in the text: a catalog of 50,000 names must not stall an error message.
-    return (close or difflib.get_close_matches(name[:200], pool[:2_000], n=3))[:3]
 
 
 def _pinned(candidates: tuple[Candidate, ...], call: ToolCall) -> tuple[Candidate, ...]:
@@ -159,8 +154,8 @@ def refusal(candidates: tuple[Candidate, ...], arguments: Arguments) -> InvalidA
 
 def _declared_hint(candidate: Candidate, arguments: Arguments) -> str | None:
     """For an argument nobody declared: the declared name it was probably meant to be."""
-    declared = sorted(candidate.declared)
-    for name in arguments:
+    declared = sorted(candidate.declared)[:_HINTED]
+    for name in islice(arguments, _HINTED):
         if isinstance(name, str) and name not in candidate.declared:
             near = difflib.get_close_matches(name[:100], declared, n=1)
             if near:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolyard.model.tool import Schema, Tool
+from toolyard.model.json_words import pointer_of
+from toolyard.model.tool import Tool
 from toolyard.registry.arguments import Arguments
 from toolyard.schema.compile import CompiledSchema, compile_schema
 from toolyard.schema.refs import declared_properties
@@ -19,7 +20,9 @@ class Candidate:
     """
 
     defaults: tuple[tuple[str, Any], ...] = ()
-    """Top-level properties that the schema gives a default; known once `validate` has run."""
+    """Top-level properties that the schema gives a default it also accepts; known once `validate` has run."""
+    place: str = ""
+    """Where in its source the tool was defined, to be put behind the source's name."""
     _compiled: CompiledSchema | None = None
     _declared: frozenset[str] | None = None
 
@@ -30,7 +33,7 @@ class Candidate:
 
     def validate(self, arguments: Any) -> None:
         """Raise ValueError unless the arguments fit. The first call replaces this by the validator's own."""
-        self.defaults = _defaults(self.tool.parameters)
+        self.defaults = self._fitting_defaults()
         self.validate = self.compiled.validate  # type: ignore[method-assign, assignment]
         self.validate(arguments)
 
@@ -54,14 +57,22 @@ class Candidate:
         missing = [(name, value) for name, value in self.defaults if name not in arguments]
         if not missing:
             return arguments
-        return {**arguments, **{name: _fresh(value) for name, value in missing}}
+        filled = {**arguments, **{name: _fresh(value) for name, value in missing}}
+        # Rules about several properties at once may refuse what each default alone satisfies.
+        return filled if self.compiled.is_valid(filled) else arguments
 
+    def _fitting_defaults(self) -> tuple[tuple[str, Any], ...]:
+        properties = self.tool.parameters.get("properties") or {}
+        given = {name: sub["default"] for name, sub in properties.items() if isinstance(sub, dict) and "default" in sub}
+        if not given:
+            return ()
+        wrong = {violation.pointer.split("/")[1] for violation in self.compiled.violations(given) if violation.pointer}
+        return tuple((name, value) for name, value in given.items() if pointer_of([name])[1:] not in wrong)
 
-def _defaults(schema: Schema) -> tuple[tuple[str, Any], ...]:
-    properties = schema.get("properties") or {}
-    return tuple(
-        (name, sub["default"]) for name, sub in properties.items() if isinstance(sub, dict) and "default" in sub
-    )
+    @property
+    def origin(self) -> str:
+        """Where the tool came from, as exactly as is known."""
+        return f"{self.tool.source or 'added in code'}{self.place}"
 
 
 def _fresh(value: Any) -> Any:

@@ -15,7 +15,7 @@ from toolyard.model.errors import CallError
 from toolyard.registry.arguments import RawArguments, read_arguments
 from toolyard.registry.bind import refusal
 from toolyard.registry.candidate import Candidate
-from toolyard.registry.invoke import call_python, tool_failed, wait_for
+from toolyard.registry.invoke import CALLERS_FAULTS, call_python, tool_failed, wait_for
 from toolyard.schema.typed_json import typed_decoder
 
 
@@ -41,9 +41,11 @@ def direct_call(candidate: Candidate) -> Callable[[RawArguments], Any] | None:
                     return call_python(tool, checked)
         try:
             value = function(**checked)
+        except CALLERS_FAULTS as error:
+            raise tool_failed(tool, error) from error
         except CallError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise tool_failed(tool, error) from error
         return wait_for(tool, value) if type(value) is CoroutineType else value
 

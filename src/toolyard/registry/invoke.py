@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
 from types import CoroutineType
 from typing import Any
@@ -9,8 +10,19 @@ from typing import Any
 from toolyard.loop import home_loop
 from toolyard.model.bindings import PythonBinding
 from toolyard.model.context import ToolContext
-from toolyard.model.errors import CallError, InvalidOutput, NoEngine, SyncInAsyncError, ToolFailed
+from toolyard.model.errors import (
+    CallError,
+    InvalidArguments,
+    InvalidOutput,
+    NoEngine,
+    SyncInAsyncError,
+    ToolFailed,
+    UnknownToolError,
+)
 from toolyard.model.tool import Tool
+
+CALLERS_FAULTS = (InvalidArguments, UnknownToolError)
+"""From inside a tool these are about a call it made itself, not about the one it is answering."""
 
 
 def call_python(tool: Tool, arguments: Any, ctx: ToolContext | None = None) -> Any:
@@ -40,9 +52,12 @@ def wait_for(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
         raise
 
 
-def tool_failed(tool: Tool, error: Exception) -> ToolFailed:
+def tool_failed(tool: Tool, error: BaseException) -> ToolFailed:
     """A tool's own exception as a call error; the text is the tool's, the type is told too."""
-    text = str(error)
+    try:
+        text = str(error)
+    except Exception as unprintable:  # noqa: BLE001 - the fault to tell about is the other one
+        text = f"(its text cannot be shown: {type(unprintable).__name__})"
     if hasattr(error, "error_count") and hasattr(error, "title"):
         # pydantic's text repeats the values it was given.
         text = f"{error.error_count()} errors for {error.title}"
@@ -51,26 +66,36 @@ def tool_failed(tool: Tool, error: Exception) -> ToolFailed:
 
 
 def _call(tool: Tool, binding: PythonBinding, arguments: Any, ctx: ToolContext | None) -> Any:
+    if binding.prepare is not None:
+        args, keywords = binding.prepare(arguments)
+    else:
+        args, keywords = (), _integral(binding.integers, arguments)
+    if binding.takes_ctx:
+        keywords = {**keywords, "ctx": ctx if ctx is not None else ToolContext(tool=tool)}
     try:
-        if binding.prepare is not None:
-            args, keywords = binding.prepare(arguments)
-        else:
-            args, keywords = (), _integral(binding.integers, arguments)
-        if binding.takes_ctx:
-            keywords = {**keywords, "ctx": ctx if ctx is not None else ToolContext(tool=tool)}
         return binding.callable(*args, **keywords)
+    except CALLERS_FAULTS as error:
+        raise tool_failed(tool, error) from error
     except CallError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise tool_failed(tool, error) from error
 
 
 async def _settled(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
     try:
         return await work
+    except CALLERS_FAULTS as error:
+        raise tool_failed(tool, error) from error
     except CallError:
         raise
-    except Exception as error:
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise tool_failed(tool, error) from error
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        # The last two would end the loop, and with it every other call on it.
         raise tool_failed(tool, error) from error
 
 

@@ -7,7 +7,7 @@ from operator import is_
 
 import msgspec
 
-from toolyard.model.errors import DefinitionError, MalformedSource, ToolyardError
+from toolyard.model.errors import DefinitionError, MalformedSource, SourceError, ToolyardError
 from toolyard.model.report import Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool
 from toolyard.plugins import Loader
@@ -37,8 +37,13 @@ def read_tools(tools: Iterable[Tool]) -> Part:
 
 
 def read_loader(loader: Loader) -> Part:
-    """Run a loader and admit what it gives, under its own `on_error` policy."""
-    tools = loader.load()
+    """Run a loader and admit what it gives, under its own `on_error` policy; whatever it raises is a `SourceError`."""
+    try:
+        tools = list(loader.load())
+    except (ToolyardError, OSError):
+        raise
+    except Exception as error:
+        raise SourceError(f"{loader.source}: {type(error).__name__} while loading: {error}") from error
     candidates, rewrites, rejected = _admit_all(loader, tools)
     report = loader.report
     full = SourceReport(
@@ -64,15 +69,28 @@ def _admit_all(loader: Loader, tools: list[Tool]) -> tuple[list[Candidate], list
         changes: tuple[Rewrite, ...] = ()
         try:
             if candidate is None:
-                candidate, changes = admit(tool)
+                candidate, changes = admit(_from(loader, tool))
         except DefinitionError as error:
             if getattr(loader, "on_error", "raise") != "skip":
                 raise MalformedSource(str(error), where=loader.source) from error
-            rejected.append(Rejection(tool.source or loader.source, str(error), tool.name, type(error).__name__))
+            name = tool.name if isinstance(tool, Tool) else None
+            rejected.append(Rejection(loader.source, str(error), name, type(error).__name__))
             continue
         candidates.append(candidate)
         rewrites.extend(changes)
     return candidates, rewrites, rejected
+
+
+def _from(loader: Loader, tool: Tool) -> Tool:
+    return tool.replace(source=loader.source) if isinstance(tool, Tool) and tool.source is None else tool
+
+
+def joined(first: Part, second: Part) -> Part:
+    """Two parts of tools that callers made, as one."""
+    report = SourceReport(
+        DIRECT, first.report.loaded + second.report.loaded, (*first.report.rewrites, *second.report.rewrites)
+    )
+    return Part((*first.candidates, *second.candidates), report)
 
 
 def stale(part: Part, error: ToolyardError | OSError) -> Part:

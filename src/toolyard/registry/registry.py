@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -15,6 +17,7 @@ from toolyard.model.call import ToolCall
 from toolyard.model.context import ToolContext
 from toolyard.model.errors import (
     DefinitionError,
+    EnrichmentError,
     InvalidArguments,
     ToolyardError,
     UnknownToolError,
@@ -28,7 +31,7 @@ from toolyard.registry.arguments import RawArguments, read_arguments
 from toolyard.registry.bind import Bound, bind, bind_exact, find
 from toolyard.registry.direct import direct_call
 from toolyard.registry.invoke import acall_python, call_python
-from toolyard.registry.parts import Part, read_loader, read_tools, stale, without
+from toolyard.registry.parts import Part, joined, read_loader, read_tools, stale, without
 from toolyard.registry.snapshot import Index, Snapshot
 
 
@@ -43,7 +46,8 @@ class ToolRegistry:
         self._change = threading.Lock()
         self._reload = threading.Lock()
         self._enrichments = tuple(enrichments)
-        self._removed: frozenset[str] = frozenset()
+        self._removed: dict[int, frozenset[str]] = {}
+        """Names taken out of a loader's tools, by the loader's identity."""
         self._parts: tuple[Part, ...] = ()
         self._snapshot = Snapshot()
         given = tuple(tools)
@@ -93,8 +97,9 @@ class ToolRegistry:
     def dispatch(self, name: str, arguments: RawArguments = None, *, ctx: ToolContext | None = None) -> Any:
         """Validate and call an in-process tool: its value, or it raises a `CallError`.
 
-        Arguments may be JSON text. They are not coerced and nested values are not copied; use an engine
-        where that matters. A bare name works while only one namespace has it.
+        Arguments may be JSON text. They are not coerced, nested values are not copied, and what the schema
+        says nothing about is passed on unseen; use an engine where that matters. A bare name works while
+        only one namespace has it.
         """
         snapshot = self._snapshot
         direct = snapshot.direct.get(name)
@@ -116,15 +121,20 @@ class ToolRegistry:
 
     def add(self, *tools: Tool) -> None:
         """Register more tools; all or none."""
-        with self._change:
-            self._append(read_tools(tools))
+        if tools:
+            with self._change:
+                self._append(read_tools(tools))
 
     def attach(self, loader: Loader) -> None:
         """Load one more source and keep it for `refresh`."""
-        with self._reload, paused_gc():
-            part = read_loader(loader)
-            with self._change:
-                self._append(part)
+        try:
+            with self._reload, paused_gc():
+                part = read_loader(loader)
+                with self._change:
+                    self._append(part)
+        except BaseException:
+            loader.close()
+            raise
 
     def remove(self, name: str) -> list[Tool]:
         """Take out every overload of a qualified name and return them; it stays out on `refresh`."""
@@ -133,8 +143,11 @@ class ToolRegistry:
             if not removed:
                 raise UnknownToolError(f"no tool is called {show(name)}")
             name = removed[0].qualified_name
-            self._removed |= {name}
-            self._swap([without(part, {name}) for part in self._parts])
+            kept = [without(part, {name}) for part in self._parts]
+            changed = [old for old, new in zip(self._parts, kept, strict=True) if new is not old and old.loader]
+            self._swap([part for part in kept if part.loader is not None or part.candidates])
+            for part in changed:
+                self._removed[id(part.loader)] = self._removed.get(id(part.loader), frozenset()) | {name}
             return removed
 
     def refresh(self, *, strict: bool = False) -> LoadReport:
@@ -148,7 +161,8 @@ class ToolRegistry:
             loaded = {id(part): _reload(part, strict) for part in parts if part.loader is not None}
             with self._change:
                 fresh = [loaded.get(id(part), part) for part in self._parts]
-                self._refresh_to([without(part, self._removed) for part in fresh], strict)
+                kept = [without(part, self._removed.get(id(part.loader), frozenset())) for part in fresh]
+                self._refresh_to(kept, strict)
         return self.report
 
     def _refresh_to(self, fresh: list[Part], strict: bool) -> None:
@@ -174,8 +188,10 @@ class ToolRegistry:
         index = Index(self._snapshot)
         rejected = index.add(part.candidates, skip_duplicates=_skips(part))
         part = _with_rejected(part, rejected, index)
-        self._install([*self._parts, part], index)
-        self._removed -= {candidate.tool.qualified_name for candidate in part.candidates}
+        earlier = self._parts
+        if part.loader is None and earlier and earlier[-1].loader is None:
+            earlier, part = earlier[:-1], joined(earlier[-1], part)
+        self._install([*earlier, part], index)
 
     def _swap(self, parts: list[Part]) -> None:
         index, final = self._build(parts)
@@ -193,7 +209,7 @@ class ToolRegistry:
         report = LoadReport(tuple(part.report for part in parts))
         snapshot = index.freeze(artifacts={}, report=report, generation=self._snapshot.generation + 1)
         for enrichment in self._enrichments:
-            tools, artifacts = enrichment.enrich(snapshot)
+            tools, artifacts = _enriched(enrichment, snapshot)
             index = Index()
             index.add(read_tools(tools).candidates)
             merged = {**snapshot.artifacts, **artifacts}
@@ -234,14 +250,15 @@ class ToolRegistry:
         return sorted({t.name for t in self._snapshot.tools if namespace is None or t.namespace == namespace})
 
     def to_dicts(self, qualified: bool = False) -> list[dict[str, Any]]:
-        """Every tool as plain JSON; with `qualified`, `name` is the qualified name."""
-        return [tool.to_dict(qualified=qualified) for tool in self._snapshot.tools]
+        """Every tool as plain data of the caller's own; with `qualified`, `name` is the qualified name."""
+        return [copy.deepcopy(tool.to_dict(qualified=qualified)) for tool in self._snapshot.tools]
 
     def close(self) -> None:
-        """Close every loader; the tools stay readable."""
-        for part in self._parts:
-            if part.loader is not None:
-                part.loader.close()
+        """Close every loader, whatever one of them raises; the tools stay readable."""
+        with ExitStack() as closing:
+            for part in self._parts:
+                if part.loader is not None:
+                    closing.callback(part.loader.close)
 
     def __len__(self) -> int:
         return len(self._snapshot.candidates)
@@ -262,6 +279,21 @@ class ToolRegistry:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _enriched(enrichment: Enrichment, snapshot: Snapshot) -> tuple[Sequence[Tool], Mapping[str, Any]]:
+    try:
+        tools, artifacts = enrichment.enrich(snapshot)
+    except ToolyardError:
+        raise
+    except Exception as error:
+        raise EnrichmentError(f"{type(enrichment).__name__}: {type(error).__name__}: {error}") from error
+    if len(tools) != len(snapshot.tools):
+        raise EnrichmentError(
+            f"{type(enrichment).__name__} returned {len(tools)} tools for {len(snapshot.tools)}; it may change "
+            "tools, but not add or drop any"
+        )
+    return tools, artifacts
 
 
 def _reload(part: Part, strict: bool) -> Part:

@@ -89,12 +89,12 @@ class Index:
         tool = candidate.tool
         known = self.names.get(name, ())
         try:
-            _refuse_twin(tool, known)
+            _refuse_twin(candidate, known)
             self._claim_aliases(tool, name)
         except DuplicateToolError as error:
             if not skip_duplicates:
                 raise
-            rejected.append(Rejection(tool.source or name, str(error), name, type(error).__name__))
+            rejected.append(Rejection(candidate.origin, str(error), name, type(error).__name__))
             return False
         self.names[name] = (*known, candidate)
         return True
@@ -117,21 +117,21 @@ class Index:
         """The finished snapshot."""
         return Snapshot(
             tuple(self.candidates),
-            self.names,
-            self.aliases,
+            MappingProxyType(self.names),
+            MappingProxyType(self.aliases),
             artifacts=artifacts,
             report=report,
             generation=generation,
         )
 
 
-def _refuse_twin(tool: Tool, known: Sequence[Candidate]) -> None:
+def _refuse_twin(candidate: Candidate, known: Sequence[Candidate]) -> None:
+    tool = candidate.tool
     if len(known) >= MAX_OVERLOADS:
         raise DuplicateToolError(f"{tool.qualified_name} has more than {MAX_OVERLOADS} overloads; give them names")
     for other in known:
         if other.tool.fingerprint == tool.fingerprint:
-            origins = f"{other.tool.source or 'added in code'} and {tool.source or 'added in code'}"
             raise DuplicateToolError(
                 f"duplicate tool: {tool.qualified_name} with identical input schema registered twice "
-                f"({origins}); remove one, or load with on_duplicate='skip'"
+                f"({other.origin} and {candidate.origin})"
             )

@@ -15,10 +15,10 @@ from pydantic import BaseModel, ValidationError
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.bindings import PythonBinding
-from toolyard.model.errors import DefinitionError, InvalidOutput, UnknownToolError
+from toolyard.model.errors import DefinitionError, UnknownToolError
+from toolyard.model.json_words import closest
 from toolyard.model.names import check_tool_name, show
 from toolyard.model.tool import Effects, Tool
-from toolyard.registry.bind import nearest
 from toolyard.registry.invoke import acall_python, call_python
 from toolyard.schema.derive import derive_model
 from toolyard.schema.strict import without_input
@@ -77,12 +77,12 @@ class Registry:
     def dispatch(self, name: str, raw_input: Any) -> Any:
         """Validate, call, check: the tool's model. Async tools run on the home loop."""
         entry, model = self._prepared(name, raw_input)
-        return _checked(entry, call_python(entry.call, model))
+        return call_python(entry.call, model)
 
     async def adispatch(self, name: str, raw_input: Any) -> Any:
         """`dispatch` for async callers."""
         entry, model = self._prepared(name, raw_input)
-        return _checked(entry, await acall_python(entry.call, model))
+        return await acall_python(entry.call, model)
 
     def names(self) -> list[str]:
         """Registered names, sorted."""
@@ -101,16 +101,24 @@ class Registry:
     def _prepared(self, name: str, raw_input: Any) -> tuple[TypedEntry, BaseModel]:
         entry = self._entries.get(name)
         if entry is None:
-            near = nearest(str(name), self._entries)
+            near = closest(str(name), self._entries)
             hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(self.names()) or 'none'}"
             raise UnknownToolError(f"no tool is called {show(name)}", hint=hint)
-        if isinstance(raw_input, BaseModel):
-            # An instance may have been changed since it was validated.
-            raw_input = raw_input.model_dump(by_alias=True, warnings=False)
+        failure: ValidationError | None = None
         try:
-            return entry, entry.input_schema.model_validate(raw_input)
+            return entry, _validated(entry.input_schema, raw_input)
         except ValidationError as error:
-            raise without_input(error) from None
+            failure = without_input(error)
+        # Raised out here, or the error that still holds the values would be kept as the context of this one.
+        raise failure
+
+
+def _validated(model: type[BaseModel], raw_input: Any) -> BaseModel:
+    if not isinstance(raw_input, BaseModel):
+        return model.model_validate(raw_input)
+    # An instance may have been changed since it was validated, so its fields are validated again.
+    values = {**raw_input.__dict__, **(raw_input.model_extra or {})}
+    return model.model_validate(values, by_name=True, by_alias=True)
 
 
 def _entry(name: str, model: type[BaseModel], function: Callable[..., Any], description: str | None) -> TypedEntry:
@@ -121,7 +129,8 @@ def _entry(name: str, model: type[BaseModel], function: Callable[..., Any], desc
         takes_ctx=derived.takes_ctx,
         prepare=derived.prepare,
         finish=derived.finish,
-        returns=derived.returns,
+        # A typed tool returns a model even where its annotation does not say which.
+        returns=derived.returns or BaseModel,
     )
     tool = Tool(
         name=name,
@@ -133,12 +142,3 @@ def _entry(name: str, model: type[BaseModel], function: Callable[..., Any], desc
     )
     validated = msgspec.structs.replace(binding, prepare=derived.place)
     return TypedEntry(model, function, tool, tool.replace(binding=validated))
-
-
-def _checked(entry: TypedEntry, value: Any) -> Any:
-    if not isinstance(value, BaseModel):
-        raise InvalidOutput(
-            f"{entry.tool.name} returned {type(value).__name__}; a typed tool returns a model",
-            hint="return a StrictModel instance",
-        )
-    return value

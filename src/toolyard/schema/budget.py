@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from toolyard.model.errors import InvalidSchemaError
+from toolyard.model.json_words import pointer_of
 from toolyard.model.keywords import IN_PLACE, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES
 from toolyard.schema.refs import resolve_pointer
-from toolyard.schema.violations import pointer_of
 
 
 class Budget(msgspec.Struct, frozen=True):

@@ -15,12 +15,15 @@ import jsonschema_rs
 import msgspec
 
 from toolyard.model.errors import MalformedSource
+from toolyard.model.json_words import json_type, pointer_of
 from toolyard.parsing import parse_json
 from toolyard.schema.compile import CompiledSchema
-from toolyard.schema.violations import json_type, pointer_of
 
 _ROUNDS = 4
 """JSON text inside JSON text inside ...; each round opens one level."""
+
+_MAX_REPAIRS = 10_000
+"""More wrong values than this are not a matter of spelling."""
 
 Path = Sequence[str | int]
 _MISSING = object()
@@ -41,29 +44,35 @@ class Coercion(msgspec.Struct, frozen=True):
 def coerce(compiled: CompiledSchema, value: dict[str, Any]) -> tuple[dict[str, Any], list[Coercion]] | None:
     """A repaired copy that satisfies the schema and the list of repairs; None if that is impossible."""
     repairs: list[Coercion] = []
+    fixed: Any = None
     for _ in range(_ROUNDS):
-        errors = compiled.raw_errors(value)
+        errors = compiled.raw_errors(value if fixed is None else fixed, limit=_MAX_REPAIRS)
+        if errors is None or len(errors) == _MAX_REPAIRS:
+            return None
         if not errors:
-            return (value, repairs) if compiled.is_valid(value) else None
-        fixed, made = _repair(value, errors)
+            break
+        if fixed is None:
+            fixed = _containers_copied(value)
+        made = _repair(fixed, errors)
         if not made:
             return None
-        value = fixed
         repairs.extend(made)
-    return (value, repairs) if compiled.is_valid(value) else None
+    result = value if fixed is None else fixed
+    return (result, repairs) if compiled.is_valid(result) else None
 
 
-def _repair(value: Any, errors: Iterable[jsonschema_rs.ValidationError]) -> tuple[Any, list[Coercion]]:
+def _repair(value: Any, errors: Iterable[jsonschema_rs.ValidationError]) -> list[Coercion]:
+    """Repair in place what can be repaired."""
     made: list[Coercion] = []
     for error in errors:
         for path, types in _wanted(error):
-            old = _at(value, path)
+            old = _at(value, path) if path else _MISSING
             new = _MISSING if old is _MISSING else convert(old, types)
             if new is not _MISSING:
-                value = _put(value, path, new)
+                _at(value, path[:-1])[path[-1]] = new
                 made.append(Coercion(pointer_of(path), json_type(old), json_type(new)))
                 break
-    return value, made
+    return made
 
 
 def _wanted(error: jsonschema_rs.ValidationError) -> list[tuple[Path, Sequence[str]]]:
@@ -115,18 +124,23 @@ def _text(number: int | float) -> str:
 
 def integral_floats(value: Any, plan: IntegerPlan) -> tuple[Any, list[Coercion]]:
     """3.0 -> 3 wherever the schema wants an integer; a copy only if something changed."""
-    made: list[Coercion] = []
+    found: list[tuple[str | int, ...]] = []
     stack: list[tuple[Any, IntegerPlan, tuple[str | int, ...]]] = [(value, plan, ())]
     while stack:
         node, here, path = stack.pop()
         if here.is_integer and isinstance(node, float) and math.isfinite(node) and node.is_integer():
-            value = _put(value, path, int(node))
-            made.append(Coercion(pointer_of(path), "number", "integer"))
+            found.append(path)
         elif isinstance(node, dict):
             stack.extend((node[key], sub, (*path, key)) for key, sub in here.properties.items() if key in node)
         elif isinstance(node, list) and here.items is not None:
             stack.extend((item, here.items, (*path, index)) for index, item in enumerate(node))
-    return value, made
+    if not found:
+        return value, []
+    copy = _containers_copied(value)
+    for path in found:
+        holder = _at(copy, path[:-1])
+        holder[path[-1]] = int(holder[path[-1]])
+    return copy, [Coercion(pointer_of(path), "number", "integer") for path in found]
 
 
 class IntegerPlan(msgspec.Struct):
@@ -174,10 +188,10 @@ def _at(value: Any, path: Path) -> Any:
     return value
 
 
-def _put(value: Any, path: Path, new: Any) -> Any:
-    """A copy of `value` with `new` at `path`; only the containers on the path are copied."""
-    if not path:
-        return new
-    copy = dict(value) if isinstance(value, dict) else list(value)
-    copy[path[0]] = _put(value[path[0]], path[1:], new)  # type: ignore[index]
-    return copy
+def _containers_copied(value: Any) -> Any:
+    """A copy that may be changed without changing the caller's."""
+    if isinstance(value, dict):
+        return {key: _containers_copied(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_containers_copied(item) for item in value]
+    return value

@@ -7,16 +7,21 @@ backtracking engine, and then with a step limit that fails closed.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import jsonschema_rs
 
 from toolyard.model.errors import InvalidSchemaError
+from toolyard.model.json_words import pointer_of
 from toolyard.model.keywords import JSON_TYPES
-from toolyard.schema.violations import Violation, pointer_of, violation_of
+from toolyard.schema.violations import Violation, violation_of
 
 _LINEAR = jsonschema_rs.RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 21)
 _BACKTRACKING = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_limit=1 << 20, dfa_size_limit=1 << 21)
+
+
+MAX_VIOLATIONS = 100
 
 
 class CompiledSchema:
@@ -33,19 +38,22 @@ class CompiledSchema:
         self.validate = validator.validate
         self._errors = validator.iter_errors
 
-    def violations(self, value: Any) -> list[Violation]:
-        """Every violation, in the validator's order; empty when the value is valid."""
+    def violations(self, value: Any, *, limit: int = MAX_VIOLATIONS) -> list[Violation]:
+        """The violations, in the validator's order; empty when the value is valid.
+
+        All of them, up to a limit that keeps a list of a million wrong items from stalling everybody.
+        """
         try:
-            return [violation_of(error) for error in self._errors(value)]
+            return [violation_of(error) for error in islice(self._errors(value), limit)]
         except ValueError as error:
             return [Violation(pointer="", message=f"is not JSON: {error}", keyword="type")]
 
-    def raw_errors(self, value: Any) -> list[jsonschema_rs.ValidationError]:
-        """The validator's own errors, for code that repairs values."""
+    def raw_errors(self, value: Any, *, limit: int) -> list[jsonschema_rs.ValidationError] | None:
+        """The validator's own errors, for code that repairs values; None if the value is not JSON."""
         try:
-            return list(self._errors(value))
+            return list(islice(self._errors(value), limit))
         except ValueError:
-            return []
+            return None
 
 
 def compile_schema(schema: dict[str, Any] | bool, *, assert_formats: bool = False) -> CompiledSchema:

@@ -11,9 +11,9 @@ from typing import Any
 
 from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.model.errors import DefinitionError
+from toolyard.model.json_words import json_type
 from toolyard.model.tool import Effects, Tool
 from toolyard.schema.normalise import Change
-from toolyard.schema.violations import json_type
 
 _INPUT_KEYS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "args_schema")
 _OUTPUT_KEYS = ("output_parameters", "output_schema", "outputSchema", "responseJsonSchema", "returns")
@@ -43,7 +43,10 @@ def read_definition(
     fields["name"] = _own_name(fields["name"], fields["namespace"])
     fields["parameters"] = _schema(entry, _INPUT_KEYS, changes)
     fields["output_parameters"] = _schema(entry, _OUTPUT_KEYS, changes)
-    metadata = dict(fields.get("metadata") or {})
+    metadata = fields.get("metadata", {})
+    if not isinstance(metadata, Mapping):
+        raise DefinitionError(f"'metadata' must be a mapping, not {json_type(metadata)}")
+    metadata = dict(metadata)
     used = _FIELDS | {key for keys in (_INPUT_KEYS, _OUTPUT_KEYS) for key in keys if _is_schema(entry, key)}
     metadata.update((key, value) for key, value in entry.items() if key not in used)
     if "effects" not in fields:
@@ -70,8 +73,12 @@ def _unwrap(raw: Mapping[str, Any], changes: list[Change]) -> Mapping[str, Any]:
     if isinstance(inner, Mapping) and raw.get("type", "function") == "function" and "name" in inner:
         changes.append(Change("/function", "OpenAI wrapper removed"))
         rest = {key: value for key, value in raw.items() if key not in ("type", "function")}
+        hidden = sorted(key for key in rest if key in inner and rest[key] != inner[key])
+        if hidden:
+            changes.append(Change(f"/{hidden[0]}", "the wrapper's own value gave way to the function's"))
         return {**rest, **inner}
     if raw.get("type") == "function" and "parameters" in raw:
+        changes.append(Change("/type", "'function' removed"))
         return {key: value for key, value in raw.items() if key != "type"}
     return raw
 

@@ -10,9 +10,9 @@ from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue, JsonSchemaWarningKind
 from pydantic_core import PydanticSerializationError, SchemaError
 
+from toolyard.model.json_words import pointer_of
 from toolyard.model.tool import Schema
 from toolyard.schema.refs import resolve_pointer
-from toolyard.schema.violations import pointer_of
 
 NO_SCHEMA = (PydanticUserError, PydanticUndefinedAnnotation, SchemaError, NameError, TypeError, AttributeError)
 """How pydantic, and typing below it, say that an annotation has no schema."""

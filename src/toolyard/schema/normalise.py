@@ -13,18 +13,26 @@ from typing import Any
 import msgspec
 
 from toolyard.model.errors import InvalidSchemaError
+from toolyard.model.json_words import json_type, pointer_of
 from toolyard.model.keywords import JSON_TYPES, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES
 from toolyard.schema.typenames import join, read_type
-from toolyard.schema.violations import json_type, pointer_of
 
 _MAX_DEPTH = 96
 """Deeper than the budget allows, so that the budget's own message is the one a reader sees."""
+
+_MAX_NODES = 20_000
+"""Likewise more than the budget's; it stops a schema that shares parts from unfolding without end."""
 
 _OLD_DRAFTS = ("draft-03", "draft-04", "draft-06", "draft-07")
 _NUMBERS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
 _COUNTS = frozenset({"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"})
 _ANNOTATIONS = frozenset({"default", "example", "examples", "const"})
 _TEXTS = frozenset({"title", "description", "format", "pattern", "$ref", "$id", "$comment"})
+
+_KEYWORDS = frozenset(
+    SCHEMA_MAPS | SCHEMA_LISTS | SCHEMA_SINGLES | {"default", "const", "example", "discriminator", "xml"}
+)
+"""Keywords whose value may be a mapping with a 'type' in it."""
 
 _PLAUSIBLE_NAMES = frozenset({"items", "contains", "not", "if", "then", "else"})
 """Keywords that catalogs also use as parameter names."""
@@ -50,6 +58,7 @@ class _Normaliser:
     def __init__(self) -> None:
         self.changes: list[Change] = []
         self._old_draft = False
+        self._nodes = 0
 
     def _note(self, path: tuple[str | int, ...], what: str) -> None:
         self.changes.append(Change(pointer_of(path), what))
@@ -71,10 +80,25 @@ class _Normaliser:
         if is_property_map(schema):
             self._note((), "bare property map wrapped as an object schema")
             schema = {"type": "object", "properties": schema}
+        elif "properties" not in schema:
+            schema = self._gather_loose(schema)
         result = self._node(schema, ())
         if is_input and result.get("type") != "object":
             result = self._object_root(result)
         return result
+
+    def _gather_loose(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """`{"type": "object", "city": {"type": "string"}}`: a property map mixed with the schema around it."""
+        loose = [
+            key
+            for key, value in schema.items()
+            if key not in _KEYWORDS and not str(key).startswith("x-") and isinstance(value, dict) and "type" in value
+        ]
+        if not loose:
+            return schema
+        self._note((), f"{', '.join(map(repr, loose[:5]))} moved under 'properties'")
+        rest = {key: value for key, value in schema.items() if key not in loose}
+        return {**rest, "properties": {key: schema[key] for key in loose}}
 
     def _object_root(self, schema: dict[str, Any]) -> dict[str, Any]:
         kind = schema.get("type")
@@ -118,6 +142,9 @@ class _Normaliser:
     def _node(self, schema: dict[str, Any], path: tuple[str | int, ...]) -> dict[str, Any]:
         if len(path) > 2 * _MAX_DEPTH:
             raise InvalidSchemaError(f"schema nests deeper than {_MAX_DEPTH} levels", pointer=pointer_of(path))
+        self._nodes += 1
+        if self._nodes > _MAX_NODES:
+            raise InvalidSchemaError(f"schema has more than {_MAX_NODES} subschemas", pointer=pointer_of(path))
         out: dict[str, Any] = {}
         for key, value in schema.items():
             if not isinstance(key, str):
@@ -142,6 +169,8 @@ class _Normaliser:
             self._tuple_items(out, value, path)
         elif key in SCHEMA_SINGLES:
             out[key] = self._sub(value, path)
+        elif key == "required" and value in ("true", "false"):
+            out[key] = self._noted(path, value == "true", f"text {value!r} read as a boolean")
         elif key == "required" and isinstance(value, str):
             out[key] = self._noted(path, [value], f"{value!r} wrapped in a list")
         elif key == "required" and _has_repeats(value):
@@ -157,8 +186,7 @@ class _Normaliser:
                 f"{pointer_of(path)}: must be text, not {json_type(value)}", pointer=pointer_of(path)
             )
         else:
-            if key in _ANNOTATIONS or key == "enum":
-                _refuse_non_finite(value, path)
+            _refuse_non_finite(value, path)
             out[key] = value
 
     def _noted(self, path: tuple[str | int, ...], value: Any, what: str) -> Any:
@@ -171,7 +199,13 @@ class _Normaliser:
         if not isinstance(value, dict):
             where = pointer_of(path)
             raise InvalidSchemaError(f"{where}: must be an object, not {json_type(value)}", pointer=where)
-        return {str(name): self._sub(sub, (*path, str(name))) for name, sub in value.items()}
+        names = {name: str(name) for name in value}
+        if len(set(names.values())) < len(names):
+            raise InvalidSchemaError(f"{pointer_of(path)}: two keys are the same as text", pointer=pointer_of(path))
+        for name in names:
+            if not isinstance(name, str):
+                self._note(path, f"key {name!r} written as text")
+        return {names[name]: self._sub(sub, (*path, names[name])) for name, sub in value.items()}
 
     def _type(self, out: dict[str, Any], value: Any, path: tuple[str | int, ...]) -> None:
         if isinstance(value, dict):
@@ -181,7 +215,8 @@ class _Normaliser:
             return
         names = value if isinstance(value, list) else [value]
         if all(isinstance(name, str) and name in JSON_TYPES for name in names) and names:
-            out["type"] = value
+            repeated = len(set(names)) < len(names)
+            out["type"] = self._noted(path, list(dict.fromkeys(names)), "repeated names removed") if repeated else value
             return
         fragments = [read_type(name) if isinstance(name, str) else None for name in names]
         if any(fragment is None for fragment in fragments):
@@ -244,6 +279,11 @@ class _Normaliser:
             if isinstance(out.get("enum"), list) and None not in out["enum"]:
                 out["enum"] = [*out["enum"], None]
             del out["nullable"]
+        if out.get("nullable") is True and ("$ref" in out or "anyOf" in out or "oneOf" in out):
+            self._note((*path, "nullable"), "written as anyOf with type 'null'")
+            rest = {key: value for key, value in out.items() if key != "nullable"}
+            out.clear()
+            out["anyOf"] = [rest, {"type": "null"}]
         if self._old_draft:
             return
         for flag, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
@@ -275,8 +315,13 @@ def _has_repeats(names: Any) -> bool:
 
 def _refuse_non_finite(value: Any, path: tuple[str | int, ...]) -> None:
     stack = [value]
+    seen: set[int] = set()
     while stack:
         item = stack.pop()
+        if isinstance(item, (dict, list, tuple)):
+            if id(item) in seen:
+                continue
+            seen.add(id(item))
         if isinstance(item, float) and not math.isfinite(item):
             where = pointer_of(path)
             raise InvalidSchemaError(f"{where}: NaN and Infinity are not JSON", pointer=where)

@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from pydantic_core.core_schema import ErrorType
 
-from toolyard.schema.violations import Violation, pointer_of
+from toolyard.model.json_words import pointer_of
+from toolyard.schema.violations import Violation
 
 HIDDEN = "<hidden>"
 """Stands in an error where an input value stood."""

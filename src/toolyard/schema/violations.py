@@ -5,11 +5,13 @@ Messages name the place and the rule, never the value: arguments may hold secret
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jsonschema_rs
 import msgspec
+
+from toolyard.model.json_words import json_type, pointer_of
 
 _SHOWN = 8
 
@@ -36,11 +38,6 @@ def describe(violations: Sequence[Violation]) -> str:
     shown = "; ".join(map(str, violations[:_SHOWN]))
     more = len(violations) - _SHOWN
     return f"{shown}; and {more} more" if more > 0 else shown
-
-
-def pointer_of(path: Iterable[str | int]) -> str:
-    """RFC 6901 pointer of a path."""
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
 
 
 def violation_of(error: jsonschema_rs.ValidationError) -> Violation:
@@ -119,24 +116,3 @@ def _options(values: Sequence[Any]) -> str:
 
 def _or(words: Sequence[str]) -> str:
     return " or ".join(words)
-
-
-def json_type(value: object) -> str:
-    """The JSON Schema name of a value's type, for messages."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case list() | tuple():
-            return "array"
-        case dict():
-            return "object"
-        case _:
-            return type(value).__name__

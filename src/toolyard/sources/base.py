@@ -71,35 +71,51 @@ class ToolLoader(ABC):
 
 
 class Intake:
-    """Turns the entries of one load into admitted tools, keeping the books for the report."""
+    """Turns the entries of one load into admitted tools, keeping the books for the report.
 
-    def __init__(self, loader: ToolLoader) -> None:
+    `own=False` says that somebody else holds the entries and may change them later, so they are copied.
+    """
+
+    def __init__(self, loader: ToolLoader, *, own: bool = True) -> None:
         self._loader = loader
+        self._own = own
         self._candidates: list[Candidate] = []
         self._rewrites: list[Rewrite] = []
         self._rejected: list[Rejection] = []
 
     def define(
-        self, raw: Any, where: str | Callable[[], str], *, namespace: str, name: str | None = None, source: str
+        self,
+        raw: Any,
+        where: str | Callable[[], str],
+        *,
+        namespace: str,
+        name: str | None = None,
+        source: str,
+        place: str = "",
     ) -> None:
-        """Take one catalog entry; a costly `where` is a function, asked only if something is wrong."""
+        """Take one catalog entry; a costly `where` is a function, asked only if something is wrong.
+
+        `place` is a cheap answer to the same question, kept for errors that come later.
+        """
         try:
             tool, changes = read_definition(raw, namespace=namespace, name=name, source=source)
-            self._admit(tool, changes)
+            self._admit(tool, changes, place)
         except DefinitionError as error:
             label = name or (raw.get("name") if isinstance(raw, dict) else None)
-            place = where if isinstance(where, str) else where()
-            self.reject(error, place, label if isinstance(label, str) else None)
+            exact = where if isinstance(where, str) else where()
+            self.reject(error, exact, label if isinstance(label, str) else None)
 
     def take(self, tool: Tool, where: str) -> None:
         """Take a finished tool."""
         try:
-            self._admit(tool, ())
+            self._admit(tool, (), f".{tool.name}")
         except DefinitionError as error:
             self.reject(error, where, tool.name)
 
-    def _admit(self, tool: Tool, changes: Sequence[Change]) -> None:
-        candidate, rewrites = admit(tool)
+    def _admit(self, tool: Tool, changes: Sequence[Change], place: str) -> None:
+        candidate, rewrites = admit(tool, own=self._own)
+        if place:
+            candidate.place = place
         self._candidates.append(candidate)
         if changes:
             self._rewrites.extend(summarise(tool, changes, ""))

@@ -22,6 +22,7 @@ _JSON = frozenset({".json"})
 _LINES = frozenset({".jsonl", ".ndjson"})
 
 MAX_BYTES = 256 * 1024 * 1024
+_LOCATED = 50
 
 
 class FileToolLoader(ToolLoader):
@@ -51,6 +52,7 @@ class FileToolLoader(ToolLoader):
         if suffix not in _YAML | _JSON | _LINES:
             raise ConfigError(f"{self.path}: unknown catalog format {suffix!r}; use .yaml, .yml, .json or .jsonl")
         self._suffix = suffix
+        self._located = 0
 
     @property
     def source(self) -> str:
@@ -64,31 +66,34 @@ class FileToolLoader(ToolLoader):
         with paused_gc():
             if self.lazy and self._suffix in _JSON | _LINES:
                 index = index_json(data, self.namespace, self.source, lines=self._suffix in _LINES)
-                if index is not None:
-                    return self._indexed(index)
+                if index is not None and self._admit_index(index):
+                    return list(index)
             if self._suffix in _LINES:
                 self._load_lines(data, intake)
             else:
                 self._load_document(data, intake)
         return intake.finish()
 
-    def _indexed(self, tools: list[LazyTool]) -> list[Tool]:
+    def _admit_index(self, tools: list[LazyTool]) -> bool:
+        """False if some name needs the full load to be judged, skipped or explained."""
         try:
             self.admitted = admit_lazy(tools)
-        except DefinitionError as error:
-            raise MalformedSource(str(error), where=self.source) from error
+        except DefinitionError:
+            return False
         self._report = SourceReport(self.source, len(tools))
-        return list(tools)
+        return True
 
     def _load_document(self, data: bytes, intake: Intake) -> None:
         is_yaml = self._suffix in _YAML
+        self._located = 0
         document = parse_yaml(data, what=self.source) if is_yaml else parse_json(data, what=self.source)
         default = self.namespace
         source = self.source
         for entry in entries(document, self.source):
             namespace = default or entry.namespace or TOOL_DEFAULT_NAMESPACE
             where = partial(self._where, data, entry, is_yaml)
-            intake.define(entry.raw, where, namespace=namespace, name=entry.name, source=source)
+            place = f"#{entry.pointer}"
+            intake.define(entry.raw, where, namespace=namespace, name=entry.name, source=source, place=place)
 
     def _load_lines(self, data: bytes, intake: Intake) -> None:
         for number, line in iter_json_lines(data):
@@ -100,8 +105,10 @@ class FileToolLoader(ToolLoader):
                 intake.reject(error, where)
                 continue
             namespace = self.namespace or TOOL_DEFAULT_NAMESPACE
-            intake.define(raw, where, namespace=namespace, source=self.source)
+            intake.define(raw, where, namespace=namespace, source=self.source, place=f":{number}")
 
     def _where(self, data: bytes, entry: Entry, is_yaml: bool) -> str:
-        line = locate(data, entry.pointer, yaml=is_yaml)
+        # Finding a line means reading the file again, so only the first faults get one.
+        self._located += 1
+        line = locate(data, entry.pointer, yaml=is_yaml) if self._located <= _LOCATED else None
         return f"{self.source}:{line}" if line is not None else f"{self.source}#{entry.pointer}"

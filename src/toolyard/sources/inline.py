@@ -7,8 +7,8 @@ from typing import Any
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.errors import MalformedSource
+from toolyard.model.json_words import json_type
 from toolyard.model.tool import Tool
-from toolyard.schema.violations import json_type
 from toolyard.sources.base import Intake, ToolLoader
 
 
@@ -31,12 +31,12 @@ class InlineToolLoader(ToolLoader):
 
     def load(self) -> list[Tool]:
         """The tools, each with `inline#<position>` as its place."""
-        intake = Intake(self)
+        intake = Intake(self, own=False)
         named = self._tools.items() if isinstance(self._tools, Mapping) else None
         if named is None and (isinstance(self._tools, (str, bytes)) or not isinstance(self._tools, Sequence)):
             raise MalformedSource(f"tools must be a list or a mapping, not {json_type(self._tools)}", where="inline")
         pairs = named if named is not None else [(None, raw) for raw in self._tools]
         for index, (name, raw) in enumerate(pairs):
-            place = f"inline#/{index if name is None else name}"
-            intake.define(raw, place, namespace=self.namespace, name=name, source="inline")
+            place = f"#/{index if name is None else name}"
+            intake.define(raw, f"inline{place}", namespace=self.namespace, name=name, source="inline", place=place)
         return intake.finish()

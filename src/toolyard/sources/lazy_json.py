@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.registry.lazy import LazyTool, lazy_type
+
+_NAMESPACE = rb'"namespace"\s*:\s*"[^"\\]*"\s*'
+_BEFORE = re.compile(rb"\s*\{\s*(?:" + _NAMESPACE + rb",\s*)?" + rb'"[^"\\]+"\s*:\s*')
+_AFTER = re.compile(rb"\s*(?:,\s*" + _NAMESPACE + rb")?\}\s*")
 
 
 def index_json(data: bytes, namespace: str | None, source: str, *, lines: bool) -> list[LazyTool] | None:
@@ -23,22 +28,27 @@ def index_json(data: bytes, namespace: str | None, source: str, *, lines: bool) 
         return None
 
 
-def _decode_list(data: Any, namespace: str | None, home: str | None, source: str) -> list[LazyTool]:
+def _decode_list(data: Any, namespace: str | None, home: str | None, source: str) -> list[LazyTool] | None:
     kind = lazy_type(namespace or home or TOOL_DEFAULT_NAMESPACE, source)
     tools: list[LazyTool] = msgspec.json.Decoder(list[kind]).decode(data)  # type: ignore[valid-type]
-    return tools
+    return tools if all(tool.source is source for tool in tools) else None
 
 
-def _decode_lines(data: bytes, namespace: str | None, source: str) -> list[LazyTool]:
+def _decode_lines(data: bytes, namespace: str | None, source: str) -> list[LazyTool] | None:
     kind = lazy_type(namespace or TOOL_DEFAULT_NAMESPACE, source)
     tools: list[LazyTool] = list(msgspec.json.Decoder(kind).decode_lines(data))
-    return tools
+    return tools if all(tool.source is source for tool in tools) else None
 
 
 def _decode_mapping(data: bytes, namespace: str | None, source: str) -> list[LazyTool] | None:
-    """Shape 1, and `{namespace, tools}`."""
+    """One list of tools with its namespace for a key, or beside it; nothing else may stand around the list."""
     groups = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-    if "tools" in groups and groups.keys() <= {"namespace", "tools"}:
+    key = next((key for key in groups if key != "namespace"), "")
+    tools = bytes(groups.get(key, b""))
+    start = data.find(tools)
+    if not _BEFORE.fullmatch(data, 0, start) or not _AFTER.fullmatch(data, start + len(tools)):
+        return None
+    if key == "tools":
         home = msgspec.json.decode(groups["namespace"], type=str) if "namespace" in groups else None
-        return _decode_list(groups["tools"], namespace, home, source)
-    return [tool for home, raw in groups.items() for tool in _decode_list(raw, namespace, home, source)]
+        return _decode_list(tools, namespace, home, source)
+    return _decode_list(tools, namespace, key, source) if len(groups) == 1 else None

@@ -80,6 +80,8 @@ def _imported(path: str, source: str) -> Any:
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
         raise SourceUnavailable(f"{source}: cannot import {path!r}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise MalformedSource(f"{type(error).__name__} while importing it: {error}", where=source) from error
     return found
 
 
@@ -96,7 +98,7 @@ def _run_file(path: Path, source: str) -> ModuleType:
     sys.modules[module.__name__] = module  # annotations and dataclasses look their module up there
     try:
         exec(compile(code, str(path), "exec"), module.__dict__)  # noqa: S102 - running the file is what was asked for
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         sys.modules.pop(module.__name__)
         if before is not None:
             sys.modules[module.__name__] = before
@@ -130,7 +132,11 @@ def _members(target: Any, source: str) -> Iterator[tuple[str, Any]]:
     holder = _instance(target, source) if isinstance(target, type) else target
     marked = [(name, getattr(holder, name)) for name in _names(holder) if _is_marked(holder, name)]
     if marked:
-        return iter(marked)
+        # One function under two names is one tool.
+        once: dict[Any, str] = {}
+        for name, found in marked:
+            once.setdefault(found, name)
+        return iter([(name, found) for found, name in once.items()])
     if callable(holder) and not isinstance(holder, ModuleType):
         return iter([(getattr(holder, "__name__", type(holder).__name__), holder)])
     raise MalformedSource("no function or method is decorated with @tool", where=source)

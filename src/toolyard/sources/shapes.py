@@ -15,7 +15,10 @@ from typing import Any
 import msgspec
 
 from toolyard.model.errors import MalformedSource
-from toolyard.schema.violations import json_type, pointer_of
+from toolyard.model.json_words import json_type, pointer_of
+
+_CONTAINERS = ("tools", "functions", "functionDeclarations")
+"""Keys under which other systems list their tools."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -36,9 +39,22 @@ def entries(document: Any, where: str) -> Iterator[Entry]:
         raise MalformedSource(f"{what}; a catalog is a list of tools or a mapping", where=where)
     if _is_tool(document):
         return iter([Entry(document, "")])
-    if isinstance(document.get("tools"), (list, dict)) and not _is_tool(document["tools"]):
-        return _container(document, where)
-    return _mapping(document, where)
+    listed = next((key for key in _CONTAINERS if _holds_tools(document.get(key))), None)
+    if listed is not None:
+        return _container(document, listed, where)
+    namespace = document.get("namespace")
+    if isinstance(namespace, str):
+        return _mapping({key: value for key, value in document.items() if key != "namespace"}, namespace, where)
+    return _mapping(document, None, where)
+
+
+def _holds_tools(value: Any) -> bool:
+    """A list, or names to definitions; a mapping with a definition's own keys is a tool of that name."""
+    if isinstance(value, list):
+        return True
+    if not isinstance(value, dict) or _is_tool(value) or value.keys() & {"parameters", "inputSchema", "input_schema"}:
+        return False
+    return all(isinstance(item, dict) for item in value.values())
 
 
 def _is_tool(value: Any) -> bool:
@@ -47,28 +63,26 @@ def _is_tool(value: Any) -> bool:
     return isinstance(value.get("name"), str) or (value.get("type") == "function" and "function" in value)
 
 
-def _container(document: dict[str, Any], where: str) -> Iterator[Entry]:
+def _container(document: dict[str, Any], key: str, where: str) -> Iterator[Entry]:
     namespace = document.get("namespace")
     if namespace is not None and not isinstance(namespace, str):
         raise MalformedSource(f"'namespace' must be text, not {json_type(namespace)}", where=where)
-    extra = sorted(set(document) - {"namespace", "tools", "$schema", "version", "description", "nextCursor", "_meta"})
+    extra = sorted(set(document) - {key, "namespace", "$schema", "version", "description", "nextCursor", "_meta"})
     if extra:
         raise MalformedSource(
-            f"key {extra[0]!r} beside 'tools' means nothing; a catalog has namespace and tools", where=where
+            f"key {extra[0]!r} beside {key!r} means nothing; a catalog has namespace and {key}", where=where
         )
-    tools = document["tools"]
-    if isinstance(tools, dict):
-        return _named(tools, ("tools",), namespace)
-    return _listed(tools, ("tools",), namespace)
+    tools = document[key]
+    return _named(tools, (key,), namespace) if isinstance(tools, dict) else _listed(tools, (key,), namespace)
 
 
-def _mapping(document: dict[str, Any], where: str) -> Iterator[Entry]:
+def _mapping(document: dict[str, Any], namespace: str | None, where: str) -> Iterator[Entry]:
     kinds = {json_type(value) for value in document.values()}
     if kinds == {"object"}:
-        yield from _named(document, (), None)
+        yield from _named(document, (), namespace)
     elif kinds == {"array"}:
-        for namespace, tools in document.items():
-            yield from _listed(tools, (namespace,), namespace)
+        for key, tools in document.items():
+            yield from _listed(tools, (key,), key)
     elif document:
         scalars = [key for key, value in document.items() if not isinstance(value, (dict, list))]
         odd = scalars[0] if scalars else next(reversed(document))

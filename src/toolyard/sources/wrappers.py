@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
+import msgspec
+
 from toolyard.model.errors import ConfigError
 from toolyard.model.report import SourceReport
 from toolyard.model.tool import Tool
@@ -25,25 +27,35 @@ class WrappedToolLoader(ToolLoader):
 
     def load(self) -> list[Tool]:
         """The inner source's tools, changed."""
-        return self.change(self.inner.load())
+        return self._changed(self.inner.load())
 
     async def aload(self) -> list[Tool]:
         """The inner source's tools, changed."""
-        return self.change(await self.inner.aload())
+        return self._changed(await self.inner.aload())
 
-    def change(self, tools: list[Tool]) -> list[Tool]:
-        """What this wrapper does; override it."""
-        return tools
+    def change(self, tool: Tool) -> Tool | None:
+        """What this wrapper makes of a tool; None leaves it out. Override it."""
+        return tool
+
+    def check(self, tools: list[Tool]) -> None:
+        """Called before the tools are changed, for options that name some of them."""
+
+    def _changed(self, tools: list[Tool]) -> list[Tool]:
+        self.check(tools)
+        pairs = [(tool, new) for tool in tools if (new := self.change(tool)) is not None]
+        names = {old.qualified_name: new.qualified_name for old, new in pairs}
+        rewrites = tuple(
+            msgspec.structs.replace(rewrite, tool=names[rewrite.tool])
+            for rewrite in self.inner.report.rewrites
+            if rewrite.tool in names
+        )
+        self._report = SourceReport(self.source, len(pairs), rewrites, self.inner.report.rejected)
+        return [new for _, new in pairs]
 
     @property
     def source(self) -> str:
         """The inner source's name."""
         return self.inner.source
-
-    @property
-    def report(self) -> SourceReport:
-        """The inner source's report."""
-        return self.inner.report
 
     @property
     def admitted(self) -> Sequence[Candidate]:  # type: ignore[override]
@@ -63,9 +75,9 @@ class FilterToolLoader(WrappedToolLoader):
         self.include = _globs(include, "include")
         self.exclude = _globs(exclude, "exclude")
 
-    def change(self, tools: list[Tool]) -> list[Tool]:
-        """The tools that match `include` and not `exclude`."""
-        return [tool for tool in tools if self._keeps(tool.qualified_name)]
+    def change(self, tool: Tool) -> Tool | None:
+        """The tool, if it matches `include` and not `exclude`."""
+        return tool if self._keeps(tool.qualified_name) else None
 
     def _keeps(self, name: str) -> bool:
         return any(fnmatchcase(name, g) for g in self.include) and not any(fnmatchcase(name, g) for g in self.exclude)
@@ -78,15 +90,15 @@ class RenameToolLoader(WrappedToolLoader):
         super().__init__(inner)
         self.names = dict(names)
 
-    def change(self, tools: list[Tool]) -> list[Tool]:
-        """The tools under their new names."""
+    def check(self, tools: list[Tool]) -> None:
+        """Every name to be changed must be there."""
         known = {name for tool in tools for name in (tool.name, tool.qualified_name)}
         unknown = sorted(set(self.names) - known)
         if unknown:
             raise ConfigError(f"cannot rename {unknown[0]!r}: {self.source} has no such tool")
-        return [self._renamed(tool) for tool in tools]
 
-    def _renamed(self, tool: Tool) -> Tool:
+    def change(self, tool: Tool) -> Tool:
+        """The tool under its new name."""
         new = self.names.get(tool.qualified_name) or self.names.get(tool.name)
         return tool if new is None else tool.replace(name=new)
 
@@ -98,9 +110,10 @@ class RenamespaceToolLoader(WrappedToolLoader):
         super().__init__(inner)
         self.namespace = namespace
 
-    def change(self, tools: list[Tool]) -> list[Tool]:
-        """The tools in their new namespaces."""
-        return [tool.replace(namespace=self._target(tool.namespace)) for tool in tools]
+    def change(self, tool: Tool) -> Tool:
+        """The tool in its new namespace."""
+        target = self._target(tool.namespace)
+        return tool if target == tool.namespace else tool.replace(namespace=target)
 
     def _target(self, namespace: str) -> str:
         return self.namespace if isinstance(self.namespace, str) else self.namespace.get(namespace, namespace)

@@ -1,0 +1,54 @@
+"""Small words about JSON that several floors say: pointers, type names, and names close to a misspelt one."""
+
+from __future__ import annotations
+
+import difflib
+import heapq
+from collections.abc import Iterable
+
+from toolyard.constants import TOOL_NAMESPACE_SEP
+
+_COMPARED = 500
+"""A full comparison takes seconds in a large catalog; this many are picked for it by shared letters."""
+
+
+def pointer_of(path: Iterable[str | int]) -> str:
+    """RFC 6901 pointer of a path."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
+
+
+def json_type(value: object) -> str:
+    """The JSON Schema name of a value's type, or its Python name if it has none."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case list() | tuple():
+            return "array"
+        case dict():
+            return "object"
+        case _:
+            return type(value).__name__
+
+
+def closest(name: str, names: Iterable[str], *, count: int = 3) -> list[str]:
+    """Known qualified names that a misspelt name, qualified or bare, may have meant; the best first."""
+    wanted = name[:200].lower()
+    pool = list(names)
+    if len(pool) > _COMPARED:
+        pieces = {wanted[at : at + 3] for at in range(max(1, len(wanted) - 2))}
+        pool = heapq.nlargest(_COMPARED, pool, key=lambda known: sum(map(known.lower().__contains__, pieces)))
+    spelt: dict[str, list[str]] = {}
+    for known in pool:
+        for spelling in (known, known.rpartition(TOOL_NAMESPACE_SEP)[2], known.replace(TOOL_NAMESPACE_SEP, "__")):
+            spelt.setdefault(spelling.lower(), []).append(known)
+    same_bare_name = spelt.get(wanted.rpartition(TOOL_NAMESPACE_SEP)[2], [])
+    near = difflib.get_close_matches(wanted, spelt, n=count)
+    return list(dict.fromkeys([*same_bare_name, *(known for match in near for known in spelt[match])]))[:count]
