@@ -1,0 +1,43 @@
+import pytest
+
+from toolyard import ConfigError, MalformedSource
+from toolyard.app import build_registry, survey
+
+
+def write(path, text):
+    path.write_text(text)
+    return path
+
+
+def test_a_config_and_a_bare_catalog_both_build(tmp_path):
+    write(tmp_path / "a.yaml", "ns: [{name: x}]")
+    config = write(tmp_path / "yard.yaml", "tools: [{type: file, path: a.yaml}, {type: inline, tools: [{name: y}]}]")
+    assert [t.qualified_name for t in build_registry(config)] == ["ns::x", "default::y"]
+    assert [t.qualified_name for t in build_registry(tmp_path / "a.yaml")] == ["ns::x"]
+
+
+def test_an_unknown_loader_is_placed_in_the_config(tmp_path):
+    config = write(tmp_path / "yard.yaml", "tools: [{type: nope}]")
+    with pytest.raises(ConfigError, match=r"yard\.yaml: tools\.registry\[0\].*'nope'"):
+        build_registry(config)
+
+
+def test_a_config_of_over_a_megabyte_is_still_a_config(tmp_path):
+    tools = "".join(f"      - {{name: t{i}, description: {'x' * 200}}}\n" for i in range(6_000))
+    config = write(tmp_path / "yard.yaml", f"tools:\n  registry:\n  - type: inline\n    tools:\n{tools}")
+    assert len(build_registry(config)) == 6_000
+
+
+def test_a_survey_reports_every_source_and_raises_for_none(tmp_path):
+    write(tmp_path / "bad.py", "1/0")
+    write(tmp_path / "bad.yaml", "a: [")
+    write(tmp_path / "good.yaml", "[{name: x}, {name: x}, {nam: y}]")
+    config = write(
+        tmp_path / "yard.yaml",
+        "tools: [{type: python, target: bad.py}, {type: file, path: bad.yaml}, {type: file, path: good.yaml}]",
+    )
+    registry, report = survey(config)
+    assert [s.state for s in report.sources] == ["failed", "failed", "ok"]
+    assert (len(registry), len(report.rejected)) == (1, 2)
+    with pytest.raises(MalformedSource):
+        build_registry(config)
