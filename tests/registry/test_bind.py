@@ -257,8 +257,18 @@ def doubling():
 
 @pytest.mark.parametrize(
     "arguments",
-    [cyclic(), doubling(), {"a": b"x"}, {"a": {1: 2}}, {"a": {1, 2}}, {1: 2}, {"a": object()}, {"a": iter([])}],
-    ids=["cyclic", "doubling", "bytes", "int key", "set", "root int key", "object", "iterator"],
+    [
+        cyclic(),
+        doubling(),
+        {"a": b"x"},
+        {"a": {1: 2}},
+        {"a": {1, 2}},
+        {1: 2},
+        {"a": object()},
+        {"a": iter([])},
+        {"a": 10**5000},
+    ],
+    ids=["cyclic", "doubling", "bytes", "int key", "set", "root int key", "object", "iterator", "huge"],
 )
 def test_values_that_are_no_json_are_refused_even_where_anything_goes(arguments):
     reg = registry(schema(a={}))

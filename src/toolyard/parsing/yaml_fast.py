@@ -7,8 +7,10 @@ import re
 import sys
 import threading
 from contextlib import suppress
+from functools import cache
 from typing import Any, Final
 
+import jsonschema_rs
 import msgspec
 import yaml_rs
 
@@ -33,6 +35,8 @@ _ODD_KEY = re.compile(rb"(?<![^\s,\[{])(?:[-+]?0[0-9xXoObB_]|\+|-0|[-+]?[0-9]*_)
 _EXPLICIT_KEY = re.compile(rb"\?(?<![^ \n]\?)(?<![^ \n\-?:] \?)(?=[ \n])")
 _ESCAPED_MARK = re.compile(rb"\\(?=[xuU]0*(?:21|26|5[bB]|5[fF]|7[bB]))")
 _EMPTY = {b"[": b"[]", b"{": b"{}"}
+_DIGITS = bytes(ord("0") if chr(byte) in "0123456789_abcdefABCDEFox" else ord(" ") for byte in range(256))
+_LONG_NUMBER = b"0" * 3_000
 _starting = threading.Lock()
 
 
@@ -87,8 +91,36 @@ class _Parser(threading.Thread):
                 alias_limits=_NO_ALIASES,
                 duplicate_key_policy=yaml_rs.DuplicateKeyPolicy.Error,
             )
-            if isinstance(value, dict | list) and _normalise(value, self.source, self.max_depth):
+            if isinstance(value, dict | list) and (
+                _is_plain(value, self.source, self.max_depth) or _normalise(value, self.source, self.max_depth)
+            ):
                 self.value = value
+
+
+def _is_plain(value: Any, source: bytes, max_depth: int) -> bool:
+    """True for what `_normalise` would accept unchanged, judged in compiled code; False decides nothing."""
+    # The validator takes an integer that Python will not write out for a valid one.
+    if b"<<" in source or _LONG_NUMBER in source.translate(_DIGITS):
+        return False
+    try:
+        return _plain_data(max_depth).is_valid(value)
+    except ValueError:
+        # What the validator cannot read is no JSON: a key that is a number, for one.
+        return False
+
+
+@cache
+def _plain_data(max_depth: int) -> jsonschema_rs.Validator:
+    """A schema of JSON values with finite numbers, and one definition for each level they may nest."""
+    largest = sys.float_info.max
+    scalars = ["string", "number", "boolean", "null"]
+    scalar: dict[str, Any] = {"type": scalars, "minimum": -largest, "maximum": largest}
+    levels: dict[str, Any] = {f"level{max_depth}": scalar}
+    for depth in range(max_depth):
+        below = {"$ref": f"#/$defs/level{depth + 1}"}
+        kinds = ["object", "array", *scalars]
+        levels[f"level{depth}"] = {**scalar, "type": kinds, "additionalProperties": below, "items": below}
+    return jsonschema_rs.validator_for({"$ref": "#/$defs/level0", "$defs": levels}, offline=True)
 
 
 def _normalise(value: Any, source: bytes, max_depth: int) -> bool:

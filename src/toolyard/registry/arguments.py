@@ -14,7 +14,9 @@ RawArguments = Arguments | str | bytes | None
 
 MAX_DEPTH = 200
 MAX_VALUES = 1_000_000
-_SCALARS = frozenset({str, int, bool, type(None)})
+MAX_BITS = 14_284
+"""4,300 digits, the most that JSON text may have; beyond it the validator does not judge."""
+_SCALARS = frozenset({str, bool, type(None)})
 
 
 def read_arguments(arguments: RawArguments) -> Arguments:
@@ -57,5 +59,8 @@ def check_json(arguments: Arguments) -> None:
         elif kind is float:
             if not math.isfinite(item):
                 raise InvalidArguments("arguments hold NaN or Infinity, which JSON cannot carry")
+        elif kind is int:
+            if item.bit_length() > MAX_BITS:
+                raise InvalidArguments("arguments hold an integer of over 4,300 digits")
         elif kind not in _SCALARS:
             raise InvalidArguments(f"arguments hold a value of type {kind.__name__}, which JSON cannot carry")
