@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine
 from types import CoroutineType
 from typing import Any
 
-from toolyard.loop import home_loop
 from toolyard.model.bindings import PythonBinding
 from toolyard.model.context import ToolContext
 from toolyard.model.errors import (
@@ -45,6 +43,8 @@ async def acall_python(tool: Tool, arguments: Any, ctx: ToolContext | None = Non
 
 def wait_for(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
     """Run what an async tool returned on the home loop, and wait for it."""
+    from toolyard.loop import home_loop  # brings asyncio, which a registry of sync tools never needs
+
     try:
         return home_loop.run(_settled(tool, work), twin="adispatch")
     except SyncInAsyncError:
@@ -83,6 +83,8 @@ def _call(tool: Tool, binding: PythonBinding, arguments: Any, ctx: ToolContext |
 
 
 async def _settled(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
+    import asyncio
+
     try:
         return await work
     except CALLERS_FAULTS as error:
