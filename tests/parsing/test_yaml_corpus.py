@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
-import pytest
 from yaml_twins import twins
 
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
-FILES = sorted(CORPUS.glob("**/*.y*ml"))
+from conftest import material
 
-pytestmark = pytest.mark.skipif(not FILES, reason="needs the shared corpus beside the repository")
+FILES = material("**/*.y*ml")
 
 
 def test_real_documents_are_read_alike_and_mostly_fast() -> None:
+    assert FILES
     verdicts = {path: twins(path.read_text(encoding="utf-8-sig")) for path in FILES}
     count = Counter(verdicts.values())
     assert set(count) <= {"same", "undecided"}, [

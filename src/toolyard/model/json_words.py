@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import heapq
 from collections.abc import Iterable
+from typing import Any
 
 from toolyard.constants import TOOL_NAMESPACE_SEP
 
@@ -36,6 +37,15 @@ def json_type(value: object) -> str:
             return "object"
         case _:
             return type(value).__name__
+
+
+def copied(value: Any) -> Any:
+    """A copy of a JSON value that may be changed without changing the original."""
+    if isinstance(value, dict):
+        return {key: copied(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [copied(item) for item in value]
+    return value
 
 
 def closest(name: str, names: Iterable[str], *, count: int = 3) -> list[str]:

@@ -13,7 +13,7 @@ BUDGET = 100_000
 """Tokens to look at before it is cheaper to let the exact parser decide."""
 
 # Lists of plain words, which are most, pass here already, and so does the text of a Markdown link.
-_LIST = re.compile(rb"\[(?<![^ \n]\[)(?<![^ \n\-?:] \[)(?![0-9A-Za-z_ ,./$()]*\])")
+_LIST = re.compile(rb"\[(?<![^ \n]\[)(?<![^ \n\-?:] \[)(?![0-9A-Za-z_ ,./$()]*+\])")
 _MAPPING = re.compile(rb"\{(?<![^ \n]\{)(?<![^ \n\-?:] \{)(?!\})")
 _BLANK, _LINE_FEED = b" \n"
 _BEFORE_VALUE = b"\n-?:"

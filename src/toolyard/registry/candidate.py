@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolyard.model.json_words import pointer_of
+from toolyard.model.json_words import copied, pointer_of
 from toolyard.model.tool import Tool
 from toolyard.registry.arguments import Arguments
 from toolyard.schema.compile import CompiledSchema, compile_schema
@@ -57,7 +57,8 @@ class Candidate:
         missing = [(name, value) for name, value in self.defaults if name not in arguments]
         if not missing:
             return arguments
-        filled = {**arguments, **{name: _fresh(value) for name, value in missing}}
+        # A default of its own for each call: a tool that changes it must not change the schema.
+        filled = {**arguments, **{name: copied(value) for name, value in missing}}
         # Rules about several properties at once may refuse what each default alone satisfies.
         return filled if self.compiled.is_valid(filled) else arguments
 
@@ -73,12 +74,3 @@ class Candidate:
     def origin(self) -> str:
         """Where the tool came from, as exactly as is known."""
         return f"{self.tool.source or 'added in code'}{self.place}"
-
-
-def _fresh(value: Any) -> Any:
-    """A default of its own for each call: a tool that changes it must not change the schema."""
-    if isinstance(value, dict):
-        return {key: _fresh(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_fresh(item) for item in value]
-    return value

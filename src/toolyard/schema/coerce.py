@@ -15,7 +15,7 @@ import jsonschema_rs
 import msgspec
 
 from toolyard.model.errors import MalformedSource
-from toolyard.model.json_words import json_type, pointer_of
+from toolyard.model.json_words import copied, json_type, pointer_of
 from toolyard.parsing import parse_json
 from toolyard.schema.compile import CompiledSchema
 
@@ -52,7 +52,7 @@ def coerce(compiled: CompiledSchema, value: dict[str, Any]) -> tuple[dict[str, A
         if not errors:
             break
         if fixed is None:
-            fixed = _containers_copied(value)
+            fixed = copied(value)
         made = _repair(fixed, errors)
         if not made:
             return None
@@ -136,7 +136,7 @@ def integral_floats(value: Any, plan: IntegerPlan) -> tuple[Any, list[Coercion]]
             stack.extend((item, here.items, (*path, index)) for index, item in enumerate(node))
     if not found:
         return value, []
-    copy = _containers_copied(value)
+    copy = copied(value)
     for path in found:
         holder = _at(copy, path[:-1])
         holder[path[-1]] = int(holder[path[-1]])
@@ -185,13 +185,4 @@ def _at(value: Any, path: Path) -> Any:
             value = value[part]
         except (KeyError, IndexError, TypeError):
             return _MISSING
-    return value
-
-
-def _containers_copied(value: Any) -> Any:
-    """A copy that may be changed without changing the caller's."""
-    if isinstance(value, dict):
-        return {key: _containers_copied(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_containers_copied(item) for item in value]
     return value
