@@ -151,7 +151,7 @@ def test_integer_keys_become_text_on_the_fast_path() -> None:
     [
         "010: a\n", "0x1F: a\n", "+1: a\n", "-0: a\n", "1_0: a\n", "{010: a}\n", "{010}\n", "{0o17, x: y}\n", "? 010\n", "- ? 0x1F\n", "? 1\n: 010\n",
         "200: a\n'200': b\n", "1: a\n1.0: b\n", "true: a\n", "- 1: a\n- true: b\n", "- 1: a\n- 1.0: b\n", " !x a: b\n", "1.5: a\n", "~: a\n", ": a\n", "[a]: b\n", "{a: b}: c\n", "a: {[x]: y}\n",
-        "<<: {a: b}\n", "a: &b 1\nc: *b\n", "&a [*a]\n", "a: !!str 1\n", "!x a: b\n", "a: .inf\n", "a: [1e400]\n", "a: 1_000\n", "a: 0b1\n",
+        "<<: {a: b}\n", "a: &b 1\nc: *b\n", "&a [*a]\n", "a: !!str 1\n", "!x a: b\n", "a: .inf\n", "a: [1e400]\n", "a: 1_000\n", "a: 0b1\n", '{"a":-0x1}\n', '{"a":1_0}\n',
         "a: 1\n---\nb: 2\n", "- 1\n---\n- 2\n", "- 1\n...\n", "a\n", "12\n", "", "a: 1\na: 2\n", "a: |\n", "a: \x01\n", "\ta: b\n",
     ],
 )  # fmt: skip

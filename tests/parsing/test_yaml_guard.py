@@ -50,7 +50,7 @@ def test_the_bound_on_nesting_counts_what_fits_in_a_text_that_passes() -> None:
     [
         ("a: &b c\n", "&"), ("- &b c\n", "&"), ("&b c\n", "&"), ("a:\n    &b c\n", "&"), ("[&b c]\n", "&"), ("{x, &b c}\n", "&"), ("-   &b\n", "&"), (" &b\n", "&"), ("  &b\n", "&"), ("\n &b c\n", "&"),
         ("a: !b c\n", "!"), ("!b c\n", "!"), ("- ! c\n", "!"), ("[x, !b c]\n", "!"), ("a:\n  !!str\n", "!"), (" !b c\n", "!"), ("   !b c\n", "!"),
-        ("a: 1_000\n", "_"), ("- _1\n", "_"), ("1_: a\n", "_"), ("[1, 2_3]\n", "_"), ("a: 1_0.5e1_0\n", "_"), ("a: 1e_5\n", "_"), ("a: -_1\n", "_"),
+        ("a: 1_000\n", "_"), ("- _1\n", "_"), ("1_: a\n", "_"), ("[1, 2_3]\n", "_"), ("a: 1_0.5e1_0\n", "_"), ("a: 1e_5\n", "_"), ('{"a":1_0}\n', "_"), ('{"a":_1}\n', "_"), ("a: -_1\n", "_"),
         ("a: " + "1_" * 100 + "\n", "_"), ("a: " + "_" * 500 + "1\n", "_"),
         ("a: [b\n", "["), ("{a: b\n", "{"), (" [b\n", "["), ("  {b\n", "{"),
     ],
@@ -64,6 +64,7 @@ def test_what_may_be_read_differently_is_doubted(text: str, mark: str) -> None:
     [
         "a: \x01\n", "# \x1f\n", "a: \x7f\n", "a: \x80\n", "a: \x9f\n", "a: \ufffe\n", "a: \uffff\n", "a: 1\n\ufeffb: 2\n",
         "a: 0b1\n", "a: 0X1F\n", "- -0x1F\n", "[+0o7]\n", "0B1: x\n", "a: 0x_1\n", "a: 0b1\t\n",
+        '{"a":0b1}\n', '{"a":-0x1}\n', "['a':+0o7]\n",
     ],
 )  # fmt: skip
 def test_what_no_count_of_characters_can_clear_is_certain(text: str) -> None:

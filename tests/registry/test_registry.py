@@ -406,3 +406,21 @@ def test_keys_that_are_no_text_are_rewritten_and_listed_or_refused_when_they_cla
     assert len(registry.report.rewrites) == 1
     with pytest.raises(MalformedSource, match="same as text"):
         ToolRegistry.from_dicts([{"name": "a", "parameters": {"type": "object", "properties": {1: {}, "1": {}}}}])
+
+
+def test_a_tool_removed_while_its_source_reloads_stays_out_and_the_reload_counts():
+    class Slow(Listed):
+        during = None
+
+        def load(self):
+            tools = super().load()
+            if self.during:
+                self.during()
+            return tools
+
+    loader = Slow(tool("a"), tool("b"))
+    registry = ToolRegistry.from_loaders([loader])
+    loader.tools = [tool("a"), tool("b"), tool("new")]
+    loader.during = lambda: registry.remove("ns::b")
+    registry.refresh()
+    assert registry.tool_names() == ["a", "new"]

@@ -50,7 +50,7 @@ class SourceReport(msgspec.Struct, frozen=True):
 
     @property
     def rewritten(self) -> int:
-        """How many loaded tools were rewritten."""
+        """How many names had a definition rewritten."""
         return len({rewrite.tool for rewrite in self.rewrites})
 
     def to_dict(self) -> dict[str, Any]:

@@ -37,6 +37,7 @@ _ESCAPED_MARK = re.compile(rb"\\(?=[xuU]0*(?:21|26|5[bB]|5[fF]|7[bB]))")
 _EMPTY = {b"[": b"[]", b"{": b"{}"}
 _DIGITS = bytes(ord("0") if chr(byte) in "0123456789_abcdefABCDEFox" else ord(" ") for byte in range(256))
 _LONG_NUMBER = b"0" * 3_000
+_VALIDATOR_DEPTH = 250
 _starting = threading.Lock()
 
 
@@ -99,8 +100,9 @@ class _Parser(threading.Thread):
 
 def _is_plain(value: Any, source: bytes, max_depth: int) -> bool:
     """True for what `_normalise` would accept unchanged, judged in compiled code; False decides nothing."""
-    # The validator takes an integer that Python will not write out for a valid one.
-    if b"<<" in source or _LONG_NUMBER in source.translate(_DIGITS):
+    # The validator takes an integer that Python will not write out for a valid one, and reads no deeper than it
+    # likes itself, so a schema for more levels would only cost the time to compile it.
+    if max_depth > _VALIDATOR_DEPTH or b"<<" in source or _LONG_NUMBER in source.translate(_DIGITS):
         return False
     try:
         return _plain_data(max_depth).is_valid(value)

@@ -36,9 +36,9 @@ _ANCHOR = re.compile(rb"&(?<![^ \n\[{,]&)(?<![^ \n\-?:,\[{] &)(?![ \n])")
 _TAG = re.compile(rb"!(?<![^ \n\[{,]!)(?<![^ \n\-?:,\[{] !)")
 _BEFORE_NODE = b"\n-?:,[{"
 _UNDERSCORED = re.compile(rb"_(?<=[^A-DF-Za-df-z_]_)(?<![A-Za-z][eE]_)(?:[0-9_.eE+-]{64}|[0-9_.eE+-]*+(?=[\s,\]}:]))")
-_NUMBER = re.compile(rb"(?:.*[\s,\[{])?[-+]?[0-9._]*[eE]?[-+]?[0-9_]*", re.DOTALL)
+_NUMBER = re.compile(rb"(?:.*[\s,\[{:])?[-+]?[0-9._]*[eE]?[-+]?[0-9_]*", re.DOTALL)
 _PREFIXED = re.compile(rb"0(?<![0-9A-Za-z_.]0)[xXoObB][0-9a-fA-F_]+")
-_DELIMITERS = (b"", b" ", b"\t", b"\n", b",", b"[", b"{")
+_DELIMITERS = (b"", b" ", b"\t", b"\n", b",", b"[", b"{", b":")
 _CANONICAL_PREFIXED = re.compile(rb"0x[0-9a-fA-F]+|0o[0-7]+")
 
 

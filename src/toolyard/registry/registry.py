@@ -157,10 +157,10 @@ class ToolRegistry:
         nothing changes.
         """
         with self._reload:
-            parts = self._parts
-            loaded = {id(part): _reload(part, strict) for part in parts if part.loader is not None}
+            # By loader, because `remove` may put another part in the place of this one meanwhile.
+            loaded = {id(part.loader): _reload(part, strict) for part in self._parts if part.loader is not None}
             with self._change:
-                fresh = [loaded.get(id(part), part) for part in self._parts]
+                fresh = [loaded.get(id(part.loader), part) for part in self._parts]
                 kept = [without(part, self._removed.get(id(part.loader), frozenset())) for part in fresh]
                 self._refresh_to(kept, strict)
         return self.report
