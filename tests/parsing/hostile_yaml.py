@@ -323,7 +323,9 @@ class Writer:
                 key = rng.choice(("a", "b", "c", "d e", '"f"', "'g'", "1", "200", '"#/h"'))
                 if self.odd():
                     key = rng.choice(("true", "", "? f", "[x]", "i\n j", '"k\n l"', "x" * 1023, "010", ":y"))
-                value = f"{key}{rng.choice((':', ' : ', '', ':  ', chr(10) + ': ')) if self.odd(3) else ': '}{value}"
+                adjacent = key[:1] in ("'", '"') and rng.random() < 0.3
+                joint = rng.choice((":", " : ", "", ":  ", "\n: ")) if self.odd(3) else ":" if adjacent else ": "
+                value = f"{key}{joint}{value}"
             items.append(rng.choice(gap) + value + rng.choice(gap))
         comma = f",\n{' ' * (indent + 2)}" if rng.random() < 0.2 else ", " if rng.random() < 0.7 else ","
         body = comma.join(items) + (rng.choice((",", ", ")) if rng.random() < 0.1 else "")
