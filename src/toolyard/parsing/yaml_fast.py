@@ -35,8 +35,8 @@ _ODD_KEY = re.compile(rb"(?<![^\s,\[{])(?:[-+]?0[0-9xXoObB_]|\+|-0|[-+]?[0-9]*_)
 _EXPLICIT_KEY = re.compile(rb"\?(?<![^ \n]\?)(?<![^ \n\-?:] \?)(?=[ \n])")
 _ESCAPED_MARK = re.compile(rb"\\(?=[xuU]0*(?:21|26|5[bB]|5[fF]|7[bB]))")
 _EMPTY = {b"[": b"[]", b"{": b"{}"}
-_DIGITS = bytes(ord("0") if chr(byte) in "0123456789_abcdefABCDEFox" else ord(" ") for byte in range(256))
-_LONG_NUMBER = b"0" * 3_000
+_DIGITS = re.compile(rb"[0-9a-fA-F_xo]+")
+_STEP = 1024
 _VALIDATOR_DEPTH = 250
 _starting = threading.Lock()
 
@@ -102,7 +102,7 @@ def _is_plain(value: Any, source: bytes, max_depth: int) -> bool:
     """True for what `_normalise` would accept unchanged, judged in compiled code; False decides nothing."""
     # The validator takes an integer that Python will not write out for a valid one, and reads no deeper than it
     # likes itself, so a schema for more levels would only cost the time to compile it.
-    if max_depth > _VALIDATOR_DEPTH or b"<<" in source or _LONG_NUMBER in source.translate(_DIGITS):
+    if max_depth > _VALIDATOR_DEPTH or _has_long_number(source):
         return False
     try:
         return _plain_data(max_depth).is_valid(value)
@@ -111,9 +111,17 @@ def _is_plain(value: Any, source: bytes, max_depth: int) -> bool:
         return False
 
 
+def _has_long_number(source: bytes) -> bool:
+    """Digits over a whole step: an integer of more than 4,300 decimal digits covers one in any base."""
+    digits = _DIGITS.fullmatch
+    return any(
+        digits(source, at, at + 16) and digits(source, at, at + _STEP) for at in range(0, len(source) - _STEP, _STEP)
+    )
+
+
 @cache
 def _plain_data(max_depth: int) -> jsonschema_rs.Validator:
-    """A schema of JSON values with finite numbers, and one definition for each level they may nest."""
+    """A schema of JSON values with finite numbers and no merge key, with a definition for each level they may nest."""
     largest = sys.float_info.max
     scalars = ["string", "number", "boolean", "null"]
     scalar: dict[str, Any] = {"type": scalars, "minimum": -largest, "maximum": largest}
@@ -121,7 +129,13 @@ def _plain_data(max_depth: int) -> jsonschema_rs.Validator:
     for depth in range(max_depth):
         below = {"$ref": f"#/$defs/level{depth + 1}"}
         kinds = ["object", "array", *scalars]
-        levels[f"level{depth}"] = {**scalar, "type": kinds, "additionalProperties": below, "items": below}
+        levels[f"level{depth}"] = {
+            **scalar,
+            "type": kinds,
+            "properties": {"<<": False},
+            "additionalProperties": below,
+            "items": below,
+        }
     return jsonschema_rs.validator_for({"$ref": "#/$defs/level0", "$defs": levels}, offline=True)
 
 
