@@ -56,3 +56,9 @@ def test_a_wrong_config_says_what_and_where(tmp_path, document, says):
         registry_entries(document, base=tmp_path, where="yard.yaml", env={})
     assert says in str(caught.value)
     assert "yard.yaml" in str(caught.value)
+
+
+def test_blocks_that_nothing_acts_on_yet_are_said_to_be_so(tmp_path, caplog):
+    document = {"tools": {"registry": [], "engines": {"lm": {"type": "lm"}}}, "policy": {"default": "deny"}}
+    assert registry_entries(document, base=tmp_path, where="yard.yaml", env={}) == []
+    assert "yard.yaml: policy, tools.engines: checked, but nothing here acts on it yet" in caplog.text

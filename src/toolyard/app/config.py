@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from toolyard.model.errors import ConfigError
 from toolyard.model.json_words import json_type
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
 
+_log = logging.getLogger(__name__)
+
 _TOP_KEYS = ("tools", "sessions", "policy", "tracing", "server")
 _TOOLS_KEYS = ("registry", "engines", "enrichments")
 _KINDS = {dict: "a mapping", list: "a list"}
@@ -22,12 +25,11 @@ MAX_CONFIG_BYTES = 4 * 1024 * 1024
 
 
 class LoaderEntry(msgspec.Struct, frozen=True):
-    """One entry of `tools.registry`: a loader type, its options, and the engine that answers."""
+    """One entry of `tools.registry`: a loader type and its options."""
 
     type: str
     options: dict[str, Any]
     where: str
-    engine: str | None = None
 
 
 def read_config_file(path: Path) -> Any:
@@ -71,6 +73,11 @@ def registry_entries(
     for key in _TOP_KEYS[1:]:
         if document.get(key) is not None and not isinstance(document[key], dict):
             raise ConfigError(f"{where}: {key} must be a mapping, not {json_type(document[key])}")
+    unread = [key for key in _TOP_KEYS[1:] if document.get(key)] + [
+        f"tools.{key}" for key in _TOOLS_KEYS[1:] if block.get(key)
+    ]
+    if unread:
+        _log.warning("%s: %s: checked, but nothing here acts on it yet", where, ", ".join(unread))
     engines = block.get("engines") or {}
     return [_entry(item, index, base, where, engines, env) for index, item in enumerate(items)]
 
@@ -91,7 +98,7 @@ def _entry(
     engine = item.get("engine")
     if engine is not None and (not isinstance(engine, str) or engine not in engines):
         raise ConfigError(f"{place}: engine {engine!r} is not among tools.engines ({', '.join(engines) or 'none'})")
-    return LoaderEntry(item["type"], options, place, engine)
+    return LoaderEntry(item["type"], options, place)
 
 
 def _known_keys(block: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
