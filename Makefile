@@ -45,6 +45,8 @@ bench: $(BENCH)/.ready
 
 soak: setup
 	$(BIN)/python tests/parsing/soak_yaml_fuzz.py 600
+	$(BIN)/python tests/engines/soak_crash.py 100
+	$(BIN)/python tests/engines/soak_calls.py 1000000
 
 clean:
 	rm -rf $(VENV) $(BENCH) .mypy_cache .ruff_cache .import_linter_cache build dist

@@ -6,7 +6,7 @@ import importlib
 import platform
 import sys
 
-SECTIONS = ("dispatch", "build", "names", "start")
+SECTIONS = ("dispatch", "build", "names", "start", "calls", "hung", "soak")
 
 
 def main(sections: list[str]) -> int:

@@ -1,8 +1,9 @@
-"""Load a yard, read the report, call tools, and speak to a provider. `make run` runs this."""
+"""Load a yard, read the report, call tools, speak to a provider, keep sessions. `make run` runs this."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from toolyard import CallError, ToolCall
+from toolyard import CallError, ToolCall, Toolyard
 from toolyard.app import build_registry
 from toolyard.dialects import get_dialect
 
@@ -46,5 +47,33 @@ def main() -> None:
             print(f"   truncated by the model: {error.info.code}: {error}")
 
 
+def in_sessions(folder: Path) -> None:
+    """Calls that are kept, tried out, and branched; the file outlives the process."""
+    config = {
+        "tools": [{"type": "python", "target": str(HERE / "desk.py"), "namespace": "desk"}],
+        "sessions": {"store": "sqlite", "path": str(folder / "sessions.db")},
+        "policy": {"budgets": [{"max_calls": 3}]},
+    }
+    bill = ToolCall("desk::split_bill", {"total": "100", "people": 3}, call_id="c1")
+    with Toolyard.from_config(config) as yard:
+        engine = yard.tool_engine
+        engine.setup("chat")
+        print("\nA session")
+        for result in engine.execute("chat", [bill, ToolCall("desk::split_bil"), ToolCall("desk::split_bill")]):
+            print(f"   {result.name}: {result.error_info.code if result.error_info else result.result}")
+        before = engine.state_hash("chat")
+        probe = engine.simulate("chat", [ToolCall("desk::days_between", {"start": "2026-01-01", "end": "2026-02-01"})])
+        print(f"   simulated: {probe[0].result}, state unchanged: {engine.state_hash('chat') == before}")
+        engine.setup("what-if", fork_of="chat")
+        engine.execute("what-if", [bill, bill, bill])
+    with Toolyard.from_config(config) as yard:
+        for session in ("chat", "what-if"):
+            entries = yard.tool_engine.get_session_state(session)["tool_executions"]
+            codes = [(entry["tool_output"].get("error_info") or {}).get("code", "ok") for entry in entries]
+            print(f"   reopened {session}: {codes}")
+
+
 if __name__ == "__main__":
     main()
+    with TemporaryDirectory() as place:
+        in_sessions(Path(place))

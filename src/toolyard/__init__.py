@@ -7,6 +7,16 @@ TYPE_CHECKING = False  # typing itself would triple the import time
 
 _EXPORTS = {
     "toolyard.constants": ["TOOL_DEFAULT_NAMESPACE", "TOOL_NAMESPACE_SEP"],
+    "toolyard.app.toolyard": ["Toolyard"],
+    "toolyard.calls.events": ["CallEvent"],
+    "toolyard.calls.invocation": ["Invocation"],
+    "toolyard.calls.policy": ["Policy"],
+    "toolyard.calls.redact": ["Redactor"],
+    "toolyard.calls.tracing": ["Tracer"],
+    "toolyard.engines": ["MultiToolEngine", "PythonToolEngine", "ToolEngine"],
+    "toolyard.sessions.postgres": ["PostgresStore"],
+    "toolyard.sessions.sessions": ["Sessions"],
+    "toolyard.sessions.sqlite": ["SqliteStore"],
     "toolyard.model": [
         "Effects",
         "ErrorInfo",
@@ -33,11 +43,13 @@ _EXPORTS = {
         "InvalidNameError",
         "InvalidOutput",
         "InvalidSchemaError",
+        "Interrupted",
         "MalformedSource",
         "ManifestError",
         "NoEngine",
         "PluginError",
         "SamplingError",
+        "SessionBusyError",
         "SessionError",
         "SessionExistsError",
         "SourceError",
@@ -79,6 +91,24 @@ _HOME = {name: module for module, names in _EXPORTS.items() for name in names}
 __all__ = sorted(_HOME)
 
 if TYPE_CHECKING:
+    from toolyard.app.toolyard import (
+        Toolyard as Toolyard,
+    )
+    from toolyard.calls.events import (
+        CallEvent as CallEvent,
+    )
+    from toolyard.calls.invocation import (
+        Invocation as Invocation,
+    )
+    from toolyard.calls.policy import (
+        Policy as Policy,
+    )
+    from toolyard.calls.redact import (
+        Redactor as Redactor,
+    )
+    from toolyard.calls.tracing import (
+        Tracer as Tracer,
+    )
     from toolyard.constants import (
         TOOL_DEFAULT_NAMESPACE as TOOL_DEFAULT_NAMESPACE,
     )
@@ -86,6 +116,15 @@ if TYPE_CHECKING:
         TOOL_NAMESPACE_SEP as TOOL_NAMESPACE_SEP,
     )
     from toolyard.constants import VERSION as __version__  # noqa: F401, N811
+    from toolyard.engines import (
+        MultiToolEngine as MultiToolEngine,
+    )
+    from toolyard.engines import (
+        PythonToolEngine as PythonToolEngine,
+    )
+    from toolyard.engines import (
+        ToolEngine as ToolEngine,
+    )
     from toolyard.model import (
         Effects as Effects,
     )
@@ -144,6 +183,9 @@ if TYPE_CHECKING:
         EnrichmentError as EnrichmentError,
     )
     from toolyard.model.errors import (
+        Interrupted as Interrupted,
+    )
+    from toolyard.model.errors import (
         InvalidArguments as InvalidArguments,
     )
     from toolyard.model.errors import (
@@ -169,6 +211,9 @@ if TYPE_CHECKING:
     )
     from toolyard.model.errors import (
         SamplingError as SamplingError,
+    )
+    from toolyard.model.errors import (
+        SessionBusyError as SessionBusyError,
     )
     from toolyard.model.errors import (
         SessionError as SessionError,
@@ -241,6 +286,15 @@ if TYPE_CHECKING:
     )
     from toolyard.schema.strict import (
         StrictModel as StrictModel,
+    )
+    from toolyard.sessions.postgres import (
+        PostgresStore as PostgresStore,
+    )
+    from toolyard.sessions.sessions import (
+        Sessions as Sessions,
+    )
+    from toolyard.sessions.sqlite import (
+        SqliteStore as SqliteStore,
     )
     from toolyard.sources import (
         FileToolLoader as FileToolLoader,

@@ -1,7 +1,7 @@
 import pytest
 
 from toolyard import ConfigError
-from toolyard.app.config import is_config, registry_entries
+from toolyard.app.config import is_config, read_config
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_relative_paths_are_taken_from_the_configs_folder_and_variables_expanded
             {"type": "python", "target": "pkg.mod"},
         ]
     }
-    entries = registry_entries(document, base=tmp_path, env={"DIR": "sub"})
+    entries = read_config(document, base=tmp_path, env={"DIR": "sub"}).loaders
     assert [entry.options for entry in entries] == [
         {"path": str(tmp_path / "sub/a.yaml")},
         {"target": str(tmp_path / "b.py")},
@@ -43,8 +43,16 @@ def test_relative_paths_are_taken_from_the_configs_folder_and_variables_expanded
         ({"tools": 3}, "'tools' must be a list or a mapping"),
         ({"tools": {"registry": {}}}, "tools.registry must be a list"),
         ({"tools": {"registry": [], "engines": 3}}, "tools.engines must be a mapping"),
-        ({"tools": {"registry": [], "enrichments": 3}}, "tools.enrichments must be a list"),
+        ({"tools": {"registry": [], "enrichments": 3}}, "tools.enrichments: must be a list"),
         ({"tools": [], "server": 17}, "server must be a mapping"),
+        ({"tools": {"registry": [], "engines": {"a": {"typ": "python"}}}}, "tools.engines.a: needs a 'type'"),
+        ({"tools": [], "sesions": {}}, "did you mean 'sessions'"),
+        ({"tools": [], "sessions": {"stor": "sqlite"}}, "sessions: unknown key 'stor'; did you mean 'store'?"),
+        ({"tools": [], "sessions": {"store": "sqlit"}}, "did you mean 'sqlite'"),
+        ({"tools": [], "sessions": {"path": "x"}}, "is for store: sqlite, and the store is memory"),
+        ({"tools": [], "sessions": {"store": "postgres"}}, "needs a dsn"),
+        ({"tools": [], "sessions": {"ttl": 0}}, "must be a number of seconds above 0"),
+        ({"tools": [], "sessions": {"max_open": True}}, "must be a whole number"),
         ({"tools": [{"type": "file", "path": 5}]}, "path must be text"),
         ({"tools": [{"type": "file", "path": "x", "engine": ["y"]}]}, "not among tools.engines"),
         ({"tools": [{"type": "file", "path": "${X"}]}, "without a variable"),
@@ -53,12 +61,37 @@ def test_relative_paths_are_taken_from_the_configs_folder_and_variables_expanded
 )
 def test_a_wrong_config_says_what_and_where(tmp_path, document, says):
     with pytest.raises(ConfigError) as caught:
-        registry_entries(document, base=tmp_path, where="yard.yaml", env={})
+        read_config(document, base=tmp_path, where="yard.yaml", env={})
     assert says in str(caught.value)
     assert "yard.yaml" in str(caught.value)
 
 
-def test_blocks_that_nothing_acts_on_yet_are_said_to_be_so(tmp_path, caplog):
-    document = {"tools": {"registry": [], "engines": {"lm": {"type": "lm"}}}, "policy": {"default": "deny"}}
-    assert registry_entries(document, base=tmp_path, where="yard.yaml", env={}) == []
-    assert "yard.yaml: policy, tools.engines: checked, but nothing here acts on it yet" in caplog.text
+def test_what_stands_beside_the_tools_is_read_with_variables_replaced(tmp_path):
+    config = read_config(
+        {
+            "tools": {"registry": [], "engines": {"py": {"type": "python", "timeout": 5}}},
+            "sessions": {"store": "postgres", "dsn": "postgres://u:${DB_PASSWORD}@h/d", "ttl": 60},
+            "policy": {"default": "deny"},
+            "tracing": {"jsonl": {"path": "${LOG:-calls.jsonl}"}},
+        },
+        base=tmp_path,
+        env={"DB_PASSWORD": "hunter2-and-more"},
+    )
+    assert config.engines["py"].options == {"timeout": 5}
+    assert (config.sessions.store, config.sessions.ttl) == ("postgres", 60.0)
+    assert config.sessions.dsn == "postgres://u:hunter2-and-more@h/d"
+    assert config.policy == {"default": "deny"}
+    assert config.tracing == {"jsonl": {"path": "calls.jsonl"}}
+
+
+def test_secrets_are_known_by_the_name_of_their_variable_or_key_and_not_shown(tmp_path):
+    config = read_config(
+        {
+            "tools": [{"type": "file", "path": "x", "headers": {"X-Api-Key": "written-in-the-file"}}],
+            "sessions": {"store": "postgres", "dsn": "postgres://u:${DB_PASSWORD}@h/d"},
+        },
+        base=tmp_path,
+        env={"DB_PASSWORD": "hunter2-and-more"},
+    )
+    assert set(config.secrets) == {"written-in-the-file", "hunter2-and-more"}
+    assert "hunter2" not in repr(config) + repr(config.sessions)

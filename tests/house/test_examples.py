@@ -16,6 +16,8 @@ def test_first_steps_runs_and_shows_report_call_and_error():
     )
     assert "tool.invalid_args" in done.stdout
     assert "weather_api__get_weather" in done.stdout
+    assert "state unchanged: True" in done.stdout
+    assert "reopened what-if: ['ok', 'tool.not_found', 'tool.invalid_args', 'ok', 'ok', 'tool.denied']" in done.stdout
     assert done.stderr == ""
 
 

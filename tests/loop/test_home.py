@@ -4,7 +4,7 @@ import threading
 import pytest
 
 from toolyard import SyncInAsyncError
-from toolyard.loop import HomeLoop
+from toolyard.loop.home import HomeLoop
 
 
 @pytest.fixture

@@ -2,5 +2,6 @@
 
 from toolyard.app.build import build_registry, survey
 from toolyard.app.env import expand
+from toolyard.app.toolyard import Toolyard
 
-__all__ = ["build_registry", "expand", "survey"]
+__all__ = ["Toolyard", "build_registry", "expand", "survey"]

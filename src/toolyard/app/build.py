@@ -1,62 +1,186 @@
-"""Config or catalog -> a registry, with a report that leaves nothing out."""
+"""Config or catalog -> registry and engine, with a report that leaves nothing out."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from toolyard.app.config import MAX_CONFIG_BYTES, LoaderEntry, is_config, read_config_file, registry_entries
+from toolyard.app.config import MAX_CONFIG_BYTES, Config, PluginEntry, is_config, read_config, read_config_file
+from toolyard.calls.policy import Approver, Policy
+from toolyard.calls.redact import Redactor
+from toolyard.calls.tracing import Tracer
+from toolyard.engines.base import ToolEngine
+from toolyard.engines.multi import MultiToolEngine
+from toolyard.model.bindings import PythonBinding
 from toolyard.model.errors import ConfigError, DefinitionError, PluginError, SourceError
 from toolyard.model.report import LoadReport, SourceReport
-from toolyard.plugins import Loader, get_tool_loader
+from toolyard.plugins import Enrichment, Loader, get_tool_engine, get_tool_enrichment, get_tool_loader
 from toolyard.registry import ToolRegistry
 
+_log = logging.getLogger(__name__)
+
 _CATALOG_ONLY = (".jsonl", ".ndjson")
+WIRED = ("registry", "name", "sessions", "policy", "tracer", "redactor")
+"""Options of engines that come from the rest of the config."""
+_BY_BINDING: dict[type, str] = {PythonBinding: "python"}
+"""Who answers a tool whose source names no engine."""
+
+ConfigLike = str | Path | Mapping[str, Any]
 
 
-def loaders_for(path: Path, *, lenient: bool = False) -> list[Loader]:
-    """The loaders of a config, or the one loader of a catalog file.
-
-    `lenient` sets every loader that allows it to list bad entries and duplicates instead of raising.
-    """
-    policies = {"on_error": "skip", "on_duplicate": "skip"} if lenient else {}
-    if path.suffix.lower() in _CATALOG_ONLY:
-        return [get_tool_loader("file", path=path, **policies)]
+def read_anything(config: ConfigLike, *, env: Mapping[str, str] | None = None) -> Config:
+    """A config, from a file or given as a mapping; a catalog file is a config with one source."""
+    if isinstance(config, Mapping):
+        return read_config(config, base=Path(), env=env)
+    path = Path(config)
     document = read_config_file(path) if _may_be_config(path) else None
     if not is_config(document):
-        return [get_tool_loader("file", path=path, **policies)]
-    return [_loader(entry, policies) for entry in registry_entries(document, base=path.parent, where=str(path))]
+        source = PluginEntry("file", {"path": str(path)}, str(path))
+        return Config(where=str(path), base=path.parent, loaders=[source])
+    return read_config(document, base=path.parent, where=str(path), env=env)
 
 
 def _may_be_config(path: Path) -> bool:
     # Catalogs run to hundreds of megabytes and are parsed once, by their loader; no config is that large.
+    if path.suffix.lower() in _CATALOG_ONLY:
+        return False
     try:
         return path.stat().st_size <= MAX_CONFIG_BYTES
     except OSError:
         return True
 
 
-def _loader(entry: LoaderEntry, policies: dict[str, Any]) -> Loader:
+def make_loaders(config: Config, *, lenient: bool = False) -> list[Loader]:
+    """The loaders a config names.
+
+    `lenient` sets every loader that allows it to list bad entries and duplicates instead of raising.
+    """
+    policies = {"on_error": "skip", "on_duplicate": "skip"} if lenient else {}
+    return [_made(get_tool_loader, entry, {**policies, **entry.options}) for entry in config.loaders]
+
+
+def _made(make: Any, entry: PluginEntry, options: dict[str, Any]) -> Any:
     try:
-        return get_tool_loader(entry.type, **{**policies, **entry.options})
+        return make(entry.type, **options)
     except (ConfigError, PluginError) as error:
         raise ConfigError(f"{entry.where}: {error}") from None
 
 
-def build_registry(path: str | Path) -> ToolRegistry:
-    """A registry of everything the file names; any fault raises."""
-    return ToolRegistry.from_loaders(loaders_for(Path(path)))
+def build_registry(config: ConfigLike) -> ToolRegistry:
+    """A registry of everything the config names; any fault raises."""
+    return _everything(read_anything(config))[0]
 
 
-def survey(path: str | Path) -> tuple[ToolRegistry, LoadReport]:
-    """Load what can be loaded and report on all of it: one broken source does not hide the others."""
-    registry = ToolRegistry()
+def _everything(config: Config) -> tuple[ToolRegistry, list[Loader], LoadReport]:
+    loaders = make_loaders(config)
+    registry = ToolRegistry.from_loaders(loaders, _enrichments(config))
+    return registry, loaders, registry.report
+
+
+def survey(config: ConfigLike) -> tuple[ToolRegistry, LoadReport]:
+    """Load what can be loaded and report on all of it: one broken source does not hide the others.
+
+    The rest of the config is checked too, and raises; nothing is connected or written.
+    """
+    read = read_anything(config)
+    registry, loaders, report = _what_loads(read)
+    Policy.from_config(read.policy, f"{read.where}: policy")
+    Tracer.check_config(read.tracing, f"{read.where}: tracing")
+    engine_of(read, registry, loaders).close()
+    return registry, report
+
+
+def _what_loads(config: Config) -> tuple[ToolRegistry, list[Loader], LoadReport]:
+    registry = ToolRegistry(enrichments=_enrichments(config))
     reports: list[SourceReport] = []
-    for loader in loaders_for(Path(path), lenient=True):
+    loaders = make_loaders(config, lenient=True)
+    for loader in loaders:
         try:
             registry.attach(loader)
             reports.append(registry.report.sources[-1])
         except (SourceError, DefinitionError) as error:
             loader.close()
             reports.append(SourceReport(loader.source, state="failed", error=str(error)))
-    return registry, LoadReport(tuple(reports))
+    return registry, loaders, LoadReport(tuple(reports))
+
+
+def _enrichments(config: Config) -> list[Enrichment]:
+    return [_made(get_tool_enrichment, entry, entry.options) for entry in config.enrichments]
+
+
+def engine_of(config: Config, registry: ToolRegistry, loaders: list[Loader], **shared: Any) -> ToolEngine:
+    """The engine of a config: each source's own, or the one that its tools' bindings ask for."""
+    with ExitStack() as undo:
+        engines: dict[str, ToolEngine] = {}
+        for name, entry in config.engines.items():
+            engines[name] = _engine(entry, name, registry)
+            undo.callback(engines[name].close)
+        sources = _by_source(config, loaders, engines)
+        for name in engines.keys() - {entry.engine for entry in config.loaders}:
+            _log.warning("%s: tools.engines.%s is defined, but no source has it as its engine", config.where, name)
+        if not sources:
+            # Nothing to route: the plain engine, which knows a shorter way.
+            engine: ToolEngine = get_tool_engine("python", registry=registry, **shared)
+            return engine
+        bindings: dict[type, ToolEngine] = {}
+        for binding, kind in _BY_BINDING.items():
+            bindings[binding] = get_tool_engine(kind, registry=registry, name=_free_name(kind, engines))
+            undo.callback(bindings[binding].close)
+        engine = MultiToolEngine(registry, sources=sources, bindings=bindings, **shared)
+        undo.pop_all()
+        return engine
+
+
+def _engine(entry: PluginEntry, name: str, registry: ToolRegistry) -> ToolEngine:
+    for option in WIRED:
+        if option in entry.options:
+            raise ConfigError(f"{entry.where}: {option!r} cannot be set here; it comes from the rest of the config")
+    engine: ToolEngine = _made(get_tool_engine, entry, {"registry": registry, "name": name, **entry.options})
+    return engine
+
+
+def _by_source(config: Config, loaders: list[Loader], engines: Mapping[str, ToolEngine]) -> dict[str, ToolEngine]:
+    found: dict[str, ToolEngine] = {}
+    asked: dict[str, str | None] = {}
+    for entry, loader in zip(config.loaders, loaders, strict=True):
+        source = loader.source
+        if source in asked and asked[source] != entry.engine:
+            raise ConfigError(
+                f"{entry.where}: {source} is listed twice, once with engine {asked[source]!r} and once with "
+                f"{entry.engine!r}; its tools cannot be told apart. Give both the same engine"
+            )
+        asked[source] = entry.engine
+        if entry.engine is not None:
+            found[source] = engines[entry.engine]
+    return found
+
+
+def _free_name(kind: str, taken: Mapping[str, ToolEngine]) -> str:
+    """The name under which a built-in engine keeps its state, if the config did not take it."""
+    return kind if kind not in taken else f"{kind} (built in)"
+
+
+def build_parts(
+    config: Config, approver: Approver | None = None, *, lenient: bool = False
+) -> tuple[ToolRegistry, ToolEngine, LoadReport]:
+    """Registry and engine of a config, wired to its sessions, policy and tracing. All or nothing is opened.
+
+    `lenient` leaves out what cannot be loaded; the report says what.
+    """
+    redactor = Redactor(config.secrets)
+    policy = Policy.from_config(config.policy, f"{config.where}: policy", approver=approver)
+    with ExitStack() as undo:
+        registry, loaders, report = (_what_loads if lenient else _everything)(config)
+        undo.callback(registry.close)
+        tracer = Tracer.from_config(config.tracing, f"{config.where}: tracing", redactor, base=config.base)
+        undo.callback(tracer.close)
+        sessions = config.sessions.open()
+        undo.callback(sessions.close)
+        engine = engine_of(
+            config, registry, loaders, sessions=sessions, policy=policy, tracer=tracer, redactor=redactor
+        )
+        undo.pop_all()
+    return registry, engine, report

@@ -1,9 +1,7 @@
-"""The `tools:` block: which sources make up a registry."""
+"""The config: the `tools:` block, and what stands beside it. Read strictly; nothing is opened here."""
 
 from __future__ import annotations
 
-import difflib
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,25 +9,46 @@ from typing import Any
 import msgspec
 
 from toolyard.app.env import expand
+from toolyard.app.sessions_block import SessionsBlock, read_sessions
+from toolyard.calls.blocks import read_list, read_mapping, read_text
+from toolyard.calls.redact import looks_secret
 from toolyard.model.errors import ConfigError
 from toolyard.model.json_words import json_type
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
 
-_log = logging.getLogger(__name__)
-
-_TOP_KEYS = ("tools", "sessions", "policy", "tracing", "server")
-_TOOLS_KEYS = ("registry", "engines", "enrichments")
-_KINDS = {dict: "a mapping", list: "a list"}
+TOP_KEYS = ("tools", "sessions", "policy", "tracing", "server")
+TOOLS_KEYS = ("registry", "engines", "enrichments")
 
 MAX_CONFIG_BYTES = 4 * 1024 * 1024
 
 
-class LoaderEntry(msgspec.Struct, frozen=True):
-    """One entry of `tools.registry`: a loader type and its options."""
+class PluginEntry(msgspec.Struct, frozen=True):
+    """A plugin by its registered name, its options, and where the config asks for it."""
 
     type: str
     options: dict[str, Any]
     where: str
+    engine: str | None = None
+    """Of a loader: the engine that answers its tools."""
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """A config that was read, with variables replaced; every plugin still to be made."""
+
+    where: str
+    base: Path
+    loaders: list[PluginEntry]
+    engines: dict[str, PluginEntry] = {}
+    enrichments: list[PluginEntry] = []
+    sessions: SessionsBlock = SessionsBlock()
+    policy: dict[str, Any] = {}
+    tracing: dict[str, Any] = {}
+    server: dict[str, Any] = {}
+    secrets: tuple[str, ...] = ()
+    """Values that must not show up in an error, a log or a trace."""
+
+    def __repr__(self) -> str:
+        return f"Config({self.where!r}, {len(self.loaders)} sources, {len(self.engines)} engines)"
 
 
 def read_config_file(path: Path) -> Any:
@@ -41,7 +60,7 @@ def read_config_file(path: Path) -> Any:
 
 def is_config(document: Any) -> bool:
     """True for a config, False for a catalog: a config's `tools` says where tools come from."""
-    if not isinstance(document, dict) or "tools" not in document:
+    if not isinstance(document, Mapping) or "tools" not in document:
         return False
     tools = document["tools"]
     if isinstance(tools, dict):
@@ -52,58 +71,105 @@ def is_config(document: Any) -> bool:
     )
 
 
-def registry_entries(
-    document: Any, *, base: Path, where: str = "config", env: Mapping[str, str] | None = None
-) -> list[LoaderEntry]:
-    """The loaders a config names, checked; relative paths are taken from the config's folder."""
-    if not isinstance(document, dict):
+def read_config(document: Any, *, base: Path, where: str = "config", env: Mapping[str, str] | None = None) -> Config:
+    """A parsed document as a config; relative paths are taken from the config's folder."""
+    if not isinstance(document, Mapping):
         raise ConfigError(f"{where}: a config is a mapping with a 'tools' key, not {json_type(document)}")
-    _known_keys(document, _TOP_KEYS, where)
-    tools = document.get("tools")
-    block = {"registry": tools} if isinstance(tools, list) else tools
-    if not isinstance(block, dict):
+    block = read_mapping(dict(document), TOP_KEYS, where)
+    tools = block.get("tools")
+    tools = {"registry": tools} if isinstance(tools, list) else tools
+    if not isinstance(tools, dict):
         raise ConfigError(f"{where}: 'tools' must be a list or a mapping, not {json_type(tools)}")
-    _known_keys(block, _TOOLS_KEYS, f"{where}: tools")
-    items = block.get("registry")
-    if not isinstance(items, list):
-        raise ConfigError(f"{where}: tools.registry must be a list of sources, not {json_type(items)}")
-    for key, kinds in (("engines", dict), ("enrichments", list)):
-        if block.get(key) is not None and not isinstance(block[key], kinds):
-            raise ConfigError(f"{where}: tools.{key} must be {_KINDS[kinds]}, not {json_type(block[key])}")
-    for key in _TOP_KEYS[1:]:
-        if document.get(key) is not None and not isinstance(document[key], dict):
-            raise ConfigError(f"{where}: {key} must be a mapping, not {json_type(document[key])}")
-    unread = [key for key in _TOP_KEYS[1:] if document.get(key)] + [
-        f"tools.{key}" for key in _TOOLS_KEYS[1:] if block.get(key)
-    ]
-    if unread:
-        _log.warning("%s: %s: checked, but nothing here acts on it yet", where, ", ".join(unread))
-    engines = block.get("engines") or {}
-    return [_entry(item, index, base, where, engines, env) for index, item in enumerate(items)]
+    read_mapping(tools, TOOLS_KEYS, f"{where}: tools")
+    reader = _Reader(where, base, env)
+    engines = reader.engines(tools.get("engines"))
+    return Config(
+        where=where,
+        base=base,
+        loaders=reader.loaders(tools.get("registry"), engines),
+        engines=engines,
+        enrichments=reader.plugins(tools.get("enrichments") or [], "tools.enrichments"),
+        sessions=read_sessions(reader.block(block, "sessions"), f"{where}: sessions", base),
+        policy=reader.block(block, "policy"),
+        tracing=reader.block(block, "tracing"),
+        server=reader.block(block, "server"),
+        secrets=tuple(reader.secrets),
+    )
 
 
-def _entry(
-    item: Any, index: int, base: Path, where: str, engines: Mapping[str, Any], env: Mapping[str, str] | None
-) -> LoaderEntry:
-    place = f"{where}: tools.registry[{index}]"
-    if not isinstance(item, dict) or not isinstance(item.get("type"), str):
-        raise ConfigError(f"{place}: each source needs a 'type', such as file, inline or python")
-    options = expand({key: value for key, value in item.items() if key not in ("type", "engine")}, where=place, env=env)
-    for option in ("path", "target"):
-        value = options.get(option)
-        if option == "path" and value is not None and not isinstance(value, str):
-            raise ConfigError(f"{place}: path must be text, not {json_type(value)}")
-        if isinstance(value, str) and (option == "path" or value.endswith(".py")):
-            options[option] = str(base / value)
-    engine = item.get("engine")
-    if engine is not None and (not isinstance(engine, str) or engine not in engines):
-        raise ConfigError(f"{place}: engine {engine!r} is not among tools.engines ({', '.join(engines) or 'none'})")
-    return LoaderEntry(item["type"], options, place)
+class _Reader:
+    def __init__(self, where: str, base: Path, env: Mapping[str, str] | None) -> None:
+        self.where = where
+        self.base = base
+        self.env = env
+        self.secrets: list[str] = []
 
+    def block(self, document: Mapping[str, Any], key: str) -> dict[str, Any]:
+        value = document.get(key)
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            raise ConfigError(f"{self.where}: {key} must be a mapping, not {json_type(value)}")
+        return self.expanded(value, f"{self.where}: {key}")
 
-def _known_keys(block: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
-    for key in block:
-        if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-            raise ConfigError(f"{where}: unknown key {key!r}; {hint}")
+    def loaders(self, items: Any, engines: Mapping[str, Any]) -> list[PluginEntry]:
+        if not isinstance(items, list):
+            raise ConfigError(f"{self.where}: tools.registry must be a list of sources, not {json_type(items)}")
+        found = []
+        for entry, item in zip(self.plugins(items, "tools.registry", but="engine"), items, strict=True):
+            engine = item.get("engine")
+            if engine is not None and (not isinstance(engine, str) or engine not in engines):
+                known = ", ".join(engines) or "none"
+                raise ConfigError(f"{entry.where}: engine {engine!r} is not among tools.engines ({known})")
+            found.append(msgspec.structs.replace(entry, engine=engine, options=self.located(entry)))
+        return found
+
+    def engines(self, block: Any) -> dict[str, PluginEntry]:
+        if block is not None and not isinstance(block, dict):
+            raise ConfigError(f"{self.where}: tools.engines must be a mapping, not {json_type(block)}")
+        found: dict[str, PluginEntry] = {}
+        for name, options in (block or {}).items():
+            place = f"{self.where}: tools.engines.{name}"
+            found[read_text(name, place)] = self.plugin(options, place)
+        return found
+
+    def plugins(self, items: Any, key: str, but: str | None = None) -> list[PluginEntry]:
+        where = f"{self.where}: {key}"
+        return [self.plugin(item, f"{where}[{index}]", but) for index, item in enumerate(read_list(items, where))]
+
+    def plugin(self, item: Any, place: str, but: str | None = None) -> PluginEntry:
+        if not isinstance(item, dict) or not isinstance(item.get("type"), str):
+            raise ConfigError(f"{place}: needs a 'type', the name of what is to be made")
+        options = {key: value for key, value in item.items() if key not in ("type", but)}
+        return PluginEntry(item["type"], self.expanded(options, place), place)
+
+    def expanded(self, value: dict[str, Any], place: str) -> dict[str, Any]:
+        made: dict[str, Any] = expand(value, where=place, env=self.env, found=self._saw)
+        self._collect(made, secret=False)
+        return made
+
+    def located(self, entry: PluginEntry) -> dict[str, Any]:
+        """The options with relative paths taken from the config's folder."""
+        options = dict(entry.options)
+        for option in ("path", "target"):
+            value = options.get(option)
+            if option == "path" and value is not None and not isinstance(value, str):
+                raise ConfigError(f"{entry.where}: path must be text, not {json_type(value)}")
+            if isinstance(value, str) and (option == "path" or value.endswith(".py")):
+                options[option] = str(self.base / value)
+        return options
+
+    def _saw(self, name: str, value: str) -> None:
+        if looks_secret(name):
+            self.secrets.append(value)
+
+    def _collect(self, value: Any, *, secret: bool) -> None:
+        """Every text under a key that says it is a secret."""
+        if isinstance(value, dict):
+            for key, item in value.items():
+                self._collect(item, secret=secret or looks_secret(str(key)))
+        elif isinstance(value, list):
+            for item in value:
+                self._collect(item, secret=secret)
+        elif secret and isinstance(value, str):
+            self.secrets.append(value)

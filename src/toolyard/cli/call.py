@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import sys
-from contextlib import redirect_stdout
-from typing import Annotated, Any
+from contextlib import redirect_stdout, suppress
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from toolyard.cli.output import fail, print_json
-from toolyard.cli.yard import ConfigOption, JsonOption, SkipOption, open_registry
-from toolyard.model.bindings import PythonBinding
+from toolyard.cli.output import fail_call, print_json, working
+from toolyard.cli.yard import ConfigOption, JsonOption, OwnerOption, SkipOption, open_yard
 from toolyard.model.call import ToolCall, ToolResult
-from toolyard.model.errors import CallError
-from toolyard.registry import Bound
-from toolyard.registry.invoke import call_python
+from toolyard.model.errors import InvalidArguments, SessionExistsError
+from toolyard.registry.arguments import read_arguments
+
+_ALONE = "toolyard-call"
+"""The session of a call that is in none; it lives as long as the command."""
 
 
 def call(
@@ -22,6 +23,10 @@ def call(
     arguments: Annotated[str, Parameter(allow_leading_hyphen=True)] = "{}",
     /,
     *,
+    session: Annotated[str | None, Parameter(name=["--session", "-s"])] = None,
+    simulate: Annotated[bool, Parameter(negative="")] = False,
+    timeout: float | None = None,
+    owner: OwnerOption = None,
     config: ConfigOption = None,
     skip_bad: SkipOption = False,
     json: JsonOption = False,
@@ -34,30 +39,40 @@ def call(
         Qualified name, or a bare name that only one namespace has.
     arguments
         A JSON object, or - to read it from standard input.
+    session
+        Make the call in this session, which is set up if there is none, and keep it there. Without a `sessions`
+        block in the config, sessions are kept in a file of the user's.
+    simulate
+        Answer as the session would now, and leave it as it was.
+    timeout
+        Seconds the call may take.
     """
-    text = sys.stdin.read() if arguments == "-" else arguments
-    request = ToolCall(name, text)
-    with open_registry(config, skip_bad=skip_bad) as registry:
-        try:
-            bound = registry.bind(request)
-            value = _answer(bound)
-        except CallError as error:
-            if json:
-                print_json(ToolResult.failed(request, error.info).to_dict())
-            else:
-                fail(error)
-            return 1
+    request = ToolCall(name, _readable(sys.stdin.read() if arguments == "-" else arguments))
+    with open_yard(config, skip_bad=skip_bad, durable=session is not None) as yard:
+        engine, session_id = yard.tool_engine, session or _ALONE
+        # Asking first would not help: another process may be setting it up at this moment.
+        with suppress(SessionExistsError):
+            engine.setup(session_id, owner=owner)
+        ask = engine.simulate if simulate else engine.execute
+        # Standard output is for the answer alone, whatever the tool prints.
+        with redirect_stdout(sys.stderr), working(f"calling {name}"):
+            result = ask(session_id, [request], timeout=timeout, owner=owner)[0]
+    return _show(result, json)
+
+
+def _readable(text: str) -> dict[str, object] | str:
+    """The arguments as an object; text that is none stays text, which the call path refuses and records."""
+    try:
+        return read_arguments(text)
+    except InvalidArguments:
+        return text
+
+
+def _show(result: ToolResult, json: bool) -> int:
     if json:
-        repairs = {"coercions": [item.to_dict() for item in bound.coercions]} if bound.coercions else {}
-        print_json(ToolResult(None, bound.tool.qualified_name, value, metadata=repairs).to_dict())
+        print_json(result.to_dict())
+    elif result.error_info is not None:
+        fail_call(result.error_info)
     else:
-        print_json(value)
-    return 0
-
-
-def _answer(bound: Bound) -> Any:
-    # Standard output is for the answer alone, whatever the tool prints.
-    with redirect_stdout(sys.stderr):
-        value = call_python(bound.tool, bound.arguments)
-    binding = bound.tool.binding
-    return binding.finish(value) if isinstance(binding, PythonBinding) and binding.finish else value
+        print_json(result.result)
+    return 1 if result.is_error else 0

@@ -23,9 +23,23 @@ for _command, _help in {
     "tools": "List the tools.",
     "show": "Show one tool, whole.",
     "call": "Call a tool and print its result.",
+    "schema": "Print the JSON Schema of config files.",
     "version": "Print the version.",
 }.items():
     app.command(f"toolyard.cli.{_command}:{_command}", name=_command, help=_help)
+
+
+_sessions = App(name="session", help="Look at sessions and branch them.")
+for _command, _help in {
+    "list": "List the sessions.",
+    "show": "Show a session, call by call.",
+    "fork": "Begin a session where another one now is.",
+    "diff": "Show where two sessions part.",
+    "export": "Print a session as JSON, whole.",
+    "delete": "End a session.",
+}.items():
+    _sessions.command(f"toolyard.cli.session:{_command}_", name=_command, help=_help)
+app.command(_sessions)
 
 
 def run(arguments: Sequence[str]) -> int:

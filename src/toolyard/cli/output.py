@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from toolyard.model.errors import CallError
+from toolyard.model.errors import CallError, ErrorInfo
 
 
 def prepare_streams() -> None:
@@ -76,6 +76,14 @@ def fail(error: Exception, *, as_json: bool = False) -> None:
     sys.stderr.write(f"toolyard: {visible(str(error))}\n")
     if isinstance(error, CallError) and error.info.hint:
         sys.stderr.write(f"  hint: {visible(error.info.hint)}\n")
+
+
+def fail_call(info: ErrorInfo) -> None:
+    """A failed call, for a person: on standard error with its code and hint."""
+    effect = "" if info.effect == "none" else f" (effect: {info.effect})"
+    sys.stderr.write(f"toolyard: {info.code}: {visible(info.message)}{effect}\n")
+    if info.hint:
+        sys.stderr.write(f"  hint: {visible(info.hint)}\n")
 
 
 def warn(text: str) -> None:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 from cyclopts import Parameter
 
-from toolyard.app import build_registry, survey
+from toolyard.app.build import build_parts, build_registry, read_anything, survey
+from toolyard.app.config import Config
+from toolyard.app.sessions_block import SessionsBlock
+from toolyard.app.toolyard import Toolyard
 from toolyard.cli.output import counted, warn, working
+from toolyard.engines.python import PythonToolEngine
+from toolyard.model.report import LoadReport
 from toolyard.registry import ToolRegistry
 
 ConfigOption = Annotated[
@@ -27,26 +35,68 @@ SkipOption = Annotated[
     ),
 ]
 
+OwnerOption = Annotated[str | None, Parameter(name="--owner", help="Whose session it is.")]
+
 _DEFAULT = "toolyard.yaml"
 
 
+def config_path(config: Path | None) -> Path | None:
+    """The given file, the environment's, or the folder's; None for the core tools."""
+    path = config or (Path(os.environ["TOOLYARD_CONFIG"]) if os.environ.get("TOOLYARD_CONFIG") else None)
+    return Path(_DEFAULT) if path is None and Path(_DEFAULT).is_file() else path
+
+
 def open_registry(config: Path | None, *, skip_bad: bool = False) -> ToolRegistry:
-    """The registry of the given file, of the environment's, of the folder's, or the core tools.
+    """The registry a command works on.
 
     With `skip_bad`, what could not be loaded is counted on standard error.
     """
-    path = config or (Path(os.environ["TOOLYARD_CONFIG"]) if os.environ.get("TOOLYARD_CONFIG") else None)
-    if path is None and Path(_DEFAULT).is_file():
-        path = Path(_DEFAULT)
+    path = config_path(config)
     with working("loading tools"):
         if path is None:
             return core_registry()
-        if not skip_bad:
-            return build_registry(path)
-        registry, report = survey(path)
+        return _lenient(path) if skip_bad else build_registry(path)
+
+
+@contextmanager
+def open_yard(config: Path | None, *, skip_bad: bool = False, durable: bool = False) -> Iterator[Toolyard]:
+    """The yard a command works on; with `durable`, sessions outlive the command whatever the config says."""
+    path = config_path(config)
+    with working("loading tools"):
+        if path is None:
+            registry, read = core_registry(), Config(where="", base=Path(), loaders=[])
+            yard = Toolyard(registry, PythonToolEngine(registry, sessions=_sessions(read, durable).open()))
+        else:
+            read = read_anything(path)
+            wired = msgspec.structs.replace(read, sessions=_sessions(read, durable))
+            registry, engine, report = build_parts(wired, lenient=skip_bad)
+            _say_what_is_missing(report, path)
+            yard = Toolyard(registry, engine)
+    with yard:
+        yield yard
+
+
+def _sessions(config: Config, durable: bool) -> SessionsBlock:
+    block = config.sessions
+    if not durable or block.store != "memory":
+        return block
+    return msgspec.structs.replace(block, store="sqlite", path=_users_sessions())
+
+
+def _users_sessions() -> Path:
+    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(home) / "toolyard" / "sessions.db"
+
+
+def _lenient(path: Path) -> ToolRegistry:
+    registry, report = survey(path)
+    _say_what_is_missing(report, path)
+    return registry
+
+
+def _say_what_is_missing(report: LoadReport, path: Path) -> None:
     if not report.ok:
         warn(f"{counted(len(report.rejected), 'bad definition')} left out; `toolyard check {path}` lists them")
-    return registry
 
 
 def core_registry() -> ToolRegistry:

@@ -1,5 +1,4 @@
-"""The one bridge between threads and event loops."""
+"""The home loop and the threads beside it: the only bridges between threads and event loops.
 
-from toolyard.loop.home import HomeLoop, home_loop
-
-__all__ = ["HomeLoop", "home_loop"]
+Nothing is imported here: the home loop brings asyncio, which sync tools in the caller's thread never need.
+"""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from toolyard.model.errors import SyncInAsyncError
@@ -30,12 +31,14 @@ class HomeLoop:
         if threading.current_thread() is self._thread:
             work.close()
             raise SyncInAsyncError(f"this is the home loop, which must not wait for itself; await {twin} instead")
-        future = asyncio.run_coroutine_threadsafe(work, self._started())
+        future: Future[T] | None = None
         try:
+            future = asyncio.run_coroutine_threadsafe(work, self._started())
             return future.result()
         except BaseException:
             # KeyboardInterrupt in the waiting thread: do not leave the work running unseen.
-            future.cancel()
+            if future is not None:
+                future.cancel()
             raise
 
     def close(self) -> None:

@@ -30,6 +30,8 @@ class PythonBinding(msgspec.Struct, frozen=True, eq=False):
     """Keywords the callable wants as int; JSON Schema lets 3.0 pass for one."""
     returns: type | None = None
     """The class an answer must be an instance of, where the tool promises one."""
+    plain: bool = False
+    """True when `finish` would leave an answer that is JSON already as it is."""
 
 
 class ScriptBinding(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@
     |  |- MalformedSource(.where)
     |  `- ManifestError
     |- SessionError
+    |  |- SessionBusyError(TimeoutError)
     |  |- SessionExistsError(ValueError)
     |  `- UnknownSessionError(KeyError)
     |- CallError(.info)
@@ -22,6 +23,7 @@
     |  |- Denied                          tool.denied
     |  |- ToolFailed                      tool.execution_error
     |  |- CallTimeout                     tool.timeout
+    |  |- Interrupted                     tool.interrupted
     |  |- Unavailable                     tool.unavailable
     |  |- InvalidOutput                   tool.invalid_output
     |  `- NoEngine                        tool.no_engine
@@ -144,6 +146,10 @@ class SessionError(ToolyardError):
     """A session was used in a way its life cycle does not allow."""
 
 
+class SessionBusyError(SessionError, TimeoutError):
+    """The session did not become free in time: a call in it is still running. Nothing of the batch was run."""
+
+
 class SessionExistsError(SessionError, ValueError):
     """`setup` was called twice for one session id."""
 
@@ -211,6 +217,13 @@ class CallTimeout(CallError):
 
     code = "tool.timeout"
     retryable = True
+    effect = "unknown"
+
+
+class Interrupted(CallError):
+    """The call was cancelled, or its process ended, before it was answered. Recorded, hardly ever raised."""
+
+    code = "tool.interrupted"
     effect = "unknown"
 
 

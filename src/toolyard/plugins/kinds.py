@@ -25,7 +25,14 @@ LOADERS: PluginTable[Loader] = PluginTable(
         "python": "toolyard.sources.python:PythonToolLoader",
     },
 )
-ENGINES: PluginTable[Any] = PluginTable("tool engine", "toolyard.engines", {})
+ENGINES: PluginTable[Any] = PluginTable(
+    "tool engine",
+    "toolyard.engines",
+    {
+        "multi": "toolyard.engines.multi:MultiToolEngine",
+        "python": "toolyard.engines.python:PythonToolEngine",
+    },
+)
 ENRICHMENTS: PluginTable[Enrichment] = PluginTable("tool enrichment", "toolyard.enrichments", {})
 SAMPLERS: PluginTable[Any] = PluginTable("tool sampler", "toolyard.samplers", {})
 

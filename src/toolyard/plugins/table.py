@@ -104,7 +104,7 @@ class PluginTable(Generic[T]):
 
 def check_options(cls: type, options: dict[str, Any], what: str) -> None:
     """Raise `ConfigError` for options the class does not take, or lacks."""
-    parameters = inspect.signature(cls).parameters
+    parameters = parameters_of(cls)
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return
     for option in options:
@@ -117,6 +117,22 @@ def check_options(cls: type, options: dict[str, Any], what: str) -> None:
     lacking = [name for name in needed if name not in options]
     if lacking:
         raise ConfigError(f"{what} needs the option {lacking[0]!r}")
+
+
+def parameters_of(cls: type) -> dict[str, inspect.Parameter]:
+    """What the class can be made with: `**options` stands for the parameters of the next `__init__` up the line."""
+    found: dict[str, inspect.Parameter] = {}
+    for owner in cls.__mro__:
+        if "__init__" not in owner.__dict__ or owner is object:
+            continue
+        own = list(inspect.signature(owner.__dict__["__init__"]).parameters.values())[1:]
+        passes_on = any(p.kind is p.VAR_KEYWORD for p in own)
+        found = {**{p.name: p for p in own if p.kind is not p.VAR_KEYWORD}, **found}
+        if not passes_on:
+            return found
+    if not found:
+        return dict(inspect.signature(cls).parameters)
+    return {**found, "options": inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD)}
 
 
 def _same_class(old: Any, new: type) -> bool:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import msgspec
+
 from toolyard.model.errors import InvalidArguments, MalformedSource
 from toolyard.model.json_words import json_type
+from toolyard.model.tree_size import is_shallow
 from toolyard.parsing import parse_json
 
 Arguments = dict[str, Any]
@@ -17,6 +20,11 @@ MAX_VALUES = 1_000_000
 MAX_BITS = 14_284
 """4,300 digits, the most that JSON text may have; beyond it the validator does not judge."""
 _SCALARS = frozenset({str, bool, type(None)})
+SURELY_SMALL = 400
+"""Bytes of JSON text that cannot nest too deep, hold too many values, or an integer of too many digits."""
+
+encode = msgspec.json.encode
+_decode = msgspec.json.decode
 
 
 def read_arguments(arguments: RawArguments) -> Arguments:
@@ -34,6 +42,29 @@ def read_arguments(arguments: RawArguments) -> Arguments:
     if not isinstance(value, dict):
         raise InvalidArguments(f"arguments must be a JSON object, not {json_type(value)}", hint="send one JSON object")
     return value
+
+
+def json_text(arguments: Arguments) -> bytes:
+    """The arguments as JSON text; raises what `check_json` says if they cannot be written."""
+    if not is_shallow(arguments):
+        check_json(arguments)
+    try:
+        return encode(arguments)
+    except (TypeError, ValueError, RecursionError):
+        check_json(arguments)
+        raise InvalidArguments("arguments hold a value that JSON cannot carry") from None
+
+
+def plain_copy(arguments: Arguments, text: bytes) -> Arguments:
+    """A copy that shares nothing with the caller's, read from its JSON text; raises unless all of it is JSON.
+
+    Writing and reading back at C speed, then comparing, finds whatever JSON would change on the way (a tuple,
+    a date, NaN, a key that is no text). Only what differs, or is near a limit, is walked to say what is wrong.
+    """
+    copy: Arguments = _decode(text)
+    if copy != arguments or len(text) > SURELY_SMALL:
+        check_json(arguments)
+    return copy
 
 
 def check_json(arguments: Arguments) -> None:

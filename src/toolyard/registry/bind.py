@@ -18,10 +18,10 @@ from toolyard.model.errors import InvalidArguments, UnknownToolError
 from toolyard.model.json_words import closest
 from toolyard.model.names import show
 from toolyard.model.tool import Tool
-from toolyard.registry.arguments import Arguments, check_json, read_arguments
+from toolyard.registry.arguments import SURELY_SMALL, Arguments, json_text, plain_copy, read_arguments
 from toolyard.registry.candidate import Candidate
 from toolyard.registry.snapshot import Snapshot
-from toolyard.schema.coerce import Coercion, coerce, integer_plan, integral_floats
+from toolyard.schema.coerce import Coercion, coerce, integral_floats
 from toolyard.schema.violations import describe
 
 _HINTED = 50
@@ -33,7 +33,11 @@ class Bound(msgspec.Struct, frozen=True):
 
     tool: Tool
     arguments: Arguments
+    """The caller's own object for `coerce=False`; else a copy that shares nothing with it."""
     coercions: tuple[Coercion, ...] = ()
+    sent: bytes = b""
+    """The arguments as they were sent, as JSON text; empty for `coerce=False`."""
+    candidate: Candidate | None = None
 
 
 def bind(snapshot: Snapshot, call: ToolCall, *, coerce: bool = True) -> Bound:
@@ -45,13 +49,27 @@ def bind(snapshot: Snapshot, call: ToolCall, *, coerce: bool = True) -> Bound:
     if not coerce:
         candidate, arguments = bind_exact(candidates, arguments)
         return Bound(candidate.tool, arguments)
-    check_json(arguments)
+    sent = json_text(arguments)
+    if len(candidates) == 1 and len(sent) <= SURELY_SMALL:
+        winner = candidates[0]
+        try:
+            copy = winner.decode(sent)
+        except ValueError:
+            copy = None
+        # Equal to what was sent: nothing in it was dropped or changed by writing and reading.
+        if copy is not None and copy == arguments:
+            return Bound(winner.tool, winner.with_defaults(copy) if winner.defaults else copy, (), sent, winner)
+    return _bind_slowly(candidates, arguments, sent)
+
+
+def _bind_slowly(candidates: tuple[Candidate, ...], arguments: Arguments, sent: bytes) -> Bound:
+    arguments = plain_copy(arguments, sent)
     winner = _most_specific(candidates, arguments)
     repairs: Sequence[Coercion] = ()
     if winner is None:
         winner, arguments, repairs = _coerced(candidates, arguments)
-    arguments, integers = integral_floats(arguments, integer_plan(winner.tool.parameters))
-    return Bound(winner.tool, winner.with_defaults(arguments), (*repairs, *integers))
+    arguments, integers = integral_floats(arguments, winner.integers)
+    return Bound(winner.tool, winner.with_defaults(arguments), (*repairs, *integers), sent, winner)
 
 
 def bind_exact(candidates: tuple[Candidate, ...], arguments: Arguments) -> tuple[Candidate, Arguments]:

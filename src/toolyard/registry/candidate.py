@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from toolyard.model.json_words import copied, pointer_of
 from toolyard.model.tool import Tool
 from toolyard.registry.arguments import Arguments
+from toolyard.schema.coerce import IntegerPlan, integer_plan
 from toolyard.schema.compile import CompiledSchema, compile_schema
 from toolyard.schema.refs import declared_properties
+from toolyard.schema.typed_json import exact_decoder
 
 _OPEN_OBJECT = {"type": "object"}
+
+
+def _undecided(text: bytes | str) -> Arguments:
+    raise ValueError("no type says what this schema says")
 
 
 class Candidate:
@@ -24,6 +31,9 @@ class Candidate:
     place: str = ""
     """Where in its source the tool was defined, to be put behind the source's name."""
     _compiled: CompiledSchema | None = None
+    _output: CompiledSchema | None = None
+    _integers: IntegerPlan | None = None
+    _decode: Callable[[bytes | str], Any] | None = None
     _declared: frozenset[str] | None = None
 
     def __init__(self, tool: Tool, compiled: CompiledSchema | None = None) -> None:
@@ -44,6 +54,28 @@ class Candidate:
             # Two threads may both compile; either result serves.
             self._compiled = compile_schema(self.tool.parameters or _OPEN_OBJECT)
         return self._compiled
+
+    @property
+    def decode(self) -> Callable[[bytes | str], Arguments]:
+        """Arguments from JSON text, checked on the way; ValueError means that only `validate` can tell."""
+        if self._decode is None:
+            self.defaults = self._fitting_defaults()
+            self._decode = exact_decoder(self.tool.parameters) or _undecided
+        return self._decode
+
+    @property
+    def output(self) -> CompiledSchema:
+        """The compiled output schema."""
+        if self._output is None:
+            self._output = compile_schema(self.tool.output_parameters)
+        return self._output
+
+    @property
+    def integers(self) -> IntegerPlan:
+        """Where the schema wants integers."""
+        if self._integers is None:
+            self._integers = integer_plan(self.tool.parameters)
+        return self._integers
 
     @property
     def declared(self) -> frozenset[str]:

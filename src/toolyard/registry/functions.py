@@ -67,6 +67,7 @@ def function_tool(
         finish=derived.finish,
         integers=derived.integers,
         returns=derived.returns,
+        plain=derived.plain,
     )
     return Tool(
         name=_name_of(fn) if name is None else name,

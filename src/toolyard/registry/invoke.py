@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Coroutine
 from types import CoroutineType
 from typing import Any
@@ -26,30 +27,47 @@ CALLERS_FAULTS = (InvalidArguments, UnknownToolError)
 def call_python(tool: Tool, arguments: Any, ctx: ToolContext | None = None) -> Any:
     """Run a Python tool in this thread; what it awaits runs on the home loop."""
     binding = _binding(tool)
-    value = _call(tool, binding, arguments, ctx)
+    value = start_python(tool, binding, arguments, ctx)
     if type(value) is CoroutineType:
         value = wait_for(tool, value)
-    return value if binding.returns is None else _checked(tool, binding.returns, value)
+    return value if binding.returns is None else checked_answer(tool, binding.returns, value)
 
 
 async def acall_python(tool: Tool, arguments: Any, ctx: ToolContext | None = None) -> Any:
     """Run a Python tool on the current loop; a sync one runs inline and blocks it meanwhile."""
     binding = _binding(tool)
-    value = _call(tool, binding, arguments, ctx)
+    value = start_python(tool, binding, arguments, ctx)
     if type(value) is CoroutineType:
-        value = await _settled(tool, value)
-    return value if binding.returns is None else _checked(tool, binding.returns, value)
+        value = await settle_coroutine(tool, value)
+    return value if binding.returns is None else checked_answer(tool, binding.returns, value)
 
 
 def wait_for(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
     """Run what an async tool returned on the home loop, and wait for it."""
-    from toolyard.loop import home_loop  # brings asyncio, which a registry of sync tools never needs
+    from toolyard.loop.home import home_loop  # brings asyncio, which a registry of sync tools never needs
 
     try:
-        return home_loop.run(_settled(tool, work), twin="adispatch")
+        return home_loop.run(settle_coroutine(tool, work), twin="adispatch")
     except SyncInAsyncError:
         work.close()
         raise
+
+
+def failure_of(tool: Tool, error: BaseException) -> BaseException:
+    """What a caller is told of something a tool's function raised; what stops the whole thread stays itself."""
+    if isinstance(error, CallError) and not isinstance(error, CALLERS_FAULTS):
+        return error
+    if not isinstance(error, Exception | SystemExit) and not _is_cancelled(error):
+        return error
+    failure = tool_failed(tool, error)
+    failure.__cause__ = error
+    return failure
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    # A function that was called, and not awaited, cannot have been cancelled: it raised this of its own accord.
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and isinstance(error, asyncio.CancelledError)
 
 
 def tool_failed(tool: Tool, error: BaseException) -> ToolFailed:
@@ -65,7 +83,8 @@ def tool_failed(tool: Tool, error: BaseException) -> ToolFailed:
     return ToolFailed(f"{tool.qualified_name} failed: {f'{kind}: {text}' if text else kind}")
 
 
-def _call(tool: Tool, binding: PythonBinding, arguments: Any, ctx: ToolContext | None) -> Any:
+def start_python(tool: Tool, binding: PythonBinding, arguments: Any, ctx: ToolContext | None) -> Any:
+    """Call the function: its value, or the coroutine it returned."""
     if binding.prepare is not None:
         args, keywords = binding.prepare(arguments)
     else:
@@ -74,15 +93,15 @@ def _call(tool: Tool, binding: PythonBinding, arguments: Any, ctx: ToolContext |
         keywords = {**keywords, "ctx": ctx if ctx is not None else ToolContext(tool=tool)}
     try:
         return binding.callable(*args, **keywords)
-    except CALLERS_FAULTS as error:
-        raise tool_failed(tool, error) from error
-    except CallError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise tool_failed(tool, error) from error
+    except BaseException as error:
+        failure = failure_of(tool, error)
+        if failure is error:
+            raise
+        raise failure from error
 
 
-async def _settled(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
+async def settle_coroutine(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
+    """Await what an async tool returned, its faults told apart."""
     import asyncio
 
     try:
@@ -110,7 +129,8 @@ def _integral(names: tuple[str, ...], arguments: dict[str, Any]) -> dict[str, An
     return arguments
 
 
-def _checked(tool: Tool, wanted: type, value: Any) -> Any:
+def checked_answer(tool: Tool, wanted: type, value: Any) -> Any:
+    """The answer, if it is what the tool promises."""
     if not isinstance(value, wanted):
         raise InvalidOutput(
             f"{tool.qualified_name} returned {type(value).__name__}, but promises {wanted.__name__}",

@@ -42,6 +42,8 @@ class Derived(msgspec.Struct, frozen=True, eq=False):
     """Without `prepare`: parameters that want 3 where JSON Schema also accepts 3.0."""
     returns: type | None = None
     """The model class that every answer must be an instance of, if one is promised."""
+    plain: bool = False
+    """True when `finish` would leave an answer that is JSON already as it is."""
     place: Prepare | None = None
     """From `derive_model` only: the call's arguments for an input model that is validated already."""
 
@@ -50,6 +52,7 @@ class _Output(msgspec.Struct, frozen=True, eq=False):
     schema: Schema
     finish: Finish
     returns: type | None = None
+    plain: bool = False
 
 
 def derive(fn: Callable[..., Any], *, parameters: Schema | None = None) -> Derived:
@@ -130,6 +133,7 @@ def _assemble(fn: Callable[..., Any], read: Outline, doc: DocInfo, plan: Argumen
         is_async=read.is_async,
         integers=plan.integers,
         returns=output.returns,
+        plain=output.plain,
     )
 
 
@@ -145,13 +149,14 @@ def _output(label: str, annotation: Any) -> _Output:
     returns = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
     # A bare base class stands for any model of its kind; its own schema would drop their fields.
     if annotation is EMPTY or annotation in (Any, BaseModel, StrictModel):
-        return _Output({}, finisher(label, None, plain=True), returns)
+        return _Output({}, finisher(label, None, plain=True), returns, plain=True)
     try:
         adapter = _adapter(portable(annotation))
         schema = schema_of(adapter, mode="serialization")
     except NO_SCHEMA:
-        return _Output({}, finisher(label, None, plain=True), returns)
-    return _Output(schema, finisher(label, adapter, plain=is_plain(annotation)), returns)
+        return _Output({}, finisher(label, None, plain=True), returns, plain=True)
+    plain = is_plain(annotation)
+    return _Output(schema, finisher(label, adapter, plain=plain), returns, plain=plain)
 
 
 def _adapter(annotation: Any) -> TypeAdapter[Any]:

@@ -26,16 +26,26 @@ class _NotATypeError(Exception):
     """The schema says something that no type can."""
 
 
+def exact_decoder(schema: dict[str, Any]) -> Callable[[bytes | str], dict[str, Any]] | None:
+    """Reads arguments from JSON text and raises where they do not fit; None if the schema is no type.
+
+    It drops keys that the schema does not declare: whoever uses it compares what comes out with what went in.
+    """
+    if schema.get("type") != "object" or "properties" not in schema:
+        return None
+    try:
+        return msgspec.json.Decoder(_type(schema)).decode
+    except (_NotATypeError, TypeError, ValueError, RecursionError):
+        return None
+
+
 def typed_decoder(schema: dict[str, Any]) -> Callable[[str], dict[str, Any] | None] | None:
     """A reader of short argument texts, or None if the schema is no type.
 
     The reader gives the arguments, or None where only the validator can tell.
     """
-    try:
-        decode = msgspec.json.Decoder(_type(schema)).decode
-    except (_NotATypeError, TypeError, ValueError, RecursionError):
-        return None
-    if schema.get("type") != "object" or "properties" not in schema:
+    decode = exact_decoder(schema)
+    if decode is None:
         return None
     objects = tuple(name for name, sub in schema["properties"].items() if not sub or "properties" in sub)
 

@@ -1,0 +1,123 @@
+"""E. Hung tools: what one hung tool, and fifty hung calls, do to everybody else."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import threading
+import time
+from collections.abc import Callable
+
+from toolyard import PythonToolEngine, ToolCall, ToolRegistry, function_tool
+
+BLOCKS, CALLS = 24, 1_000
+GOAL = 1.2
+
+
+def quick(n: int) -> int:
+    """What everybody else calls."""
+    return n + 1
+
+
+class Hung:
+    """A tool that never answers, until it is let go."""
+
+    def __init__(self) -> None:
+        self.release = threading.Event()
+
+    def __call__(self, n: int) -> int:
+        """Wait for a sign."""
+        self.release.wait()
+        return n
+
+
+def run() -> bool:
+    """Measure in interleaved blocks, with and without the hung calls; print the 99th percentiles."""
+    print(f"\n## E. p99 of other calls while calls hang ({BLOCKS} interleaved blocks of {CALLS:,} calls each)\n")
+    print("| caller | hung calls | p99 without | p99 with | ratio | goal | |")
+    print("|---|---:|---:|---:|---:|---:|---|")
+    rows = [
+        _row("sync, in its own thread", 1, _sync_block),
+        _row("sync, in its own thread", 50, _sync_block),
+        _row("async, tool in the engine's threads", 1, _async_block),
+        _row("async, tool in the engine's threads", 50, _async_block),
+    ]
+    return all(rows)
+
+
+Block = Callable[[PythonToolEngine], list[float]]
+
+
+def _row(caller: str, count: int, block: Block) -> bool:
+    hung = Hung()
+    tool = function_tool(quick, namespace="w")
+    stuck = function_tool(hung.__call__, namespace="w", name="stuck")
+    with PythonToolEngine(ToolRegistry([tool, stuck])) as engine:
+        engine.setup("mine")
+        block(engine)
+        without, with_hung = [], []
+        for number in range(BLOCKS):
+            for samples, busy in (
+                ((without, False), (with_hung, True)) if number % 2 else ((with_hung, True), (without, False))
+            ):
+                threads = _hang(engine, count) if busy else []
+                samples.append(_p99(block(engine)))
+                hung.release.set()
+                for thread in threads:
+                    thread.join()
+                hung.release.clear()
+    before, after = statistics.median(without), statistics.median(with_hung)
+    good = after <= before * GOAL
+    cells = [caller, str(count), f"{before * 1e6:.1f} us", f"{after * 1e6:.1f} us", f"{after / before:.2f}"]
+    print(f"| {' | '.join(cells)} | <= {GOAL} | {'' if good else 'MISSED'} |")
+    return good
+
+
+def _hang(engine: PythonToolEngine, count: int) -> list[threading.Thread]:
+    """Calls that hang, each in a session of its own, half from threads and half on the engine's threads."""
+    entered = threading.Semaphore(0)
+
+    def call(number: int) -> None:
+        session = f"stuck-{number}"
+        engine.setup(session)
+        entered.release()
+        if number % 2:
+            engine.execute(session, [ToolCall("w::stuck", {"n": 1})])
+        else:
+            asyncio.run(engine.aexecute(session, [ToolCall("w::stuck", {"n": 1})]))
+        engine.teardown(session)
+
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for _ in threads:
+        entered.acquire()
+    time.sleep(0.1)
+    return threads
+
+
+def _sync_block(engine: PythonToolEngine) -> list[float]:
+    samples = []
+    for number in range(CALLS):
+        call = [ToolCall("w::quick", {"n": number})]
+        begin = time.perf_counter()
+        engine.execute("mine", call)
+        samples.append(time.perf_counter() - begin)
+    return samples
+
+
+def _async_block(engine: PythonToolEngine) -> list[float]:
+    async def block() -> list[float]:
+        samples = []
+        for number in range(CALLS):
+            call = [ToolCall("w::quick", {"n": number})]
+            begin = time.perf_counter()
+            await engine.aexecute("mine", call)
+            samples.append(time.perf_counter() - begin)
+        return samples
+
+    return asyncio.run(block())
+
+
+def _p99(samples: list[float]) -> float:
+    return statistics.quantiles(samples, n=100)[98]

@@ -1,0 +1,74 @@
+"""`Toolyard`: a config made real, and let go of as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Self
+
+from toolyard.app.build import ConfigLike, build_parts, read_anything
+from toolyard.calls.policy import Approver
+from toolyard.engines.base import ToolEngine
+from toolyard.plugins import get_tool_sampler
+from toolyard.registry import ToolRegistry
+
+
+class Toolyard:
+    """A registry and the engine that answers its tools.
+
+    with Toolyard.from_config("yard.yaml") as yard:
+        yard.tool_engine.setup("s1")
+        yard.tool_engine.execute("s1", [ToolCall("desk::split_bill", {"total": 90, "people": 2})])
+    """
+
+    def __init__(self, registry: ToolRegistry, engine: ToolEngine) -> None:
+        self.tool_registry = registry
+        self.tool_engine = engine
+
+    @classmethod
+    def from_config(
+        cls, config: ConfigLike, *, env: Mapping[str, str] | None = None, approver: Approver | None = None
+    ) -> Toolyard:
+        """Everything a config names: a file, or a mapping of the same form. Any fault in it raises.
+
+        Relative paths are taken from the config's folder. `approver` decides on calls that the policy asks about.
+        """
+        registry, engine, _ = build_parts(read_anything(config, env=env), approver)
+        return cls(registry, engine)
+
+    def sampler(self, kind: str, **options: Any) -> Any:
+        """A sampler of that registered type over this registry."""
+        return get_tool_sampler(kind, registry=self.tool_registry, **options)
+
+    def close(self) -> None:
+        """Close engines, sessions, tracing and sources, whatever one of them raises."""
+        with ExitStack() as closing:
+            closing.callback(self.tool_registry.close)
+            closing.callback(self.tool_engine.close)
+
+    async def aclose(self) -> None:
+        """`close` for async code."""
+        try:
+            await self.tool_engine.aclose()
+        finally:
+            self.tool_registry.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"Toolyard({self.tool_registry!r}, {self.tool_engine!r})"

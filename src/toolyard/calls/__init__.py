@@ -1,0 +1,1 @@
+"""The one call path: bind, policy, engine, output check, record, trace."""

@@ -1,0 +1,171 @@
+"""`Batch`: the calls one caller hands in together, answered in order in one turn of the session."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Protocol
+
+from toolyard.calls.answer import Answerer
+from toolyard.calls.events import Mode
+from toolyard.calls.flights import Flights
+from toolyard.calls.settings import Settings
+from toolyard.loop.threads import Threads
+from toolyard.model.call import ToolCall, ToolResult
+from toolyard.model.errors import DefinitionError
+from toolyard.model.tool import Tool
+from toolyard.registry.snapshot import Snapshot
+from toolyard.sessions.session import Session, Stay
+
+if TYPE_CHECKING:
+    from toolyard.calls.invoke import CallPath
+
+
+class Root(Protocol):
+    """The engine that was called; it chooses who answers each tool."""
+
+    settings: Settings
+    threads: Threads
+
+    def route(self, tool: Tool) -> Answerer:
+        """The engine for a tool; raises `NoEngine` if there is none."""
+
+
+class Batch:
+    """What the calls share."""
+
+    __slots__ = ("calls", "context", "cut_off", "left_behind", "mode", "root", "session", "snapshot", "timeout")
+
+    root: Root
+    snapshot: Snapshot
+    """The registry as the batch found it; a change meanwhile is for the next one."""
+
+    def __init__(
+        self,
+        session: Session,
+        calls: Sequence[ToolCall],
+        mode: Mode,
+        timeout: float | None,
+        context: Mapping[str, Any],
+    ) -> None:
+        self.session = session
+        self.calls = calls
+        self.mode = mode
+        self.timeout = timeout
+        self.context = context
+        self.cut_off: tuple[ToolCall, ToolResult] | None = None
+        """The call that was under way when the batch was stopped, and what is known of it."""
+        self.left_behind: Future[Any] | None = None
+        """Work of one of the calls that goes on although nobody waits for it."""
+
+
+def run_batch(path: CallPath, root: Root, batch: Batch) -> list[ToolResult]:
+    """Take the session's turn and answer the calls from this thread."""
+    session, sessions, calls = batch.session, path.sessions, batch.calls
+    check_calls(calls)
+    flights = _flights(batch)
+    try:
+        sessions.enter(session, _until(root, batch), twin=f"a{batch.mode}")
+        try:
+            batch.root, batch.snapshot = root, path.registry.snapshot
+            if batch.mode == "simulate":
+                path.recorder.counts(session, batch.snapshot)
+                batch.session = session.draft()
+            if flights is None:
+                return [path.invoke(batch, call) for call in calls]
+            results = []
+            for call in calls:
+                result = flights.answered(call) or path.invoke(batch, call)
+                flights.landed(call, result)
+                results.append(result)
+            return results
+        except BaseException:
+            _tell_who_joined(flights, batch)
+            raise
+        finally:
+            left = _held_by(root, batch)
+            if left is None:
+                sessions.leave(session)
+            else:
+                # Nobody's turn to take from inside any more: this thread may wait for it like any other.
+                session.holder = None
+                left.add_done_callback(lambda _: sessions.leave_off_loop(session))
+    finally:
+        if flights is not None:
+            flights.over()
+
+
+async def arun_batch(path: CallPath, root: Root, batch: Batch) -> list[ToolResult]:
+    """`run_batch` for a task."""
+    session, sessions = batch.session, path.sessions
+    check_calls(batch.calls)
+    flights = _flights(batch)
+    try:
+        await sessions.aenter(session, _until(root, batch))
+        stay = Stay(session.gate)
+        stay.enter()
+        try:
+            batch.root, batch.snapshot = root, path.registry.snapshot
+            if batch.mode == "simulate":
+                path.recorder.counts(session, batch.snapshot)
+                batch.session = session.draft()
+            results = []
+            for call in batch.calls:
+                result = None if flights is None else flights.answered(call)
+                if result is None:
+                    result = await path.ainvoke(batch, call)
+                if flights is not None:
+                    flights.landed(call, result)
+                results.append(result)
+            return results
+        except BaseException:
+            _tell_who_joined(flights, batch)
+            raise
+        finally:
+            stay.over = True
+            left = _held_by(root, batch)
+            if left is None:
+                await sessions.aleave(session)
+            else:
+                left.add_done_callback(lambda _: sessions.leave_off_loop(session))
+    finally:
+        if flights is not None:
+            flights.over()
+
+
+def check_calls(calls: Sequence[ToolCall]) -> None:
+    """What no model can get wrong, only the program around it."""
+    for call in calls:
+        if not isinstance(call, ToolCall):
+            raise DefinitionError(
+                f"a batch is a list of ToolCall, not of {type(call).__name__}; see ToolCall.from_dict"
+            )
+        if not isinstance(call.name, str) or not isinstance(call.call_id, str | None):
+            raise DefinitionError(f"name and call_id of a ToolCall are text, not {call.name!r} and {call.call_id!r}")
+
+
+def _tell_who_joined(flights: Flights | None, batch: Batch) -> None:
+    """A call that was cut off may have taken effect: whoever sent it again must not run it again unasked."""
+    if flights is not None and batch.cut_off is not None:
+        flights.landed(*batch.cut_off)
+
+
+def _flights(batch: Batch) -> Flights | None:
+    if batch.mode != "execute":
+        return None
+    for call in batch.calls:
+        if call.call_id is not None:
+            return Flights(batch.session, batch.calls)
+    return None
+
+
+def _until(root: Root, batch: Batch) -> float | None:
+    timeout = root.settings.timeout if batch.timeout is None else batch.timeout
+    return None if timeout is None else time.monotonic() + timeout
+
+
+def _held_by(root: Root, batch: Batch) -> Future[Any] | None:
+    """What the session must wait for before anybody else may have it."""
+    left = batch.left_behind
+    return None if left is None or left.done() or root.settings.abandoned == "release" else left

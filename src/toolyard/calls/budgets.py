@@ -1,0 +1,131 @@
+"""`Budget`: at most so many calls, of some tools, within a session or in the whole process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from toolyard.calls.blocks import (
+    TOOL_GLOBS_SCHEMA,
+    glob_matcher,
+    listed,
+    read_choice,
+    read_count,
+    read_mapping,
+    read_tool_globs,
+)
+from toolyard.model.errors import ConfigError, Denied
+
+Per = Literal["session", "tool", "yard"]
+
+_PER: dict[str, Per] = {"session": "session", "tool": "tool", "yard": "yard"}
+_KEYS = ("max_calls", "tools", "per")
+_REMEMBERED = 4096
+_WITHIN = {"session": "in one session", "tool": "of one tool in one session", "yard": "in this process"}
+
+BUDGET_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["max_calls"],
+    "description": "At most so many calls of the matching tools.",
+    "properties": {
+        "max_calls": {"type": "integer", "minimum": 0, "description": "Calls that may run; 0 allows none."},
+        "tools": {**TOOL_GLOBS_SCHEMA, "description": "Which tools count; all of them if not given."},
+        "per": {
+            "enum": list(_PER),
+            "description": "session: the matching tools together, in each session; tool: each matching tool for "
+            "itself, in each session; yard: the matching tools together, in the whole process.",
+        },
+    },
+}
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """A limit on calls. What is counted is calls that were let through, whether or not the tool then failed.
+
+    `per="session"` counts the matching tools together within a session, `per="tool"` each one for itself,
+    `per="yard"` all of them in this process, whatever the session; a simulation counts there like any call.
+    """
+
+    max_calls: int
+    tools: str | Sequence[str] = "*"
+    per: Per = "session"
+
+    def __post_init__(self) -> None:
+        read_count(self.max_calls, "Budget.max_calls", least=0)
+        globs = read_tool_globs(listed(self.tools), "Budget.tools")
+        msgspec.structs.force_setattr(self, "tools", globs)
+        read_choice(self.per, tuple(_PER), "Budget.per")
+
+    @classmethod
+    def from_config(cls, block: Any, where: str) -> Budget:
+        """One entry of `policy.budgets`."""
+        read_mapping(block, _KEYS, where)
+        if "max_calls" not in block:
+            raise ConfigError(f"{where}: a budget needs max_calls, the number of calls that may run")
+        return cls(
+            max_calls=read_count(block["max_calls"], f"{where}.max_calls", least=0),
+            tools=read_tool_globs(block.get("tools", "*"), f"{where}.tools"),
+            per=_PER[read_choice(block.get("per", "session"), tuple(_PER), f"{where}.per")],
+        )
+
+
+class Ledger:
+    """The budgets of one policy at work. Safe from many threads: whole-process counts change under a lock."""
+
+    __slots__ = ("_lock", "_matched", "_matchers", "_spent", "budgets", "counts_calls")
+
+    def __init__(self, budgets: Sequence[Budget]) -> None:
+        self.budgets = tuple(budgets)
+        self.counts_calls = any(budget.per != "yard" for budget in self.budgets)
+        self._matchers = [glob_matcher(budget.tools) for budget in self.budgets]
+        self._matched: dict[str, tuple[int, ...]] = {}
+        self._spent = [0] * len(self.budgets)
+        self._lock = threading.Lock()
+
+    def matching(self, name: str) -> tuple[int, ...]:
+        """The numbers of the budgets that a call of this tool draws on."""
+        known = self._matched.get(name)
+        if known is None:
+            known = tuple(number for number, matches in enumerate(self._matchers) if matches(name))
+            if len(self._matched) >= _REMEMBERED:
+                self._matched.clear()
+            self._matched[name] = known
+        return known
+
+    def check(self, name: str, counts: Mapping[str, int]) -> None:
+        """Raise `Denied` if one more call of this tool would pass a budget; nothing is counted."""
+        for number in self.matching(name):
+            budget = self.budgets[number]
+            if budget.per == "tool":
+                used = counts.get(name, 0)
+            elif budget.per == "session":
+                used = sum(count for other, count in tuple(counts.items()) if number in self.matching(other))
+            else:
+                used = self._spent[number]
+            if used >= budget.max_calls:
+                raise self._exceeded(name, number)
+
+    def spend(self, name: str) -> None:
+        """Count one call on the whole-process budgets: on every one it draws on, or `Denied` and on none."""
+        with self._lock:
+            drawn = [number for number in self.matching(name) if self.budgets[number].per == "yard"]
+            for number in drawn:
+                if self._spent[number] >= self.budgets[number].max_calls:
+                    raise self._exceeded(name, number)
+            for number in drawn:
+                self._spent[number] += 1
+
+    def _exceeded(self, name: str, number: int) -> Denied:
+        budget = self.budgets[number]
+        tools = list(budget.tools)
+        return Denied(
+            f"{name} has no calls left: policy.budgets[{number}] allows {budget.max_calls} calls of "
+            f"{', '.join(tools)} {_WITHIN[budget.per]}",
+            hint="go on without this tool, or raise max_calls of that budget"
+            + ("" if budget.per == "yard" else "; a new session starts from zero"),
+            details={"budget": {"number": number, "max_calls": budget.max_calls, "tools": tools, "per": budget.per}},
+        )

@@ -1,0 +1,81 @@
+"""`Invocation`: all that an engine is told about the one call it answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any
+
+import msgspec
+
+from toolyard.calls.events import Mode
+from toolyard.model.call import ToolCall
+from toolyard.model.context import ToolContext
+from toolyard.model.fingerprint import digest
+from toolyard.model.tool import Tool
+from toolyard.registry.bind import Bound
+from toolyard.sessions.entry import Entry, read_entry
+from toolyard.sessions.session import Session
+from toolyard.sessions.state import EngineState
+
+
+class Invocation(msgspec.Struct, eq=False):
+    """A call that is bound and allowed. `answer` gets it and returns the value, or raises.
+
+    `arguments` are the engine's own: valid, repaired, with defaults filled in. `deadline` is a `time.monotonic()`
+    moment that everything done for the call must respect; None for no limit.
+    """
+
+    tool: Tool
+    arguments: dict[str, Any]
+    call: ToolCall
+    mode: Mode
+    deadline: float | None
+    attempt: int
+    """1 for the first try."""
+    engine_name: str
+    bound: Bound
+    session: Session
+    context: Mapping[str, Any] = {}
+    """What the caller sent along with the call."""
+    begun: bool = False
+    left_behind: Future[Any] | None = None
+    """Work that goes on although nobody waits for it any more."""
+    kept: EngineState | None = None
+    result_bytes: int | None = None
+    """Of the answer, as JSON; known once it is there."""
+
+    @property
+    def session_id(self) -> str:
+        """The session the call is made in."""
+        return self.session.key.session_id
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds until the deadline, never below 0; None for no limit."""
+        return None if self.deadline is None else max(self.deadline - time.monotonic(), 0.0)
+
+    @property
+    def state(self) -> EngineState:
+        """What this engine keeps in the session; kept if the call succeeds, rolled back and forked with it."""
+        if self.kept is None:
+            self.kept = EngineState(self.session.state, self.engine_name)
+        return self.kept
+
+    def history(self) -> list[Entry]:
+        """Every call answered so far in this session, by whichever engine, eldest first."""
+        return [read_entry(entry) for entry in self.session.history]
+
+    @property
+    def idempotency_key(self) -> str | None:
+        """The same for every try of one call and for no other call; None for a call without an id."""
+        if self.call.call_id is None:
+            return None
+        return digest(
+            self.session.key.owner, self.session_id, self.call.call_id, self.call.name, self.bound.sent.decode()
+        )
+
+    def tool_context(self) -> ToolContext:
+        """What a tool that declares `ctx` is told."""
+        return ToolContext(tool=self.tool, call_id=self.call.call_id, session_id=self.session_id, context=self.context)

@@ -1,0 +1,320 @@
+"""`Policy`: which calls may run. Rules in order, the first that matches decides; then budgets, then people.
+
+A refusal is a `Denied` that names the rule and what to change, and never repeats what the call's arguments
+held: it goes to a model, to the history and to logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from toolyard.calls.blocks import (
+    TEXTS_SCHEMA,
+    TOOL_GLOBS_SCHEMA,
+    glob_matcher,
+    listed,
+    read_choice,
+    read_list,
+    read_mapping,
+    read_texts,
+    read_tool_globs,
+)
+from toolyard.calls.budgets import BUDGET_SCHEMA, Budget, Ledger
+from toolyard.calls.events import Mode
+from toolyard.model.errors import ConfigError, Denied
+from toolyard.model.tool import Effects, Tool
+
+Action = Literal["allow", "deny", "ask"]
+
+_ACTIONS: dict[str, Action] = {"allow": "allow", "deny": "deny", "ask": "ask"}
+_CONDITIONS = ("effects", "tags", "sessions")
+_KEYS = ("default", "rules", "budgets")
+_EFFECTS = tuple(effect.value for effect in Effects)
+_REMEMBERED = 4096
+
+POLICY_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "description": "Which calls may run.",
+    "properties": {
+        "default": {
+            "enum": list(_ACTIONS),
+            "description": "What happens to a call no rule matches; allow if not given.",
+        },
+        "rules": {
+            "type": "array",
+            "description": "Tried in order; the first whose conditions all hold decides.",
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "oneOf": [{"required": [action]} for action in _ACTIONS],
+                "properties": {
+                    **{
+                        action: {
+                            **TOOL_GLOBS_SCHEMA,
+                            "description": f"The tools to {action}: globs of qualified names.",
+                        }
+                        for action in _ACTIONS
+                    },
+                    "effects": {
+                        "anyOf": [
+                            {"enum": list(_EFFECTS)},
+                            {"type": "array", "minItems": 1, "items": {"enum": list(_EFFECTS)}},
+                        ],
+                        "description": "Only tools that do this to the world.",
+                    },
+                    "tags": {**TEXTS_SCHEMA, "description": "Only tools that carry any of these tags."},
+                    "sessions": {
+                        **TEXTS_SCHEMA,
+                        "description": "Only calls in sessions whose id matches any of these globs.",
+                    },
+                },
+            },
+        },
+        "budgets": {"type": "array", "items": BUDGET_SCHEMA, "description": "Limits on the number of calls."},
+    },
+}
+"""JSON Schema of the `policy` block; `Policy.from_config` accepts exactly what it accepts."""
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """One line of a policy: what to do with the calls that fulfil every condition given.
+
+    `tools` are globs of qualified names, case-sensitive, where `*` crosses `::` as well (write `[[]` for a
+    literal bracket); `tags` holds for a tool with any of them; `sessions` are globs of session ids.
+    """
+
+    action: Action
+    tools: str | Sequence[str] = "*"
+    effects: Sequence[Effects] | None = None
+    tags: Sequence[str] | None = None
+    sessions: str | Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        fix = msgspec.structs.force_setattr
+        read_choice(self.action, tuple(_ACTIONS), "Rule.action")
+        fix(self, "tools", read_tool_globs(listed(self.tools), "Rule.tools"))
+        if self.effects is not None:
+            fix(self, "effects", _effects(listed(self.effects), "Rule.effects"))
+        if self.tags is not None:
+            fix(self, "tags", read_texts(listed(self.tags), "Rule.tags"))
+        if self.sessions is not None:
+            fix(self, "sessions", read_texts(listed(self.sessions), "Rule.sessions"))
+
+    def __str__(self) -> str:
+        given = [f"{key} {', '.join(getattr(self, key))}" for key in _CONDITIONS if getattr(self, key) is not None]
+        return "; ".join([f"{self.action} {', '.join(self.tools)}", *given])
+
+    @classmethod
+    def from_config(cls, block: Any, where: str) -> Rule:
+        """One entry of `policy.rules`: `{deny: "pay::*", effects: [write]}`."""
+        read_mapping(block, (*_ACTIONS, *_CONDITIONS), where)
+        actions = [action for action in _ACTIONS if action in block]
+        if len(actions) != 1:
+            found = f"it has {' and '.join(actions)}" if actions else "it has none"
+            raise ConfigError(
+                f"{where}: a rule has exactly one of allow, deny, ask with the tools it is about; {found}"
+            )
+        action = actions[0]
+        tools = read_tool_globs(block[action], f"{where}.{action}")
+        return cls(
+            action=_ACTIONS[action],
+            tools=tools,
+            effects=_effects(block["effects"], f"{where}.effects") if "effects" in block else None,
+            tags=_optional(block, "tags", where),
+            sessions=_optional(block, "sessions", where),
+        )
+
+
+def _optional(block: Mapping[str, Any], key: str, where: str) -> tuple[str, ...] | None:
+    return read_texts(block[key], f"{where}.{key}") if key in block else None
+
+
+def _effects(value: Any, where: str) -> tuple[Effects, ...]:
+    return tuple(Effects(read_choice(name, _EFFECTS, where)) for name in read_texts(value, where))
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """What an approver is asked: may this tool run with these arguments? Its repr keeps the values to itself."""
+
+    tool: Tool
+    session_id: str
+    arguments: Mapping[str, Any]
+    mode: Mode
+
+    def __repr__(self) -> str:
+        return f"Ask({self.tool.qualified_name!r}, session_id={self.session_id!r}, mode={self.mode!r})"
+
+
+Approver = Callable[[Ask], bool]
+"""Says yes by returning True. Anything else, an exception included, is a no."""
+
+
+class _Line:
+    """A rule with its globs compiled. Number -1 is the default, which matches everything."""
+
+    __slots__ = ("action", "effects", "number", "sessions", "tags", "text", "tools")
+
+    def __init__(self, number: int, rule: Rule) -> None:
+        self.number = number
+        self.text = str(rule)
+        self.action = rule.action
+        self.tools = glob_matcher(rule.tools)
+        self.effects = None if rule.effects is None else frozenset(rule.effects)
+        self.tags = None if rule.tags is None else frozenset(rule.tags)
+        self.sessions = None if rule.sessions is None else glob_matcher(rule.sessions)
+
+    def fits(self, tool: Tool, name: str) -> bool:
+        """True when every condition on the tool itself holds."""
+        if self.effects is not None and tool.effects not in self.effects:
+            return False
+        if self.tags is not None and self.tags.isdisjoint(tool.tags):
+            return False
+        return bool(self.tools(name))
+
+
+class Policy:
+    """Rules, budgets and an approver, asked before every call. Never changes after it is made; thread safe.
+
+    Without rules everything is allowed; `default="deny"` turns that round in one line.
+    """
+
+    __slots__ = ("_approver", "_ledger", "_lines", "_plans", "_rules", "_trivial")
+
+    def __init__(
+        self,
+        rules: Iterable[Rule] = (),
+        default: Action = "allow",
+        budgets: Iterable[Budget] = (),
+        approver: Approver | None = None,
+    ) -> None:
+        read_choice(default, tuple(_ACTIONS), "Policy.default")
+        self._rules = tuple(rules)
+        self._approver = approver
+        self._lines = [*(_Line(number, rule) for number, rule in enumerate(self._rules)), _Line(-1, Rule(default))]
+        self._ledger = Ledger(tuple(budgets))
+        self._plans: dict[tuple[str, str, Effects, tuple[str, ...]], tuple[_Line, ...]] = {}
+        self._trivial = not self.budgets and all(line.action == "allow" for line in self._lines)
+
+    # Read-only, all of them: an assignment that changed nothing would pass for a stricter policy.
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """In the order they are tried."""
+        return self._rules
+
+    @property
+    def default(self) -> Action:
+        """What happens to a call that no rule matches."""
+        return self._lines[-1].action
+
+    @property
+    def budgets(self) -> tuple[Budget, ...]:
+        """In the order they were given, which is how a denial numbers them."""
+        return self._ledger.budgets
+
+    @property
+    def trivial(self) -> bool:
+        """True when `check` can never refuse, so that a caller may skip it."""
+        return self._trivial
+
+    @property
+    def asks(self) -> bool:
+        """True if an approver may be asked, which can take as long as people take."""
+        return self._approver is not None and any(line.action == "ask" for line in self._lines)
+
+    @property
+    def counts_calls(self) -> bool:
+        """True when a budget looks at the session, so that the caller must keep `counts`."""
+        return self._ledger.counts_calls
+
+    @classmethod
+    def from_config(cls, block: Any, where: str = "policy", *, approver: Approver | None = None) -> Policy:
+        """The policy of a `policy` block; `where` is the place of the block, such as `yard.yaml: policy`."""
+        read_mapping(block, _KEYS, where)
+        rules = read_list(block.get("rules", []), f"{where}.rules")
+        budgets = read_list(block.get("budgets", []), f"{where}.budgets")
+        return cls(
+            rules=[Rule.from_config(rule, f"{where}.rules[{number}]") for number, rule in enumerate(rules)],
+            default=_ACTIONS[read_choice(block.get("default", "allow"), tuple(_ACTIONS), f"{where}.default")],
+            budgets=[Budget.from_config(item, f"{where}.budgets[{number}]") for number, item in enumerate(budgets)],
+            approver=approver,
+        )
+
+    def check(
+        self, tool: Tool, *, session_id: str, arguments: Mapping[str, Any], counts: Mapping[str, int], mode: Mode
+    ) -> None:
+        """Raise `Denied` unless this call may run now.
+
+        `counts` says how often each tool (by qualified name) ran in this session so far; it is read only if
+        `counts_calls`. A call that passes is counted at once on the whole-process budgets.
+        """
+        if self._trivial:
+            return
+        line = self._line(tool, session_id)
+        if line.action == "deny":
+            raise _denied(tool.qualified_name, line)
+        if self._ledger.budgets:
+            self._ledger.check(tool.qualified_name, counts)
+        if line.action == "ask":
+            # After the budgets: nobody should be asked about a call that is refused whatever they say.
+            self._ask(line, Ask(tool, session_id, arguments, mode))
+        if self._ledger.budgets:
+            self._ledger.spend(tool.qualified_name)
+
+    def _line(self, tool: Tool, session_id: str) -> _Line:
+        # Everything a rule may look at in a tool, so that a redefined tool of the same name is judged anew.
+        key = (tool.namespace, tool.name, tool.effects, tool.tags)
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plan(tool)
+            if len(self._plans) >= _REMEMBERED:
+                self._plans.clear()
+            self._plans[key] = plan
+        for line in plan:
+            if line.sessions is None or line.sessions(session_id):
+                return line
+        raise AssertionError("the default matches every call")
+
+    def _plan(self, tool: Tool) -> tuple[_Line, ...]:
+        """The lines that may decide about this tool: those that fit, up to the first for every session."""
+        plan: list[_Line] = []
+        for line in self._lines:
+            if line.fits(tool, tool.qualified_name):
+                plan.append(line)
+                if line.sessions is None:
+                    break
+        return tuple(plan)
+
+    def _ask(self, line: _Line, ask: Ask) -> None:
+        name = ask.tool.qualified_name
+        if self._approver is None:
+            raise _denied(name, line, "needs approval, and nobody is there to ask", "give the policy an approver")
+        try:
+            answer: object = self._approver(ask)
+        except Exception as error:
+            # Whatever went wrong, nobody said yes. Its text may quote the arguments; the cause keeps it.
+            why = f"needs approval, and asking failed with {type(error).__name__}"
+            raise _denied(name, line, why, "see the approver's own log, then call again") from error
+        if isinstance(answer, Coroutine):
+            answer.close()
+            raise _denied(name, line, "needs approval, and the approver is async", "give the policy a plain function")
+        if answer is not True:
+            raise _denied(name, line, "was not approved", "go on without this call")
+
+
+def _denied(name: str, line: _Line, why: str = "is denied", remedy: str | None = None) -> Denied:
+    if line.number < 0:
+        place = f"policy.default ({line.action}), since no rule matches"
+        change = f"add a rule that allows it, such as {{allow: {name!r}}}"
+    else:
+        place = f"policy.rules[{line.number}] ({line.text})"
+        change = "change that rule, or put one that allows the call before it"
+    return Denied(
+        f"{name} {why}: {place}",
+        hint=f"{remedy}; or {change}" if remedy else change,
+        details={"rule": {"number": line.number, "text": line.text}} if line.number >= 0 else {"default": line.action},
+    )

@@ -1,0 +1,202 @@
+"""`Redactor`: takes known secrets, and what looks like one, out of text on its way to a log or a trace.
+
+Known secrets are found in the forms that errors and wires give them: as they are, JSON-escaped,
+percent-encoded, in base64. Unknown ones are found by the shapes below, which run in linear time whatever
+the text: no shape can restart inside a run it has already read, and the one that spans lines takes the
+rest of the text when its end is missing.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import threading
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any
+
+from toolyard.model.errors import ConfigError
+
+REDACTED = "[redacted]"
+
+_SHORTEST = 4
+_DEEPEST = 200
+_SECRET_KEYS = (
+    *("password", "passwd", "secret", "token", "apikey", "authorization"),
+    *("cookie", "credential", "privatekey", "accesskey"),
+)
+_KEY_WORD = r"(?:passw(?:or)?d|secret|token|api[_-]?key|authorization|cookie|credentials?|(?:private|access)[_-]?key)"
+
+# (what must be in the lower-cased text, shape). The shape's group, where it has one, is the part to hide.
+_SHAPES: tuple[tuple[str, str], ...] = (
+    ("bearer", r"(?i:\bbearer)\s{1,8}([\w.~+/=-]{6,}+)"),
+    # A plain word after it, as in "basic authentication", is no base64.
+    ("basic", r"(?i:\bbasic)\s{1,8}(?![A-Z]?[a-z]++(?![\w+/=]))([A-Za-z0-9+/_-]{6,}+={0,2})"),
+    ("sk-", r"(?<![A-Za-z0-9])sk-[\w-]{8,}+"),
+    ("gh", r"(?<![A-Za-z0-9])gh[a-z]_\w{8,}+"),
+    ("github_pat_", r"(?<![A-Za-z0-9])github_pat_\w{8,}+"),
+    ("xox", r"(?<![A-Za-z0-9])xox[a-z]-[\w-]{6,}+"),
+    ("akia", r"(?<![A-Za-z0-9])AKIA[0-9A-Z]{12,}+"),
+    ("asia", r"(?<![A-Za-z0-9])ASIA[0-9A-Z]{12,}+"),
+    ("://", r"://[^\s/:@]*+:([^\s/]+)@"),
+    ("eyj", r"(?<![\w-])eyJ[\w-]{4,}+\.[\w-]{4,}+(?:\.[\w-]*+)?"),
+    (
+        "private key-----",
+        r"(?s:-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----(?:.*?-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----|.*))",
+    ),
+    # Query strings, connection strings and environment lines: db_password=...
+    ("=", rf"(?i:{_KEY_WORD})=[\"']?([^\s\"'&;,]++)"),
+    # JSON quoted in a message, itself perhaps escaped.
+    (":", rf"(?i:{_KEY_WORD})\\?[\"']\s{{0,8}}:\s{{0,8}}\\?[\"']([^\"'\r\n]++)"),
+    # Headers: a quoted value, or to the end of the line.
+    (
+        ":",
+        r"(?i:\b(?:authorization|cookie|api-key))[\"']?\s{0,8}:\s{0,8}"
+        r"(\"[^\"\r\n]*+\"|'[^'\r\n]*+'|[^\r\n]++)",
+    ),
+)
+_COMPILED = tuple((needle, re.compile(shape)) for needle, shape in _SHAPES)
+_NOT_WORD = re.compile(r"[^a-z0-9]")
+
+
+class Redactor:
+    """Hides secrets in text and in JSON values. Thread safe; `add` takes effect on the next call.
+
+    `patterns` are extra regular expressions whose whole match is hidden (the first group, if they have
+    one); they come from the operator, so that their running time is theirs to answer for.
+    """
+
+    __slots__ = ("_forms", "_lock", "_numbers", "_patterns")
+
+    def __init__(self, secrets: Iterable[str] = (), patterns: Iterable[str] = ()) -> None:
+        self._lock = threading.Lock()
+        self._forms: tuple[str, ...] = ()
+        self._numbers: frozenset[str] = frozenset()
+        self._patterns = tuple(_compiled(pattern) for pattern in patterns)
+        self._learn(secrets)
+
+    def __repr__(self) -> str:
+        return f"<Redactor of {len(self._forms)} known forms>"
+
+    def add(self, secret: str) -> None:
+        """Hide this text too. Shorter than four characters it is ignored: it would be found everywhere."""
+        self._learn([secret])
+
+    def _learn(self, secrets: Iterable[str]) -> None:
+        known = [plain for secret in secrets if len(plain := _plain(secret)) >= _SHORTEST]
+        forms = [form for secret in known for form in _forms_of(secret)]
+        with self._lock:
+            self._forms = tuple(dict.fromkeys([*self._forms, *forms]))
+            self._numbers |= {secret for secret in known if not secret.strip("0123456789.-")}
+
+    def text(self, text: str) -> str:
+        """The text with every secret replaced; the same object if there is none."""
+        spans = self._spans(text)
+        if not spans:
+            return text
+        spans.sort()
+        parts: list[str] = []
+        done = 0
+        # Overlapping finds become one: hiding one at a time would leave the tail of the other.
+        for start, end in spans:
+            if start > done or not parts:
+                parts += (text[done:start], REDACTED)
+            done = max(done, end)
+        parts.append(text[done:])
+        return "".join(parts)
+
+    def value(self, value: Any) -> Any:
+        """A copy of a JSON value with every text redacted, and all that stands under a secret-looking key."""
+        return self._value(value, 0)
+
+    def _value(self, value: Any, depth: int) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if value is None or isinstance(value, bool | int | float):
+            return REDACTED if self._numbers and str(value) in self._numbers else value
+        if depth >= _DEEPEST:
+            return REDACTED
+        if isinstance(value, dict):
+            return {
+                self.text(str(key)): REDACTED if looks_secret(str(key)) else self._value(item, depth + 1)
+                for key, item in value.items()
+            }
+        if isinstance(value, list | tuple):
+            return [self._value(item, depth + 1) for item in value]
+        # Not JSON: its text could be anything, and computing it could raise.
+        return f"[{type(value).__name__}]"
+
+    def _spans(self, text: str) -> list[tuple[int, int]]:
+        spans: list[tuple[int, int]] = []
+        for form in self._forms:
+            if form in text:
+                spans += _occurrences(form, text)
+        lowered = text.lower()
+        for needle, shape in _COMPILED:
+            if needle in lowered:
+                spans += [match.span(shape.groups) for match in shape.finditer(text)]
+        for shape in self._patterns:
+            group = min(shape.groups, 1)
+            spans += [match.span(group) for match in shape.finditer(text)]
+        return [(start, end) for start, end in spans if end > start]
+
+
+def _plain(secret: str) -> str:
+    if not isinstance(secret, str):
+        raise TypeError(f"a secret must be text, not {type(secret).__name__}")
+    # One read from a file ends in a newline that no header carries.
+    return secret.strip()
+
+
+def _occurrences(form: str, text: str) -> Iterator[tuple[int, int]]:
+    """Where `form` stands, runs that overlap as one: a secret that repeats itself is found at every start."""
+    at = text.find(form)
+    while at >= 0:
+        start = at
+        end = at + len(form)
+        at = text.find(form, at + 1)
+        while 0 <= at < end:
+            end = at + len(form)
+            at = text.find(form, at + 1)
+        yield start, end
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ConfigError(f"redaction pattern {pattern!r} is not a regular expression: {error}") from None
+
+
+def looks_secret(key: str) -> bool:
+    """True for a name under which people keep secrets: `db_password`, `API-Key`, ..."""
+    # Only what can be a key somebody wrote is worth remembering.
+    return _names_a_secret(key) if len(key) <= 100 else _names_a_secret.__wrapped__(key)
+
+
+@lru_cache(maxsize=4096)
+def _names_a_secret(key: str) -> bool:
+    word = _NOT_WORD.sub("", key.lower())
+    return any(secret in word for secret in _SECRET_KEYS)
+
+
+def _forms_of(secret: str) -> list[str]:
+    from urllib.parse import quote, quote_plus
+
+    data = secret.encode("utf-8", "surrogatepass")
+    forms = {secret, repr(secret)[1:-1]}
+    for escaped in (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
+        forms |= {escaped, escaped.replace("/", "\\/")}
+    for quoted in (quote(data, safe=""), quote(data, safe="/"), quote_plus(data)):
+        forms |= {quoted, re.sub(r"%[0-9A-F]{2}", lambda match: match[0].lower(), quoted)}
+    for encode in (base64.standard_b64encode, base64.urlsafe_b64encode):
+        forms.add(encode(data).decode("ascii"))
+        forms |= {_base64_inside(data, offset, encode) for offset in range(3)}
+    return sorted(form for form in forms if len(form) >= _SHORTEST)
+
+
+def _base64_inside(data: bytes, offset: int, encode: Any) -> str:
+    """The characters that `data` alone determines when it stands `offset` bytes into a base64 text."""
+    encoded: str = encode(b"\0" * offset + data).decode("ascii")
+    return encoded[-(-offset * 8 // 6) : (offset + len(data)) * 8 // 6]

@@ -1,0 +1,94 @@
+"""`Settings`: the limits one engine puts on its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from toolyard.calls.blocks import glob_matcher
+from toolyard.model.errors import ConfigError
+from toolyard.sessions.gate import Gate
+
+OutputCheck = Literal["off", "warn", "strict"]
+Abandoned = Literal["hold", "release"]
+
+MAX_RESULT_BYTES = 8 * 1024 * 1024
+_CHECKS = ("off", "warn", "strict")
+_WAYS = ("hold", "release")
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a call may take and what is done about it; checked at construction."""
+
+    timeout: float | None = None
+    output_check: OutputCheck = "warn"
+    max_concurrent_calls: int | None = None
+    max_concurrent_calls_per_tool: int | Mapping[str, int] | None = None
+    max_result_bytes: int = MAX_RESULT_BYTES
+    retries: int = 0
+    retry_delay: float = 0.2
+    threads: int = 64
+    abandoned: Abandoned = "hold"
+
+    def __post_init__(self) -> None:
+        _one_of("output_check", self.output_check, _CHECKS)
+        _one_of("abandoned", self.abandoned, _WAYS)
+        _number("timeout", self.timeout, above=0)
+        _number("retry_delay", self.retry_delay)
+        _whole("retries", self.retries, 0)
+        for name in ("max_result_bytes", "threads"):
+            _whole(name, getattr(self, name), 1)
+        if self.max_concurrent_calls is not None:
+            _whole("max_concurrent_calls", self.max_concurrent_calls, 1)
+        per_tool = self.max_concurrent_calls_per_tool
+        if isinstance(per_tool, Mapping):
+            for pattern, limit in per_tool.items():
+                _whole(f"max_concurrent_calls_per_tool[{pattern!r}]", limit, 1)
+        elif per_tool is not None:
+            _whole("max_concurrent_calls_per_tool", per_tool, 1)
+
+    @property
+    def unlimited(self) -> bool:
+        """True if a call needs neither to wait for others nor to be tried again."""
+        return self.max_concurrent_calls is None and self.max_concurrent_calls_per_tool is None and not self.retries
+
+
+class Gates:
+    """The gates that bound how many calls of an engine, and of each of its tools, run at once."""
+
+    def __init__(self, settings: Settings) -> None:
+        most = settings.max_concurrent_calls
+        self._engine = None if most is None else Gate(most)
+        per_tool = settings.max_concurrent_calls_per_tool
+        patterns = {"*": per_tool} if isinstance(per_tool, int) else dict(per_tool or {})
+        self._limits = [(glob_matcher([pattern]), limit) for pattern, limit in patterns.items()]
+        self._tools: dict[str, Gate | None] = {}
+
+    def of(self, name: str) -> tuple[Gate, ...]:
+        """The gates a call of that tool passes, its own first: who waits for the engine blocks no sibling."""
+        if name not in self._tools:
+            limit = next((limit for matches, limit in self._limits if matches(name)), None)
+            # Two threads may both come here; one gate must win.
+            self._tools.setdefault(name, None if limit is None else Gate(limit))
+        return tuple(gate for gate in (self._tools[name], self._engine) if gate is not None)
+
+
+def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ConfigError(f"{name} must be one of {', '.join(known)}; not {value!r}")
+
+
+def _whole(name: str, value: object, least: int) -> None:
+    if type(value) is not int or value < least:
+        raise ConfigError(f"{name} must be a whole number of at least {least}, not {value!r}")
+
+
+def _number(name: str, value: object, above: float | None = None) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        raise ConfigError(f"{name} must be a number of seconds, not {value!r}")
+    if above is not None and value <= above:
+        raise ConfigError(f"{name} must be more than {above:g} seconds, not {value!r}")

@@ -1,0 +1,152 @@
+"""Sinks that need nothing but the standard library: a logger, and a file of JSON lines."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from pathlib import Path
+
+import msgspec
+
+from toolyard.calls.blocks import read_choice, read_count
+from toolyard.calls.events import CallEvent, json_bytes
+
+LEVELS = ("debug", "info", "warning", "error")
+
+_SHOWN = 500
+
+
+class LoggingSink:
+    """One line per call to a logger; a failed call is at least a warning.
+
+    The record carries the whole event as `record.toolyard`, for formatters that write JSON.
+    """
+
+    def __init__(self, logger: str | logging.Logger = "toolyard.calls", level: str = "info") -> None:
+        self._logger = logging.getLogger(logger) if isinstance(logger, str) else logger
+        self._level = getattr(logging, read_choice(level, LEVELS, "LoggingSink.level").upper())
+        self.name = f"logging:{self._logger.name}"
+
+    def emit(self, event: CallEvent) -> None:
+        """Log the event, if the logger is listening at that level."""
+        level = self._level if event.code is None else max(self._level, logging.WARNING)
+        if self._logger.isEnabledFor(level):
+            self._logger.log(level, "%s", _line(event), extra={"toolyard": msgspec.to_builtins(event)})
+
+    def close(self) -> None:
+        """Nothing: loggers belong to the application."""
+
+
+def _line(event: CallEvent) -> str:
+    parts = [event.mode, _one_line(event.name), f"session={_one_line(event.session_id)}"]
+    for key in ("seq", "call_id", "engine"):
+        value = getattr(event, key)
+        if value is not None:
+            parts.append(f"{key}={_one_line(str(value))}")
+    if event.attempts != 1:
+        parts.append(f"attempts={event.attempts}")
+    parts.append(f"{event.latency * 1000:.1f}ms")
+    if event.code is None:
+        parts.append("ok")
+    else:
+        parts.append(event.code)
+        if event.effect is not None:
+            parts.append(f"effect={event.effect}")
+        parts.append(_one_line(event.error or ""))
+    return " ".join(parts)
+
+
+def _one_line(text: str) -> str:
+    """Text that cannot pass for a second log line or move a terminal's cursor, and of bounded length."""
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    if shown.isprintable():
+        return shown
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in shown)
+
+
+class JsonlSink:
+    """Appends one JSON object a line. Each line is one write, so that several processes may share a file.
+
+    A file it makes is readable by its owner alone. Beyond `max_bytes` it is moved to `<path>.1`, replacing the one
+    there, and a new one begun; a line longer than that still goes in whole.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], max_bytes: int | None = None) -> None:
+        self._path = Path(path)
+        self._max_bytes = None if max_bytes is None else read_count(max_bytes, "JsonlSink.max_bytes", least=1)
+        self.name = f"jsonl:{self._path.name}"
+        self._lock = threading.Lock()
+        self._torn = False
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._fd: int | None = self._open()
+
+    def emit(self, event: CallEvent) -> None:
+        """Append one line; OSError if it could not be written whole, or after `close`."""
+        line = json_bytes(event) + b"\n"
+        with self._lock:
+            if self._fd is None:
+                raise OSError(f"{self._path} is closed")
+            if self._max_bytes is not None:
+                self._fd = self._rotated(self._fd, len(line), self._max_bytes)
+            if self._torn:
+                line = b"\n" + line
+            written = os.write(self._fd, line)
+            # The next line must not continue half of this one.
+            self._torn = written < len(line)
+            if self._torn:
+                raise OSError(f"only {written} of {len(line)} bytes fitted into {self._path}")
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            if self._fd is not None:
+                os.close(self._fd)
+                self._fd = None
+
+    def _open(self) -> int:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+        return os.open(self._path, flags, 0o600)
+
+    def _rotated(self, fd: int, coming: int, max_bytes: int) -> int:
+        """The file to write to: `fd`, or a fresh one if it is full or another process has moved it."""
+        if not self._is_current(fd):
+            return self._reopened(fd)
+        size = os.fstat(fd).st_size
+        if size == 0 or size + coming <= max_bytes:
+            return fd
+        # The lock is on the full file, so that of several processes one moves it and the rest see it moved.
+        _lock(fd)
+        try:
+            if self._is_current(fd):
+                os.replace(self._path, f"{self._path}.1")
+        finally:
+            _unlock(fd)
+        return self._reopened(fd)
+
+    def _reopened(self, fd: int) -> int:
+        fresh = self._open()
+        os.close(fd)
+        self._torn = False
+        return fresh
+
+    def _is_current(self, fd: int) -> bool:
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(fd))
+        except FileNotFoundError:
+            return False
+
+
+def _lock(fd: int) -> None:
+    # Windows has no such lock; there, one process a file.
+    if os.name == "posix":
+        import fcntl
+
+        fcntl.flock(fd, fcntl.LOCK_EX)
+
+
+def _unlock(fd: int) -> None:
+    if os.name == "posix":
+        import fcntl
+
+        fcntl.flock(fd, fcntl.LOCK_UN)

@@ -1,0 +1,281 @@
+"""`Tracer`: tells every sink about every call, once, with secrets taken out, and never fails a call."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+
+from toolyard.calls.blocks import read_choice, read_count, read_flag, read_mapping, read_text
+from toolyard.calls.events import CallEvent, Mode
+from toolyard.calls.redact import REDACTED, Redactor
+from toolyard.calls.sinks import LEVELS, JsonlSink, LoggingSink
+from toolyard.model.call import ToolCall
+from toolyard.model.errors import ConfigError
+from toolyard.model.json_words import json_type
+from toolyard.model.tool import Tool
+
+_log = logging.getLogger(__name__)
+
+_KEYS = ("logging", "jsonl", "opentelemetry", "arguments", "results")
+
+TRACING_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "description": "Who is told about calls, and how much.",
+    "properties": {
+        "logging": {
+            "description": "One line per call to Python's logging; true for the usual logger and level.",
+            "anyOf": [
+                {"type": "boolean"},
+                {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "properties": {
+                        "logger": {"type": "string", "minLength": 1, "description": "Name of the logger."},
+                        "level": {"enum": list(LEVELS), "description": "Of calls that work; failures are warnings."},
+                    },
+                },
+            ],
+        },
+        "jsonl": {
+            "description": "One JSON object per call, a line each, appended to a file.",
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["path"],
+            "properties": {
+                "path": {"type": "string", "minLength": 1, "description": "Relative to the config file."},
+                "max_bytes": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "description": "Beyond this the file is moved to `<path>.1` and a new one begun.",
+                },
+            },
+        },
+        "opentelemetry": {"type": "boolean", "description": "One span per call, to the process's tracer provider."},
+        "arguments": {"type": "boolean", "description": "Tell the arguments of calls too; false if not given."},
+        "results": {"type": "boolean", "description": "Tell the results of calls too; false if not given."},
+    },
+}
+"""JSON Schema of the `tracing` block; `Tracer.from_config` accepts exactly what it accepts."""
+
+
+class Sink(Protocol):
+    """Somebody who is told about calls. May raise: that is counted, and the call goes on."""
+
+    def emit(self, event: CallEvent) -> None:
+        """Take one event; called from many threads."""
+
+    def close(self) -> None:
+        """Let go of files and connections; may be called twice."""
+
+
+@runtime_checkable
+class SpanSink(Sink, Protocol):
+    """A sink that must know when a call begins; it then gets `end` in place of `emit`."""
+
+    def begin(self, tool: Tool | None, call: ToolCall, session_id: str, mode: Mode) -> object:
+        """Called in the thread or task that will run the tool; the answer comes back in `end`.
+
+        `tool` is None when no tool has the name; `call` comes without its arguments.
+        """
+
+    def end(self, token: object, event: CallEvent) -> None:
+        """Called once for every `begin`, where it was called."""
+
+
+_MISSED = object()
+
+
+class Tracer:
+    """The one way out for what is known of a call.
+
+    Arguments and results leave only if switched on, and they and error texts pass the redactor here,
+    so that no sink has to be trusted with secrets. A sink that raises is counted in `failures` and
+    logged once.
+    """
+
+    def __init__(
+        self,
+        sinks: Iterable[Sink] = (),
+        *,
+        arguments: bool = False,
+        results: bool = False,
+        redactor: Redactor | None = None,
+    ) -> None:
+        self.sinks = tuple(sinks)
+        self.active = bool(self.sinks)
+        """False when nobody listens, so that a caller may skip making events."""
+        self.tells_arguments = arguments
+        self._results = results
+        self._redactor = Redactor() if redactor is None else redactor
+        self._named = list(zip(_names_of(self.sinks), self.sinks, strict=True))
+        self._spans = [(name, sink) for name, sink in self._named if isinstance(sink, SpanSink)]
+        self._plain = [(name, sink) for name, sink in self._named if not isinstance(sink, SpanSink)]
+        self._failures: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def failures(self) -> dict[str, int]:
+        """How often each sink raised, by name; a sink that never did is not in it."""
+        with self._lock:
+            return dict(self._failures)
+
+    @classmethod
+    def from_config(
+        cls, block: Any, where: str = "tracing", redactor: Redactor | None = None, *, base: Path | None = None
+    ) -> Tracer:
+        """The tracer of a `tracing` block; `where` is its place, such as `yard.yaml: tracing`.
+
+        A relative path is taken from `base`. Everything is read before anything is opened.
+        """
+        flags, logging_options, jsonl = _read(block, where)
+        sinks: list[Sink] = []
+        if logging_options is not None:
+            sinks.append(LoggingSink(**logging_options))
+        if flags["opentelemetry"]:
+            from toolyard.calls.telemetry import OpenTelemetrySink
+
+            try:
+                sinks.append(OpenTelemetrySink())
+            except ConfigError as error:
+                raise ConfigError(f"{where}.opentelemetry: {error}") from error
+        if jsonl is not None:
+            path, max_bytes = jsonl
+            try:
+                sinks.append(JsonlSink((base or Path()) / path, max_bytes=max_bytes))
+            except OSError as error:
+                raise ConfigError(f"{where}.jsonl.path: cannot append to {path!r}: {error.strerror}") from error
+        return cls(sinks, arguments=flags["arguments"], results=flags["results"], redactor=redactor)
+
+    @staticmethod
+    def check_config(block: Any, where: str = "tracing") -> None:
+        """Raise what `from_config` would raise about the block, and open nothing."""
+        _read(block, where)
+
+    def begin(self, tool: Tool | None, call: ToolCall, session_id: str, mode: Mode) -> list[object] | None:
+        """Open the spans of one call, where it will run. Hand the answer to `end`, whatever happens."""
+        if not self._spans:
+            return None
+        # Without the arguments: what a sink does not get, it cannot let out past the redactor.
+        told = ToolCall(call.name if tool is not None else self._clean(call.name), {}, call.call_id, call.overload)
+        tokens: list[object] = []
+        for name, sink in self._spans:
+            try:
+                tokens.append(sink.begin(tool, told, session_id, mode))
+            except Exception as error:  # noqa: BLE001 - tracing never fails a call.
+                tokens.append(_MISSED)
+                self._failed(name, error)
+        return tokens
+
+    def end(self, token: list[object] | None, event: CallEvent) -> None:
+        """Tell every sink. Call it in the thread or task that called `begin`."""
+        if not self.active:
+            return
+        told = self._cleaned(event)
+        # The last opened is closed first, as contexts nest.
+        for index in range(len(self._spans) - 1, -1, -1):
+            name, sink = self._spans[index]
+            try:
+                if token is None:
+                    sink.emit(told)
+                elif token[index] is not _MISSED:
+                    sink.end(token[index], told)
+            except Exception as error:  # noqa: BLE001 - tracing never fails a call.
+                self._failed(name, error)
+        for name, plain in self._plain:
+            try:
+                plain.emit(told)
+            except Exception as error:  # noqa: BLE001 - tracing never fails a call.
+                self._failed(name, error)
+
+    def close(self) -> None:
+        """Close every sink, whatever one of them raises."""
+        for name, sink in self._named:
+            try:
+                sink.close()
+            except Exception as error:  # noqa: BLE001 - the others must be closed too.
+                self._failed(name, error)
+
+    def _cleaned(self, event: CallEvent) -> CallEvent:
+        changes: dict[str, Any] = {}
+        if event.error is not None:
+            changes["error"] = self._clean(event.error)
+        if event.definition_hash is None:
+            # No tool has this name: it is whatever the caller wrote.
+            changes["name"] = self._clean(event.name)
+        for field, wanted in (("arguments", self.tells_arguments), ("result", self._results)):
+            value = getattr(event, field)
+            if value is not msgspec.UNSET:
+                changes[field] = self._clean(value) if wanted else msgspec.UNSET
+        return msgspec.structs.replace(event, **changes) if changes else event
+
+    def _clean(self, value: Any) -> Any:
+        try:
+            return self._redactor.value(value)
+        except Exception as error:  # noqa: BLE001 - what could not be cleaned is not let out.
+            self._failed("redactor", error)
+            return REDACTED
+
+    def _failed(self, name: str, error: Exception) -> None:
+        with self._lock:
+            seen = self._failures.get(name, 0)
+            self._failures[name] = seen + 1
+        if not seen:
+            said = f"{type(error).__name__}: {self._said(error)}"
+            _log.warning("tracing to %s failed, calls go on without it (said once): %s", name, said)
+
+    def _said(self, error: Exception) -> str:
+        try:
+            return self._redactor.text(str(error))
+        except Exception:  # noqa: BLE001 - an exception of a stranger may not even have a text.
+            return REDACTED
+
+
+def _read(block: Any, where: str) -> tuple[dict[str, bool], dict[str, str] | None, tuple[str, int | None] | None]:
+    read_mapping(block, _KEYS, where)
+    flags = {key: read_flag(block.get(key, False), f"{where}.{key}") for key in _KEYS[2:]}
+    logging_options = _logging_options(block.get("logging", False), f"{where}.logging")
+    jsonl = _jsonl_options(block["jsonl"], f"{where}.jsonl") if "jsonl" in block else None
+    return flags, logging_options, jsonl
+
+
+def _names_of(sinks: Iterable[Sink]) -> list[str]:
+    """One name per sink: its `name`, or its class, numbered where several share it."""
+    names: list[str] = []
+    for sink in sinks:
+        base = str(getattr(sink, "name", None) or type(sink).__name__)
+        name, count = base, 1
+        while name in names:
+            count += 1
+            name = f"{base}#{count}"
+        names.append(name)
+    return names
+
+
+def _logging_options(value: Any, where: str) -> dict[str, str] | None:
+    if isinstance(value, bool):
+        return {} if value else None
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where}: must be true or false, or a mapping, not {json_type(value)}")
+    read_mapping(value, ("logger", "level"), where)
+    options: dict[str, str] = {}
+    if "logger" in value:
+        options["logger"] = read_text(value["logger"], f"{where}.logger")
+    if "level" in value:
+        options["level"] = read_choice(value["level"], LEVELS, f"{where}.level")
+    return options
+
+
+def _jsonl_options(value: Any, where: str) -> tuple[str, int | None]:
+    read_mapping(value, ("path", "max_bytes"), where)
+    if "path" not in value:
+        raise ConfigError(f"{where}: needs a path, the file to append to")
+    path = read_text(value["path"], f"{where}.path")
+    if "max_bytes" not in value:
+        return path, None
+    return path, read_count(value["max_bytes"], f"{where}.max_bytes", least=1)

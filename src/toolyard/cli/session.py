@@ -1,0 +1,195 @@
+"""`toolyard session`: what happened in sessions, and branches of them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from toolyard.app.toolyard import Toolyard
+from toolyard.cli.output import counted, print_json, print_table, print_text, working
+from toolyard.cli.yard import ConfigOption, JsonOption, OwnerOption, open_yard
+from toolyard.model.errors import UnknownSessionError
+
+_SHOWN = 200
+_WIDE = 160
+
+
+def list_(*, owner: OwnerOption = None, config: ConfigOption = None, json: JsonOption = False) -> int:
+    """List the stored sessions, of one owner or of all."""
+    with open_yard(config, durable=True) as yard:
+        store = yard.tool_engine.sessions.store
+        found = [] if store is None else store.sessions(owner)
+    if json:
+        print_json([{**_plain(item), "used": _when(item.used)} for item in found])
+        return 0
+    rows = [(item.session_id, item.owner, str(item.entries), _when(item.used)) for item in found]
+    print_table("Sessions", ["session", "owner", "calls", "last used"], rows)
+    print_text(counted(len(found), "session"))
+    return 0
+
+
+def show_(
+    session_id: str, /, *, owner: OwnerOption = None, config: ConfigOption = None, json: JsonOption = False
+) -> int:
+    """Show a session: each call with its result, then what engines keep in it.
+
+    Parameters
+    ----------
+    session_id
+        The session.
+    """
+    with open_yard(config, durable=True) as yard:
+        state = _state(yard, session_id, owner)
+        digest = yard.tool_engine.state_hash(session_id, owner=owner)
+    if json:
+        print_json({"session_id": session_id, "state_hash": digest, **state})
+        return 0
+    executions = state.pop("tool_executions")
+    rows = [(str(number), *_row(entry)) for number, entry in enumerate(executions, 1)][-_SHOWN:]
+    print_table(f"Session {session_id}", ["#", "tool", "arguments", "result"], rows)
+    if len(executions) > _SHOWN:
+        print_text(f"... the last {_SHOWN} of {len(executions):,} calls; --json lists all")
+    for engine, values in state.items():
+        print_text(f"{engine}: {_short(values)}")
+    print_text(f"{counted(len(executions), 'call')}, state {digest[:16]}")
+    return 0
+
+
+def fork_(
+    session_id: str,
+    new_id: str,
+    /,
+    *,
+    owner: OwnerOption = None,
+    config: ConfigOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Begin a session where another one now is; nothing is copied.
+
+    Parameters
+    ----------
+    session_id
+        The session to fork.
+    new_id
+        What the fork is called.
+    """
+    with open_yard(config, durable=True) as yard:
+        yard.tool_engine.setup(new_id, fork_of=session_id, owner=owner)
+        digest = yard.tool_engine.state_hash(new_id, owner=owner)
+    if json:
+        print_json({"session_id": new_id, "fork_of": session_id, "state_hash": digest})
+    else:
+        print_text(f"{new_id} is a fork of {session_id}, state {digest[:16]}")
+    return 0
+
+
+def diff_(
+    session_id: str,
+    other_id: str,
+    /,
+    *,
+    owner: OwnerOption = None,
+    config: ConfigOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Show where two sessions part; exits 1 if they do.
+
+    Parameters
+    ----------
+    session_id
+        One session.
+    other_id
+        The other.
+    """
+    with open_yard(config, durable=True) as yard:
+        left, right = (_state(yard, name, owner) for name in (session_id, other_id))
+    mine, theirs = left.pop("tool_executions"), right.pop("tool_executions")
+    common = _shared(mine, theirs)
+    same = len(mine) == len(theirs) == common and left == right
+    if json:
+        sides = {session_id: mine[common:], other_id: theirs[common:]}
+        print_json({"equal": same, "common": common, "entries": sides, "state": {session_id: left, other_id: right}})
+        return 0 if same else 1
+    print_text(f"{counted(common, 'call')} in common")
+    for sign, name, rest in (("<", session_id, mine[common:]), (">", other_id, theirs[common:])):
+        for number, entry in enumerate(rest[:_SHOWN], common + 1):
+            print_text(f"{sign} {name} {number}: {'  '.join(_row(entry))}")
+    if left != right:
+        print_text(f"< {session_id} state: {_short(left)}\n> {other_id} state: {_short(right)}")
+    return 0 if same else 1
+
+
+def export_(
+    session_id: str, /, *, owner: OwnerOption = None, config: ConfigOption = None, json: JsonOption = False
+) -> int:
+    """Print a session as one JSON document that `setup(initial_state=...)` takes back.
+
+    Parameters
+    ----------
+    session_id
+        The session.
+    """
+    with open_yard(config, durable=True) as yard, working(f"exporting {session_id}"):
+        state = _state(yard, session_id, owner)
+    print_json(state)
+    return 0
+
+
+def delete_(
+    session_id: str, /, *, owner: OwnerOption = None, config: ConfigOption = None, json: JsonOption = False
+) -> int:
+    """End a session and forget what only it has.
+
+    Parameters
+    ----------
+    session_id
+        The session.
+    """
+    with open_yard(config, durable=True) as yard:
+        _state(yard, session_id, owner)
+        yard.tool_engine.teardown(session_id, owner=owner)
+    if json:
+        print_json({"deleted": session_id})
+    else:
+        print_text(f"{session_id} is deleted")
+    return 0
+
+
+def _shared(mine: list[Any], theirs: list[Any]) -> int:
+    """How many entries both begin with."""
+    for number, (one, other) in enumerate(zip(mine, theirs, strict=False)):
+        if one != other:
+            return number
+    return min(len(mine), len(theirs))
+
+
+def _state(yard: Toolyard, session_id: str, owner: str | None) -> dict[str, Any]:
+    state = yard.tool_engine.get_session_state(session_id, owner=owner)
+    if state is None:
+        raise UnknownSessionError(f"no session is called {session_id!r}; `toolyard session list` shows those there are")
+    return state
+
+
+def _row(entry: dict[str, Any]) -> tuple[str, str, str]:
+    call, output = entry["tool_call"], entry["tool_output"]
+    info = output.get("error_info")
+    answer = f"{info['code']}: {output['error']}" if info else _short(output["result"])
+    return call["name"], _short(call["arguments"]), answer[:_WIDE]
+
+
+def _short(value: Any) -> str:
+    import json
+
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _WIDE else f"{text[: _WIDE - 3]}..."
+
+
+def _plain(item: Any) -> dict[str, Any]:
+    import msgspec
+
+    plain: dict[str, Any] = msgspec.to_builtins(item)
+    return plain
+
+
+def _when(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,342 @@
+"""`ToolEngine`: sessions on the outside, one method to override on the inside.
+
+    @register_tool_engine("mine")
+    class MyEngine(ToolEngine):
+        def answer(self, invocation: Invocation) -> Any:      # or async def
+            return {"echo": invocation.arguments}
+
+`answer` returns the value, or raises; everything else (binding, policy, deadlines, history, tracing) is done
+before and after it. A subclass that overrides `execute` instead, as the older style has it, is honoured.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, ClassVar, Self, TypeVar
+
+from toolyard.calls.answer import Answerer
+from toolyard.calls.batch import Batch, arun_batch, run_batch
+from toolyard.calls.events import Mode
+from toolyard.calls.invocation import Invocation
+from toolyard.calls.invoke import CallPath
+from toolyard.calls.policy import Policy
+from toolyard.calls.quick import run_quickly
+from toolyard.calls.redact import Redactor
+from toolyard.calls.settings import MAX_RESULT_BYTES, Abandoned, Gates, OutputCheck, Settings
+from toolyard.calls.tracing import Tracer
+from toolyard.loop.threads import Threads, wrapped
+from toolyard.model.call import ToolCall, ToolResult
+from toolyard.model.errors import ConfigError, NoEngine
+from toolyard.model.tool import Tool
+from toolyard.registry import ToolRegistry
+from toolyard.sessions.initial import EXECUTIONS
+from toolyard.sessions.session import Session
+from toolyard.sessions.sessions import Sessions
+
+T = TypeVar("T")
+
+_DRAFTING: ContextVar[frozenset[tuple[int, str]]] = ContextVar("toolyard_drafting", default=frozenset())
+"""Engines and sessions for which `execute` is being used to simulate."""
+
+_NO_CONTEXT: Mapping[str, Any] = {}
+
+
+class ToolEngine:
+    """Answers calls in sessions. Every method has an a-twin for async code.
+
+    `execute` appends every call and its result to the session; `simulate` leaves no trace in it. Both may be
+    called from any number of threads and tasks: calls in one session take turns, in the order they came.
+
+    `timeout` is in seconds; None means that nothing limits an in-process call, which cannot be interrupted
+    anyway. With `abandoned="hold"` a session stays taken while a call that overran its deadline still runs, so that
+    two calls never run in it at once; with "release" the session goes on without it.
+    """
+
+    type_name: ClassVar[str] = "engine"
+    idempotent: bool = False
+    """True if `answer` passes `invocation.idempotency_key` on to something that makes a repeat harmless."""
+    _own_execute: ClassVar[bool] = False
+    _own_aexecute: ClassVar[bool] = False
+    _own_simulate: ClassVar[bool] = False
+    _own_asimulate: ClassVar[bool] = False
+    _answers_blocking: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        cls._own_execute = cls.execute is not ToolEngine.execute
+        cls._own_aexecute = cls.aexecute is not ToolEngine.aexecute
+        cls._own_simulate = cls.simulate is not ToolEngine.simulate
+        cls._own_asimulate = cls.asimulate is not ToolEngine.asimulate
+        cls._answers_blocking = not inspect.iscoroutinefunction(cls.answer)
+
+    def __init__(
+        self,
+        registry: ToolRegistry | None = None,
+        *,
+        name: str | None = None,
+        sessions: Sessions | None = None,
+        policy: Policy | None = None,
+        tracer: Tracer | None = None,
+        redactor: Redactor | None = None,
+        timeout: float | None = None,
+        output_check: OutputCheck = "warn",
+        max_concurrent_calls: int | None = None,
+        max_concurrent_calls_per_tool: int | Mapping[str, int] | None = None,
+        max_result_bytes: int = MAX_RESULT_BYTES,
+        retries: int = 0,
+        retry_delay: float = 0.2,
+        threads: int = 64,
+        abandoned: Abandoned = "hold",
+    ) -> None:
+        self.name = self.type_name if name is None else name
+        if self.name == EXECUTIONS or not self.name:
+            raise ConfigError(f"an engine cannot be called {self.name!r}")
+        self.tool_registry = ToolRegistry() if registry is None else registry
+        self.settings = Settings(
+            timeout=timeout,
+            output_check=output_check,
+            max_concurrent_calls=max_concurrent_calls,
+            max_concurrent_calls_per_tool=max_concurrent_calls_per_tool,
+            max_result_bytes=max_result_bytes,
+            retries=retries,
+            retry_delay=retry_delay,
+            threads=threads,
+            abandoned=abandoned,
+        )
+        self.gates = Gates(self.settings)
+        self.threads = Threads(threads, f"toolyard-{self.name}")
+        self.sessions = Sessions() if sessions is None else sessions
+        self._tracer = tracer
+        self._quick = False
+        """True if plain tools may take the short way; only the engine that knows them can say so."""
+        self._path = CallPath(self.tool_registry, self.sessions, policy=policy, tracer=tracer, redactor=redactor)
+
+    def answer(self, invocation: Invocation) -> Any:
+        """The one method to override: the call's value, or an exception. May be `async def`."""
+        raise NoEngine(
+            f"{type(self).__name__} cannot answer {invocation.tool.qualified_name}", hint="override answer(invocation)"
+        )
+
+    def route(self, tool: Tool) -> Answerer:
+        """The engine whose limits apply to the tool and which answers it: this one, unless it routes."""
+        return self
+
+    def blocks(self, tool: Tool) -> bool:
+        """True if answering that tool would block an event loop."""
+        return self._answers_blocking
+
+    def setup(
+        self,
+        session_id: str,
+        *,
+        initial_state: dict[str, Any] | None = None,
+        fork_of: str | None = None,
+        owner: str | None = None,
+    ) -> None:
+        """Begin a session: empty, with what `get_session_state` of another gave, or as a fork of one here.
+
+        A fork shares the history it begins with; nothing is copied. `owner`, if given, is needed again to find
+        the session. Raises `SessionExistsError` (a ValueError) for an id that is taken.
+        """
+        self.sessions.open(session_id, owner=owner, initial_state=initial_state, fork_of=fork_of)
+
+    def execute(
+        self,
+        session_id: str,
+        tool_calls: Sequence[ToolCall],
+        *,
+        timeout: float | None = None,
+        owner: str | None = None,
+        context: Mapping[str, Any] = _NO_CONTEXT,
+    ) -> list[ToolResult]:
+        """Answer the calls in order and append each, with its result, to the session.
+
+        Later calls see what earlier ones left. A failing call is a result with `error_info`, and never loses the
+        others. `timeout` limits each call in place of the engine's own.
+        """
+        if self._quick and owner is None and timeout is None and context is _NO_CONTEXT:
+            results = run_quickly(self._path, self, session_id, tool_calls, "execute")
+            if results is not None:
+                return results
+        mode: Mode = "execute"
+        if self._own_execute or self._own_aexecute:
+            if not self._own_execute:
+                from toolyard.loop.home import home_loop
+
+                options = _given(timeout=timeout, owner=owner, context=context)
+                return home_loop.run(self.aexecute(session_id, tool_calls, **options), twin="aexecute")
+            mode = self._asked_for(session_id)
+        session = self.sessions.find(session_id, owner)
+        return run_batch(self._path, self, Batch(session, tool_calls, mode, timeout, context))
+
+    def simulate(
+        self,
+        session_id: str,
+        tool_calls: Sequence[ToolCall],
+        *,
+        timeout: float | None = None,
+        owner: str | None = None,
+        context: Mapping[str, Any] = _NO_CONTEXT,
+    ) -> list[ToolResult]:
+        """Answer the calls as `execute` would now, and leave the session exactly as it was."""
+        if self._quick and owner is None and timeout is None and context is _NO_CONTEXT:
+            results = run_quickly(self._path, self, session_id, tool_calls, "simulate")
+            if results is not None:
+                return results
+        if self._own_asimulate and not self._own_simulate:
+            from toolyard.loop.home import home_loop
+
+            options = _given(timeout=timeout, owner=owner, context=context)
+            return home_loop.run(self.asimulate(session_id, tool_calls, **options), twin="asimulate")
+        if self._own_execute or self._own_aexecute:
+            token = _DRAFTING.set(_DRAFTING.get() | {(id(self), session_id)})
+            try:
+                return self.execute(session_id, tool_calls, **_given(timeout=timeout, owner=owner, context=context))
+            finally:
+                _DRAFTING.reset(token)
+        session = self.sessions.find(session_id, owner)
+        return run_batch(self._path, self, Batch(session, tool_calls, "simulate", timeout, context))
+
+    def teardown(self, session_id: str, *, owner: str | None = None) -> None:
+        """End a session; nothing happens if there is none."""
+        self.sessions.drop(session_id, owner)
+
+    def get_session_state(self, session_id: str, *, owner: str | None = None) -> dict[str, Any] | None:
+        """`tool_executions`, a list of `{"tool_call", "tool_output"}`, beside each engine's own state.
+
+        None if there is no such session. The data is the caller's own, and good as `initial_state`.
+        """
+        return self.sessions.state(session_id, owner)
+
+    def state_hash(self, session_id: str, *, owner: str | None = None) -> str:
+        """Equal for sessions with equal histories, whatever their ids and however they were forked."""
+        return self.sessions.state_hash(session_id, owner)
+
+    async def asetup(
+        self,
+        session_id: str,
+        *,
+        initial_state: dict[str, Any] | None = None,
+        fork_of: str | None = None,
+        owner: str | None = None,
+    ) -> None:
+        """`setup` for async code. Cancelled, it leaves no session behind."""
+        options = _given(initial_state=initial_state, fork_of=fork_of, owner=owner)
+        await self._off_loop(
+            lambda: self.setup(session_id, **options), undo=lambda: self.teardown(session_id, **_given(owner=owner))
+        )
+
+    async def aexecute(
+        self,
+        session_id: str,
+        tool_calls: Sequence[ToolCall],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - a limit for each call, not for the whole
+        owner: str | None = None,
+        context: Mapping[str, Any] = _NO_CONTEXT,
+    ) -> list[ToolResult]:
+        """`execute` for async code: async tools run on this loop, blocking ones on the engine's threads.
+
+        Cancelled, it stops; the calls that were answered stay in the session, and the one that was under way is
+        recorded as interrupted, its effect unknown.
+        """
+        mode: Mode = "execute"
+        if self._own_execute or self._own_aexecute:
+            if not self._own_aexecute:
+                options = _given(timeout=timeout, owner=owner, context=context)
+                return await wrapped(self.threads.submit(lambda: self.execute(session_id, tool_calls, **options)))
+            mode = self._asked_for(session_id)
+        session = await self._afind(session_id, owner)
+        return await arun_batch(self._path, self, Batch(session, tool_calls, mode, timeout, context))
+
+    async def asimulate(
+        self,
+        session_id: str,
+        tool_calls: Sequence[ToolCall],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - a limit for each call, not for the whole
+        owner: str | None = None,
+        context: Mapping[str, Any] = _NO_CONTEXT,
+    ) -> list[ToolResult]:
+        """`simulate` for async code."""
+        options = _given(timeout=timeout, owner=owner, context=context)
+        if self._own_simulate and not self._own_asimulate:
+            return await wrapped(self.threads.submit(lambda: self.simulate(session_id, tool_calls, **options)))
+        if self._own_execute or self._own_aexecute:
+            token = _DRAFTING.set(_DRAFTING.get() | {(id(self), session_id)})
+            try:
+                return await self.aexecute(session_id, tool_calls, **options)
+            finally:
+                _DRAFTING.reset(token)
+        session = await self._afind(session_id, owner)
+        return await arun_batch(self._path, self, Batch(session, tool_calls, "simulate", timeout, context))
+
+    async def ateardown(self, session_id: str, *, owner: str | None = None) -> None:
+        """`teardown` for async code."""
+        await self._off_loop(lambda: self.teardown(session_id, **_given(owner=owner)))
+
+    async def aget_session_state(self, session_id: str, *, owner: str | None = None) -> dict[str, Any] | None:
+        """`get_session_state` for async code."""
+        return await self._off_loop(lambda: self.get_session_state(session_id, **_given(owner=owner)))
+
+    async def astate_hash(self, session_id: str, *, owner: str | None = None) -> str:
+        """`state_hash` for async code."""
+        return await self._off_loop(lambda: self.state_hash(session_id, owner=owner))
+
+    def close(self) -> None:
+        """Let go of threads, of the session store and of tracing; sessions in memory end."""
+        self.threads.close()
+        self.sessions.close()
+        if self._tracer is not None:
+            self._tracer.close()
+
+    async def aclose(self) -> None:
+        """`close` for async code."""
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(name={self.name!r}, tools={len(self.tool_registry)})"
+
+    def _asked_for(self, session_id: str) -> Mode:
+        """What a subclass's own `execute` is being used for, when it comes down here."""
+        return "simulate" if (id(self), session_id) in _DRAFTING.get() else "execute"
+
+    async def _afind(self, session_id: str, owner: str | None) -> Session:
+        if self.sessions.known(session_id, owner):
+            return self.sessions.find(session_id, owner)
+        return await self._off_loop(lambda: self.sessions.find(session_id, owner))
+
+    async def _off_loop(self, work: Callable[[], T], undo: Callable[[], None] | None = None) -> T:
+        """Inline where sessions live in memory; in a thread where a store may block."""
+        if self.sessions.store is None:
+            return work()
+        value, cancelled = await self.sessions.in_thread(work)
+        if cancelled is not None:
+            if undo is not None:
+                await self.sessions.in_thread(undo)
+            raise cancelled
+        return value
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """Options that were not left out: a subclass in the older style takes none of them."""
+    return {name: value for name, value in options.items() if value is not None and value is not _NO_CONTEXT}

@@ -1,0 +1,132 @@
+"""`MultiToolEngine`: one history, several ways of answering."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from toolyard.calls.answer import Answerer
+from toolyard.calls.invocation import Invocation
+from toolyard.engines.base import ToolEngine
+from toolyard.engines.seed_style import SeedStyle
+from toolyard.model.errors import ConfigError, NoEngine
+from toolyard.model.tool import Tool
+from toolyard.plugins import register_tool_engine
+from toolyard.registry import ToolRegistry
+from toolyard.sessions.store import Key
+
+
+@register_tool_engine("multi")
+class MultiToolEngine(ToolEngine):
+    """Routes each tool to the engine of its namespace, of the source it came from, of its binding, or the default.
+
+    The session is this engine's: history is shared by all of them, batches keep their order, and each call
+    obeys the limits of the engine that answers it.
+    """
+
+    type_name = "multi"
+
+    def __init__(
+        self,
+        registry: ToolRegistry | None = None,
+        engines: Mapping[str, ToolEngine] | None = None,
+        *,
+        sources: Mapping[str, ToolEngine] | None = None,
+        bindings: Mapping[type, ToolEngine] | None = None,
+        default: ToolEngine | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(registry, **settings)
+        self.engines = dict(engines or {})
+        self.sources = dict(sources or {})
+        self.bindings = dict(bindings or {})
+        self.default = default
+        named = [*self.engines.values(), *self.sources.values(), *self.bindings.values()]
+        self._kept = _distinct([*named, *([default] if default else [])])
+        names = [engine.name for engine in self._answering()]
+        if len(set(names)) != len(names):
+            raise ConfigError(
+                f"two engines are both called {_repeated(names)!r}; their state in a session would mix. Give name=..."
+            )
+        self._answerers: dict[int, Answerer] = {
+            id(engine): SeedStyle(engine) if engine._own_execute or engine._own_aexecute else engine
+            for engine in self._kept
+        }
+
+    def route(self, tool: Tool) -> Answerer:
+        """The engine of the tool's namespace, else of its source, else of its binding, else the default."""
+        engine = (
+            self.engines.get(tool.namespace)
+            or self.sources.get(tool.source or "")
+            or self.bindings.get(type(tool.binding))
+            or self.default
+        )
+        if engine is None:
+            known = ", ".join(sorted(self.engines)) or "none"
+            raise NoEngine(
+                f"no engine answers {tool.qualified_name}",
+                hint=f"give its source an engine; routed namespaces: {known}",
+            )
+        if isinstance(engine, MultiToolEngine):
+            return engine.route(tool)
+        return self._answerers[id(engine)]
+
+    def setup(
+        self,
+        session_id: str,
+        *,
+        initial_state: dict[str, Any] | None = None,
+        fork_of: str | None = None,
+        owner: str | None = None,
+    ) -> None:
+        """Begin the shared session, and one of their own in engines that keep theirs."""
+        super().setup(session_id, initial_state=initial_state, fork_of=fork_of, owner=owner)
+        key, parent = Key(owner or "", session_id), None if fork_of is None else Key(owner or "", fork_of)
+        begun: list[SeedStyle] = []
+        try:
+            for style in self._seed_styles():
+                style.setup(key, parent)
+                begun.append(style)
+        except BaseException:
+            for style in begun:
+                style.teardown(key)
+            super().teardown(session_id, owner=owner)
+            raise
+
+    def teardown(self, session_id: str, *, owner: str | None = None) -> None:
+        """End the shared session and those of engines that keep theirs."""
+        super().teardown(session_id, owner=owner)
+        for style in self._seed_styles():
+            style.teardown(Key(owner or "", session_id))
+
+    def answer(self, invocation: Invocation) -> Any:
+        """Only for an engine that is asked without being routed to."""
+        return self.route(invocation.tool).answer(invocation)
+
+    def close(self) -> None:
+        """Close every engine, then the sessions."""
+        for engine in self._kept:
+            engine.close()
+        super().close()
+
+    async def aclose(self) -> None:
+        """`close` for async code."""
+        for engine in self._kept:
+            await engine.aclose()
+        super().close()
+
+    def _answering(self) -> list[ToolEngine]:
+        """The engines that answer, those of an engine that only routes in its place."""
+        inside = [e._answering() if isinstance(e, MultiToolEngine) else [e] for e in self._kept]
+        return _distinct([engine for engines in inside for engine in engines])
+
+    def _seed_styles(self) -> list[SeedStyle]:
+        return [SeedStyle(engine) for engine in self._answering() if engine._own_execute or engine._own_aexecute]
+
+
+def _distinct(engines: list[ToolEngine]) -> list[ToolEngine]:
+    return list({id(engine): engine for engine in engines}.values())
+
+
+def _repeated(names: list[str]) -> str:
+    return next(name for name in names if names.count(name) > 1)

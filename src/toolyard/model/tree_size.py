@@ -1,0 +1,111 @@
+"""How large a value is once written out: what refers to one thing many times over is not small."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection
+from typing import Any, cast
+
+_LEAVES = frozenset({str, int, float, bool, type(None)})
+
+
+def is_flat(values: Any) -> bool:
+    """True if none of the values can hold others."""
+    return _LEAVES.issuperset(map(type, values))
+
+
+def is_shallow(value: dict[str, Any]) -> bool:
+    """True if nothing nests deeper than a list or object inside the object; then it is as small as it looks."""
+    if _LEAVES.issuperset(map(type, value.values())):
+        return True
+    for item in value.values():
+        kind = type(item)
+        if kind is dict:
+            if not _LEAVES.issuperset(map(type, item.values())):
+                return False
+        elif kind is list:
+            if not _LEAVES.issuperset(map(type, item)):
+                return False
+        elif kind not in _LEAVES:
+            return False
+    return True
+
+
+def fits(value: Any, *, max_values: int, max_depth: int) -> bool:
+    """True if the value, written out, has no more values and levels than that.
+
+    A writer that follows every reference would not come back from `x = [x, x]`, forty times over. Each thing is
+    looked at once, however often it is referred to. Objects count with the fields a writer would write.
+    """
+    inside = _inside(value)
+    if inside is None:
+        return True
+    if len(inside) >= max_values:
+        return False
+    if _LEAVES.issuperset(map(type, inside)):
+        return True
+    walk = [_Walk(inside)]
+    measured = {id(value): walk[0]}
+    while walk:
+        here = walk[-1]
+        child = next(here.rest, None)
+        if child is None:
+            here.done = True
+            walk.pop()
+            if walk and walk[-1].take(here) > max_values:
+                return False
+            continue
+        known = measured.get(id(child))
+        if known is None:
+            inside = _inside(child)
+            if inside is None:
+                continue
+            if _LEAVES.issuperset(map(type, inside)):
+                here.values += len(inside)
+                here.levels = max(here.levels, 2)
+                if here.values > max_values or len(walk) >= max_depth:
+                    return False
+                continue
+            measured[id(child)] = known = _Walk(inside)
+            walk.append(known)
+            if known.values > max_values or len(walk) > max_depth:
+                return False
+        elif not known.done:
+            return False  # it holds itself
+        elif here.take(known) > max_values or len(walk) + known.levels > max_depth:
+            return False
+    return True
+
+
+class _Walk:
+    """A thing that holds others, and how many of them have been counted."""
+
+    __slots__ = ("children", "done", "levels", "rest", "values")
+
+    def __init__(self, inside: Collection[Any]) -> None:
+        self.values = 1 + len(inside)
+        self.levels = 1
+        self.done = False
+        # A copy, since the tool may go on changing it; kept, so that no id is ever of two things.
+        self.children = [child for child in tuple(inside) if type(child) not in _LEAVES]
+        self.rest = iter(self.children)
+
+    def take(self, other: _Walk) -> int:
+        """Count what a child counted; how many values that makes."""
+        self.values += other.values - 1
+        self.levels = max(self.levels, other.levels + 1)
+        return self.values
+
+
+def _inside(item: Any) -> Collection[Any] | None:
+    """What is written with the item; None if it holds nothing."""
+    kind = type(item)
+    if issubclass(kind, dict):
+        return cast("Collection[Any]", item.values())
+    if issubclass(kind, list | tuple | set | frozenset | deque):
+        return cast("Collection[Any]", item)
+    fields = getattr(kind, "__pydantic_fields__", None)
+    names: Any = getattr(kind, "__struct_fields__", None) or getattr(kind, "__dataclass_fields__", ())
+    if fields is not None:
+        names = [name for name, field in fields.items() if not field.exclude]
+    return [getattr(item, name, None) for name in names] or None

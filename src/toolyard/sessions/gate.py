@@ -1,0 +1,195 @@
+"""`Gate`: so many inside at a time, first come first served, for threads and tasks in one line.
+
+No lock is held while somebody is inside. A place is an item in a list, taken and given back by single operations
+that the interpreter does not interrupt, so a gate without a queue costs next to nothing. Whoever gives a place
+back hands it to the first in line; one who gives up waiting and one who hands over settle it by a lock of the
+waiter's own, so a place is never lost and never given twice.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from toolyard.model.errors import SyncInAsyncError
+
+if TYPE_CHECKING:
+    import asyncio
+
+
+class _Waiter(Protocol):
+    def grant(self) -> bool:
+        """Give the place to this waiter; False if it gave up, or can no longer be told."""
+
+    def give_up(self) -> bool:
+        """True if nothing was granted, nor will be."""
+
+
+class Gate:
+    """At most `limit` inside."""
+
+    __slots__ = ("_free", "_line")
+
+    def __init__(self, limit: int = 1) -> None:
+        self._free = [None] * limit
+        self._line: deque[_Waiter] | None = None
+
+    def enter_at_once(self) -> bool:
+        """Take a place if one is free and nobody is in line."""
+        if self._line:
+            return False
+        try:
+            self._free.pop()
+        except IndexError:
+            return False
+        return True
+
+    def enter(self, until: float | None = None, *, twin: str = "the a-twin") -> bool:
+        """Wait for a place in this thread, until a monotonic time; False if there was none by then."""
+        if self.enter_at_once():
+            return True
+        if _loop_runs_here():
+            # Whoever is inside may need this very loop to get out.
+            raise SyncInAsyncError(f"waiting here would stop the event loop of this thread; await {twin} instead")
+        waiter = _Thread()
+        self._queue(waiter)
+        try:
+            if waiter.wait(until):
+                return True
+        except BaseException:
+            self._abandon(waiter)
+            raise
+        return not self._gave_up(waiter)
+
+    async def aenter(self, until: float | None = None) -> bool:
+        """Wait for a place in this task, until a monotonic time; False if there was none by then."""
+        if self.enter_at_once():
+            return True
+        import asyncio
+
+        waiter = _Task(asyncio.get_running_loop())
+        self._queue(waiter)
+        try:
+            async with asyncio.timeout_at(until):
+                await waiter.future
+        except TimeoutError:
+            return not self._gave_up(waiter)
+        except BaseException:
+            self._abandon(waiter)
+            raise
+        return True
+
+    def leave(self) -> None:
+        """Give the place back, to the first in line if there is one."""
+        self._free.append(None)
+        if self._line:
+            self._hand_over()
+
+    @property
+    def busy(self) -> bool:
+        """True if nobody could enter at once."""
+        return not self._free or bool(self._line)
+
+    def _queue(self, waiter: _Waiter) -> None:
+        if self._line is None:
+            with _making_lines:
+                if self._line is None:
+                    self._line = deque()
+        self._line.append(waiter)
+        # A place given back since we looked was given to nobody.
+        self._hand_over()
+
+    def _gave_up(self, waiter: _Waiter) -> bool:
+        """Leave the line; False if the place was granted at that very moment: then it is granted."""
+        if not waiter.give_up():
+            return False
+        # Behind somebody who stays inside for ever, those who gave up would pile up.
+        with suppress(ValueError):
+            (self._line or deque()).remove(waiter)
+        return True
+
+    def _abandon(self, waiter: _Waiter) -> None:
+        """Nobody waits here any more: a place that was granted goes to the next."""
+        if not self._gave_up(waiter):
+            self.leave()
+
+    def _hand_over(self) -> None:
+        line = self._line
+        while line:
+            try:
+                self._free.pop()
+            except IndexError:
+                return  # whoever has it hands over when leaving
+            while True:
+                try:
+                    waiter = line.popleft()
+                except IndexError:
+                    self._free.append(None)
+                    break  # and look once more: one may have joined before the place was back
+                if waiter.grant():
+                    break
+
+
+_making_lines = threading.Lock()
+
+
+class _Thread:
+    __slots__ = ("_settled", "_wake")
+
+    def __init__(self) -> None:
+        self._settled = threading.Lock()
+        self._wake = threading.Lock()
+        self._wake.acquire()
+
+    def grant(self) -> bool:
+        if not self._settled.acquire(blocking=False):
+            return False
+        self._wake.release()
+        return True
+
+    def give_up(self) -> bool:
+        """True if nothing was granted, nor will be."""
+        return self._settled.acquire(blocking=False)
+
+    def wait(self, until: float | None) -> bool:
+        if until is None:
+            return self._wake.acquire()
+        return self._wake.acquire(timeout=min(max(until - time.monotonic(), 0.0), threading.TIMEOUT_MAX))
+
+
+class _Task:
+    __slots__ = ("_loop", "_settled", "future")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._settled = threading.Lock()
+        self._loop = loop
+        self.future: asyncio.Future[None] = loop.create_future()
+
+    def grant(self) -> bool:
+        if not self._settled.acquire(blocking=False):
+            return False
+        try:
+            self._loop.call_soon_threadsafe(self._wake)
+        except RuntimeError:
+            # Its loop is closed, and with it the task; when that is swept up, it must not give back what it never had.
+            self._settled.release()
+            return False
+        return True
+
+    def give_up(self) -> bool:
+        """True if nothing was granted, nor will be."""
+        return self._settled.acquire(blocking=False)
+
+    def _wake(self) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
+
+
+def _loop_runs_here() -> bool:
+    # Without asyncio in the process no loop runs, and importing it is not free.
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and asyncio._get_running_loop() is not None

@@ -1,0 +1,231 @@
+"""`GroupCommit`: many threads' writes in few transactions, without a hand-over when there is only one writer."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from typing import Generic, TypeVar
+
+from toolyard.model.errors import SessionError
+
+_Op = TypeVar("_Op")
+
+Apply = Callable[[Sequence[_Op], list[object]], None]
+"""Writes all operations in one transaction, or raises and writes none. The second argument is the receipt: it gets
+an item at the moment of the commit, so that an interrupt right after it is not mistaken for a failure."""
+
+log = logging.getLogger(__name__)
+
+
+class StoreFailing(SessionError):
+    """The store itself does not work now (disk full, locked, unreachable), so that trying other writes is no use."""
+
+
+class _Pending(Generic[_Op]):
+    """One operation on its way. Settled means committed or refused, for good."""
+
+    __slots__ = ("done", "error", "op", "settled", "withdrawn")
+
+    def __init__(self, op: _Op, done: Callable[[BaseException | None], None] | None = None) -> None:
+        self.op = op
+        self.done = done
+        self.error: BaseException | None = None
+        self.settled = False
+        self.withdrawn = False
+
+    def settle(self, error: BaseException | None = None) -> None:
+        self.error = error
+        self.settled = True
+
+
+class GroupCommit(Generic[_Op]):
+    """Leader and followers: whoever gets the mutex commits for all who wait for it.
+
+    The queue gives up an operation only after it is settled. So a leader that is interrupted loses nothing: the
+    next one looks at the receipt it left, and either tells the others of the commit or does the work itself.
+    """
+
+    def __init__(self, apply: Apply[_Op], *, most: int = 512) -> None:
+        self._apply = apply
+        self._most = most
+        self._mutex = threading.Lock()
+        self._queue: deque[_Pending[_Op]] = deque()
+        self._in_flight: tuple[Sequence[_Pending[_Op]], list[object]] = ((), [])
+        self._closed = False
+        self._gate = threading.Lock()  # Guards what follows; never held during a commit.
+        self._closing = False
+        self._inbox: SimpleQueue[_Pending[_Op] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def write(self, op: _Op) -> None:
+        """Returns when the operation is committed. After an interrupt (`KeyboardInterrupt`) it may be or not."""
+        pending = _Pending(op)
+        try:
+            # Queue first: whoever holds the mutex next takes this along.
+            self._queue.append(pending)
+            with self._mutex:
+                while not pending.settled:
+                    if self._closed:
+                        raise _closed_error()
+                    self._lead()
+        except BaseException:
+            # Nobody waits for it any more, so nobody should write it later.
+            pending.withdrawn = True
+            raise
+        if pending.error is not None:
+            raise pending.error
+
+    def submit(self, op: _Op, done: Callable[[BaseException | None], None]) -> None:
+        """For callers that must not block. `done` runs on the writer thread, or here if the store is closed."""
+        with self._gate:
+            refused = self._closing
+            if not refused:
+                if self._thread is None:
+                    thread = threading.Thread(target=self._serve, name="toolyard-sessions", daemon=True)
+                    thread.start()
+                    self._thread = thread
+                self._inbox.put(_Pending(op, done))
+        if refused:
+            done(_closed_error())
+
+    def hand_over(self, op: _Op) -> None:
+        """`write` for drivers that an interrupt in the middle of their work would confuse: the writer thread commits.
+
+        An interrupt waits until the outcome is known; a second one does not.
+        """
+        if threading.current_thread() is self._thread:
+            # A callback that writes: the thread cannot wait for itself.
+            self.write(op)
+            return
+        done = threading.Event()
+        told: list[BaseException | None] = []
+
+        def tell(error: BaseException | None) -> None:
+            told.append(error)
+            done.set()
+
+        self.submit(op, tell)
+        try:
+            done.wait()
+        except BaseException:
+            done.wait()
+            raise
+        if told[0] is not None:
+            raise told[0]
+
+    def close(self) -> None:
+        """Commit what is left and stop. Safe to repeat, also after an interrupt."""
+        with self._gate:
+            self._closing = True
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            self._inbox.put(None)
+            thread.join()
+        with self._mutex:
+            while self._lead():
+                pass
+            self._closed = True
+
+    def _lead(self) -> bool:
+        """Commit the head of the queue; False if it was empty. Only under the mutex."""
+        settled, receipt = self._in_flight
+        if receipt:
+            _settle(settled)
+        self._forget_settled()
+        # Others append meanwhile, which forbids iterating; only the holder of the mutex removes.
+        batch = [self._queue[i] for i in range(min(len(self._queue), self._most))]
+        if not batch:
+            return False
+        self._commit([pending for pending in batch if not (pending.settled or pending.withdrawn)])
+        self._forget_settled()
+        return True
+
+    def _forget_settled(self) -> None:
+        while self._queue and (self._queue[0].settled or self._queue[0].withdrawn):
+            self._queue.popleft()
+
+    def _commit(self, batch: Sequence[_Pending[_Op]]) -> None:
+        if not batch:
+            return
+        receipt: list[object] = []
+        self._in_flight = (batch, receipt)
+        try:
+            self._apply([pending.op for pending in batch], receipt)
+        except Exception as error:  # noqa: BLE001 - handed to whoever asked for the write
+            if receipt:
+                _settle(batch)
+            elif len(batch) == 1:
+                batch[0].settle(error)
+            elif isinstance(error, StoreFailing):
+                for pending in batch:
+                    pending.settle(_own_copy(error))
+            else:
+                for pending in batch:
+                    self._commit([pending])
+        else:
+            _settle(batch)
+        self._in_flight = ((), [])
+
+    def _serve(self) -> None:
+        """Body of the writer thread: the only place that calls `done` of what it took from the inbox."""
+        stop = False
+        while not stop:
+            first = self._inbox.get()
+            with self._mutex:
+                # Under the mutex: what arrived while waiting for it belongs to the same commit.
+                taken = [first, *self._arrived()]
+                stop = None in taken
+                mine = [pending for pending in taken if pending is not None]
+                self._queue.extend(mine)
+                self._settle_mine(mine)
+            for pending in mine:
+                _tell(pending)
+
+    def _arrived(self) -> list[_Pending[_Op] | None]:
+        arrived: list[_Pending[_Op] | None] = []
+        try:
+            while len(arrived) < self._most - 1:
+                arrived.append(self._inbox.get_nowait())
+        except Empty:
+            pass
+        return arrived
+
+    def _settle_mine(self, mine: Sequence[_Pending[_Op]]) -> None:
+        try:
+            while not all(pending.settled for pending in mine):
+                self._lead()
+        except BaseException as error:  # noqa: BLE001 - a dead writer thread would leave its callers waiting for ever
+            batch, receipt = self._in_flight
+            if receipt:
+                _settle(batch)
+            for pending in mine:
+                if not pending.settled:
+                    pending.settle(error)
+
+
+def _settle(batch: Sequence[_Pending[_Op]]) -> None:
+    for pending in batch:
+        pending.settle()
+
+
+def _tell(pending: _Pending[_Op]) -> None:
+    if pending.done is None:
+        return
+    try:
+        pending.done(pending.error)
+    except Exception:
+        log.exception("a callback for a session write failed")
+
+
+def _own_copy(error: StoreFailing) -> StoreFailing:
+    # Raised in several threads at once, one object would mix up their tracebacks.
+    copy = StoreFailing(*error.args)
+    copy.__cause__ = error.__cause__
+    return copy
+
+
+def _closed_error() -> SessionError:
+    return SessionError("the session store is closed; open a new one to go on")

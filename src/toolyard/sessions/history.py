@@ -1,0 +1,106 @@
+"""`History`: what a session has seen, append-only, shared with its forks instead of copied.
+
+A history owns a tail and goes back to the segment it was forked from. Appending never changes what a fork
+shares, so forking and dropping a fork cost the same however long the history is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+_START = b"\0" * 32
+
+
+class Segment:
+    """The first `count` entries of a tail that somebody shares, and what came before them."""
+
+    __slots__ = ("before", "count", "digest", "end", "entries")
+
+    def __init__(self, before: Segment | None, entries: list[bytes], count: int) -> None:
+        self.before = before
+        self.entries = entries
+        self.count = count
+        self.end: int = count + (0 if before is None else before.end)
+        self.digest: bytes | None = None
+
+
+class History:
+    """Entries as JSON text, in order. One appends at a time; anybody may read or fork meanwhile."""
+
+    __slots__ = ("_before", "_digested", "_shared", "_tail", "append")
+
+    def __init__(self, before: Segment | None = None) -> None:
+        self._before = before
+        self._tail: list[bytes] = []
+        self.append = self._tail.append
+        """Add one entry. The list's own method, since every call comes by here."""
+        self._digested: tuple[int, bytes] | None = None
+        self._shared = 0
+
+    def fork(self, *, throw_away: bool = False) -> History:
+        """A history that begins where this one now ends."""
+        count = len(self._tail)
+        if not count:
+            return History(self._before)
+        if not throw_away and count > self._shared:
+            self._shared = count
+        return History(Segment(self._before, self._tail, count))
+
+    def forget(self) -> None:
+        """Let go of entries that no fork shares; nothing may be appended afterwards."""
+        del self._tail[self._shared :]
+
+    def __len__(self) -> int:
+        before = self._before
+        return len(self._tail) if before is None else before.end + len(self._tail)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self.since(0)
+
+    def since(self, start: int) -> Iterator[bytes]:
+        """The entries from number `start` (the first is 0) that are there now."""
+        count = len(self._tail)
+        for segment in self._line():
+            if segment.end > start:
+                first = segment.end - segment.count
+                yield from segment.entries[max(start - first, 0) : segment.count]
+        first = 0 if self._before is None else self._before.end
+        yield from self._tail[max(start - first, 0) : count]
+
+    def digest(self, length: int | None = None) -> bytes:
+        """A hash over all entries in order, or over the first `length`; equal for equal histories, forked or not."""
+        before = 0 if self._before is None else self._before.end
+        count = len(self._tail) if length is None else length - before
+        done, value = self._digested or (0, _digest_of(self._line()))
+        if done > count:
+            done, value = 0, _digest_of(self._line())
+        for entry in self._tail[done:count]:
+            value = _chained(value, entry)
+        self._digested = (count, value)
+        return value
+
+    def _line(self) -> list[Segment]:
+        """Every segment this history goes back to, eldest first."""
+        line: list[Segment] = []
+        segment = self._before
+        while segment is not None:
+            line.append(segment)
+            segment = segment.before
+        line.reverse()
+        return line
+
+
+def _digest_of(line: list[Segment]) -> bytes:
+    value = _START
+    for segment in line:
+        if segment.digest is None:
+            for entry in segment.entries[: segment.count]:
+                value = _chained(value, entry)
+            segment.digest = value
+        value = segment.digest
+    return value
+
+
+def _chained(value: bytes, entry: bytes) -> bytes:
+    return hashlib.blake2b(entry, digest_size=32, key=value).digest()

@@ -1,0 +1,128 @@
+"""`PostgresStore`: sessions in a database that many machines share."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from toolyard.model.errors import SessionError
+from toolyard.sessions import session_sql
+from toolyard.sessions.group_commit import StoreFailing
+from toolyard.sessions.session_lock import lock_number
+from toolyard.sessions.sql_store import SqlStore
+from toolyard.sessions.store import Key, Write
+
+if TYPE_CHECKING:
+    from toolyard.sessions.postgres_link import Connection
+
+_T = TypeVar("_T")
+
+
+class PostgresStore(SqlStore):
+    """Connects at the first use and comes back by itself after a restart of the server.
+
+    Three connections: one writes, one reads, and one holds the sessions this process works on. If the last is lost,
+    another node may take those sessions; the numbering of entries then refuses the write that came too late.
+    """
+
+    quick = False
+
+    def __init__(self, dsn: str, *, schema: str = "toolyard", connect_timeout: float = 10.0) -> None:
+        try:
+            from toolyard.sessions import postgres_link
+        except ImportError as error:
+            raise SessionError("sessions in Postgres need psycopg; run: pip install toolyard[postgres]") from error
+        self._address = postgres_link.Address(dsn, schema, connect_timeout)
+        self._runner = postgres_link.runner
+        self._writer = postgres_link.Writer(self._address)
+        self._reader = postgres_link.Link(self._address, prepare=postgres_link.one_view)
+        self._locks = postgres_link.Link(self._address)
+        self._held: dict[int, tuple[Key, int]] = {}
+        self._held_lock = threading.Lock()
+        super().__init__()
+
+    def __repr__(self) -> str:
+        return f"PostgresStore({self._address.place})"
+
+    def write(self, write: Write) -> None:
+        """See `SessionStore`; callers in other threads share the transaction."""
+        # psycopg loses its place, and swallows the interrupt, if Ctrl-C comes while statements are in flight. Only
+        # the main thread is interrupted, and beside a round trip to the server the hand-over is nothing.
+        self._check_process()
+        self._group.hand_over(write)
+
+    def try_hold(self, key: Key) -> bool:
+        """See `SessionStore`."""
+        self._check_process()
+        at = self._number(key)
+        with self._held_lock:
+            return self._locks.use(lambda conn: self._try_hold(conn, at, key))
+
+    def _try_hold(self, conn: Connection, at: int, key: Key) -> bool:
+        # Asked here first, because the server lets one connection take a lock twice. Two keys with one number
+        # (2**-63) take turns, which is slow but safe.
+        held = self._held.get(at)
+        if held is not None and held[1] == self._locks.generation:
+            return False
+        try:
+            row = conn.execute("SELECT pg_try_advisory_lock(%s)", (at,)).fetchone()
+            taken = row is not None and bool(row[0])
+            if taken:
+                self._held[at] = (key, self._locks.generation)
+        except Exception:
+            raise
+        except BaseException:
+            # Interrupted: a lock that nobody knows of would never be released.
+            self._held.pop(at, None)
+            with suppress(Exception):
+                conn.execute("SELECT pg_advisory_unlock(%s)", (at,))
+            raise
+        return taken
+
+    def release(self, key: Key) -> None:
+        """See `SessionStore`; a hold that went with its connection is released already."""
+        at = self._number(key)
+        with self._held_lock:
+            held = self._held.get(at)
+            if held is None or held[0] != key or not self._here():
+                return
+            del self._held[at]
+            with self._locks.lock:
+                if held[1] != self._locks.generation or not self._locks.alive:
+                    return
+                try:
+                    self._locks.use(lambda conn: conn.execute("SELECT pg_advisory_unlock(%s)", (at,)))
+                except StoreFailing:
+                    # Without the connection there is no lock either.
+                    if self._locks.alive:
+                        raise
+
+    def close(self) -> None:
+        """See `SessionStore`."""
+        if not self._here():
+            return
+        super().close()
+        self._writer.close()
+        self._reader.close()
+        with self._held_lock, self._locks.lock:
+            if self._held and self._locks.alive:
+                # Told, not left to be noticed: others may ask for these sessions the next moment.
+                with suppress(StoreFailing):
+                    self._locks.use(lambda conn: conn.execute("SELECT pg_advisory_unlock_all()"))
+            self._held.clear()
+            self._locks.close()
+
+    def _apply(self, writes: Sequence[Write], receipt: list[object]) -> None:
+        self._writer.apply(writes, receipt)
+
+    def _read(self, work: Callable[[session_sql.Run], _T]) -> _T:
+        def read(conn: Connection) -> _T:
+            with conn.transaction():
+                return work(self._runner(conn))
+
+        return self._reader.use(read)
+
+    def _number(self, key: Key) -> int:
+        return lock_number(self._address.schema, key.owner, key.session_id, bits=63)

@@ -1,0 +1,303 @@
+"""Connections to Postgres that come back after a loss, and the one transaction that must know its own outcome.
+
+Imports psycopg, so only `postgres.py` imports this, and only when a store is made.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache
+from itertools import groupby
+from typing import TypeVar
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
+from psycopg.rows import TupleRow
+
+from toolyard.model.errors import SessionError
+from toolyard.sessions import session_sql
+from toolyard.sessions.group_commit import StoreFailing
+from toolyard.sessions.session_lock import lock_number
+from toolyard.sessions.store import Create, Delete, Touch, Withdraw, Write
+
+_T = TypeVar("_T")
+
+Connection = psycopg.Connection[TupleRow]
+
+
+class Address:
+    """Where the tables are. Keeps the password out of everything that is shown."""
+
+    def __init__(self, dsn: str, schema: str, connect_timeout: float) -> None:
+        try:
+            parts = conninfo_to_dict(dsn)
+        except psycopg.Error:
+            # The parser's words quote the text, password and all.
+            raise SessionError("the Postgres DSN cannot be read; write it as postgresql://user@host/database") from None
+        if not schema or len(schema.encode(errors="replace")) > 63 or "\0" in schema:
+            raise SessionError(f"{schema!r} cannot be a Postgres schema; use a name of 1 to 63 bytes")
+        self.schema = schema
+        self.timeout = connect_timeout
+        self._dsn = dsn
+        self._secrets = [str(parts[name]) for name in ("password", "sslpassword") if parts.get(name)]
+        self.place = f"{parts.get('host', 'local')}/{parts.get('dbname', '')} schema {schema!r}"
+        self._ready = False
+
+    def connect(self) -> Connection:
+        """A new connection in autocommit mode that finds the tables; makes them if this is the first ever."""
+        conn: Connection | None = None
+        try:
+            conn = psycopg.connect(self._dsn, autocommit=True, connect_timeout=max(1, math.ceil(self.timeout)))
+            conn.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(self.schema)))
+            # Every query here is a walk along indexes. A planner that saw the tables small would scan them at each
+            # step up a line of forks, which makes long lines quadratic.
+            for choice in (b"seqscan", b"hashjoin", b"mergejoin"):
+                conn.execute(b"SET enable_" + choice + b" = off")
+            if not self._ready:
+                with conn.transaction():
+                    self._make_tables(conn)
+                self._ready = True
+        except BaseException as error:
+            if conn is not None:
+                conn.close()
+            if isinstance(error, psycopg.Error):
+                raise self.failing(error) from self.shown(error)
+            raise
+        return conn
+
+    def _make_tables(self, conn: Connection) -> None:
+        # Ten nodes may start at once: CREATE ... IF NOT EXISTS alone fails for some of them.
+        conn.execute("SELECT pg_advisory_xact_lock(%s)", (lock_number(self.schema, "tables", bits=63),))
+        known = conn.execute(
+            "SELECT (SELECT count(*) FROM pg_class c WHERE c.relnamespace = n.oid AND c.relname = 'format')"
+            " FROM pg_namespace n WHERE n.nspname = %s",
+            (self.schema,),
+        ).fetchone()
+        # Asked first: where the tables are made by an administrator, we have no right to create anything.
+        if known is None:
+            conn.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(self.schema)))
+        if known is None or not known[0]:
+            for table in session_sql.TABLES:
+                text = table.format(text='TEXT COLLATE "C"', blob="BYTEA", compact="")
+                conn.execute(text.encode())
+            conn.execute("CREATE TABLE format (version BIGINT NOT NULL)")
+            conn.execute("INSERT INTO format VALUES (%s)", (session_sql.VERSION,))
+        row = conn.execute("SELECT max(version) FROM format").fetchone()
+        version = row[0] if row else None
+        if version != session_sql.VERSION:
+            raise SessionError(
+                f"{self.place} has version {version} of the session tables, this toolyard knows"
+                f" {session_sql.VERSION}; upgrade toolyard or use another schema"
+            )
+
+    def failing(self, error: psycopg.Error) -> StoreFailing:
+        """What the user is told."""
+        text = str(error).strip() or type(error).__name__
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return StoreFailing(f"Postgres {self.place}: {text}; nothing was written. Check the server and the DSN")
+
+    def shown(self, error: psycopg.Error) -> psycopg.Error | None:
+        """The error as a cause, unless its text would show a password."""
+        return None if any(secret in str(error) for secret in self._secrets) else error
+
+
+class Link:
+    """One connection, made when needed and made anew when lost; one user at a time."""
+
+    def __init__(self, address: Address, *, prepare: Callable[[Connection], None] | None = None) -> None:
+        self.address = address
+        self.lock = threading.RLock()
+        self.generation = 0
+        """Counts connections: what a server kept for an earlier one (its locks) is gone."""
+        self._prepare = prepare
+        self._conn: Connection | None = None
+        self._closed = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a connection, as far as is known without asking the server."""
+        return self._conn is not None and not self._conn.closed
+
+    def connection(self) -> Connection:
+        """The connection, new if need be. Only under `lock`."""
+        if self._closed:
+            raise SessionError(f"Postgres store {self.address.place} is closed; open a new PostgresStore to go on")
+        if self._conn is None or self._conn.closed:
+            conn = self.address.connect()
+            try:
+                if self._prepare is not None:
+                    self._prepare(conn)
+            except BaseException as error:
+                conn.close()
+                if isinstance(error, psycopg.Error):
+                    raise self.address.failing(error) from self.address.shown(error)
+                raise
+            self._conn = conn
+            self.generation += 1
+        return self._conn
+
+    def use(self, work: Callable[[Connection], _T]) -> _T:
+        """Run something that may safely be run twice; tries again once if the connection turns out to be dead."""
+        with self.lock:
+            for last in (False, True):
+                conn = self.connection()
+                try:
+                    return work(conn)
+                except psycopg.Error as error:
+                    if last or not conn.closed:
+                        raise self.address.failing(error) from self.address.shown(error)
+                finally:
+                    # An interrupt can leave a query half answered.
+                    if not conn.closed and conn.info.transaction_status != TransactionStatus.IDLE:
+                        conn.close()
+            raise AssertionError("the second try returns or raises")
+
+    def drop(self) -> None:
+        """Forget the connection; the next use makes another. Only under `lock`."""
+        if self._conn is not None:
+            self._conn.close()
+            self._conn = None
+
+    def close(self) -> None:
+        """Disconnect for good."""
+        with self.lock:
+            self._closed = True
+            self.drop()
+
+
+class Writer:
+    """Group commit's `apply`. A commit that was sent and not answered is looked up, never guessed or repeated."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._tree = lock_number(address.schema, "tree", bits=63)
+        # Held by the writer's connection for its whole life: when a new connection gets it, the old one's
+        # transaction is over, one way or the other.
+        self._identity = secrets.randbits(62)
+        self._link = Link(address, prepare=self._succeed)
+
+    def apply(self, writes: Sequence[Write], receipt: list[object]) -> None:
+        """See `group_commit.Apply`."""
+        with self._link.lock:
+            for last in (False, True):
+                if self._attempt(writes, receipt, last=last):
+                    return
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._link.close()
+
+    def _attempt(self, writes: Sequence[Write], receipt: list[object], *, last: bool) -> bool:
+        """True if committed, False if nothing was written and another try may help."""
+        conn = self._link.connection()
+        asked = False
+        try:
+            self._send(conn, writes)
+            asked = True
+            if conn.execute("COMMIT").statusmessage != "COMMIT":
+                raise SessionError(f"Postgres {self._address.place} rolled the write back; try again")
+            receipt.append(True)
+        except BaseException as error:
+            interrupted = not isinstance(error, Exception)
+            # Read before cleaning up, which closes the connection.
+            lost = conn.closed
+            self._clean_up(conn, drop=interrupted)
+            if not receipt and asked and (lost or interrupted) and self._landed(writes):
+                receipt.append(True)
+            if receipt and not interrupted:
+                return True
+            if isinstance(error, UnicodeError | OverflowError):
+                raise SessionError(f"Postgres {self._address.place} cannot store this: {error}") from error
+            if not isinstance(error, psycopg.Error):
+                raise
+            if last or not (lost or isinstance(error, psycopg.errors.DeadlockDetected)):
+                raise self._converted(error) from self._address.shown(error)
+            return False
+        return True
+
+    def _send(self, conn: Connection, writes: Sequence[Write]) -> None:
+        """Everything up to the commit, in one round trip unless there are deletes; raises the first refusal."""
+        opening: list[tuple[bytes, tuple[object, ...]]] = [(b"BEGIN", ())]
+        # A fork must not race with the pruning of what it inherits; forks do not disturb each other.
+        if any(isinstance(write, Delete) for write in writes):
+            opening.append((b"SELECT pg_advisory_xact_lock(%s)", (self._tree,)))
+        elif any(isinstance(write, Create) and write.parent is not None for write in writes):
+            opening.append((b"SELECT pg_advisory_xact_lock_shared(%s)", (self._tree,)))
+        for _, group in groupby(writes, lambda write: isinstance(write, Delete)):
+            deletes: list[Delete] = []
+            with conn.pipeline():
+                for query, values in opening:
+                    conn.execute(query, values)
+                sent = []
+                for write in group:
+                    if isinstance(write, Delete):
+                        deletes.append(write)
+                    else:
+                        sent += [
+                            (step, conn.execute(_query(step.sql), step.values)) for step in session_sql.steps(write)
+                        ]
+            opening = []
+            for step, done in sent:
+                step.check(done.rowcount)
+            for write in deletes:
+                session_sql.delete(runner(conn), write.key)
+
+    def _clean_up(self, conn: Connection, *, drop: bool) -> None:
+        if not drop and not conn.closed:
+            with suppress(psycopg.Error):
+                conn.execute("ROLLBACK")
+                return
+        self._link.drop()
+
+    def _landed(self, writes: Sequence[Write]) -> bool:
+        """Whether the last transaction, whose commit was not answered, is there: one of its rows stands for all."""
+        try:
+            run = runner(self._link.connection())
+            # The others leave no trace, and may be done twice.
+            telling = [write for write in writes if not isinstance(write, Delete | Withdraw | Touch)]
+            return any(session_sql.landed(run, write) for write in telling)
+        except (psycopg.Error, SessionError) as error:
+            raise StoreFailing(
+                f"Postgres {self._address.place} was lost during a commit and does not come back: the write may"
+                " or may not be there; load the session again before going on"
+            ) from (self._address.shown(error) if isinstance(error, psycopg.Error) else error)
+
+    def _succeed(self, conn: Connection) -> None:
+        """Make sure that the connection before this one is finished."""
+        high, low = self._identity >> 32, self._identity & 0xFFFFFFFF
+        conn.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1"
+            " AND classid = %s::bigint::oid AND objid = %s::bigint::oid",
+            (high, low),
+        )
+        conn.execute(f"SET lock_timeout = {max(1, int(self._address.timeout * 1000))}")
+        conn.execute("SELECT pg_advisory_lock(%s)", (self._identity,))
+        conn.execute("SET lock_timeout = DEFAULT")
+
+    def _converted(self, error: psycopg.Error) -> SessionError:
+        if isinstance(error, psycopg.DataError | psycopg.IntegrityError):
+            return SessionError(f"Postgres {self._address.place} cannot store this: {error}")
+        return self._address.failing(error)
+
+
+def runner(conn: Connection) -> session_sql.Run:
+    """The connection as `session_sql` wants it."""
+    return lambda text, values: conn.execute(_query(text), values)
+
+
+@cache
+def _query(text: str) -> bytes:
+    return text.replace("?", "%s").encode()
+
+
+def one_view(conn: Connection) -> None:
+    """For a reader: several queries in one transaction see the same moment."""
+    conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    conn.read_only = True

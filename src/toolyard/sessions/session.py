@@ -1,0 +1,120 @@
+"""`Session`: one history, the engines' state beside it, and the turn that callers take in it."""
+
+from __future__ import annotations
+
+import threading
+from contextvars import ContextVar
+from typing import Any, Literal
+
+from toolyard.model.errors import SessionBusyError, SessionError
+from toolyard.sessions.gate import Gate
+from toolyard.sessions.history import History
+from toolyard.sessions.state import Changes, State, read_changes
+from toolyard.sessions.store import Key, StoredSession
+
+INSIDE: ContextVar[tuple[Stay, ...]] = ContextVar("toolyard_inside", default=())
+"""Turns that the code running here is part of; who waits for the session of one of them waits for ever."""
+
+
+class Stay:
+    """One turn in a session, as the code inside it sees it; over when the turn is."""
+
+    __slots__ = ("gate", "over")
+
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
+        self.over = False
+
+    def enter(self) -> None:
+        """Mark the code that runs from here on, in this context and in those that are copied from it."""
+        INSIDE.set((*[stay for stay in INSIDE.get() if not stay.over], self))
+
+
+_committing = threading.Lock()
+"""Held for the moment in which history and state change together, and while a fork reads both."""
+
+
+class Session:
+    """What is known of one session. Appending is for whoever has its turn."""
+
+    __slots__ = (
+        *("branch", "counts", "drafted", "durable", "flights", "gate", "history", "holder", "key", "over", "state"),
+        *("told", "used"),
+    )
+
+    def __init__(
+        self, key: Key, history: History, state: State, *, branch: str = "", durable: bool = False, used: float = 0.0
+    ) -> None:
+        self.key = key
+        self.history = history
+        self.state = state
+        self.branch = branch
+        self.durable = durable
+        """True if a store must have an entry before anybody is told of it."""
+        self.used = self.told = used
+        """When it was last used, and when the store last heard of it."""
+        self.gate = Gate()
+        self.holder: object = None
+        """The thread or task that has the turn, if it is known."""
+        self.over = False
+        self.drafted = False
+        """True for the throw-away fork of a `simulate`."""
+        self.counts: dict[str, int] | None = None
+        """Calls that ran, by qualified name; kept only where a budget needs it."""
+        self.flights: dict[str, Any] = {}
+        """Calls under way or in line, by call id."""
+
+    @property
+    def mode(self) -> Literal["execute", "simulate"]:
+        """What calls in here are made for."""
+        return "simulate" if self.drafted else "execute"
+
+    @classmethod
+    def stored(cls, key: Key, stored: StoredSession) -> Session:
+        """A session as a store has it."""
+        history, state = History(), State()
+        for changes in stored.changes:
+            state.apply(read_changes(changes))
+        for item in stored.entries:
+            history.append(item.entry)
+            if item.changes:
+                state.apply(read_changes(item.changes))
+        return cls(key, history, state, branch=stored.branch, durable=True, used=stored.used)
+
+    def commit(self, entry: bytes, changes: Changes | None = None) -> None:
+        """Add an entry and what its call changed, as one step."""
+        if changes:
+            with _committing:
+                self.state.apply(changes)
+                self.history.append(entry)
+        else:
+            self.history.append(entry)
+
+    def draft(self) -> Session:
+        """A fork for one `simulate`: nobody else sees it, no store hears of it, and it is dropped unread."""
+        draft = Session(self.key, self.history.fork(throw_away=True), self.state.fork())
+        draft.gate = self.gate
+        draft.drafted = True
+        draft.counts = None if self.counts is None else dict(self.counts)
+        return draft
+
+    def branches(self) -> tuple[History, State, int]:
+        """History and state as a fork begins with them, and how many entries that is."""
+        with _committing:
+            history = self.history.fork()
+            return history, self.state.fork(), len(history)
+
+
+def busy_error(session: Session) -> SessionBusyError:
+    """Somebody else had its turn for too long."""
+    return SessionBusyError(
+        f"session {session.key.session_id!r} is still busy with another call; nothing of this batch was run"
+    )
+
+
+def inside_itself_error(session: Session) -> SessionError:
+    """It would wait for itself."""
+    return SessionError(
+        f"a tool running in session {session.key.session_id!r} called into that session, which would wait for itself; "
+        "use another session"
+    )

@@ -1,0 +1,306 @@
+"""The SQL of sessions, written once in the dialect that SQLite and Postgres share.
+
+A write is a list of `Step`s that need no answer before the next, so that Postgres can send them in one go; only a
+delete has to look around. Placeholders are `?`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from toolyard.model.errors import SessionError, SessionExistsError
+from toolyard.sessions.store import (
+    Append,
+    Create,
+    Intend,
+    Key,
+    SessionInfo,
+    StoredEntry,
+    StoredSession,
+    Touch,
+    Withdraw,
+)
+
+VERSION = 1
+"""Of the tables; counts up when their shape changes."""
+
+TABLES = (
+    "CREATE TABLE sessions (owner {text} NOT NULL, id {text} NOT NULL, branch {text} NOT NULL UNIQUE,"
+    " used DOUBLE PRECISION NOT NULL, PRIMARY KEY (owner, id)){compact}",
+    "CREATE TABLE branches (id {text} NOT NULL PRIMARY KEY, parent {text}, base BIGINT NOT NULL,"
+    " changes {blob} NOT NULL){compact}",
+    "CREATE INDEX branches_by_parent ON branches (parent, base)",
+    "CREATE TABLE entries (branch {text} NOT NULL, seq BIGINT NOT NULL, entry {blob} NOT NULL,"
+    " changes {blob} NOT NULL, PRIMARY KEY (branch, seq)){compact}",
+    "CREATE TABLE intents (branch {text} NOT NULL, seq BIGINT NOT NULL, call {blob} NOT NULL,"
+    " PRIMARY KEY (branch, seq)){compact}",
+)
+
+
+class Rows(Protocol):
+    """What both drivers' cursors can do."""
+
+    @property
+    def rowcount(self) -> int:
+        """Rows that the statement changed."""
+
+    def fetchone(self) -> Any:
+        """The next row or None."""
+
+    def fetchall(self) -> list[Any]:
+        """The rows that are left."""
+
+
+Run = Callable[[str, tuple[object, ...]], Rows]
+
+
+class Step(NamedTuple):
+    """One statement; where `refusal` is given, it must change exactly one row."""
+
+    sql: str
+    values: tuple[object, ...]
+    refusal: Callable[[], SessionError] | None = None
+
+    def check(self, rowcount: int) -> None:
+        """Raise the refusal unless the statement did its work."""
+        if self.refusal is not None and rowcount != 1:
+            raise self.refusal()
+
+
+# The number after the last of the line; a branch without entries of its own continues at its base.
+_NEXT = "1 + coalesce((SELECT max(seq) FROM entries WHERE branch = ?), (SELECT base FROM branches WHERE id = ?))"
+
+_USE = "UPDATE sessions SET used = ? WHERE owner = ? AND id = ? AND branch = ?"
+_APPEND = (
+    f"INSERT INTO entries (branch, seq, entry, changes) SELECT ?, ?, ?, ? WHERE ? = {_NEXT} ON CONFLICT DO NOTHING"
+)
+_SETTLE = "DELETE FROM intents WHERE branch = ? AND seq <= ?"
+_WITHDRAW = "DELETE FROM intents WHERE branch = ? AND seq = ?"
+_INTEND = (
+    "INSERT INTO intents (branch, seq, call) SELECT ?, ?, ?"  # noqa: S608 - constants only
+    " WHERE EXISTS (SELECT 1 FROM sessions WHERE owner = ? AND id = ? AND branch = ?)"
+    f" AND ? = {_NEXT} ON CONFLICT DO NOTHING"
+)
+_NAME = (
+    "INSERT INTO sessions (owner, id, branch, used) SELECT ?, ?, ?, ? WHERE 1 = 1 ON CONFLICT (owner, id) DO NOTHING"
+)
+_ROOT = "INSERT INTO branches (id, parent, base, changes) SELECT ?, NULL, 0, ? WHERE 1 = 1 ON CONFLICT DO NOTHING"
+_FORK = (
+    "INSERT INTO branches (id, parent, base, changes) SELECT ?, id, ?, ? FROM branches WHERE id = ?"  # noqa: S608 - constants only
+    f" AND ? < {_NEXT} ON CONFLICT DO NOTHING"
+)
+_FIRST = "INSERT INTO entries (branch, seq, entry, changes) VALUES (?, ?, ?, ?)"
+
+
+def steps(write: Create | Append | Intend | Withdraw | Touch) -> list[Step]:
+    """The statements of one write, with the checks that fence off a writer that lost its session."""
+    owner, session_id = write.key.owner, write.key.session_id
+    branch = write.branch
+    if isinstance(write, Create):
+        return _create(write)
+    if isinstance(write, Append):
+        seq = write.seq
+        return [
+            Step(_USE, (write.used, owner, session_id, branch), lambda: _gone(write)),
+            Step(_APPEND, (branch, seq, write.entry, write.changes, seq, branch, branch), lambda: _taken(write)),
+            Step(_SETTLE, (branch, seq)),
+        ]
+    if isinstance(write, Touch):
+        return [Step(_USE, (write.used, owner, session_id, branch))]
+    if isinstance(write, Withdraw):
+        # Whatever the reason that the intent is gone, it is void.
+        return [Step(_WITHDRAW, (branch, write.seq))]
+    values = (branch, write.seq, write.call, owner, session_id, branch, write.seq, branch, branch)
+    return [Step(_INTEND, values, lambda: _taken(write))]
+
+
+def _create(write: Create) -> list[Step]:
+    key, branch, base = write.key, write.branch, write.base
+    if write.parent is None and base:
+        raise SessionError(f"session {key.session_id!r} has no parent to inherit {base} entries from; name one")
+    if write.parent is not None and write.entries:
+        raise SessionError(f"session {key.session_id!r} inherits its entries; append others after it is created")
+    if base < 0:
+        raise SessionError(f"session {key.session_id!r} cannot inherit {base} entries; use 0 or more")
+    name = Step(_NAME, (key.owner, key.session_id, branch, write.used), lambda: _exists(key))
+    if write.parent is not None:
+        parent = write.parent
+        values = (branch, base, write.changes, parent, base, parent, parent)
+        return [name, Step(_FORK, values, lambda: _no_parent(write))]
+    root = Step(_ROOT, (branch, write.changes), lambda: _no_parent(write))
+    first = [Step(_FIRST, (branch, seq, entry, b"")) for seq, entry in enumerate(write.entries, 1)]
+    return [name, root, *first]
+
+
+def landed(run: Run, write: Create | Append | Intend) -> bool:
+    """Whether a write whose commit was never answered is there. Only to be asked if all its checks had passed: then
+    the row did not exist before.
+    """
+    if isinstance(write, Create):
+        return run("SELECT 1 FROM branches WHERE id = ?", (write.branch,)).fetchone() is not None
+    if isinstance(write, Append):
+        sql, values = "SELECT entry, changes FROM entries WHERE branch = ? AND seq = ?", (write.entry, write.changes)
+    else:
+        sql, values = "SELECT call, call FROM intents WHERE branch = ? AND seq = ?", (write.call, write.call)
+    row = run(sql, (write.branch, write.seq)).fetchone()
+    return row is not None and tuple(map(bytes, row)) == values
+
+
+def delete(run: Run, key: Key) -> None:
+    """End a session, and drop every branch and entry that nothing reaches any more."""
+    row = run("SELECT branch FROM sessions WHERE owner = ? AND id = ?", _pair(key)).fetchone()
+    # The count, not the row: another node may have deleted it in between.
+    if row is None or run("DELETE FROM sessions WHERE owner = ? AND id = ?", _pair(key)).rowcount != 1:
+        return
+    branch: str | None = row[0]
+    run("DELETE FROM intents WHERE branch = ?", (branch,))
+    while branch is not None:
+        branch = _prune(run, branch)
+
+
+def _prune(run: Run, branch: str) -> str | None:
+    """Drop what nobody needs of a branch; the parent's name if that may have become superfluous too."""
+    if run("SELECT 1 FROM sessions WHERE branch = ?", (branch,)).fetchone() is not None:
+        return None
+    row = run("SELECT parent, base FROM branches WHERE id = ?", (branch,)).fetchone()
+    if row is None:
+        return None
+    parent: str | None = row[0]
+    needed: int | None = run("SELECT max(base) FROM branches WHERE parent = ?", (branch,)).fetchone()[0]
+    if needed is None:
+        run("DELETE FROM entries WHERE branch = ?", (branch,))
+        run("DELETE FROM branches WHERE id = ?", (branch,))
+        return parent
+    run("DELETE FROM entries WHERE branch = ? AND seq > ?", (branch, needed))
+    if needed < row[1]:
+        # All its children begin before it does: it must not keep entries of its own parent alive.
+        run("UPDATE branches SET base = ? WHERE id = ?", (needed, branch))
+        return parent
+    return None
+
+
+# `upto` only ever falls on the way up: a branch shows of its parents what lies below the lowest base so far.
+_LINE = (
+    "WITH RECURSIVE line (id, parent, base, depth, upto) AS ("
+    "SELECT id, parent, base, 0, CAST(9223372036854775807 AS BIGINT) FROM branches WHERE id = ?"
+    " UNION ALL SELECT b.id, b.parent, b.base, line.depth + 1,"
+    " CASE WHEN line.upto < line.base THEN line.upto ELSE line.base END"
+    " FROM line JOIN branches b ON b.id = line.parent) "
+)
+_LINE_STATES = _LINE + "SELECT b.changes FROM line JOIN branches b ON b.id = line.id ORDER BY line.depth DESC"  # noqa: S608 - constants only
+_LINE_ENTRIES = (
+    _LINE + "SELECT e.seq, e.entry, e.changes FROM line CROSS JOIN entries e"  # noqa: S608 - constants only
+    " WHERE e.branch = line.id AND e.seq <= line.upto ORDER BY e.seq"
+)
+
+
+def load(run: Run, key: Key) -> StoredSession | None:
+    """The whole session in four queries, however long its line."""
+    found = run("SELECT branch, used FROM sessions WHERE owner = ? AND id = ?", _pair(key)).fetchone()
+    if found is None:
+        return None
+    branch, used = found
+    states = run(_LINE_STATES, (branch,)).fetchall()
+    entries = run(_LINE_ENTRIES, (branch,)).fetchall()
+    return _stored(run, branch, used, entries, [bytes(state) for (state,) in states])
+
+
+def newer(run: Run, key: Key, branch: str, seq: int) -> StoredSession | None:
+    """What was appended after `seq`; walks up the line only if `seq` is an inherited entry."""
+    found = run(
+        "SELECT s.used, b.base FROM sessions s JOIN branches b ON b.id = s.branch"
+        " WHERE s.owner = ? AND s.id = ? AND s.branch = ?",
+        (key.owner, key.session_id, branch),
+    ).fetchone()
+    if found is None:
+        return None
+    used, base = found
+    if seq < base:
+        whole = load(run, key)
+        if whole is None:
+            return None
+        late = tuple(entry for entry in whole.entries if entry.seq > seq)
+        return StoredSession(branch=branch, entries=late, intent=whole.intent, used=used)
+    entries = run(
+        "SELECT seq, entry, changes FROM entries WHERE branch = ? AND seq > ? ORDER BY seq", (branch, seq)
+    ).fetchall()
+    return _stored(run, branch, used, entries, ())
+
+
+def _stored(run: Run, branch: str, used: float, entries: Sequence[Any], changes: Sequence[bytes]) -> StoredSession:
+    # Settled intents are deleted with the append, so whatever is left lies above the last entry.
+    intent = run("SELECT seq, call FROM intents WHERE branch = ? ORDER BY seq DESC LIMIT 1", (branch,)).fetchone()
+    return StoredSession(
+        branch=branch,
+        entries=[StoredEntry(seq, bytes(entry), bytes(change)) for seq, entry, change in entries],
+        changes=changes,
+        intent=None if intent is None else (intent[0], bytes(intent[1])),
+        used=used,
+    )
+
+
+_INFO = (
+    "SELECT s.id, s.owner, coalesce((SELECT max(e.seq) FROM entries e WHERE e.branch = s.branch), b.base), s.used"
+    " FROM sessions s JOIN branches b ON b.id = s.branch"
+)
+
+
+def count(run: Run) -> int:
+    """How many sessions there are."""
+    return int(run("SELECT count(*) FROM sessions", ()).fetchone()[0])
+
+
+def sessions(run: Run, owner: str | None) -> list[SessionInfo]:
+    """One line for each session, by owner and id."""
+    rows = (
+        run(f"{_INFO} ORDER BY s.owner, s.id", ())
+        if owner is None
+        else run(f"{_INFO} WHERE s.owner = ? ORDER BY s.id", (owner,))
+    ).fetchall()
+    return [SessionInfo(session_id=i, owner=o, entries=n, used=used) for i, o, n, used in rows]
+
+
+def unused(run: Run, used_before: float) -> list[Key]:
+    """Sessions that were last used before that, held or not."""
+    rows = run("SELECT owner, id FROM sessions WHERE used < ? ORDER BY owner, id", (used_before,)).fetchall()
+    return [Key(owner, session_id) for owner, session_id in rows]
+
+
+def last_used(run: Run, key: Key) -> float | None:
+    """When the session was last used; None if it is gone."""
+    row = run("SELECT used FROM sessions WHERE owner = ? AND id = ?", _pair(key)).fetchone()
+    return None if row is None else float(row[0])
+
+
+def _pair(key: Key) -> tuple[object, ...]:
+    return (key.owner, key.session_id)
+
+
+def _exists(key: Key) -> SessionError:
+    return SessionExistsError(
+        f"session {key.session_id!r} of {key.owner!r} exists already; use another id or delete it"
+    )
+
+
+def _gone(write: Append) -> SessionError:
+    return SessionError(
+        f"entry {write.seq} was not written: session {write.key.session_id!r} of {write.key.owner!r} is over"
+        " or was started anew; set it up again"
+    )
+
+
+def _taken(write: Append | Intend) -> SessionError:
+    return SessionError(
+        f"entry {write.seq} of session {write.key.session_id!r} of {write.key.owner!r} was not written: the session"
+        " is over, or another process wrote to it; load it again"
+    )
+
+
+def _no_parent(write: Create) -> SessionError:
+    if write.parent is None:
+        return SessionError(f"branch {write.branch!r} exists already; branch ids are used once only")
+    return SessionError(
+        f"session {write.key.session_id!r} was not created: branch {write.parent!r} is gone or has fewer than"
+        f" {write.base} entries, or branch id {write.branch!r} was used before"
+    )

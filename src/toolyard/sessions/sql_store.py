@@ -1,0 +1,100 @@
+"""`SqlStore`: what the stores with tables have in common; how they reach their tables is each one's own matter."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from toolyard.model.errors import SessionError
+from toolyard.sessions import session_sql
+from toolyard.sessions.group_commit import GroupCommit
+from toolyard.sessions.store import Delete, Key, SessionInfo, StoredSession, Write
+
+_T = TypeVar("_T")
+
+
+class SqlStore(ABC):
+    """A `SessionStore` on the tables of `session_sql`, with group commit."""
+
+    def __init__(self) -> None:
+        self._group = GroupCommit[Write](self._apply)
+        self._process = os.getpid()
+
+    def _here(self) -> bool:
+        return self._process == os.getpid()
+
+    def _check_process(self) -> None:
+        # A forked child shares the parent's connections and may have inherited a locked mutex.
+        if not self._here():
+            raise SessionError(f"{self!r} was opened before this process was forked; open another one in the child")
+
+    @abstractmethod
+    def _apply(self, writes: Sequence[Write], receipt: list[object]) -> None:
+        """All writes in one transaction; see `group_commit.Apply`. Never called by two threads at once."""
+
+    @abstractmethod
+    def _read(self, work: Callable[[session_sql.Run], _T]) -> _T:
+        """Let `work` query one consistent view of the tables. It may be called again after a lost connection."""
+
+    @abstractmethod
+    def try_hold(self, key: Key) -> bool:
+        """See `SessionStore`."""
+
+    @abstractmethod
+    def release(self, key: Key) -> None:
+        """See `SessionStore`; nothing happens if it is not held."""
+
+    def write(self, write: Write) -> None:
+        """See `SessionStore`; callers in other threads share the transaction."""
+        self._check_process()
+        self._group.write(write)
+
+    def submit(self, write: Write, done: Callable[[BaseException | None], None]) -> None:
+        """See `SessionStore`."""
+        self._check_process()
+        self._group.submit(write, done)
+
+    def load(self, key: Key) -> StoredSession | None:
+        """See `SessionStore`."""
+        self._check_process()
+        return self._read(lambda run: session_sql.load(run, key))
+
+    def newer(self, key: Key, branch: str, seq: int) -> StoredSession | None:
+        """See `SessionStore`."""
+        self._check_process()
+        return self._read(lambda run: session_sql.newer(run, key, branch, seq))
+
+    def sessions(self, owner: str | None = None) -> list[SessionInfo]:
+        """See `SessionStore`."""
+        self._check_process()
+        return self._read(lambda run: session_sql.sessions(run, owner))
+
+    def count(self) -> int:
+        """See `SessionStore`."""
+        self._check_process()
+        return self._read(session_sql.count)
+
+    def expire(self, used_before: float) -> list[Key]:
+        """See `SessionStore`."""
+        self._check_process()
+        unused = self._read(lambda run: session_sql.unused(run, used_before))
+        return [key for key in unused if self._expire(key, used_before)]
+
+    def _expire(self, key: Key, used_before: float) -> bool:
+        if not self.try_hold(key):
+            return False
+        try:
+            # Looked at again: whoever had it until now may have used it.
+            used = self._read(lambda run: session_sql.last_used(run, key))
+            if used is None or used >= used_before:
+                return False
+            self.write(Delete(key))
+        finally:
+            self.release(key)
+        return True
+
+    def close(self) -> None:
+        """See `SessionStore`."""
+        self._group.close()

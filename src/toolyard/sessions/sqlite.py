@@ -1,0 +1,204 @@
+"""`SqliteStore`: sessions in one file, for many threads and several processes on one machine."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from toolyard.model.errors import SessionError
+from toolyard.sessions import session_sql
+from toolyard.sessions.group_commit import StoreFailing
+from toolyard.sessions.session_lock import SessionLocks
+from toolyard.sessions.sql_store import SqlStore
+from toolyard.sessions.store import Delete, Key, Write
+
+_T = TypeVar("_T")
+
+Durability = Literal["normal", "full"]
+
+# "TYrd" in the file header, so that another program's database is never taken for ours.
+_APPLICATION = 0x54597264
+
+# Closing a new file's descriptor frees every lock this process has on it, SQLite's own too: one opening at a time.
+_opening = threading.Lock()
+
+
+class SqliteStore(SqlStore):
+    """Every write is in the file before it is acknowledged.
+
+    With `durability="normal"` nothing is lost when a process dies, and a power cut may lose the last moments (never
+    the file); `"full"` also survives the power cut and waits for the disk at each commit.
+    """
+
+    quick = True
+
+    def __init__(self, path: str | Path, *, durability: Durability = "normal", busy_timeout: float = 10.0) -> None:
+        if durability not in ("normal", "full"):
+            raise SessionError(f"durability is {durability!r}; use 'normal' or 'full'")
+        self._path = Path(path).absolute()
+        self._busy_timeout = busy_timeout
+        self._closed = False
+        self._read_lock = threading.Lock()
+        self._locks = SessionLocks(self._path.with_name(self._path.name + "-locks"))
+        with _opening:
+            self._create_file()
+            self._writer, self._reader = self._open(durability)
+        super().__init__()
+
+    def __repr__(self) -> str:
+        return f"SqliteStore({str(self._path)!r})"
+
+    def try_hold(self, key: Key) -> bool:
+        """See `SessionStore`."""
+        self._check_process()
+        if self._closed:
+            raise self._closed_error()
+        return self._locks.try_hold(key)
+
+    def release(self, key: Key) -> None:
+        """See `SessionStore`; nothing happens if it is not held."""
+        self._locks.release(key)
+
+    def close(self) -> None:
+        """See `SessionStore`."""
+        if not self._here():
+            return
+        super().close()
+        with self._read_lock:
+            self._closed = True
+            self._reader.close()
+            self._writer.close()
+        self._locks.close()
+
+    def _read(self, work: Callable[[session_sql.Run], _T]) -> _T:
+        # A connection of its own and one transaction: a consistent view, never in a writer's way.
+        with self._read_lock:
+            if self._closed:
+                raise self._closed_error()
+            db = self._reader
+            try:
+                if db.in_transaction:
+                    # An interrupt came before the ROLLBACK below.
+                    db.execute("ROLLBACK")
+                db.execute("BEGIN")
+                return work(db.execute)
+            except sqlite3.Error as error:
+                raise self._failing(error) from error
+            finally:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+
+    def _apply(self, writes: Sequence[Write], receipt: list[object]) -> None:
+        db = self._writer
+        try:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            db.execute("BEGIN IMMEDIATE")
+            for write in writes:
+                self._write_one(write)
+            # In one C call: no interrupt can come between the commit and its receipt.
+            receipt.extend(map(db.execute, ("COMMIT",)))
+        except BaseException as error:
+            if not receipt and db.in_transaction:
+                # If this fails too, the next transaction begins with it.
+                with suppress(sqlite3.Error):
+                    db.execute("ROLLBACK")
+            if isinstance(error, sqlite3.OperationalError) or type(error) is sqlite3.DatabaseError:
+                raise self._failing(error) from error
+            if isinstance(error, sqlite3.Error | OverflowError | UnicodeError):
+                raise SessionError(f"{self._path} cannot store this: {error}") from error
+            raise
+
+    def _write_one(self, write: Write) -> None:
+        run = self._writer.execute
+        if isinstance(write, Delete):
+            session_sql.delete(run, write.key)
+            return
+        for step in session_sql.steps(write):
+            step.check(run(step.sql, step.values).rowcount)
+
+    def _create_file(self) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            # Only ever a new file is opened here: see `_opening`. SQLite gives its side files the same mode.
+            with suppress(FileExistsError):
+                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except OSError as error:
+            raise SessionError(f"cannot create {self._path}: {error}; choose a path that can be written") from error
+        if not self._path.is_file():
+            raise SessionError(f"{self._path} is not a file; name a file for the sessions")
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(self._path, timeout=self._busy_timeout, isolation_level=None, check_same_thread=False)
+
+    def _open(self, durability: Durability) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+        opened: list[sqlite3.Connection] = []
+        try:
+            opened.append(writer := self._connect())
+            self._check_version(writer)
+            self._use_wal(writer)
+            writer.execute(f"PRAGMA synchronous = {durability.upper()}")
+            self._create_tables(writer)
+            opened.append(reader := self._connect())
+            reader.execute("PRAGMA query_only = 1")
+        except BaseException as error:
+            for db in opened:
+                db.close()
+            if isinstance(error, sqlite3.Error):
+                raise self._failing(error) from error
+            raise
+        return writer, reader
+
+    def _check_version(self, db: sqlite3.Connection) -> int:
+        version = int(db.execute("PRAGMA user_version").fetchone()[0])
+        application = int(db.execute("PRAGMA application_id").fetchone()[0])
+        tables = int(db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+        if application != _APPLICATION and (application or version or tables):
+            raise SessionError(f"{self._path} is another program's database; choose another file for the sessions")
+        if version > session_sql.VERSION:
+            raise SessionError(
+                f"{self._path} was written by a newer toolyard (version {version} of the tables, this one knows"
+                f" {session_sql.VERSION}); upgrade toolyard or choose another file"
+            )
+        return version
+
+    def _use_wal(self, db: sqlite3.Connection) -> None:
+        # Two processes that switch a new file to WAL at once: one is told "locked" at once, whatever its timeout.
+        give_up = time.monotonic() + self._busy_timeout
+        while True:
+            try:
+                db.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > give_up:
+                    raise
+                time.sleep(0.01)
+
+    def _create_tables(self, db: sqlite3.Connection) -> None:
+        if self._check_version(db) == session_sql.VERSION:
+            return
+        db.execute("BEGIN IMMEDIATE")
+        if self._check_version(db) == 0:
+            for table in session_sql.TABLES:
+                db.execute(table.format(text="TEXT", blob="BLOB", compact=" WITHOUT ROWID"))
+            db.execute(f"PRAGMA application_id = {_APPLICATION}")
+            db.execute(f"PRAGMA user_version = {session_sql.VERSION}")
+        db.execute("COMMIT")
+
+    def _failing(self, error: sqlite3.Error) -> SessionError:
+        text = str(error)
+        if "not a database" in text or "malformed" in text:
+            return StoreFailing(f"{self._path} is not an SQLite database or is damaged ({text}); move it away")
+        return StoreFailing(
+            f"session file {self._path}: {text}; nothing was written."
+            " Check the disk, the file's permissions, and that no other program keeps it locked"
+        )
+
+    def _closed_error(self) -> SessionError:
+        return SessionError(f"session file {self._path} is closed; open a new SqliteStore to go on")

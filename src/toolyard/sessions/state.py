@@ -1,0 +1,190 @@
+"""`State`: what engines keep in a session, as JSON under names, forked without copying.
+
+Values live as JSON text in layers: the lower ones are shared with forks and never change, the top one is this
+session's own. Sealing merges layers of similar size, so that reading stays quick after many forks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, MutableMapping
+from typing import Any
+
+import msgspec
+
+from toolyard.model.errors import SessionError
+
+Slot = tuple[str, str]
+"""Whose value it is, and what they call it."""
+Changes = dict[Slot, bytes | None]
+"""New values; None takes one away."""
+
+_encode = msgspec.json.encode
+_decode = msgspec.json.decode
+
+
+class State:
+    """Committed values of every engine. Changed only by `apply`, by whoever has the session's turn."""
+
+    __slots__ = ("_below", "_top")
+
+    def __init__(self, below: tuple[Changes, ...] = ()) -> None:
+        self._below = below
+        self._top: Changes = {}
+
+    def get(self, slot: Slot) -> bytes | None:
+        """The value as JSON text; None if there is none."""
+        if slot in self._top:
+            return self._top[slot]
+        for layer in reversed(self._below):
+            if slot in layer:
+                return layer[slot]
+        return None
+
+    def apply(self, changes: Changes) -> None:
+        """Take in what a call changed."""
+        if not self._top or len(self._top) >= _SMALL:
+            self._seal()
+        # A new dict, never the old one changed: a fork may be sharing it.
+        self._top = {**self._top, **changes}
+
+    def fork(self) -> State:
+        """A state that begins as this one is now."""
+        return State((*self._below, self._top) if self._top else self._below)
+
+    def slots(self) -> list[Slot]:
+        """Every slot with a value, sorted."""
+        merged: Changes = {}
+        for layer in (*self._below, self._top):
+            merged.update(layer)
+        return sorted(slot for slot, value in merged.items() if value is not None)
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """Plain data: engine -> name -> value."""
+        found: dict[str, dict[str, Any]] = {}
+        for owner, name in self.slots():
+            value = self.get((owner, name))
+            if value is not None:
+                found.setdefault(owner, {})[name] = _decode(value)
+        return found
+
+    def digest(self) -> bytes:
+        """A hash over all values."""
+        pairs = [(owner, name, self.get((owner, name))) for owner, name in self.slots()]
+        return hashlib.blake2b(_encode(pairs), digest_size=32).digest()
+
+    def __bool__(self) -> bool:
+        # What was taken away again leaves a mark in the layers, but is no state.
+        return bool(self.slots())
+
+    def _seal(self) -> None:
+        """Begin a new top layer. Also after each fork: a line of them must not become a pile of thin layers."""
+        layers = [*self._below, self._top] if self._top else list(self._below)
+        while len(layers) > 1 and len(layers[-1]) * 2 > len(layers[-2]):
+            upper, lower = layers.pop(), layers.pop()
+            layers.append({**lower, **upper})
+        self._below, self._top = tuple(layers), {}
+
+
+_SMALL = 32
+
+
+class EngineState(MutableMapping[str, Any]):
+    """One engine's values during one call: JSON in, JSON out, kept only if the call succeeds.
+
+    Values may be replaced or changed in place. Reading gives the engine a copy of its own.
+    """
+
+    __slots__ = ("_changed", "_owner", "_read", "_state")
+
+    def __init__(self, state: State, owner: str) -> None:
+        self._state = state
+        self._owner = owner
+        self._read: dict[str, tuple[bytes, Any]] = {}
+        self._changed: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._changed:
+            value = self._changed[name]
+            if value is _GONE:
+                raise KeyError(name)
+            return value
+        if name not in self._read:
+            text = self._state.get((self._owner, name))
+            if text is None:
+                raise KeyError(name)
+            self._read[name] = (text, _decode(text))
+        return self._read[name][1]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"state is kept under names, which are text, not {type(name).__name__}")
+        self._changed[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        if name not in self:
+            raise KeyError(name)
+        self._changed[name] = _GONE
+
+    def __iter__(self) -> Iterator[str]:
+        stored = {name for owner, name in self._state.slots() if owner == self._owner}
+        gone = {name for name, value in self._changed.items() if value is _GONE}
+        return iter(sorted((stored | self._changed.keys()) - gone))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def changes(self) -> Changes:
+        """What the call changed, as it is to be kept."""
+        made: Changes = {}
+        for name, (before, value) in self._read.items():
+            after = _written(self._owner, name, value)
+            if after != before:
+                made[(self._owner, name)] = after
+        for name, value in self._changed.items():
+            made[(self._owner, name)] = None if value is _GONE else _written(self._owner, name, value)
+        return made
+
+
+_GONE = object()
+
+
+def _written(owner: str, name: str, value: Any) -> bytes:
+    try:
+        return exact_json(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise SessionError(f"state {name!r} of engine {owner!r} is not JSON: {error}") from error
+
+
+def exact_json(value: Any) -> bytes:
+    """JSON text that reads back as the same value; ValueError for NaN, dates and whatever else would come back changed.
+
+    A tuple may come back as a list: nothing in it is lost.
+    """
+    text = _encode(value)
+    if _decode(text) != value and _decode(text) != _lists(value):
+        raise ValueError("it would come back from JSON as something else")
+    return text
+
+
+def _lists(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_lists(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _lists(item) for name, item in value.items()}
+    return value
+
+
+def write_changes(changes: Changes) -> bytes:
+    """Changes as one JSON text, for a store; empty for none."""
+    if not changes:
+        return b""
+    return _encode([(*slot, msgspec.Raw(value)) if value is not None else slot for slot, value in changes.items()])
+
+
+def read_changes(text: bytes) -> Changes:
+    """Inverse of `write_changes`."""
+    if not text:
+        return {}
+    rows = msgspec.json.decode(text, type=list[list[msgspec.Raw]])
+    return {(_decode(owner), _decode(name)): bytes(value[0]) if value else None for owner, name, *value in rows}

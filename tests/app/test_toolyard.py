@@ -1,0 +1,206 @@
+"""A config made real: registry, engine, sessions, policy and tracing wired together."""
+
+import json
+import logging
+
+import pytest
+
+from toolyard import ConfigError, Denied, ToolCall, ToolEngine, Toolyard, register_tool_engine
+from toolyard.app import survey
+
+TOOLS = """\
+from toolyard import tool, Effects
+
+@tool(effects=Effects.READ)
+def add(a: int, b: int) -> int:
+    return a + b
+
+@tool(effects=Effects.WRITE)
+def pay(amount: int) -> str:
+    return "paid"
+
+@tool
+def leak() -> str:
+    import os
+    raise RuntimeError("cannot log in with " + os.environ["YARD_API_KEY"])
+"""
+
+
+@register_tool_engine("test-shout")
+class Shout(ToolEngine):
+    type_name = "test-shout"
+
+    def __init__(self, registry, *, word="hey", **settings):
+        super().__init__(registry, **settings)
+        self.word = word
+
+    def answer(self, invocation):
+        invocation.state["calls"] = invocation.state.get("calls", 0) + 1
+        return f"{self.word} {len(invocation.history())}"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "desk.py").write_text(TOOLS)
+    (tmp_path / "words.yaml").write_text("words: [{name: say, effects: write}]")
+    return tmp_path
+
+
+def config(folder, **blocks):
+    tools = {
+        "registry": [
+            {"type": "python", "target": "desk.py", "namespace": "desk"},
+            {"type": "file", "path": "words.yaml", "engine": "loud"},
+        ],
+        "engines": {"loud": {"type": "test-shout", "word": "hello"}},
+    }
+    path = folder / "yard.json"
+    path.write_text(json.dumps({"tools": tools, **blocks}))
+    return path
+
+
+def run(yard, *calls):
+    yard.tool_engine.setup("s")
+    return yard.tool_engine.execute("s", [ToolCall(name, arguments) for name, arguments in calls])
+
+
+def test_each_source_is_answered_by_its_engine_and_history_is_shared(folder):
+    with Toolyard.from_config(config(folder)) as yard:
+        results = run(yard, ("desk::add", {"a": 1, "b": 2}), ("words::say", {}), ("words::say", {}))
+        assert [result.result for result in results] == [3, "hello 1", "hello 2"]
+        state = yard.tool_engine.get_session_state("s")
+        assert state["loud"] == {"calls": 2}
+        assert len(state["tool_executions"]) == 3
+
+
+async def test_the_yard_is_an_async_context_manager_too(folder):
+    async with Toolyard.from_config(config(folder)) as yard:
+        await yard.tool_engine.asetup("s")
+        results = await yard.tool_engine.aexecute("s", [ToolCall("desk::add", {"a": 1, "b": 2})])
+        assert results[0].result == 3
+
+
+def test_without_engines_a_plain_python_engine_answers(folder):
+    document = {"tools": [{"type": "python", "target": str(folder / "desk.py"), "namespace": "desk"}]}
+    with Toolyard.from_config(document) as yard:
+        assert type(yard.tool_engine).__name__ == "PythonToolEngine"
+        assert run(yard, ("desk::add", {"a": 1, "b": 2}))[0].result == 3
+
+
+def test_policy_sessions_and_tracing_of_the_config_are_in_force(folder):
+    path = config(
+        folder,
+        policy={"default": "deny", "rules": [{"allow": "desk::*", "effects": "read"}]},
+        sessions={"store": "sqlite", "path": "sessions.db"},
+        tracing={"jsonl": {"path": "calls.jsonl"}},
+    )
+    with Toolyard.from_config(path) as yard:
+        results = run(yard, ("desk::add", {"a": 1, "b": 2}), ("desk::pay", {"amount": 5}))
+        assert results[0].result == 3
+        assert results[1].error_info.code == Denied.code
+    with Toolyard.from_config(path) as yard:
+        assert len(yard.tool_engine.get_session_state("s")["tool_executions"]) == 2
+    events = [json.loads(line) for line in (folder / "calls.jsonl").read_text().splitlines()]
+    assert [(event["name"], event.get("code")) for event in events] == [
+        ("desk::add", None),
+        ("desk::pay", "tool.denied"),
+    ]
+    assert "arguments" not in events[0]
+
+
+def test_a_secret_of_the_config_reaches_neither_result_nor_history_nor_trace(folder, monkeypatch, caplog):
+    monkeypatch.setenv("YARD_API_KEY", "opensesame-4711")
+    path = config(
+        folder,
+        tracing={"jsonl": {"path": "calls.jsonl"}, "logging": True, "arguments": True, "results": True},
+        server={"token": "${YARD_API_KEY}"},
+    )
+    with caplog.at_level(logging.INFO), Toolyard.from_config(path) as yard:
+        result = run(yard, ("desk::leak", {}))[0]
+        state = yard.tool_engine.get_session_state("s")
+    everything = repr(result) + repr(state) + (folder / "calls.jsonl").read_text() + caplog.text + repr(yard)
+    assert "desk::leak failed" in everything
+    assert "opensesame" not in everything
+
+
+@pytest.mark.parametrize(
+    ("engine", "says"),
+    [
+        ({"type": "test-shout", "wrd": "x"}, "tools.engines.loud: .*no option 'wrd'; did you mean 'word'"),
+        ({"type": "test-shout", "timeot": 3}, "no option 'timeot'; did you mean 'timeout'"),
+        ({"type": "test-shuot"}, "did you mean 'test-shout'"),
+        ({"type": "test-shout", "timeout": -1}, "timeout must be a number of seconds"),
+        ({"type": "test-shout", "output_check": "hard"}, "output_check must be one of off, warn, strict"),
+        ({"type": "test-shout", "sessions": {}}, "'sessions' cannot be set here"),
+    ],
+)
+def test_a_wrong_engine_is_refused_with_its_place_and_the_nearest_word(folder, engine, says):
+    path = config(folder)
+    document = json.loads(path.read_text())
+    document["tools"]["engines"]["loud"] = engine
+    path.write_text(json.dumps(document))
+    for read in (Toolyard.from_config, survey):
+        with pytest.raises(ConfigError, match=says):
+            read(path)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "says"),
+    [
+        ({"policy": {"defalt": "deny"}}, r"yard\.json: policy: unknown key 'defalt'; did you mean 'default'"),
+        ({"tracing": {"jsonl": {}}}, r"yard\.json: tracing\.jsonl: needs a path"),
+        ({"sessions": {"store": "sqlite", "ttl": "long"}}, r"yard\.json: sessions\.ttl"),
+    ],
+)
+def test_check_covers_the_whole_config_and_opens_nothing(folder, blocks, says):
+    path = config(folder, **blocks)
+    before = sorted(folder.iterdir())
+    with pytest.raises(ConfigError, match=says):
+        survey(path)
+    assert sorted(folder.iterdir()) == before
+
+
+def test_check_of_a_good_config_creates_no_files(folder):
+    path = config(folder, sessions={"store": "sqlite"}, tracing={"jsonl": {"path": "calls.jsonl"}})
+    before = {item for item in folder.rglob("*") if "__pycache__" not in str(item)}
+    registry, report = survey(path)
+    assert report.ok and len(registry) == 4
+    assert {item for item in folder.rglob("*") if "__pycache__" not in str(item)} == before
+
+
+def test_an_engine_that_no_source_uses_is_said_to_be_so(folder, caplog):
+    path = config(folder)
+    document = json.loads(path.read_text())
+    document["tools"]["engines"]["idle"] = {"type": "python"}
+    path.write_text(json.dumps(document))
+    Toolyard.from_config(path).close()
+    assert "tools.engines.idle is defined, but no source has it" in caplog.text
+
+
+def test_one_file_listed_with_two_engines_is_refused(folder):
+    path = config(folder)
+    document = json.loads(path.read_text())
+    document["tools"]["registry"].append({"type": "file", "path": "words.yaml", "namespace": "other"})
+    path.write_text(json.dumps(document))
+    with pytest.raises(ConfigError, match="listed twice"):
+        Toolyard.from_config(path)
+
+
+def test_if_a_late_part_fails_the_early_ones_are_closed_again(folder):
+    path = config(folder, sessions={"store": "sqlite", "path": "desk.py"})
+    with pytest.raises(Exception, match=r"desk\.py"):
+        Toolyard.from_config(path)
+
+
+def test_an_approver_decides_on_what_the_policy_asks_about(folder):
+    path = config(folder, policy={"rules": [{"ask": "desk::pay"}]})
+    asked = []
+
+    def approver(ask):
+        asked.append((ask.tool.name, ask.arguments))
+        return ask.arguments["amount"] < 10
+
+    with Toolyard.from_config(path, approver=approver) as yard:
+        results = run(yard, ("desk::pay", {"amount": 5}), ("desk::pay", {"amount": 50}))
+    assert [result.result for result in results] == ["paid", None]
+    assert len(asked) == 2

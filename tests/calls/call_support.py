@@ -1,0 +1,114 @@
+"""What the tests of the call path share: engines made in a line, and a registry of functions."""
+
+import threading
+import time
+
+from toolyard.calls.invocation import Invocation
+from toolyard.engines.python import PythonToolEngine
+from toolyard.model.call import ToolCall
+from toolyard.registry import ToolRegistry
+from toolyard.registry.bind import bind
+from toolyard.registry.functions import function_tool
+from toolyard.sessions.sessions import Sessions
+
+SOON = 10
+
+
+def registry_of(*functions, namespace="n", **options):
+    registry = ToolRegistry()
+    for function in functions:
+        registry.add(function_tool(function, namespace=namespace, **options))
+    return registry
+
+
+def engine_of(*functions, effects="unknown", session="s", **settings):
+    """A python engine with one session in it."""
+    engine = PythonToolEngine(registry_of(*functions, effects=effects), **settings)
+    engine.setup(session)
+    return engine
+
+
+def invocation_of(function, arguments=None, *, call_id=None, deadline=None, attempt=1, **options):
+    registry = registry_of(function, **options)
+    call = ToolCall(f"n::{function.__name__}", arguments or {}, call_id)
+    bound = bind(registry.snapshot, call)
+    session = Sessions().open("s")
+    return Invocation(bound.tool, bound.arguments, call, "execute", deadline, attempt, "python", bound, session)
+
+
+def call(name, call_id=None, /, **arguments):
+    return ToolCall(f"n::{name}", arguments, call_id)
+
+
+def executions(engine, session="s"):
+    return engine.get_session_state(session)["tool_executions"]
+
+
+def codes(engine, session="s"):
+    """The error code of every entry; None for success."""
+    return [item["tool_output"].get("error_info", {}).get("code") for item in executions(engine, session)]
+
+
+def until(condition):
+    limit = time.monotonic() + SOON
+    while not condition():
+        assert time.monotonic() < limit, "it never came to pass"
+        time.sleep(0.002)
+
+
+class Hung:
+    """A tool's inside that goes on until it is told to end."""
+
+    def __init__(self):
+        self.began = threading.Event()
+        self.end = threading.Event()
+
+    def __call__(self):
+        self.began.set()
+        assert self.end.wait(SOON)
+        return "ended"
+
+
+def in_threads(*work):
+    """Run all at once; their values in order."""
+    values = [None] * len(work)
+
+    def one(number):
+        values[number] = work[number]()
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(len(work))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    return values
+
+
+class Listener:
+    """Keeps what it is told."""
+
+    def __init__(self):
+        self.events = []
+
+    def emit(self, event):
+        self.events.append(event)
+
+    def close(self):
+        pass
+
+
+class Spans(Listener):
+    """A sink that knows which calls are under way."""
+
+    def __init__(self):
+        super().__init__()
+        self.open = []
+
+    def begin(self, tool, call, session_id, mode):
+        self.open.append(tool.qualified_name)
+        return tool.qualified_name
+
+    def end(self, token, event):
+        self.open.remove(token)
+        self.events.append(event)

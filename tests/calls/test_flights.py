@@ -1,0 +1,177 @@
+"""A call sent again while the first is under way runs once, and both get its answer."""
+
+import asyncio
+import threading
+
+import pytest
+from call_support import SOON, Hung, call, engine_of, executions, until
+
+from toolyard.calls.flights import Flights
+from toolyard.model.call import ToolCall, ToolResult
+from toolyard.sessions.sessions import Sessions
+
+
+class Slow:
+    """An engine whose one tool can be held up; it counts its runs."""
+
+    def __init__(self, **settings):
+        self.hung, self.runs = Hung(), []
+
+        def work(x: int) -> int:
+            self.runs.append(x)
+            self.hung()
+            return len(self.runs)
+
+        def other(x: int = 0) -> int:
+            return x
+
+        self.engine = engine_of(work, other, **settings)
+        self.results = {}
+        self.threads = []
+
+    def start(self, name, *calls):
+        def run():
+            self.results[name] = self.engine.execute("s", list(calls))
+
+        self.threads.append(threading.Thread(target=run))
+        self.threads[-1].start()
+
+    def in_line(self, count):
+        gate = self.engine.sessions.find("s").gate
+        until(lambda: len(gate._line or ()) == count)
+
+    def finish(self):
+        self.hung.end.set()
+        for thread in self.threads:
+            thread.join(SOON)
+        assert not any(thread.is_alive() for thread in self.threads)
+        assert not self.engine.sessions.find("s").flights
+        return {name: [result.result for result in results] for name, results in self.results.items()}
+
+
+@pytest.mark.parametrize("settings", [{}, {"timeout": 60}, {"output_check": "off"}], ids=["short way", "long", "off"])
+def test_the_same_call_sent_by_three_at_once_runs_once(settings):
+    slow = Slow(**settings)
+    slow.start("a", call("work", "id", x=1))
+    assert slow.hung.began.wait(SOON)
+    slow.start("b", call("work", "id", x=1))
+    slow.in_line(1)
+    slow.start("c", call("other", x=5), call("work", "id", x=1))
+    slow.in_line(2)
+    assert slow.finish() == {"a": [1], "b": [1], "c": [5, 1]}
+    assert slow.runs == [1]
+    assert len(executions(slow.engine)) == 2, "a joined call is the same call: one entry"
+
+
+def test_a_call_with_an_id_behind_one_without_can_be_joined_too():
+    slow = Slow()
+    slow.start("a", call("other"), call("work", "id", x=1))
+    assert slow.hung.began.wait(SOON)
+    slow.start("b", call("work", "id", x=1))
+    slow.in_line(1)
+    assert slow.finish() == {"a": [0, 1], "b": [1]}
+    assert slow.runs == [1]
+
+
+def test_the_same_id_with_other_arguments_is_another_call():
+    slow = Slow()
+    slow.start("a", call("work", "id", x=1))
+    assert slow.hung.began.wait(SOON)
+    slow.start("b", call("work", "id", x=2), call("work", "id", x=1))
+    slow.in_line(1)
+    assert slow.finish() == {"a": [1], "b": [2, 1]}
+    assert slow.runs == [1, 2]
+
+
+def test_a_call_sent_again_when_the_first_is_answered_runs_again():
+    slow = Slow()
+    slow.hung.end.set()
+    for _ in range(2):
+        slow.engine.execute("s", [call("work", "id", x=1)])
+    slow.engine.execute("s", [call("work", "id", x=1), call("work", "id", x=1)])
+    assert slow.runs == [1, 1, 1, 1]
+
+
+def test_calls_without_an_id_and_calls_in_other_sessions_are_never_joined():
+    slow = Slow()
+    slow.start("a", call("work", x=1))
+    assert slow.hung.began.wait(SOON)
+    slow.start("b", call("work", x=1))
+    slow.in_line(1)
+    slow.finish()
+    assert slow.runs == [1, 1]
+
+
+def test_a_simulation_neither_joins_nor_is_joined():
+    slow = Slow()
+    slow.start("a", call("work", "id", x=1))
+    assert slow.hung.began.wait(SOON)
+    simulated = []
+    thread = threading.Thread(target=lambda: simulated.extend(slow.engine.simulate("s", [call("work", "id", x=1)])))
+    thread.start()
+    slow.in_line(1)
+    slow.finish()
+    thread.join(SOON)
+    assert slow.runs == [1, 1]
+    assert simulated[0].result == 2
+    assert len(executions(slow.engine)) == 1
+
+
+async def test_when_the_first_is_cancelled_before_its_turn_the_others_still_run_once():
+    slow, runs = Slow(), []
+
+    async def count(x: int) -> int:
+        runs.append(x)
+        await asyncio.sleep(0)
+        return len(runs)
+
+    engine = engine_of(count)
+    gate = engine.sessions.find("s").gate
+    assert gate.enter_at_once()
+    first, second, third = (asyncio.ensure_future(engine.aexecute("s", [call("count", "id", x=1)])) for _ in range(3))
+    await asyncio.sleep(0.01)
+    first.cancel()
+    await asyncio.sleep(0)
+    gate.leave()
+    assert [(await task)[0].result for task in (second, third)] == [1, 1]
+    assert runs == [1]
+    assert not engine.sessions.find("s").flights
+    slow.finish()
+
+
+def test_an_error_is_an_answer_too():
+    hung, runs = Hung(), []
+
+    def fail():
+        runs.append(1)
+        hung()
+        raise ValueError("no")
+
+    engine, results = engine_of(fail), []
+    threads = [
+        threading.Thread(target=lambda: results.append(engine.execute("s", [call("fail", "id")])[0])) for _ in range(2)
+    ]
+    threads[0].start()
+    assert hung.began.wait(SOON)
+    threads[1].start()
+    until(lambda: len(engine.sessions.find("s").gate._line or ()) == 1)
+    hung.end.set()
+    for thread in threads:
+        thread.join(SOON)
+    assert runs == [1]
+    assert results[0] == results[1]
+
+
+def test_flights_of_one_batch_leave_those_of_another_alone():
+    session = Sessions().open("s")
+    one, two = ToolCall("n::a", {"x": 1}, "id"), ToolCall("n::a", {"x": 2}, "id")
+    first, second = Flights(session, [one]), Flights(session, [two, one])
+    assert first.answered(one) is None
+    first.landed(one, ToolResult("id", "n::a", "first"))
+    second_answer = second.answered(two)
+    assert second_answer is None, "the same id, but not the same call"
+    assert second.answered(one).result == "first"
+    second.over()
+    assert "id" in session.flights
+    first.over()
+    assert not session.flights

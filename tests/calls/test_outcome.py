@@ -1,0 +1,181 @@
+"""What a tool answers becomes plain JSON of its own, or an error that says why not."""
+
+import dataclasses
+import datetime
+import enum
+
+import pytest
+from call_support import call, engine_of, executions, invocation_of
+from pydantic import BaseModel
+
+from toolyard.calls.outcome import plain_answer
+from toolyard.model.errors import InvalidOutput
+
+LIMIT = 10_000
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: float
+
+
+class Model(BaseModel):
+    name: str
+    when: datetime.date
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Word(str):
+    pass
+
+
+def anything():
+    return None
+
+
+def answered(value, limit=LIMIT):
+    return plain_answer(value, invocation_of(anything), limit)
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        *((None, None), (True, True), (3, 3), (1.5, 1.5), ("é", "é"), ([], []), ({}, {}), (2**70, 2**70)),
+        ((1, (2, [3])), [1, [2, [3]]]),
+        (datetime.date(2026, 1, 2), "2026-01-02"),
+        (Point(1, 2.0), {"x": 1, "y": 2.0}),
+        ({"p": [Point(1, 2.5)]}, {"p": [{"x": 1, "y": 2.5}]}),
+        (Model(name="a", when=datetime.date(2026, 1, 2)), {"name": "a", "when": "2026-01-02"}),
+        ([Model(name="a", when=datetime.date(2026, 1, 2))], [{"name": "a", "when": "2026-01-02"}]),
+        (Colour.RED, "red"),
+        (Word("word"), "word"),
+    ],
+    ids=repr,
+)
+def test_json_stays_and_known_objects_become_json(value, plain):
+    found, text = answered(value)
+    assert found == plain
+    assert type(found) is type(plain)
+    assert text.isascii() or "é" in text.decode()
+
+
+def test_the_answer_shares_nothing_with_what_the_tool_keeps():
+    kept = {"a": [1], "b": {"c": []}}
+    plain, _ = answered(kept)
+    kept["a"].append(2)
+    kept["b"]["c"].append(3)
+    assert plain == {"a": [1], "b": {"c": []}}
+
+
+def circle():
+    value = []
+    value.append({"again": value})
+    return value
+
+
+def dict_circle():
+    value = {}
+    value["a"] = [value]
+    return value
+
+
+def doubling(levels=64):
+    value = ["x"]
+    for _ in range(levels):
+        value = [value, value]
+    return value
+
+
+def doubling_dicts():
+    value = {"x": 1}
+    for _ in range(64):
+        value = {"a": value, "b": (value,)}
+    return value
+
+
+def deep():
+    value = []
+    for _ in range(100_000):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("make", [circle, dict_circle, doubling, doubling_dicts, deep], ids=lambda make: make.__name__)
+def test_what_has_no_end_or_doubles_at_every_level_is_refused_at_once(make):
+    with pytest.raises(InvalidOutput):
+        answered(make(), 8 * 1024 * 1024)
+
+
+@pytest.mark.parametrize("hidden", [circle, doubling], ids=lambda make: make.__name__)
+def test_what_hides_in_an_object_is_refused_too(hidden):
+    @dataclasses.dataclass
+    class Box:
+        inside: object
+
+    with pytest.raises(InvalidOutput):
+        answered({"box": Box(hidden() if hidden is circle else doubling(22))}, 100_000)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [float("nan"), [float("inf")], {"a": {"b": float("-inf")}}, object(), {"a": object()}, "\ud800", ["\ud800"]],
+    ids=["nan", "inf", "deep inf", "object", "deep object", "surrogate", "deep surrogate"],
+)
+def test_what_json_cannot_carry_is_refused(value):
+    with pytest.raises(InvalidOutput):
+        answered(value)
+
+
+def test_a_result_over_the_limit_is_an_error_that_says_so_and_is_never_cut():
+    with pytest.raises(InvalidOutput) as caught:
+        answered("x" * LIMIT)
+    assert "answered with 10,002 bytes of JSON; the limit is 10,000" in str(caught.value)
+    assert "nothing was cut" in caught.value.info.hint
+    assert caught.value.info.details == {"max_result_bytes": LIMIT}
+    assert caught.value.info.effect == "done"
+    assert answered("x" * (LIMIT - 2))[0] == "x" * (LIMIT - 2)
+
+
+def test_the_limit_is_in_bytes():
+    with pytest.raises(InvalidOutput, match="14 bytes"):
+        answered("é" * 6, 13)
+    assert answered("é" * 6, 14)[0] == "éééééé"
+
+
+def wrong() -> dict:
+    return {"a": "text"}
+
+
+OUTPUT = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {}}, "required": ["b"]}
+
+
+def checked(check):
+    engine = engine_of(output_check=check)
+    from toolyard.registry.functions import function_tool
+
+    engine.tool_registry.add(function_tool(wrong, namespace="n", output_parameters=OUTPUT))
+    return engine, engine.execute("s", [call("wrong")])[0]
+
+
+def test_by_default_a_result_that_breaks_its_promise_is_kept_with_what_it_breaks():
+    engine, result = checked("warn")
+    assert result.result == {"a": "text"}
+    assert len(result.metadata["output_violations"]) == 2
+    assert executions(engine)[0]["tool_output"]["metadata"] == result.metadata
+
+
+def test_strict_makes_it_an_error_whose_effect_is_done():
+    _, result = checked("strict")
+    assert result.result is None
+    assert (result.error_info.code, result.error_info.effect) == ("tool.invalid_output", "done")
+    assert len(result.error_info.details["violations"]) == 2
+
+
+def test_off_looks_at_nothing():
+    _, result = checked("off")
+    assert result.result == {"a": "text"}
+    assert result.metadata == {}

@@ -1,0 +1,146 @@
+"""Sessions from the command line: they outlive the command, branch, and can be looked at."""
+
+import json
+
+import pytest
+
+from toolyard.cli.main import run
+
+DESK = """\
+from toolyard import tool
+
+@tool
+def add(a: int, b: int) -> int:
+    print("noise")
+    return a + b
+
+@tool
+def fail() -> None:
+    raise ValueError("no")
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TOOLYARD_CONFIG", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "desk.py").write_text(DESK)
+    (tmp_path / "toolyard.yaml").write_text("tools: [{type: python, target: desk.py, namespace: desk}]")
+    return tmp_path
+
+
+def output(capsys, *arguments):
+    code = run(list(arguments))
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+def as_json(capsys, *arguments):
+    code, out, _ = output(capsys, *arguments, "--json")
+    return code, json.loads(out)
+
+
+def add(capsys, session, a):
+    return as_json(capsys, "call", "desk::add", json.dumps({"a": a, "b": 1}), "--session", session)
+
+
+def test_a_session_outlives_the_command_in_a_file_of_the_users(capsys, folder):
+    assert add(capsys, "s", 1)[1]["result"] == 2
+    assert add(capsys, "s", 2)[1]["result"] == 3
+    code, shown = as_json(capsys, "session", "show", "s")
+    assert code == 0
+    assert [entry["tool_output"]["result"] for entry in shown["tool_executions"]] == [2, 3]
+    assert (folder / "state" / "toolyard" / "sessions.db").is_file()
+
+
+def test_the_store_of_the_config_is_used_if_it_names_one(capsys, folder):
+    text = (folder / "toolyard.yaml").read_text()
+    (folder / "toolyard.yaml").write_text(f"{text}\nsessions: {{store: sqlite, path: mine.db}}\n")
+    add(capsys, "s", 1)
+    assert (folder / "mine.db").is_file()
+    assert not (folder / "state").exists()
+
+
+def test_a_failed_call_is_kept_and_told_with_its_code(capsys):
+    code, _, err = output(capsys, "call", "desk::fail", "--session", "s")
+    assert code == 1
+    assert "tool.execution_error" in err and "effect: unknown" in err
+    assert output(capsys, "call", "desk::add", "{broken", "--session", "s")[0] == 1
+    _, shown = as_json(capsys, "session", "show", "s")
+    codes = [entry["tool_output"]["error_info"]["code"] for entry in shown["tool_executions"]]
+    assert codes == ["tool.execution_error", "tool.invalid_args"]
+    assert shown["tool_executions"][1]["tool_call"]["arguments"] == "{broken"
+
+
+def test_simulate_answers_and_leaves_the_session_as_it_was(capsys):
+    add(capsys, "s", 1)
+    before = as_json(capsys, "session", "show", "s")
+    code, result = as_json(capsys, "call", "desk::add", '{"a": 5, "b": 5}', "--session", "s", "--simulate")
+    assert (code, result["result"]) == (0, 10)
+    assert as_json(capsys, "session", "show", "s") == before
+
+
+def test_fork_diff_and_delete(capsys):
+    add(capsys, "s", 1)
+    code, forked = as_json(capsys, "session", "fork", "s", "t")
+    assert (code, forked["fork_of"]) == (0, "s")
+    assert as_json(capsys, "session", "diff", "s", "t") == (
+        0,
+        {"equal": True, "common": 1, "entries": {"s": [], "t": []}, "state": {"s": {}, "t": {}}},
+    )
+    add(capsys, "t", 2)
+    code, out, _ = output(capsys, "session", "diff", "s", "t")
+    assert code == 1
+    assert "1 call in common" in out and "> t 2: desk::add" in out
+    code, found = as_json(capsys, "session", "list")
+    assert [(item["session_id"], item["entries"]) for item in found] == [("s", 1), ("t", 2)]
+    assert output(capsys, "session", "delete", "s")[0] == 0
+    assert len(as_json(capsys, "session", "show", "t")[1]["tool_executions"]) == 2
+    assert [item["session_id"] for item in as_json(capsys, "session", "list")[1]] == ["t"]
+
+
+def test_an_export_is_an_initial_state(capsys):
+    from toolyard import PythonToolEngine
+
+    add(capsys, "s", 1)
+    _, exported = as_json(capsys, "session", "export", "s")
+    digest = as_json(capsys, "session", "show", "s")[1]["state_hash"]
+    with PythonToolEngine() as engine:
+        engine.setup("copy", initial_state=exported)
+        assert engine.state_hash("copy") == digest
+
+
+def test_an_unknown_session_is_an_error_with_a_way_on(capsys):
+    for command in (["show", "x"], ["export", "x"], ["delete", "x"], ["fork", "x", "y"], ["diff", "x", "y"]):
+        code, _, err = output(capsys, "session", *command)
+        assert code == 2
+        assert "no session is called 'x'" in err
+
+
+def test_sessions_of_another_owner_are_not_found(capsys):
+    as_json(capsys, "call", "desk::add", '{"a": 1, "b": 1}', "--session", "s", "--owner", "ann")
+    assert output(capsys, "session", "show", "s")[0] == 2
+    assert output(capsys, "session", "show", "s", "--owner", "ann")[0] == 0
+
+
+def test_tables_for_people_show_calls_and_the_state(capsys):
+    add(capsys, "s", 1)
+    code, out, _ = output(capsys, "session", "show", "s")
+    assert code == 0
+    assert "desk::add" in out and "1 call, state " in out
+    assert "1 session" in output(capsys, "session", "list")[1]
+
+
+def test_schema_prints_json_schema(capsys):
+    code, out, _ = output(capsys, "schema")
+    assert code == 0
+    assert json.loads(out)["properties"]["sessions"]["properties"]["store"]["enum"] == ["memory", "sqlite", "postgres"]
+
+
+def test_a_policy_holds_with_skip_bad_too(capsys, folder):
+    text = (folder / "toolyard.yaml").read_text()
+    (folder / "toolyard.yaml").write_text(f"{text}\npolicy: {{default: deny}}\n")
+    code, result = as_json(capsys, "call", "desk::add", '{"a": 1, "b": 1}', "--skip-bad")
+    assert (code, result["error_info"]["code"]) == (1, "tool.denied")

@@ -1,0 +1,206 @@
+"""`PythonToolEngine`: functions run where they should, and get what they ask for."""
+
+import asyncio
+import signal
+import threading
+
+import pytest
+from pydantic import BaseModel
+
+from engines.engine_support import SOON, Hung, call, registry_of, results_of
+from toolyard.engines.python import PythonToolEngine
+from toolyard.model.context import ToolContext
+from toolyard.model.tool import Tool
+from toolyard.registry import ToolRegistry
+
+
+def made(*functions, **settings):
+    engine = PythonToolEngine(registry_of(*functions), **settings)
+    engine.setup("s")
+    return engine
+
+
+def where() -> int:
+    return threading.get_ident()
+
+
+async def where_later() -> int:
+    await asyncio.sleep(0)
+    return threading.get_ident()
+
+
+def test_from_sync_code_a_sync_tool_runs_in_the_callers_thread():
+    assert made(where).execute("s", [call("where")])[0].result == threading.get_ident()
+
+
+def test_with_a_deadline_it_runs_elsewhere_since_nothing_can_interrupt_it_here():
+    assert made(where).execute("s", [call("where")], timeout=SOON)[0].result != threading.get_ident()
+    assert made(where, timeout=SOON).execute("s", [call("where")])[0].result != threading.get_ident()
+
+
+def test_from_sync_code_async_tools_share_the_home_loop():
+    engine = made(where_later)
+    idents = {result.result for result in engine.execute("s", [call("where_later")] * 3)}
+    assert len(idents) == 1
+    assert threading.get_ident() not in idents
+
+
+async def test_from_async_code_async_tools_run_on_this_loop_and_sync_ones_in_threads():
+    engine = made(where, where_later)
+    sync, task = await engine.aexecute("s", [call("where"), call("where_later")])
+    assert sync.result != threading.get_ident()
+    assert task.result == threading.get_ident()
+
+
+async def test_a_blocking_tool_does_not_block_the_loop():
+    hung = Hung()
+
+    def hang():
+        return hung()
+
+    engine = made(hang)
+    task = asyncio.ensure_future(engine.aexecute("s", [call("hang")]))
+    await asyncio.to_thread(hung.began.wait, SOON)
+    # We are here: the loop runs although the tool does too.
+    assert not task.done()
+    hung.end.set()
+    assert (await task)[0].result == "ended"
+
+
+def test_a_tool_that_asks_gets_its_context():
+    seen = []
+
+    def curious(x: int, ctx: ToolContext) -> int:
+        seen.append(ctx)
+        return x
+
+    engine = made(curious)
+    engine.execute("s", [call("curious", "id", x=1)], context={"user": "ann"})
+    engine.execute("s", [call("curious", x=1)])
+    assert [(ctx.call_id, ctx.session_id, dict(ctx.context)) for ctx in seen] == [
+        ("id", "s", {"user": "ann"}),
+        (None, "s", {}),
+    ]
+    assert seen[0].tool.qualified_name == "n::curious"
+
+
+class Query(BaseModel):
+    text: str
+    limit: int = 3
+
+
+class Answer(BaseModel):
+    found: list[str]
+
+
+def test_models_go_in_and_come_out_as_json():
+    def search(query: Query) -> Answer:
+        assert isinstance(query, Query)
+        return Answer(found=[query.text] * query.limit)
+
+    engine = made(search)
+    sync = engine.execute("s", [call("search", query={"text": "a"})])[0]
+    assert sync.result == {"found": ["a", "a", "a"]}
+
+
+def test_a_promised_model_must_be_given():
+    def liar() -> Answer:
+        return {"found": []}
+
+    async def async_liar() -> Answer:
+        return {"found": []}
+
+    engine = made(liar, async_liar)
+    for result in engine.execute("s", [call("liar"), call("async_liar")]):
+        assert result.error_info.code == "tool.invalid_output"
+        assert "promises Answer" in result.error
+
+
+def test_integral_floats_become_integers():
+    def kind(x: int) -> str:
+        return type(x).__name__
+
+    assert made(kind).execute("s", [call("kind", x=3.0)])[0].result == "int"
+
+
+@pytest.mark.parametrize("verb", ["execute", "simulate"])
+def test_arguments_a_tool_changes_are_its_own(verb):
+    def greedy(items: list[str], options: dict[str, str]) -> int:
+        items.append("mine")
+        options.clear()
+        return len(items)
+
+    engine = made(greedy)
+    sent = call("greedy", items=["a"], options={"k": "v"})
+    assert getattr(engine, verb)("s", [sent])[0].result == 2
+    assert sent.arguments == {"items": ["a"], "options": {"k": "v"}}
+    if verb == "execute":
+        recorded = engine.get_session_state("s")["tool_executions"][0]["tool_call"]
+        assert recorded["arguments"] == sent.arguments
+
+
+def test_a_default_a_tool_changes_is_new_for_every_call():
+    def collect(items: list[int] = [1]) -> list[int]:  # noqa: B006 - that is the point
+        items.append(2)
+        return items
+
+    engine = made(collect)
+    assert [r.result for r in engine.execute("s", [call("collect")] * 3)] == [[1, 2]] * 3
+
+
+def test_a_tool_without_a_function_is_told_apart():
+    engine = PythonToolEngine(ToolRegistry([Tool("a", "n", parameters={"type": "object"})]))
+    engine.setup("s")
+    result = engine.execute("s", [call("a")])[0]
+    assert (result.error_info.code, result.error_info.effect) == ("tool.no_engine", "none")
+
+
+async def test_what_an_async_tool_raises_is_its_own_failure():
+    async def cancelled():
+        raise asyncio.CancelledError
+
+    async def stop():
+        raise KeyboardInterrupt
+
+    async def leave():
+        raise SystemExit
+
+    engine = made(cancelled, stop, leave)
+    calls = [call("cancelled"), call("stop"), call("leave")]
+    for results in (await engine.aexecute("s", calls), await asyncio.to_thread(engine.execute, "s", calls)):
+        assert [result.error_info.code for result in results] == ["tool.execution_error"] * 3
+    assert len(results_of(engine)) == 6
+
+
+async def test_a_sync_tool_in_a_thread_that_raises_what_stops_a_thread_fails_alone():
+    def stop():
+        raise KeyboardInterrupt
+
+    engine = made(stop)
+    result = (await engine.aexecute("s", [call("stop")]))[0]
+    assert result.error_info.code == "tool.execution_error"
+    assert not engine.sessions.find("s").gate.busy
+
+
+def test_an_interrupt_while_an_async_tool_runs_lets_it_clean_up_on_its_own_loop():
+    cleaned, done, main = [], threading.Event(), threading.main_thread().ident
+    assert threading.get_ident() == main
+
+    async def interrupting():
+        try:
+            # Once the caller waits for us; before that nobody knows what there is to cancel.
+            await asyncio.sleep(0.05)
+            signal.pthread_kill(main, signal.SIGINT)
+            await asyncio.sleep(SOON)
+        finally:
+            cleaned.append(threading.get_ident() == main)
+            done.set()
+
+    engine = made(interrupting)
+    with pytest.raises(KeyboardInterrupt):
+        engine.execute("s", [call("interrupting")])
+    assert done.wait(SOON)
+    assert cleaned == [False]
+    codes = [item["tool_output"]["error_info"]["code"] for item in engine.get_session_state("s")["tool_executions"]]
+    assert codes == ["tool.interrupted"]
+    assert not engine.sessions.find("s").gate.busy

@@ -1,0 +1,146 @@
+"""How large a value is once written out, found without writing it."""
+
+import dataclasses
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field
+
+from toolyard.model.tree_size import fits, is_flat, is_shallow
+
+leaves = st.none() | st.booleans() | st.integers() | st.text(max_size=2)
+values = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(st.text(max_size=2), inner, max_size=4)
+        # The same thing more than once.
+        | inner.map(lambda item: [item, item])
+        | inner.map(lambda item: {"a": item, "b": [item]})
+    ),
+    max_leaves=20,
+)
+
+
+def measured(value):
+    """Values and levels of containers, by walking all of it."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if not isinstance(value, list | tuple):
+        return 1, 0
+    inside = [measured(child) for child in value]
+    return 1 + sum(count for count, _ in inside), 1 + max((levels for _, levels in inside), default=0)
+
+
+@settings(max_examples=300)
+@given(values)
+def test_the_size_is_what_a_walk_over_everything_finds(value):
+    count, levels = measured(value)
+    assert fits(value, max_values=count, max_depth=max(levels, 1))
+    if count > 1:
+        assert not fits(value, max_values=count - 1, max_depth=levels)
+    if levels > 1:
+        assert not fits(value, max_values=count, max_depth=levels - 1)
+
+
+def doubled(value, levels=200):
+    for _ in range(levels):
+        value = [value, value]
+    return value
+
+
+@dataclasses.dataclass
+class Pair:
+    left: object
+    right: object
+
+
+@dataclasses.dataclass(slots=True)
+class Slotted:
+    left: object
+    right: object
+
+
+class Struct(msgspec.Struct):
+    left: object
+    right: object
+
+
+class Model(BaseModel):
+    left: object
+    right: object
+
+
+@pytest.mark.parametrize(
+    "make", [Pair, Slotted, Struct, lambda a, b: Model(left=a, right=b), lambda a, b: {1: a, 2: b}]
+)
+def test_what_doubles_through_objects_is_found_at_once(make):
+    value = "x"
+    for _ in range(200):
+        value = make(value, value)
+    assert not fits(value, max_values=10**7, max_depth=500)
+
+
+def test_what_doubles_is_found_without_following_every_reference():
+    assert not fits(doubled(1), max_values=10**7, max_depth=500)
+    assert fits(doubled(1, 20), max_values=2**22, max_depth=500)
+    assert not fits(doubled([1], 20), max_values=2**21, max_depth=500)
+
+
+def test_what_holds_itself_does_not_fit():
+    circle = [1]
+    circle.append({"again": (circle,)})
+    assert not fits(circle, max_values=10**9, max_depth=10**9)
+    box = Pair(1, [])
+    box.right.append(box)
+    assert not fits(box, max_values=10**9, max_depth=10**9)
+
+
+def test_what_is_there_twice_but_not_inside_itself_fits():
+    shared = [[1]]
+    assert fits([shared, shared, {"a": shared}], max_values=100, max_depth=10)
+
+
+def test_fields_that_are_not_written_do_not_count():
+    class Child(BaseModel):
+        name: str
+        parent: object = Field(default=None, exclude=True)
+
+    child = Child(name="a")
+    child.parent = [child]
+    assert fits(child, max_values=10, max_depth=5)
+
+
+def test_a_deep_value_needs_no_recursion():
+    value = []
+    for _ in range(200_000):
+        value = [value]
+    assert not fits(value, max_values=10**9, max_depth=500)
+    assert fits(value, max_values=10**9, max_depth=10**9)
+
+
+@pytest.mark.parametrize("value", [None, 1, "x", 2.5, object(), b"x", len])
+def test_what_holds_nothing_fits(value):
+    assert fits(value, max_values=1, max_depth=1)
+
+
+@given(st.dictionaries(st.text(max_size=2), values, max_size=4))
+def test_shallow_means_a_list_or_object_of_leaves_at_most(value):
+    def deep(item):
+        inside = list(item.values()) if type(item) is dict else item if type(item) is list else None
+        return type(item) is tuple or (inside is not None and not is_flat(inside))
+
+    assert is_shallow(value) == (not any(map(deep, value.values())))
+
+
+def test_flat_knows_exact_types_only():
+    class Word(str):
+        pass
+
+    assert is_flat([1, 2.5, "x", None, True])
+    assert not is_flat([Word("x")])
+    assert not is_flat([[]])
+    assert not is_shallow({"a": Word("x")})

