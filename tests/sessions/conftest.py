@@ -64,7 +64,7 @@ class Place:
         )
         text = f"import sys\nfrom toolyard.sessions.store import *\n{opening}\n{code}"
         process = subprocess.Popen(
-            [sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+            [sys.executable, "-u", "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
         self.processes.append(process)
         return process
