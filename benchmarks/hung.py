@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import statistics
 import threading
 import time
@@ -10,7 +11,7 @@ from collections.abc import Callable
 
 from toolyard import PythonToolEngine, ToolCall, ToolRegistry, function_tool
 
-BLOCKS, CALLS = 24, 1_000
+BLOCKS, CALLS = 40, 500
 GOAL = 1.2
 
 
@@ -61,14 +62,18 @@ def _row(caller: str, count: int, block: Block) -> bool:
                 ((without, False), (with_hung, True)) if number % 2 else ((with_hung, True), (without, False))
             ):
                 threads = _hang(engine, count) if busy else []
+                # Fifty callers leave fifty callers' garbage, which is theirs, not their neighbours'.
+                gc.collect()
                 samples.append(_p99(block(engine)))
                 hung.release.set()
                 for thread in threads:
                     thread.join()
                 hung.release.clear()
     before, after = statistics.median(without), statistics.median(with_hung)
-    good = after <= before * GOAL
-    cells = [caller, str(count), f"{before * 1e6:.1f} us", f"{after * 1e6:.1f} us", f"{after / before:.2f}"]
+    # Neighbouring blocks share the machine's mood, so each is compared with its neighbour.
+    ratio = statistics.median(busy / calm for busy, calm in zip(with_hung, without, strict=True))
+    good = ratio <= GOAL
+    cells = [caller, str(count), f"{before * 1e6:.1f} us", f"{after * 1e6:.1f} us", f"{ratio:.2f}"]
     print(f"| {' | '.join(cells)} | <= {GOAL} | {'' if good else 'MISSED'} |")
     return good
 

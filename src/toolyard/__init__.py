@@ -8,9 +8,10 @@ TYPE_CHECKING = False  # typing itself would triple the import time
 _EXPORTS = {
     "toolyard.constants": ["TOOL_DEFAULT_NAMESPACE", "TOOL_NAMESPACE_SEP"],
     "toolyard.app.toolyard": ["Toolyard"],
+    "toolyard.calls.budgets": ["Budget"],
     "toolyard.calls.events": ["CallEvent"],
     "toolyard.calls.invocation": ["Invocation"],
-    "toolyard.calls.policy": ["Policy"],
+    "toolyard.calls.policy": ["Policy", "Rule"],
     "toolyard.calls.redact": ["Redactor"],
     "toolyard.calls.tracing": ["Tracer"],
     "toolyard.engines": ["MultiToolEngine", "PythonToolEngine", "ToolEngine"],
@@ -94,6 +95,9 @@ if TYPE_CHECKING:
     from toolyard.app.toolyard import (
         Toolyard as Toolyard,
     )
+    from toolyard.calls.budgets import (
+        Budget as Budget,
+    )
     from toolyard.calls.events import (
         CallEvent as CallEvent,
     )
@@ -102,6 +106,9 @@ if TYPE_CHECKING:
     )
     from toolyard.calls.policy import (
         Policy as Policy,
+    )
+    from toolyard.calls.policy import (
+        Rule as Rule,
     )
     from toolyard.calls.redact import (
         Redactor as Redactor,

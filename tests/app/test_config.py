@@ -1,23 +1,7 @@
 import pytest
 
 from toolyard import ConfigError
-from toolyard.app.config import is_config, read_config
-
-
-@pytest.mark.parametrize(
-    ("document", "config"),
-    [
-        ({"tools": {"registry": []}}, True),
-        ({"tools": [{"type": "file", "path": "x"}]}, True),
-        ({"tools": {"registrry": []}}, True),
-        ({"tools": [{"name": "a"}]}, False),
-        ({"tools": {"a": {"description": "x"}}}, False),
-        ([{"name": "a"}], False),
-        ({"a": [{"name": "b"}]}, False),
-    ],
-)
-def test_a_config_is_told_from_a_catalog(document, config):
-    assert is_config(document) is config
+from toolyard.app.config import read_config
 
 
 def test_relative_paths_are_taken_from_the_configs_folder_and_variables_expanded(tmp_path):
@@ -95,3 +79,33 @@ def test_secrets_are_known_by_the_name_of_their_variable_or_key_and_not_shown(tm
     )
     assert set(config.secrets) == {"written-in-the-file", "hunter2-and-more"}
     assert "hunter2" not in repr(config) + repr(config.sessions)
+
+
+def test_a_variable_that_is_the_whole_value_becomes_the_number_or_flag_that_is_wanted(tmp_path):
+    config = read_config(
+        {
+            "tools": [],
+            "sessions": {"store": "${S}", "path": "${N}", "ttl": "${F}", "max_open": "${N}"},
+            "policy": {"budgets": [{"max_calls": "${N}"}], "rules": [{"allow": "a::*", "tags": ["${N}"]}]},
+            "tracing": {"logging": "${B}", "results": "${NO:-false}", "jsonl": {"path": "${N}", "max_bytes": "${N}"}},
+        },
+        base=tmp_path,
+        env={"S": "sqlite", "N": "17", "F": "1.5", "B": "true"},
+    )
+    assert (config.sessions.path, config.sessions.ttl, config.sessions.max_open) == (tmp_path / "17", 1.5, 17)
+    assert config.policy == {"budgets": [{"max_calls": 17}], "rules": [{"allow": "a::*", "tags": ["17"]}]}
+    assert config.tracing == {"logging": True, "results": False, "jsonl": {"path": "17", "max_bytes": 17}}
+    assert type(config.policy["rules"][0]["tags"][0]) is str
+
+
+@pytest.mark.parametrize("value", ["1${N}", "${W}", "${T}"])
+def test_text_that_is_not_one_number_stays_text_and_is_refused(tmp_path, value):
+    document = {"tools": [], "sessions": {"max_open": value}}
+    with pytest.raises(ConfigError, match="must be a whole number, not string"):
+        read_config(document, base=tmp_path, env={"N": "1", "W": "many", "T": "True"})
+
+
+def test_enrichments_may_be_left_empty_and_nothing_else_passes_for_empty(tmp_path):
+    assert read_config({"tools": {"registry": [], "enrichments": None}}, base=tmp_path).enrichments == []
+    with pytest.raises(ConfigError, match=r"tools\.enrichments: must be a list"):
+        read_config({"tools": {"registry": [], "enrichments": {}}}, base=tmp_path)

@@ -6,6 +6,8 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 
+from toolyard import ToolyardError
+from toolyard.app import survey
 from toolyard.app.schema import config_schema
 from toolyard.parsing import parse_yaml
 
@@ -61,3 +63,102 @@ README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
 @pytest.mark.parametrize("block", re.findall(r"```yaml\n(.*?)```", README, re.DOTALL), ids=["sessions", "sources"])
 def test_the_configs_of_the_readme_are_valid(validator, block):
     assert validator.is_valid(parse_yaml(block))
+
+
+VALUES = [
+    *(None, True, False, 0, 1, -1, 2, 1.0, 1.5, -0.5, "", "x", "5", "true", "a::*"),
+    *("warn", "strict", "hold", "memory", "sqlite", "postgres", "full", "deny", "INFO", "write", "session", "raise"),
+    *("${N}", "${F}", "${B}", "${W}", "${N}0", "${NOT_SET:-1}", "${NOT_SET:-warn}"),
+    *([], ["a::*"], ["a"], [""], {}, {"a::*": 1}, {"a": 1}, {"a::*": 0}, {"*": "${N}"}, {"path": "x"}),
+]
+SOURCE = {"type": "inline", "tools": [{"name": "x"}]}
+
+
+def engine(**options):
+    return {"tools": {"registry": [{**SOURCE, "engine": "p"}], "engines": {"p": {"type": "python", **options}}}}
+
+
+def beside(**blocks):
+    return {"tools": [SOURCE], **blocks}
+
+
+SETTINGS = (
+    *("timeout", "output_check", "max_concurrent_calls", "max_concurrent_calls_per_tool", "max_result_bytes"),
+    *("retries", "retry_delay", "threads", "abandoned", "name", "sessions", "nonsense"),
+)
+PLACES = {
+    **{f"engine.{key}": lambda v, key=key: engine(**{key: v}) for key in SETTINGS},
+    **{
+        f"sessions.{store}.{key}": lambda v, key=key, store=store: beside(
+            sessions={**({"store": store} if store else {}), **({"dsn": "x"} if store == "postgres" else {}), key: v}
+        )
+        for store in ("", "memory", "sqlite", "postgres")
+        for key in ("store", "path", "durability", "dsn", "schema", "ttl", "max_open")
+    },
+    **{f"policy.{key}": lambda v, key=key: beside(policy={key: v}) for key in ("default", "rules", "budgets")},
+    **{
+        f"rule.{key}": lambda v, key=key: beside(policy={"rules": [{"deny": "a::*", key: v}]})
+        for key in ("deny", "ask", "effects", "tags", "sessions")
+    },
+    **{
+        f"budget.{key}": lambda v, key=key: beside(policy={"budgets": [{"max_calls": 1, key: v}]})
+        for key in ("max_calls", "tools", "per")
+    },
+    **{
+        f"tracing.{key}": lambda v, key=key: beside(tracing={key: v})
+        for key in ("logging", "jsonl", "opentelemetry", "arguments", "results")
+    },
+    "jsonl.max_bytes": lambda v: beside(tracing={"jsonl": {"path": "x", "max_bytes": v}}),
+    "logging.level": lambda v: beside(tracing={"logging": {"level": v}}),
+    **{f"top.{key}": lambda v, key=key: beside(**{key: v}) for key in ("sessions", "policy", "tracing", "server")},
+    "tools.registry": lambda v: {"tools": {"registry": v}},
+    "tools.engines": lambda v: {"tools": {"registry": [], "engines": v}},
+    "tools.enrichments": lambda v: {"tools": {"registry": [], "enrichments": v}},
+    "source.on_error": lambda v: beside(tools=[{**SOURCE, "on_error": v}]),
+    "multi.default": lambda v: {"tools": {"registry": [], "engines": {"m": {"type": "multi", "default": v}}}},
+    "multi.timeout": lambda v: {"tools": {"registry": [], "engines": {"m": {"type": "multi", "timeout": v}}}},
+}
+
+
+def accepted(document):
+    try:
+        survey(document)[0].close()
+    except ToolyardError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_the_schema_accepts_what_the_reader_accepts(validator, monkeypatch, place):
+    """Except that it cannot know what a variable will hold, and lets those pass that may hold the right thing."""
+    for name, value in {"N": "3", "F": "1.5", "B": "true", "W": "sqlite"}.items():
+        monkeypatch.setenv(name, value)
+    for value in VALUES:
+        document = PLACES[place](value)
+        valid, read = validator.is_valid(document), accepted(document)
+        assert valid == read or (valid and "${" in str(value)), (value, valid, read)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        engine(timeout="${N}", retries="${N}", retry_delay="${F}", max_concurrent_calls_per_tool={"a::*": "${N}"}),
+        engine(retries=1.0, output_check="${NOT_SET:-warn}", threads="${NOT_SET:-4}"),
+        beside(sessions={"store": "${W}", "path": "x", "durability": "full", "ttl": "${F}", "max_open": "${N}"}),
+        beside(policy={"budgets": [{"max_calls": "${N}"}]}, tracing={"logging": "${B}", "results": "${B}"}),
+        {"tools": [{**SOURCE, "engine": None}], "sessions": None, "policy": None, "tracing": None, "server": None},
+        {"tools": [{"type": "file", "path": "x.json", "lazy": "${B}", "max_bytes": "${N}"}]},
+    ],
+)
+def test_variables_and_nulls_are_accepted_by_both(validator, monkeypatch, document):
+    for name, value in {"N": "3", "F": "1.5", "B": "true", "W": "sqlite"}.items():
+        monkeypatch.setenv(name, value)
+    assert validator.is_valid(document)
+    assert accepted(document)
+
+
+@pytest.mark.parametrize("name", ["", "tool_executions"])
+def test_an_engine_cannot_have_a_name_that_sessions_use(validator, name):
+    document = {"tools": {"registry": [], "engines": {name: {"type": "python"}}}}
+    assert not validator.is_valid(document)
+    assert not accepted(document)

@@ -204,3 +204,42 @@ def test_an_approver_decides_on_what_the_policy_asks_about(folder):
         results = run(yard, ("desk::pay", {"amount": 5}), ("desk::pay", {"amount": 50}))
     assert [result.result for result in results] == ["paid", None]
     assert len(asked) == 2
+
+
+def test_a_misspelt_engine_of_a_source_is_told_what_was_meant(folder):
+    path = config(folder)
+    document = json.loads(path.read_text())
+    document["tools"]["registry"][1] = {"type": "file", "path": "words.yaml", "engin": "loud"}
+    path.write_text(json.dumps(document))
+    with pytest.raises(ConfigError, match=r"tools\.registry\[1\]: .*'engin'; did you mean 'engine'\?"):
+        Toolyard.from_config(path)
+
+
+def test_a_block_that_nothing_acts_on_yet_is_said_to_be_so(folder, caplog):
+    Toolyard.from_config(config(folder)).close()
+    assert "nothing here acts on it yet" not in caplog.text
+    Toolyard.from_config(config(folder, server={"prt": 3})).close()
+    assert caplog.text.count("server: checked, but nothing here acts on it yet") == 1
+
+
+def test_an_option_given_as_a_variable_reaches_the_engine_as_a_number(folder):
+    document = {
+        "tools": {
+            "registry": [{"type": "file", "path": str(folder / "words.yaml"), "engine": "loud"}],
+            "engines": {"loud": {"type": "test-shout", "word": "${N}", "timeout": "${N}", "retries": 2.0}},
+        }
+    }
+    with Toolyard.from_config(document, env={"N": "3"}) as yard:
+        (loud,) = yard.tool_engine.sources.values()
+        assert (loud.settings.timeout, loud.settings.retries, loud.word) == (3, 2, "3")
+        assert type(loud.settings.retries) is int and type(loud.word) is str
+
+
+def test_an_approver_cannot_change_what_runs(folder):
+    def approver(ask):
+        ask.arguments["a"] = 1_000_000
+        return True
+
+    path = config(folder, policy={"rules": [{"ask": "desk::add"}]})
+    with Toolyard.from_config(path, approver=approver) as yard:
+        assert run(yard, ("desk::add", {"a": 1, "b": 2}))[0].result == 3

@@ -38,7 +38,7 @@ class Slow:
 
     def in_line(self, count):
         gate = self.engine.sessions.find("s").gate
-        until(lambda: len(gate._line or ()) == count)
+        until(lambda: len(gate.line or ()) == count)
 
     def finish(self):
         self.hung.end.set()
@@ -154,7 +154,7 @@ def test_an_error_is_an_answer_too():
     threads[0].start()
     assert hung.began.wait(SOON)
     threads[1].start()
-    until(lambda: len(engine.sessions.find("s").gate._line or ()) == 1)
+    until(lambda: len(engine.sessions.find("s").gate.line or ()) == 1)
     hung.end.set()
     for thread in threads:
         thread.join(SOON)

@@ -438,3 +438,45 @@ def test_the_schema_is_a_valid_one_and_describes_every_key():
     for properties in (POLICY_SCHEMA["properties"], rule, budget):
         assert all(len(part["description"]) > 10 for part in properties.values())
     jsonschema_rs.validate(POLICY_SCHEMA, EXAMPLE)
+
+
+def test_an_approver_gets_a_copy_of_the_arguments_down_to_the_leaves():
+    arguments = {"to": {"name": "ann"}, "items": [1]}
+
+    def approver(ask):
+        ask.arguments["to"]["name"] = "mallory"
+        ask.arguments["items"].append(2)
+        ask.arguments["extra"] = True
+        return True
+
+    check(Policy([Rule("ask")], approver=approver), arguments=arguments)
+    assert arguments == {"to": {"name": "ann"}, "items": [1]}
+
+
+names = st.sampled_from([f"{namespace}::{name}" for namespace in "abc" for name in "xyz"])
+
+
+@given(
+    st.lists(st.tuples(st.dictionaries(names, st.integers(1, 3)), names), max_size=6),
+    st.lists(st.sampled_from(["*", "a::*", "*::x", "b::y", "[bc]::*"]), min_size=1, max_size=3),
+    st.integers(0, 8),
+)
+def test_a_session_budget_counts_exactly_the_matching_calls(checks, globs, most):
+    policy = Policy(budgets=[Budget(most, tools=globs)])
+    for counts, called in checks:
+        matches = [name for name in counts if any(fnmatch.fnmatchcase(name, glob) for glob in globs)]
+        drawn = any(fnmatch.fnmatchcase(called, glob) for glob in globs)
+        namespace, _, name = called.partition("::")
+        expected = not drawn or sum(counts[name] for name in matches) < most
+        assert allowed(policy, Tool(name, namespace), counts=counts) is expected
+
+
+@pytest.mark.parametrize("globs", ["*", "a::*"])
+def test_a_budget_looks_at_no_name_twice(globs, monkeypatch):
+    ledger = policy_module.Ledger([Budget(10_000, tools=globs), Budget(500, tools="a::x*")])
+    counts = {f"a::t{n}": 10 for n in range(200)}
+    ledger.check("a::x", counts)
+    monkeypatch.setattr(policy_module.Ledger, "matching", lambda self, name: {"a::x": (0, 1)}[name])
+    for _ in range(3):
+        ledger.check("a::x", counts)
+        counts["a::t1"] += 1

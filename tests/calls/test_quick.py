@@ -176,11 +176,11 @@ def test_whatever_a_tool_raises_is_told_the_same(error):
     assert outcome(short, calls) == outcome(long, calls)
     assert executions(short) == executions(long)
     assert codes(short)[0] is None
-    assert len(codes(short)) == (2 if not isinstance(error, Exception | SystemExit) else 3)
+    assert len(codes(short)) == (2 if isinstance(error, KeyboardInterrupt) else 3)
     assert not short.sessions.find("s").gate.busy
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, GeneratorExit])
+@pytest.mark.parametrize("error", [KeyboardInterrupt])
 def test_what_stops_the_thread_is_recorded_as_interrupted_and_goes_on(error):
     def stop():
         raise error

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolyard.calls import redact
-from toolyard.calls.redact import REDACTED, Redactor
+from toolyard.calls.redact import REDACTED, Redactor, looks_secret, names_a_secret
 from toolyard.model.errors import ConfigError
 
 SECRET = 'p/ä"ss wörd+\\1'
@@ -25,6 +25,7 @@ SECRET = 'p/ä"ss wörd+\\1'
         json.dumps(SECRET),
         json.dumps(SECRET, ensure_ascii=False),
         repr(SECRET),
+        ascii(SECRET),
         quote(SECRET),
         quote(SECRET, safe=""),
         quote_plus(SECRET),
@@ -155,6 +156,41 @@ def test_every_secret_word_is_found_in_any_spelling_and_as_part_of_a_longer_key(
     for spelt in (key, key.upper(), key.replace("_", "-"), f"my {key.title()}s", f"x.{key}.y", f"db{key}" + "z" * 200):
         assert Redactor().value({spelt: 1}) == {spelt: REDACTED}
     assert Redactor().value({"name": 1, "pass_count": 2}) == {"name": 1, "pass_count": 2}
+
+
+def test_ordinary_data_under_a_word_that_secrets_use_stays():
+    value = {
+        "key": "a",
+        "primary_key": "id",
+        "keys": ["b"],
+        "pass": True,
+        "auth": "none",
+        "salt": 1,
+        "path": "/",
+        "max_tokens": 100,
+        "next_page_token": "abc",
+        "nextPageToken": "abc",
+        "prompt_tokens": 3,
+        "pageToken": "x",
+    }
+    assert Redactor().value(value) == value
+    assert all(map(looks_secret, ["token", "access_token", "tokens", "page_token_secret", "next_token_password"]))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("DB_PASS", "DB_PWD", "OPENAI_KEY", "PASSPHRASE", "SIGNING_SALT", "GH_PAT", "AUTH", "PG_DSN", "KEY"),
+        *("dbPass", "openaiKey", "basic-auth", "API_KEY_2", "DB_PASSWORD"),
+    ],
+)
+def test_a_variable_is_known_by_whole_words_of_its_name(name):
+    assert names_a_secret(name)
+
+
+@pytest.mark.parametrize("name", ["PATH", "MONKEY", "KEYBOARD", "KEY_COUNT", "PASSENGER", "AUTHOR", "BYPASS", "X", ""])
+def test_a_part_of_a_word_makes_no_secret_of_a_variable(name):
+    assert not names_a_secret(name)
 
 
 JSON = st.recursive(

@@ -24,6 +24,8 @@ from toolyard.model.errors import ConfigError
         ("max_concurrent_calls", 0, "max_concurrent_calls must be a whole number of at least 1"),
         ("max_concurrent_calls_per_tool", 0, "max_concurrent_calls_per_tool must be a whole number"),
         ("max_concurrent_calls_per_tool", {"a::*": 0}, "max_concurrent_calls_per_tool['a::*'] must be a whole number"),
+        ("max_concurrent_calls_per_tool", {"slow": 1}, "'slow' matches no tool; write 'namespace::slow'"),
+        ("retry_delay", None, "retry_delay must be a number of seconds"),
         ("output_check", "loud", "output_check must be one of off, warn, strict; not 'loud'"),
         ("abandoned", "drop", "abandoned must be one of hold, release; not 'drop'"),
     ],

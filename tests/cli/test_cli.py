@@ -213,3 +213,19 @@ def test_a_misspelt_command_or_option_exits_2_without_a_traceback():
         done = subprocess.run([sys.executable, "-m", "toolyard", *arguments], capture_output=True, text=True)
         assert done.returncode == 2
         assert "Traceback" not in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments", [["check"], ["session", "show"], ["chek", "x"], ["tools", "--namspace", "x"], ["session"]]
+)
+def test_a_usage_error_is_one_json_document_if_json_was_asked_for(capsys, arguments):
+    code, out, err = output(capsys, *arguments, "--json")
+    assert (code, err) == (2, "")
+    error = json.loads(out)["error"]
+    assert error["type"].endswith("Error") and error["message"]
+
+
+def test_without_json_a_usage_error_is_told_on_standard_error(capsys):
+    code, out, err = output(capsys, "check")
+    assert code == 2
+    assert "PATH" in out + err

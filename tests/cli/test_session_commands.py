@@ -136,7 +136,8 @@ def test_tables_for_people_show_calls_and_the_state(capsys):
 def test_schema_prints_json_schema(capsys):
     code, out, _ = output(capsys, "schema")
     assert code == 0
-    assert json.loads(out)["properties"]["sessions"]["properties"]["store"]["enum"] == ["memory", "sqlite", "postgres"]
+    store = json.loads(out)["properties"]["sessions"]["properties"]["store"]
+    assert store["anyOf"][0]["enum"] == ["memory", "sqlite", "postgres"]
 
 
 def test_a_policy_holds_with_skip_bad_too(capsys, folder):
@@ -144,3 +145,17 @@ def test_a_policy_holds_with_skip_bad_too(capsys, folder):
     (folder / "toolyard.yaml").write_text(f"{text}\npolicy: {{default: deny}}\n")
     code, result = as_json(capsys, "call", "desk::add", '{"a": 1, "b": 1}', "--skip-bad")
     assert (code, result["error_info"]["code"]) == (1, "tool.denied")
+
+
+def test_a_session_without_a_name_is_refused(capsys):
+    code, out, err = output(capsys, "call", "desk::add", '{"a": 1, "b": 1}', "--session", "")
+    assert (code, out) == (2, "")
+    assert "--session needs the name of a session" in err
+
+
+def test_a_simulation_in_a_session_that_is_not_there_is_refused_and_begins_none(capsys):
+    code, _, err = output(capsys, "call", "desk::add", '{"a": 1, "b": 1}', "--session", "new", "--simulate")
+    assert code == 2
+    assert "no session is called 'new'" in err
+    assert as_json(capsys, "session", "list") == (0, [])
+    assert as_json(capsys, "call", "desk::add", '{"a": 1, "b": 1}', "--simulate")[1]["result"] == 2

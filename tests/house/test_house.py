@@ -25,7 +25,8 @@ PROMISED = {
 # Not in the contract, but needed by whoever uses what is.
 EXTRA = {
     *("FilterToolLoader", "LoadReport", "RenameToolLoader", "RenamespaceToolLoader", "ToolContext"),
-    *("CallEvent", "Invocation", "Policy", "PostgresStore", "Redactor", "Sessions", "SqliteStore", "Tracer"),
+    *("Budget", "CallEvent", "Invocation", "Policy", "PostgresStore", "Redactor", "Rule", "Sessions", "SqliteStore"),
+    "Tracer",
 }
 
 

@@ -32,7 +32,7 @@ def soon():
 
 def in_line(gate, count):
     for _ in range(2000):
-        if len(gate._line or ()) >= count:
+        if len(gate.line or ()) >= count:
             return
         time.sleep(0.002)
     pytest.fail("nobody joined the line")
@@ -60,7 +60,7 @@ async def test_a_task_with_no_time_left_is_told_so_and_leaves_no_trace():
     assert await gate.aenter(time.monotonic() - 1)
     assert not await gate.aenter(time.monotonic() - 1)
     assert not await gate.aenter(time.monotonic() + 0.01)
-    assert not gate._line
+    assert not gate.line
     gate.leave()
     assert places(gate) == 1
 
@@ -119,9 +119,9 @@ def test_a_newcomer_does_not_pass_those_in_line():
     thread.start()
     in_line(gate, 1)
     # The place is given back by hand, so that nobody is handed it yet.
-    gate._free.append(None)
+    gate.free.append(None)
     assert not gate.enter_at_once()
-    gate._hand_over()
+    gate.hand_over()
     thread.join(SOON)
     assert places(gate) == 1
 
@@ -131,7 +131,7 @@ async def test_waiting_on_a_running_loop_is_refused_and_names_the_twin():
     assert gate.enter(twin="aexecute")
     with pytest.raises(SyncInAsyncError, match="await aexecute"):
         gate.enter(twin="aexecute")
-    assert not gate._line
+    assert not gate.line
     gate.leave()
     assert places(gate) == 1
 
@@ -170,11 +170,11 @@ async def test_cancelled_tasks_leave_the_line():
     gate.enter_at_once()
     tasks = [asyncio.ensure_future(gate.aenter()) for _ in range(20)]
     await asyncio.sleep(0)
-    assert len(gate._line) == 20
+    assert len(gate.line) == 20
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    assert not gate._line, "they would pile up behind whoever stays inside"
+    assert not gate.line, "they would pile up behind whoever stays inside"
     gate.leave()
     assert places(gate) == 1
 
@@ -183,7 +183,7 @@ def test_threads_that_give_up_leave_the_line():
     gate = Gate()
     gate.enter_at_once()
     assert not any(gate.enter(time.monotonic() + 0.001) for _ in range(20))
-    assert not gate._line
+    assert not gate.line
     gate.leave()
     assert places(gate) == 1
 
@@ -318,7 +318,7 @@ def test_random_programs_of_tasks_never_overfill_a_gate_nor_lose_a_place(limit, 
         for _ in inside:
             gate.leave()
         assert places(gate) == limit
-        assert not gate._line
+        assert not gate.line
 
     asyncio.run(run())
 

@@ -270,6 +270,42 @@ def test_the_password_is_never_shown(postgres):
     store.close()
 
 
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://u:hunter2/se@cret@127.0.0.1:1/x",
+        "postgresql://u:p@hunter2secret@127.0.0.1:1/x",
+        "postgresql://u:hunter2/x",
+        "postgresql://u:a/hunter2:secret",
+    ],
+)
+def test_a_password_that_cuts_the_dsn_up_is_not_shown_in_pieces(dsn):
+    store = PostgresStore(dsn, connect_timeout=1)
+    assert repr(store) == "PostgresStore(schema 'toolyard')"
+    with pytest.raises(SessionError, match="percent-encoded") as caught:
+        store.sessions()
+    error = caught.value
+    while error is not None:
+        assert not any(piece in str(error) + repr(error) for piece in ("hunter2", "cret", "se@"))
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("dsn", "place"),
+    [
+        ("postgresql://u:hunt%40er%2F2@db.example.com:5432/x", "db.example.com/x"),
+        ("postgresql://u@[::1]/x", "::1/x"),
+        ("host=a,b port=1,2 dbname=x", "a,b/x"),
+        ("dbname=x", "local/x"),
+    ],
+)
+def test_an_address_that_can_be_one_is_shown(dsn, place):
+    store = PostgresStore(dsn)
+    assert repr(store) == f"PostgresStore({place} schema 'toolyard')"
+    store.close()
+
+
 def test_without_psycopg_the_error_says_what_to_install():
     code = (
         "import sys; sys.modules['psycopg'] = None\n"

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from toolyard.app.config import MAX_CONFIG_BYTES, Config, PluginEntry, is_config, read_config, read_config_file
+from toolyard.app.config import MAX_CONFIG_BYTES, Config, PluginEntry, read_config, read_config_file
+from toolyard.app.hiding import cleaned_report, hiding
+from toolyard.app.kind import is_config
+from toolyard.app.options import WIRED, typed_options, wired_options
 from toolyard.calls.policy import Approver, Policy
 from toolyard.calls.redact import Redactor
 from toolyard.calls.tracing import Tracer
@@ -17,14 +21,13 @@ from toolyard.engines.multi import MultiToolEngine
 from toolyard.model.bindings import PythonBinding
 from toolyard.model.errors import ConfigError, DefinitionError, PluginError, SourceError
 from toolyard.model.report import LoadReport, SourceReport
-from toolyard.plugins import Enrichment, Loader, get_tool_engine, get_tool_enrichment, get_tool_loader
+from toolyard.plugins import ENGINES, ENRICHMENTS, LOADERS, Enrichment, Loader, PluginTable, get_tool_engine
+from toolyard.plugins.table import parameters_of
 from toolyard.registry import ToolRegistry
 
 _log = logging.getLogger(__name__)
 
 _CATALOG_ONLY = (".jsonl", ".ndjson")
-WIRED = ("registry", "name", "sessions", "policy", "tracer", "redactor")
-"""Options of engines that come from the rest of the config."""
 _BY_BINDING: dict[type, str] = {PythonBinding: "python"}
 """Who answers a tool whose source names no engine."""
 
@@ -59,19 +62,34 @@ def make_loaders(config: Config, *, lenient: bool = False) -> list[Loader]:
     `lenient` sets every loader that allows it to list bad entries and duplicates instead of raising.
     """
     policies = {"on_error": "skip", "on_duplicate": "skip"} if lenient else {}
-    return [_made(get_tool_loader, entry, {**policies, **entry.options}) for entry in config.loaders]
+    return [_made(LOADERS, entry, {**policies, **entry.options}) for entry in config.loaders]
 
 
-def _made(make: Any, entry: PluginEntry, options: dict[str, Any]) -> Any:
+def _made(table: PluginTable[Any], entry: PluginEntry, options: dict[str, Any]) -> Any:
     try:
-        return make(entry.type, **options)
+        cls = table.get(entry.type)
+        if table is LOADERS:
+            _check_engine_is_spelt(cls, entry)
+        return table.create(entry.type, **typed_options(cls, options))
     except (ConfigError, PluginError) as error:
         raise ConfigError(f"{entry.where}: {error}") from None
 
 
+def _check_engine_is_spelt(cls: type, entry: PluginEntry) -> None:
+    """`engine` is a key of every source and no option of its loader, which could not hint at it."""
+    known = parameters_of(cls)
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
+        return
+    for option in entry.options:
+        if option not in known and difflib.get_close_matches(option, [*known, "engine"], n=1) == ["engine"]:
+            raise ConfigError(f"tool loader {entry.type!r} has no option {option!r}; did you mean 'engine'?")
+
+
 def build_registry(config: ConfigLike) -> ToolRegistry:
     """A registry of everything the config names; any fault raises."""
-    return _everything(read_anything(config))[0]
+    read = read_anything(config)
+    with hiding(read.secrets):
+        return _everything(read)[0]
 
 
 def _everything(config: Config) -> tuple[ToolRegistry, list[Loader], LoadReport]:
@@ -86,11 +104,18 @@ def survey(config: ConfigLike) -> tuple[ToolRegistry, LoadReport]:
     The rest of the config is checked too, and raises; nothing is connected or written.
     """
     read = read_anything(config)
-    registry, loaders, report = _what_loads(read)
-    Policy.from_config(read.policy, f"{read.where}: policy")
-    Tracer.check_config(read.tracing, f"{read.where}: tracing")
-    engine_of(read, registry, loaders).close()
+    with hiding(read.secrets):
+        registry, loaders, report = _what_loads(read)
+        Policy.from_config(read.policy, f"{read.where}: policy")
+        Tracer.check_config(read.tracing, f"{read.where}: tracing")
+        engine_of(read, registry, loaders).close()
+    _say_what_is_idle(read)
     return registry, report
+
+
+def _say_what_is_idle(config: Config) -> None:
+    if config.server:
+        _log.warning("%s: server: checked, but nothing here acts on it yet", config.where)
 
 
 def _what_loads(config: Config) -> tuple[ToolRegistry, list[Loader], LoadReport]:
@@ -104,11 +129,11 @@ def _what_loads(config: Config) -> tuple[ToolRegistry, list[Loader], LoadReport]
         except (SourceError, DefinitionError) as error:
             loader.close()
             reports.append(SourceReport(loader.source, state="failed", error=str(error)))
-    return registry, loaders, LoadReport(tuple(reports))
+    return registry, loaders, LoadReport(tuple(cleaned_report(report, config.secrets) for report in reports))
 
 
 def _enrichments(config: Config) -> list[Enrichment]:
-    return [_made(get_tool_enrichment, entry, entry.options) for entry in config.enrichments]
+    return [_made(ENRICHMENTS, entry, entry.options) for entry in config.enrichments]
 
 
 def engine_of(config: Config, registry: ToolRegistry, loaders: list[Loader], **shared: Any) -> ToolEngine:
@@ -135,11 +160,18 @@ def engine_of(config: Config, registry: ToolRegistry, loaders: list[Loader], **s
 
 
 def _engine(entry: PluginEntry, name: str, registry: ToolRegistry) -> ToolEngine:
-    for option in WIRED:
-        if option in entry.options:
+    for option in entry.options:
+        if option in WIRED or option in _wired(entry):
             raise ConfigError(f"{entry.where}: {option!r} cannot be set here; it comes from the rest of the config")
-    engine: ToolEngine = _made(get_tool_engine, entry, {"registry": registry, "name": name, **entry.options})
+    engine: ToolEngine = _made(ENGINES, entry, {"registry": registry, "name": name, **entry.options})
     return engine
+
+
+def _wired(entry: PluginEntry) -> tuple[str, ...]:
+    try:
+        return wired_options(ENGINES.get(entry.type))
+    except PluginError as error:
+        raise ConfigError(f"{entry.where}: {error}") from None
 
 
 def _by_source(config: Config, loaders: list[Loader], engines: Mapping[str, ToolEngine]) -> dict[str, ToolEngine]:
@@ -170,10 +202,19 @@ def build_parts(
 
     `lenient` leaves out what cannot be loaded; the report says what.
     """
+    with hiding(config.secrets):
+        parts = _parts(config, approver, _what_loads if lenient else _everything)
+    _say_what_is_idle(config)
+    return parts
+
+
+def _parts(
+    config: Config, approver: Approver | None, load: Callable[[Config], tuple[ToolRegistry, list[Loader], LoadReport]]
+) -> tuple[ToolRegistry, ToolEngine, LoadReport]:
     redactor = Redactor(config.secrets)
     policy = Policy.from_config(config.policy, f"{config.where}: policy", approver=approver)
     with ExitStack() as undo:
-        registry, loaders, report = (_what_loads if lenient else _everything)(config)
+        registry, loaders, report = load(config)
         undo.callback(registry.close)
         tracer = Tracer.from_config(config.tracing, f"{config.where}: tracing", redactor, base=config.base)
         undo.callback(tracer.close)

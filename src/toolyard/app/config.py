@@ -8,16 +8,18 @@ from typing import Any
 
 import msgspec
 
-from toolyard.app.env import expand
-from toolyard.app.sessions_block import SessionsBlock, read_sessions
+from toolyard.app.env import Variable, defaults_in, expand
+from toolyard.app.hiding import hiding, secrets_in
+from toolyard.app.kind import TOOLS_KEYS, TOP_KEYS
+from toolyard.app.options import typed
+from toolyard.app.sessions_block import SESSIONS_SCHEMA, SessionsBlock, read_sessions
 from toolyard.calls.blocks import read_list, read_mapping, read_text
+from toolyard.calls.policy import POLICY_SCHEMA
 from toolyard.calls.redact import looks_secret
+from toolyard.calls.tracing import TRACING_SCHEMA
 from toolyard.model.errors import ConfigError
 from toolyard.model.json_words import json_type
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
-
-TOP_KEYS = ("tools", "sessions", "policy", "tracing", "server")
-TOOLS_KEYS = ("registry", "engines", "enrichments")
 
 MAX_CONFIG_BYTES = 4 * 1024 * 1024
 
@@ -58,59 +60,56 @@ def read_config_file(path: Path) -> Any:
     return parse(data, what=str(path))
 
 
-def is_config(document: Any) -> bool:
-    """True for a config, False for a catalog: a config's `tools` says where tools come from."""
-    if not isinstance(document, Mapping) or "tools" not in document:
-        return False
-    tools = document["tools"]
-    if isinstance(tools, dict):
-        # As a catalog this would map names to definitions.
-        return "registry" in tools or not all(isinstance(value, dict) for value in tools.values())
-    return isinstance(tools, list) and all(
-        isinstance(item, dict) and "type" in item and "name" not in item for item in tools
-    )
-
-
 def read_config(document: Any, *, base: Path, where: str = "config", env: Mapping[str, str] | None = None) -> Config:
     """A parsed document as a config; relative paths are taken from the config's folder."""
     if not isinstance(document, Mapping):
         raise ConfigError(f"{where}: a config is a mapping with a 'tools' key, not {json_type(document)}")
-    block = read_mapping(dict(document), TOP_KEYS, where)
+    reader = _Reader(where, base, env, defaults_in(document))
+    # The list is read when an error passes: what was collected until then stays out of its text.
+    with hiding(reader.secrets):
+        return _read(dict(document), reader)
+
+
+def _read(document: dict[str, Any], reader: _Reader) -> Config:
+    where = reader.where
+    block = read_mapping(document, TOP_KEYS, where)
     tools = block.get("tools")
     tools = {"registry": tools} if isinstance(tools, list) else tools
     if not isinstance(tools, dict):
         raise ConfigError(f"{where}: 'tools' must be a list or a mapping, not {json_type(tools)}")
     read_mapping(tools, TOOLS_KEYS, f"{where}: tools")
-    reader = _Reader(where, base, env)
     engines = reader.engines(tools.get("engines"))
+    enrichments = tools.get("enrichments")
     return Config(
         where=where,
-        base=base,
+        base=reader.base,
         loaders=reader.loaders(tools.get("registry"), engines),
         engines=engines,
-        enrichments=reader.plugins(tools.get("enrichments") or [], "tools.enrichments"),
-        sessions=read_sessions(reader.block(block, "sessions"), f"{where}: sessions", base),
-        policy=reader.block(block, "policy"),
-        tracing=reader.block(block, "tracing"),
-        server=reader.block(block, "server"),
-        secrets=tuple(reader.secrets),
+        enrichments=reader.plugins([] if enrichments is None else enrichments, "tools.enrichments"),
+        sessions=read_sessions(reader.block(block, "sessions", SESSIONS_SCHEMA), f"{where}: sessions", reader.base),
+        policy=reader.block(block, "policy", POLICY_SCHEMA),
+        tracing=reader.block(block, "tracing", TRACING_SCHEMA),
+        server=reader.block(block, "server", {}),
+        secrets=tuple(dict.fromkeys(reader.secrets)),
     )
 
 
 class _Reader:
-    def __init__(self, where: str, base: Path, env: Mapping[str, str] | None) -> None:
+    def __init__(self, where: str, base: Path, env: Mapping[str, str] | None, defaults: set[str]) -> None:
         self.where = where
         self.base = base
         self.env = env
+        self.defaults = defaults
         self.secrets: list[str] = []
 
-    def block(self, document: Mapping[str, Any], key: str) -> dict[str, Any]:
+    def block(self, document: Mapping[str, Any], key: str, schema: dict[str, Any]) -> dict[str, Any]:
         value = document.get(key)
         if value is None:
             return {}
         if not isinstance(value, dict):
             raise ConfigError(f"{self.where}: {key} must be a mapping, not {json_type(value)}")
-        return self.expanded(value, f"{self.where}: {key}")
+        block: dict[str, Any] = typed(self.expanded(value, f"{self.where}: {key}"), schema)
+        return block
 
     def loaders(self, items: Any, engines: Mapping[str, Any]) -> list[PluginEntry]:
         if not isinstance(items, list):
@@ -144,7 +143,7 @@ class _Reader:
         return PluginEntry(item["type"], self.expanded(options, place), place)
 
     def expanded(self, value: dict[str, Any], place: str) -> dict[str, Any]:
-        made: dict[str, Any] = expand(value, where=place, env=self.env, found=self._saw)
+        made: dict[str, Any] = expand(value, where=place, env=self.env, found=self._saw, whole=Variable)
         self._collect(made, secret=False)
         return made
 
@@ -159,8 +158,10 @@ class _Reader:
                 options[option] = str(self.base / value)
         return options
 
-    def _saw(self, name: str, value: str) -> None:
-        if looks_secret(name):
+    def _saw(self, name: str, value: str, default: bool) -> None:
+        if not default:
+            self.secrets += secrets_in(name, value, defaults=self.defaults, base=self.base)
+        elif looks_secret(name):
             self.secrets.append(value)
 
     def _collect(self, value: Any, *, secret: bool) -> None:

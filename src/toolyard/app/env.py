@@ -11,26 +11,48 @@ from toolyard.model.errors import ConfigError
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
-Found = Callable[[str, str], None]
+Found = Callable[[str, str, bool], None]
+
+
+class Variable(str):
+    """Text that was one variable and nothing else, so that it may stand for a number or a flag."""
+
+    __slots__ = ()
 
 
 def expand(
-    value: Any, *, where: str = "config", env: Mapping[str, str] | None = None, found: Found | None = None
+    value: Any,
+    *,
+    where: str = "config",
+    env: Mapping[str, str] | None = None,
+    found: Found | None = None,
+    whole: Callable[[str], Any] = str,
 ) -> Any:
     """The value with variables replaced in every text inside; an unset one without default is an error.
 
-    `found` is told each variable and what it stood for.
+    `found` is told each variable, what it stood for, and whether that is its default. `whole` makes something
+    of a text that was one variable and nothing else.
     """
     env = os.environ if env is None else env
     if isinstance(value, str):
         if "${" in _VARIABLE.sub("", value):
             raise ConfigError(f"{where}: '${{' without a variable; write ${{NAME}} or ${{NAME:-default}}")
-        return _VARIABLE.sub(lambda match: _value(match, where, env, found), value)
+        text = _VARIABLE.sub(lambda match: _value(match, where, env, found), value)
+        return whole(text) if _VARIABLE.fullmatch(value) else text
+    options: dict[str, Any] = {"env": env, "found": found, "whole": whole}
     if isinstance(value, dict):
-        return {key: expand(item, where=f"{where}.{key}", env=env, found=found) for key, item in value.items()}
+        return {key: expand(item, where=f"{where}.{key}", **options) for key, item in value.items()}
     if isinstance(value, list):
-        return [expand(item, where=f"{where}[{index}]", env=env, found=found) for index, item in enumerate(value)]
+        return [expand(item, where=f"{where}[{index}]", **options) for index, item in enumerate(value)]
     return value
+
+
+def defaults_in(value: Any) -> set[str]:
+    """Every default that variables have in a config, wherever they stand."""
+    if isinstance(value, str):
+        return {match[2] for match in _VARIABLE.finditer(value) if match[2]}
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return {default for item in items for default in defaults_in(item)}
 
 
 def _value(match: re.Match[str], where: str, env: Mapping[str, str], found: Found | None) -> str:
@@ -39,5 +61,5 @@ def _value(match: re.Match[str], where: str, env: Mapping[str, str], found: Foun
     if value is None:
         raise ConfigError(f"{where}: the variable {name} is not set; export it or write ${{{name}:-default}}")
     if found is not None:
-        found(name, value)
+        found(name, value, name not in env)
     return value

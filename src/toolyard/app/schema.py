@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import inspect
-import typing
 from typing import Any
 
-from toolyard.app.build import WIRED
+from toolyard.app.options import option_schemas, wired_options
 from toolyard.app.sessions_block import SESSIONS_SCHEMA
 from toolyard.calls.policy import POLICY_SCHEMA
 from toolyard.calls.tracing import TRACING_SCHEMA
 from toolyard.model.errors import PluginError
 from toolyard.plugins import ENGINES, ENRICHMENTS, LOADERS, PluginTable
 from toolyard.plugins.table import parameters_of
+from toolyard.sessions.initial import EXECUTIONS
 
-_NOT_FROM_A_FILE = frozenset({*WIRED, "engines", "sources", "bindings", "default"})
-_VARIABLE = {"type": "string", "pattern": r"\$\{[A-Za-z_]", "description": "Replaced from the environment."}
+_HAS_VARIABLE = {"type": "string", "pattern": r"\$\{[A-Za-z_]", "description": "Replaced from the environment."}
+_IS_VARIABLE = {
+    "type": "string",
+    "pattern": r"^\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}$",
+    "description": "Replaced from the environment.",
+}
 
 
 def config_schema() -> dict[str, Any]:
@@ -28,11 +32,12 @@ def config_schema() -> dict[str, Any]:
         "properties": {
             "registry": {**sources, "description": "Where tools come from, in order."},
             "engines": {
-                "type": "object",
+                "type": ["object", "null"],
+                "propertyNames": {"minLength": 1, "not": {"const": EXECUTIONS}},
                 "additionalProperties": _one_of(ENGINES),
                 "description": "Ways of answering calls, by a name that sources may give as their engine.",
             },
-            "enrichments": {"type": "array", "items": _one_of(ENRICHMENTS)},
+            "enrichments": {"type": ["array", "null"], "items": _one_of(ENRICHMENTS)},
         },
     }
     return {
@@ -43,12 +48,35 @@ def config_schema() -> dict[str, Any]:
         "required": ["tools"],
         "properties": {
             "tools": {"anyOf": [tools, sources]},
-            "sessions": SESSIONS_SCHEMA,
-            "policy": POLICY_SCHEMA,
-            "tracing": TRACING_SCHEMA,
-            "server": {"type": "object"},
+            "sessions": _block(SESSIONS_SCHEMA),
+            "policy": _block(POLICY_SCHEMA),
+            "tracing": _block(TRACING_SCHEMA),
+            "server": {"type": ["object", "null"]},
         },
     }
+
+
+def _block(schema: dict[str, Any]) -> dict[str, Any]:
+    """A block that may be left empty, and whose values may be variables."""
+    return {**_with_variables(schema), "type": ["object", "null"]}
+
+
+def _with_variables(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a value before variables are replaced: any text may hold some, a number or flag be one."""
+    made = dict(schema)
+    if "properties" in schema:
+        made["properties"] = {key: _with_variables(item) for key, item in schema["properties"].items()}
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            made[key] = _with_variables(schema[key])
+    if "anyOf" in schema:
+        made["anyOf"] = [_with_variables(item) for item in schema["anyOf"]]
+        return made
+    kinds = schema.get("type", "string")
+    kinds = {kinds} if isinstance(kinds, str) else set(kinds)
+    if kinds & {"number", "integer", "boolean"}:
+        return {"anyOf": [made, _IS_VARIABLE]}
+    return {"anyOf": [made, _HAS_VARIABLE]} if schema.keys() & {"enum", "const", "pattern"} else made
 
 
 def _one_of(table: PluginTable[Any], *, engine: bool = False) -> dict[str, Any]:
@@ -69,43 +97,18 @@ def _one_of(table: PluginTable[Any], *, engine: bool = False) -> dict[str, Any]:
 def _options(name: str, cls: type, engine: bool) -> dict[str, Any]:
     parameters = parameters_of(cls)
     open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    hints = _hints(cls)
+    schemas = option_schemas(cls)
     properties: dict[str, Any] = {"type": {"const": name}}
     if engine:
-        properties["engine"] = {"type": "string", "description": "A name under tools.engines."}
-    required = ["type"]
-    for parameter in parameters.values():
-        if parameter.name in _NOT_FROM_A_FILE or parameter.kind is parameter.VAR_KEYWORD:
-            continue
-        properties[parameter.name] = _value(hints.get(parameter.name, Any), parameter)
-        if parameter.default is inspect.Parameter.empty:
-            required.append(parameter.name)
+        properties["engine"] = {"type": ["string", "null"], "description": "A name under tools.engines."}
+    properties |= {option: _with_variables(schema) for option, schema in schemas.items()}
+    if open_ended:
+        properties |= dict.fromkeys(wired_options(cls), False)
+    needed = [option for option in schemas if parameters[option].default is inspect.Parameter.empty]
     closed = {} if open_ended else {"additionalProperties": False}
-    return {"properties": properties, "required": required, **closed, "description": inspect.getdoc(cls) or ""}
-
-
-def _value(annotation: Any, parameter: inspect.Parameter) -> dict[str, Any]:
-    from pydantic import TypeAdapter
-    from pydantic.errors import PydanticUserError
-
-    try:
-        schema = TypeAdapter(annotation).json_schema()
-    except (PydanticUserError, TypeError, NameError):
-        schema = {}
-    if parameter.default is not inspect.Parameter.empty and isinstance(parameter.default, str | int | float | bool):
-        schema = {**schema, "default": parameter.default}
-    # Numbers and choices may also be written as a variable.
-    return {"anyOf": [schema, _VARIABLE]} if schema.get("type") != "string" and schema else schema
-
-
-def _hints(cls: type) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for owner in reversed(cls.__mro__):
-        init = owner.__dict__.get("__init__")
-        if init is None or owner is object:
-            continue
-        try:
-            found.update(typing.get_type_hints(init))
-        except (NameError, TypeError):
-            continue  # an annotation that only type checkers can resolve says nothing here
-    return found
+    return {
+        "properties": properties,
+        "required": ["type", *needed],
+        **closed,
+        "description": inspect.getdoc(cls) or "",
+    }

@@ -37,7 +37,7 @@ SESSIONS_SCHEMA: dict[str, Any] = {
         "dsn": {"type": "string", "minLength": 1, "description": "Of the Postgres database; use ${VARIABLES}."},
         "schema": {"type": "string", "minLength": 1, "description": "Postgres schema; toolyard if not given."},
         "ttl": {
-            "type": "number",
+            "type": ["number", "null"],
             "exclusiveMinimum": 0,
             "description": "Seconds after its last use that a session ends; never, if not given.",
         },
@@ -47,8 +47,23 @@ SESSIONS_SCHEMA: dict[str, Any] = {
             "description": f"Most sessions at once; {MAX_OPEN} if not given.",
         },
     },
+    # Each about the stores it names: one that is still a variable is none of them.
+    "allOf": [
+        {
+            "if": {"properties": {"store": {"enum": ["memory", "postgres"]}}},
+            "then": {"properties": {"path": False, "durability": False}},
+        },
+        {
+            "if": {"properties": {"store": {"enum": ["memory", "sqlite"]}}},
+            "then": {"properties": {"dsn": False, "schema": False}},
+        },
+        {
+            "if": {"properties": {"store": {"const": "postgres"}}, "required": ["store"]},
+            "then": {"required": ["dsn"]},
+        },
+    ],
 }
-"""JSON Schema of the block."""
+"""JSON Schema of the block; `read_sessions` accepts exactly what it accepts."""
 
 
 class SessionsBlock(msgspec.Struct, frozen=True, kw_only=True):

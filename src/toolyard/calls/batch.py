@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -13,13 +14,18 @@ from toolyard.calls.flights import Flights
 from toolyard.calls.settings import Settings
 from toolyard.loop.threads import Threads
 from toolyard.model.call import ToolCall, ToolResult
-from toolyard.model.errors import DefinitionError
+from toolyard.model.errors import DefinitionError, NoEngine, SyncInAsyncError
 from toolyard.model.tool import Tool
+from toolyard.registry.bind import Bound
 from toolyard.registry.snapshot import Snapshot
 from toolyard.sessions.session import Session, Stay
 
 if TYPE_CHECKING:
     from toolyard.calls.invoke import CallPath
+
+
+_LONGEST = 1e8
+"""Seconds: about three years, more than any clock of the system takes."""
 
 
 class Root(Protocol):
@@ -35,7 +41,18 @@ class Root(Protocol):
 class Batch:
     """What the calls share."""
 
-    __slots__ = ("calls", "context", "cut_off", "left_behind", "mode", "root", "session", "snapshot", "timeout")
+    __slots__ = (
+        "bound",
+        "calls",
+        "context",
+        "cut_off",
+        "left_behind",
+        "mode",
+        "root",
+        "session",
+        "snapshot",
+        "timeout",
+    )
 
     root: Root
     snapshot: Snapshot
@@ -57,16 +74,20 @@ class Batch:
         self.cut_off: tuple[ToolCall, ToolResult] | None = None
         """The call that was under way when the batch was stopped, and what is known of it."""
         self.left_behind: Future[Any] | None = None
-        """Work of one of the calls that goes on although nobody waits for it."""
+        """Work of one of the calls that goes on although nobody waits for it, and that the session must wait for."""
+        self.bound: Bound | None = None
+        """The call that is being made, as far as it is bound."""
 
 
 def run_batch(path: CallPath, root: Root, batch: Batch) -> list[ToolResult]:
     """Take the session's turn and answer the calls from this thread."""
     session, sessions, calls = batch.session, path.sessions, batch.calls
     check_calls(calls)
+    check_timeout(batch.timeout)
+    check_thread(batch.mode)
     flights = _flights(batch)
     try:
-        sessions.enter(session, _until(root, batch), twin=f"a{batch.mode}")
+        sessions.enter(session, _until(path, root, batch), twin=f"a{batch.mode}")
         try:
             batch.root, batch.snapshot = root, path.registry.snapshot
             if batch.mode == "simulate":
@@ -84,9 +105,14 @@ def run_batch(path: CallPath, root: Root, batch: Batch) -> list[ToolResult]:
             _tell_who_joined(flights, batch)
             raise
         finally:
-            left = _held_by(root, batch)
+            left = _held_by(batch)
             if left is None:
-                sessions.leave(session)
+                try:
+                    sessions.leave(session)
+                except BaseException:
+                    if session.taken:
+                        sessions.leave(session)
+                    raise
             else:
                 # Nobody's turn to take from inside any more: this thread may wait for it like any other.
                 session.holder = None
@@ -100,9 +126,10 @@ async def arun_batch(path: CallPath, root: Root, batch: Batch) -> list[ToolResul
     """`run_batch` for a task."""
     session, sessions = batch.session, path.sessions
     check_calls(batch.calls)
+    check_timeout(batch.timeout)
     flights = _flights(batch)
     try:
-        await sessions.aenter(session, _until(root, batch))
+        await sessions.aenter(session, _until(path, root, batch))
         stay = Stay(session.gate)
         stay.enter()
         try:
@@ -124,7 +151,7 @@ async def arun_batch(path: CallPath, root: Root, batch: Batch) -> list[ToolResul
             raise
         finally:
             stay.over = True
-            left = _held_by(root, batch)
+            left = _held_by(batch)
             if left is None:
                 await sessions.aleave(session)
             else:
@@ -132,6 +159,13 @@ async def arun_batch(path: CallPath, root: Root, batch: Batch) -> list[ToolResul
     finally:
         if flights is not None:
             flights.over()
+
+
+def check_thread(mode: Mode) -> None:
+    """Refuse to wait on the home loop, where what is waited for may have to run."""
+    home = sys.modules.get("toolyard.loop.home")
+    if home is not None and home.home_loop.is_here():
+        raise SyncInAsyncError(f"this is the home loop, which must not wait; await a{mode} instead")
 
 
 def check_calls(calls: Sequence[ToolCall]) -> None:
@@ -160,12 +194,38 @@ def _flights(batch: Batch) -> Flights | None:
     return None
 
 
-def _until(root: Root, batch: Batch) -> float | None:
+def _until(path: CallPath, root: Root, batch: Batch) -> float | None:
+    """How long to wait for the turn: as long as a call of the batch may take."""
     timeout = root.settings.timeout if batch.timeout is None else batch.timeout
+    if timeout is None:
+        timeout = _longest(path, root, batch.calls)
     return None if timeout is None else time.monotonic() + timeout
 
 
-def _held_by(root: Root, batch: Batch) -> Future[Any] | None:
+def _longest(path: CallPath, root: Root, calls: Sequence[ToolCall]) -> float | None:
+    """The longest time limit of the engines that will answer; None if one of them has none."""
+    longest = None
+    for call in calls:
+        for tool in path.registry.snapshot.get(call.name)[:1]:
+            try:
+                timeout = root.route(tool).settings.timeout
+            except NoEngine:
+                continue
+            if timeout is None:
+                return None
+            longest = timeout if longest is None else max(longest, timeout)
+    return longest
+
+
+def _held_by(batch: Batch) -> Future[Any] | None:
     """What the session must wait for before anybody else may have it."""
     left = batch.left_behind
-    return None if left is None or left.done() or root.settings.abandoned == "release" else left
+    return None if left is None or left.done() else left
+
+
+def check_timeout(timeout: float | None) -> None:
+    """Refuse a time limit that is none; the program's mistake, like those of `check_calls`."""
+    if timeout is None:
+        return
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= _LONGEST:
+        raise DefinitionError(f"timeout must be a number of seconds above 0 and not over {_LONGEST:g}, not {timeout!r}")

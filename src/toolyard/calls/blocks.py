@@ -25,12 +25,14 @@ TEXTS_SCHEMA: dict[str, Any] = {
 }
 """What `read_texts` accepts."""
 
-_TOOL_GLOB: dict[str, Any] = {
+TOOL_GLOB_SCHEMA: dict[str, Any] = {
     "type": "string",
     "pattern": _REACHES_A_TOOL.pattern,
     "description": "Glob of qualified names, case-sensitive; `*` crosses `::` as well.",
 }
-TOOL_GLOBS_SCHEMA: dict[str, Any] = {"anyOf": [_TOOL_GLOB, {"type": "array", "minItems": 1, "items": _TOOL_GLOB}]}
+TOOL_GLOBS_SCHEMA: dict[str, Any] = {
+    "anyOf": [TOOL_GLOB_SCHEMA, {"type": "array", "minItems": 1, "items": TOOL_GLOB_SCHEMA}]
+}
 """What `read_tool_globs` accepts. Without `$ref`, so that it holds wherever it is put."""
 
 

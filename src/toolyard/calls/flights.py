@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.sessions.session import Session
@@ -11,13 +12,15 @@ from toolyard.sessions.session import Session
 class Flight:
     """One call from the moment it was handed in until its batch is over."""
 
-    __slots__ = ("answered_by", "batch", "call", "result")
+    __slots__ = ("answered_by", "batch", "call", "result", "users")
 
     def __init__(self, call: ToolCall, batch: Flights) -> None:
         self.call = call
         self.batch = batch
         self.result: ToolResult | None = None
         self.answered_by: Flights | None = None
+        self.users: list[Flights] = [batch]
+        """The batches that wait for an answer."""
 
 
 class Flights:
@@ -41,6 +44,7 @@ class Flights:
                 self._led[call.call_id] = flight
             elif flight.call == call:
                 self._joined[call.call_id] = flight
+                flight.users.append(self)
 
     def answered(self, call: ToolCall) -> ToolResult | None:
         """The answer another batch got for this very call; None if it has to be made."""
@@ -62,6 +66,10 @@ class Flights:
             flight.answered_by = self
 
     def over(self) -> None:
-        """Nobody can join any more."""
-        for call_id in self._led:
-            self._session.flights.pop(call_id, None)
+        """The batch is done; a flight without an answer stays for whoever else waits for one."""
+        for call_id, flight in (self._led | self._joined).items():
+            with suppress(ValueError):
+                flight.users.remove(self)
+            done = not flight.users or (flight.answered_by is not None and flight.batch is self)
+            if done and self._session.flights.get(call_id) is flight:
+                self._session.flights.pop(call_id, None)

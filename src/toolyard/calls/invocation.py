@@ -40,6 +40,8 @@ class Invocation(msgspec.Struct, eq=False):
     context: Mapping[str, Any] = {}
     """What the caller sent along with the call."""
     begun: bool = False
+    held: bool = True
+    """Whether the session waits for work that is left behind."""
     left_behind: Future[Any] | None = None
     """Work that goes on although nobody waits for it any more."""
     kept: EngineState | None = None

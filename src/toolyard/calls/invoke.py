@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from toolyard.calls.answer import Answerer, aanswer, answer, awaited
-from toolyard.calls.batch import Batch, Root, check_calls
+from toolyard.calls.batch import Batch, Root, check_calls, check_thread
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.outcome import check_output, kept_changes, plain_answer
 from toolyard.calls.policy import Policy
@@ -26,8 +26,8 @@ from toolyard.calls.recorder import Recorder
 from toolyard.calls.redact import Redactor
 from toolyard.calls.tracing import Tracer
 from toolyard.calls.trail import Trail
-from toolyard.calls.writable import check_writable, writable_call, writable_info
-from toolyard.loop.threads import wrapped
+from toolyard.calls.writable import bounded_info, check_writable, writable_call, writable_info
+from toolyard.loop.threads import Threads, wrapped
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import CallError, ErrorInfo, SessionError, Unavailable
 from toolyard.model.tool import Effects
@@ -43,6 +43,7 @@ _log = logging.getLogger(__name__)
 
 _CANCELLED = "the call was cancelled before it was answered"
 _NO_CHANGES: Changes = {}
+_ASKED_AT_ONCE = 64
 
 
 class CallPath:
@@ -65,7 +66,13 @@ class CallPath:
         self.quiet = self.policy is None and self.tracer is None and sessions.ttl is None
         """True if a call in memory needs nothing but to be answered and appended."""
         self.quick_answers = QuickAnswers(self, None, None)
+        # Threads of their own: people who think it over must not keep tools from running.
+        self._asking = Threads(_ASKED_AT_ONCE, "toolyard-approver")
         self.recorder = Recorder(sessions, counting=policy is not None and policy.counts_calls)
+
+    def close(self) -> None:
+        """Let go of threads."""
+        self._asking.close()
 
     def invoke(self, batch: Batch, call: ToolCall) -> ToolResult:
         """Answer one call in a session whose turn the caller has; a failure is a result too."""
@@ -80,7 +87,7 @@ class CallPath:
             value = answer(engine, invocation)
             result, entry, changes = self._success(engine, invocation, value)
         except CallError as error:
-            result, entry = self._failure(call, invocation, error)
+            result, entry = self._failure(call, batch.bound, invocation, error)
             changes = _NO_CHANGES
         except BaseException:
             if invocation is not None and invocation.begun:
@@ -91,7 +98,7 @@ class CallPath:
                     self.recorder.withdraw(session)
             raise
         if invocation is not None and invocation.left_behind is not None:
-            batch.left_behind = invocation.left_behind
+            self._leave_behind(batch, invocation)
         try:
             self.recorder.record(session, entry, changes, invocation)
         except BaseException:
@@ -109,6 +116,7 @@ class CallPath:
     def invoke_here(self, root: Root, session: Session, call: ToolCall) -> ToolResult:
         """`invoke` for a call that cannot go the short way after all."""
         check_calls((call,))
+        check_thread(session.mode)
         batch = Batch(session, (call,), session.mode, None, {})
         batch.root, batch.snapshot = root, self.quick_answers.snapshot or self.registry.snapshot
         return self.invoke(batch, call)
@@ -126,7 +134,7 @@ class CallPath:
                 raise failure_of(bound.tool, outcome)
             result, entry, changes = self._success(engine, invocation, awaited(invocation, outcome))
         except CallError as error:
-            result, entry = self._failure(call, invocation, error)
+            result, entry = self._failure(call, bound, invocation, error)
             changes = _NO_CHANGES
         except BaseException:
             batch = Batch(session, (call,), session.mode, None, {})
@@ -148,7 +156,7 @@ class CallPath:
             value = await aanswer(engine, invocation)
             result, entry, changes = self._success(engine, invocation, value)
         except CallError as error:
-            result, entry = self._failure(call, invocation, error)
+            result, entry = self._failure(call, batch.bound, invocation, error)
             changes = _NO_CHANGES
         except BaseException:
             if invocation is not None and invocation.begun:
@@ -159,7 +167,7 @@ class CallPath:
                     await self.recorder.awithdraw(session)
             raise
         if invocation is not None and invocation.left_behind is not None:
-            batch.left_behind = invocation.left_behind
+            self._leave_behind(batch, invocation)
         try:
             cancelled = await self.recorder.arecord(session, entry, changes, invocation)
         except BaseException:
@@ -171,6 +179,11 @@ class CallPath:
             raise cancelled
         return result
 
+    def _leave_behind(self, batch: Batch, invocation: Invocation) -> None:
+        """Work that goes on keeps the session, unless the engine it belongs to lets it go."""
+        if invocation.held:
+            batch.left_behind = invocation.left_behind
+
     def _begin(self, batch: Batch, call: ToolCall, trail: Trail | None) -> Invocation:
         """Bind, route and ask the policy."""
         if batch.left_behind is not None and not batch.left_behind.done():
@@ -178,10 +191,10 @@ class CallPath:
                 "an earlier call of this session is still running past its deadline, so this one was not begun",
                 hint="send it again later, or use another session",
             )
-        session = batch.session
+        session, batch.bound = batch.session, None
         if call.call_id is not None:
             check_writable(call.call_id)
-        bound = bind(batch.snapshot, call)
+        batch.bound = bound = bind(batch.snapshot, call)
         tool = bound.tool
         if trail is not None:
             trail.begin(tool, bound, batch.snapshot.generation)
@@ -197,14 +210,24 @@ class CallPath:
         timeout = engine.settings.timeout if batch.timeout is None else batch.timeout
         deadline = None if timeout is None else time.monotonic() + timeout
         return Invocation(
-            tool, bound.arguments, call, batch.mode, deadline, 1, engine.name, bound, session, batch.context
+            tool,
+            bound.arguments,
+            call,
+            batch.mode,
+            deadline,
+            1,
+            engine.name,
+            bound,
+            session,
+            batch.context,
+            held=engine.settings.abandoned == "hold",
         )
 
     async def _abegin(self, batch: Batch, call: ToolCall, trail: Trail | None) -> Invocation:
         if self.policy is None or not self.policy.asks:
             return self._begin(batch, call, trail)
         # Somebody will be asked, and takes the time people take.
-        return await wrapped(batch.root.threads.submit(lambda: self._begin(batch, call, trail)))
+        return await wrapped(self._asking.submit(lambda: self._begin(batch, call, trail)))
 
     def _success(self, engine: Answerer, invocation: Invocation, value: Any) -> tuple[ToolResult, bytes, Changes]:
         settings, call, bound = engine.settings, invocation.call, invocation.bound
@@ -223,22 +246,24 @@ class CallPath:
         result = ToolResult(call.call_id, bound.tool.qualified_name, plain, None, metadata, None, call.overload)
         return result, entry_text(call_text(call, bound.sent), result_text(result, text)), changes
 
-    def _failure(self, call: ToolCall, invocation: Invocation | None, error: CallError) -> tuple[ToolResult, bytes]:
-        info = self._redacted(error.info)
+    def _failure(
+        self, call: ToolCall, bound: Bound | None, invocation: Invocation | None, error: CallError
+    ) -> tuple[ToolResult, bytes]:
+        info = self._redacted(bounded_info(error.info))
         if invocation is not None and invocation.tool.effects is Effects.READ:
             # What only reads has changed nothing, however it failed.
             info = msgspec.structs.replace(info, effect="none")
         metadata: dict[str, Any] = {}
-        if invocation is not None and invocation.bound.coercions:
-            metadata["coercions"] = [coercion.to_dict() for coercion in invocation.bound.coercions]
+        if bound is not None and bound.coercions:
+            metadata["coercions"] = [coercion.to_dict() for coercion in bound.coercions]
         if invocation is not None and invocation.attempt > 1:
             metadata["attempts"] = invocation.attempt
         try:
             result = ToolResult.failed(call, info, **metadata)
-            if invocation is not None:
+            if bound is not None:
                 # Whatever it was called, this is the tool that was meant.
-                result = msgspec.structs.replace(result, name=invocation.tool.qualified_name)
-            sent = any_call_text(call) if invocation is None else call_text(call, invocation.bound.sent)
+                result = msgspec.structs.replace(result, name=bound.tool.qualified_name)
+            sent = any_call_text(call) if bound is None else call_text(call, bound.sent)
             return result, entry_text(sent, result_text(result, b"null"))
         except (TypeError, ValueError, RecursionError):
             # Half of a surrogate pair, or details of a tool's own that are no JSON: no store can keep that.
@@ -255,7 +280,7 @@ class CallPath:
         )
 
     def _interruption(self, batch: Batch, invocation: Invocation) -> bytes:
-        batch.left_behind = invocation.left_behind
+        self._leave_behind(batch, invocation)
         entry = interrupted(call_text(invocation.call, invocation.bound.sent), _CANCELLED)
         batch.cut_off = (invocation.call, read_entry(entry).tool_output)
         return entry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -22,13 +23,10 @@ _LEAVES = frozenset({str, int, bool, type(None)})
 
 def plain_answer(value: Any, invocation: Invocation, max_bytes: int) -> tuple[Any, bytes]:
     """The value as JSON of its own and its text; raises `InvalidOutput` for what is no JSON or too large."""
-    kind = type(value)
-    if kind in _LEAVES:
+    if type(value) in _LEAVES:
         text, plain = _leaf(value, invocation), value
     else:
         text, plain = _written(value, invocation, max_bytes)
-        if plain != value:
-            text, plain = _written(_finished(value, invocation), invocation, max_bytes)
     if len(text) > max_bytes:
         raise _too_large(invocation, f"{len(text):,}", max_bytes)
     return plain, text
@@ -71,21 +69,30 @@ def kept_changes(invocation: Invocation) -> Changes:
 
 
 def _written(value: Any, invocation: Invocation, max_bytes: int) -> tuple[bytes, Any]:
+    _check_size(value, invocation, max_bytes)
+    try:
+        text = _encode(value, enc_hook=_refuse)
+        plain = _decode(text)
+        if plain == value:
+            return text, plain
+    except (TypeError, ValueError, RecursionError):
+        pass  # no JSON yet
+    if hasattr(type(value), "__next__"):
+        # It can be gone through once, and need not end.
+        value = list(islice(value, max_bytes))
+    finished = _finished(value, invocation)
+    _check_size(finished, invocation, max_bytes)
+    try:
+        text = _encode(finished, enc_hook=_refuse)
+        return text, _decode(text)
+    except (TypeError, ValueError, RecursionError):
+        raise _not_json(value, invocation) from None
+
+
+def _check_size(value: Any, invocation: Invocation, max_bytes: int) -> None:
     # Before it is written: what refers to itself, or doubles at every level, would take all memory.
     if not fits(value, max_values=max_bytes, max_depth=_MAX_DEPTH):
         raise _too_large(invocation, "far more", max_bytes)
-    try:
-        text = _encode(value, enc_hook=_refuse)
-        return text, _decode(text)
-    except (TypeError, ValueError, RecursionError):
-        finished = _finished(value, invocation)
-        if finished is value:
-            raise _not_json(value, invocation) from None
-        try:
-            text = _encode(finished)
-            return text, _decode(text)
-        except (TypeError, ValueError, RecursionError):
-            raise _not_json(value, invocation) from None
 
 
 def _finished(value: Any, invocation: Invocation) -> Any:

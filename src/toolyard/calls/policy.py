@@ -6,6 +6,7 @@ held: it goes to a model, to the history and to logs.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -261,7 +262,7 @@ class Policy:
             self._ledger.check(tool.qualified_name, counts)
         if line.action == "ask":
             # After the budgets: nobody should be asked about a call that is refused whatever they say.
-            self._ask(line, Ask(tool, session_id, arguments, mode))
+            self._ask(line, tool, session_id, arguments, mode)
         if self._ledger.budgets:
             self._ledger.spend(tool.qualified_name)
 
@@ -289,12 +290,13 @@ class Policy:
                     break
         return tuple(plan)
 
-    def _ask(self, line: _Line, ask: Ask) -> None:
-        name = ask.tool.qualified_name
+    def _ask(self, line: _Line, tool: Tool, session_id: str, arguments: Mapping[str, Any], mode: Mode) -> None:
+        name = tool.qualified_name
         if self._approver is None:
             raise _denied(name, line, "needs approval, and nobody is there to ask", "give the policy an approver")
         try:
-            answer: object = self._approver(ask)
+            # A copy: what is approved is what runs, whatever the approver does to what it was shown.
+            answer: object = self._approver(Ask(tool, session_id, copy.deepcopy(arguments), mode))
         except Exception as error:
             # Whatever went wrong, nobody said yes. Its text may quote the arguments; the cause keeps it.
             why = f"needs approval, and asking failed with {type(error).__name__}"

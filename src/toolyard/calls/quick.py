@@ -43,7 +43,13 @@ def run_quickly(
 ) -> list[ToolResult] | None:
     """Answer a batch in a session that is free; None, and nothing was begun, if this is not the place to do it."""
     session = path.sessions.at_hand.get(session_id)
-    if session is None or session.durable or session.flights or not session.gate.enter_at_once():
+    if session is None or session.durable or session.flights or session.gate.line:
+        return None
+    free = session.gate.free
+    try:
+        # As in `Gate.enter_at_once`: no interrupt can come between taking the place and the `try` that gives it back.
+        del free[-1]
+    except IndexError:
         return None
     try:
         if session.over:
@@ -63,8 +69,11 @@ def run_quickly(
         check_calls(calls)
         raise
     finally:
+        # The first call in here gives the place back; only behind a call can an interrupt come.
         session.holder = None
-        session.gate.leave()
+        free.append(None)
+        if session.gate.line:
+            session.gate.hand_over()
 
 
 def _with_flights(

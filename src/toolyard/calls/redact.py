@@ -26,6 +26,13 @@ _SECRET_KEYS = (
     *("password", "passwd", "secret", "token", "apikey", "authorization"),
     *("cookie", "credential", "privatekey", "accesskey"),
 )
+# Counts of tokens and places in a list: ordinary data that happens to use the word.
+_ORDINARY = re.compile(
+    r"(?:max|min|total|prompt|completion|input|output|cached|reasoning|num|used|remaining)tokens"
+    r"|(?:page|next|previous|continuation|cursor|sync)token"
+)
+_NAME_WORDS = frozenset({"pass", "pwd", "passphrase", "pat", "salt", "auth", "dsn"})
+_NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _KEY_WORD = r"(?:passw(?:or)?d|secret|token|api[_-]?key|authorization|cookie|credentials?|(?:private|access)[_-]?key)"
 
 # (what must be in the lower-cased text, shape). The shape's group, where it has one, is the part to hide.
@@ -170,7 +177,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def looks_secret(key: str) -> bool:
-    """True for a name under which people keep secrets: `db_password`, `API-Key`, ..."""
+    """True for a key under which only secrets are kept, in any data: `db_password`, `API-Key`, ..."""
     # Only what can be a key somebody wrote is worth remembering.
     return _names_a_secret(key) if len(key) <= 100 else _names_a_secret.__wrapped__(key)
 
@@ -178,14 +185,26 @@ def looks_secret(key: str) -> bool:
 @lru_cache(maxsize=4096)
 def _names_a_secret(key: str) -> bool:
     word = _NOT_WORD.sub("", key.lower())
-    return any(secret in word for secret in _SECRET_KEYS)
+    if not any(secret in word for secret in _SECRET_KEYS):
+        return False
+    left = _ORDINARY.sub("-", word)
+    return any(secret in left for secret in _SECRET_KEYS)
+
+
+def names_a_secret(variable: str) -> bool:
+    """True for a variable that people keep secrets in: all of `looks_secret`, and `DB_PASS`, `OPENAI_KEY`, `GH_PAT`.
+
+    Too broad for keys of data, where `key` and `pass` are ordinary words.
+    """
+    words = [word.lower() for word in _NAME_PARTS.findall(variable)]
+    return looks_secret(variable) or not _NAME_WORDS.isdisjoint(words) or words[-1:] in (["key"], ["keys"])
 
 
 def _forms_of(secret: str) -> list[str]:
     from urllib.parse import quote, quote_plus
 
     data = secret.encode("utf-8", "surrogatepass")
-    forms = {secret, repr(secret)[1:-1]}
+    forms = {secret, repr(secret)[1:-1], ascii(secret)[1:-1]}
     for escaped in (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
         forms |= {escaped, escaped.replace("/", "\\/")}
     for quoted in (quote(data, safe=""), quote(data, safe="/"), quote_plus(data)):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-from toolyard.calls.blocks import glob_matcher
+from toolyard.calls.blocks import TOOL_GLOB_SCHEMA, glob_matcher, read_tool_globs
 from toolyard.model.errors import ConfigError
 from toolyard.sessions.gate import Gate
 
@@ -17,6 +17,33 @@ Abandoned = Literal["hold", "release"]
 MAX_RESULT_BYTES = 8 * 1024 * 1024
 _CHECKS = ("off", "warn", "strict")
 _WAYS = ("hold", "release")
+_ONE_OR_MORE: dict[str, Any] = {"type": "integer", "minimum": 1}
+
+SETTINGS_SCHEMA: dict[str, dict[str, Any]] = {
+    "timeout": {
+        "anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "null"}],
+        "description": "Seconds a call may take; null for no limit.",
+    },
+    "output_check": {"enum": list(_CHECKS), "description": "What to do about an answer its schema does not allow."},
+    "max_concurrent_calls": {
+        "anyOf": [_ONE_OR_MORE, {"type": "null"}],
+        "description": "Calls of this engine that run at once; null for no limit.",
+    },
+    "max_concurrent_calls_per_tool": {
+        "anyOf": [
+            _ONE_OR_MORE,
+            {"type": "object", "propertyNames": TOOL_GLOB_SCHEMA, "additionalProperties": _ONE_OR_MORE},
+            {"type": "null"},
+        ],
+        "description": "Calls of one tool that run at once: one number for all, or globs of names to numbers.",
+    },
+    "max_result_bytes": {**_ONE_OR_MORE, "description": "Size of the largest answer that is taken."},
+    "retries": {"type": "integer", "minimum": 0, "description": "Tries after the first, where a repeat is harmless."},
+    "retry_delay": {"type": "number", "minimum": 0, "description": "Seconds before the first repeat."},
+    "threads": {**_ONE_OR_MORE, "description": "Threads for tools that block."},
+    "abandoned": {"enum": list(_WAYS), "description": "Whether a call that overran its deadline keeps the session."},
+}
+"""JSON Schema of each setting; `Settings` accepts exactly what they accept."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +62,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         _one_of("output_check", self.output_check, _CHECKS)
         _one_of("abandoned", self.abandoned, _WAYS)
-        _number("timeout", self.timeout, above=0)
+        if self.timeout is not None:
+            _number("timeout", self.timeout, above=0)
         _number("retry_delay", self.retry_delay)
         _whole("retries", self.retries, 0)
         for name in ("max_result_bytes", "threads"):
@@ -45,6 +73,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         per_tool = self.max_concurrent_calls_per_tool
         if isinstance(per_tool, Mapping):
             for pattern, limit in per_tool.items():
+                read_tool_globs(pattern, "max_concurrent_calls_per_tool")
                 _whole(f"max_concurrent_calls_per_tool[{pattern!r}]", limit, 1)
         elif per_tool is not None:
             _whole("max_concurrent_calls_per_tool", per_tool, 1)
@@ -86,8 +115,6 @@ def _whole(name: str, value: object, least: int) -> None:
 
 
 def _number(name: str, value: object, above: float | None = None) -> None:
-    if value is None:
-        return
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
         raise ConfigError(f"{name} must be a number of seconds, not {value!r}")
     if above is not None and value <= above:

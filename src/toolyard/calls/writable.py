@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import ErrorInfo, InvalidArguments
+from toolyard.model.tree_size import fits
+
+_LONGEST_MESSAGE = 4_000
+_MOST_DETAILS = 20_000
+_DEEPEST_DETAILS = 50
+_LONGEST_DETAILS = 256 * 1024
 
 
 def check_writable(call_id: str) -> None:
@@ -33,6 +41,27 @@ def writable_info(info: ErrorInfo) -> ErrorInfo:
         details = {}
     hint = None if info.hint is None else _writable(info.hint)
     return msgspec.structs.replace(info, message=_writable(info.message), hint=hint, details=details)
+
+
+def bounded_info(info: ErrorInfo) -> ErrorInfo:
+    """The error within limits of its own: it is recorded, traced and sent to a model like any other answer."""
+    message = info.message
+    if len(message) > _LONGEST_MESSAGE:
+        message = f"{message[:_LONGEST_MESSAGE]}... ({len(message):,} characters, the first {_LONGEST_MESSAGE:,} shown)"
+    details = info.details
+    if details and not fits(details, max_values=_MOST_DETAILS, max_depth=_DEEPEST_DETAILS):
+        details = {"left_out": "the details are too large or too deep"}
+    elif details and _size(details) > _LONGEST_DETAILS:
+        details = {"left_out": f"the details are over {_LONGEST_DETAILS:,} bytes"}
+    hint = info.hint if info.hint is None else info.hint[:_LONGEST_MESSAGE]
+    return msgspec.structs.replace(info, message=message, hint=hint, details=details)
+
+
+def _size(details: dict[str, Any]) -> int:
+    try:
+        return len(msgspec.json.encode(details))
+    except (TypeError, ValueError, RecursionError):
+        return 0  # told apart where it is written
 
 
 def _writable(text: str) -> str:

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from toolyard.cli.output import fail_call, print_json, working
 from toolyard.cli.yard import ConfigOption, JsonOption, OwnerOption, SkipOption, open_yard
 from toolyard.model.call import ToolCall, ToolResult
-from toolyard.model.errors import InvalidArguments, SessionExistsError
+from toolyard.model.errors import InvalidArguments, SessionError, SessionExistsError
 from toolyard.registry.arguments import read_arguments
 
 _ALONE = "toolyard-call"
@@ -43,16 +43,20 @@ def call(
         Make the call in this session, which is set up if there is none, and keep it there. Without a `sessions`
         block in the config, sessions are kept in a file of the user's.
     simulate
-        Answer as the session would now, and leave it as it was.
+        Answer as the session would now, and leave it as it was. A session that is named must be there.
     timeout
         Seconds the call may take.
     """
+    if session == "":
+        raise SessionError("--session needs the name of a session, and it is empty")
     request = ToolCall(name, _readable(sys.stdin.read() if arguments == "-" else arguments))
     with open_yard(config, skip_bad=skip_bad, durable=session is not None) as yard:
         engine, session_id = yard.tool_engine, session or _ALONE
-        # Asking first would not help: another process may be setting it up at this moment.
-        with suppress(SessionExistsError):
-            engine.setup(session_id, owner=owner)
+        # A simulation leaves no trace, so it begins no session either: one that is not there is an error.
+        if session is None or not simulate:
+            # Asking first would not help: another process may be setting it up at this moment.
+            with suppress(SessionExistsError):
+                engine.setup(session_id, owner=owner)
         ask = engine.simulate if simulate else engine.execute
         # Standard output is for the answer alone, whatever the tool prints.
         with redirect_stdout(sys.stderr), working(f"calling {name}"):

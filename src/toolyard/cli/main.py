@@ -45,18 +45,21 @@ app.command(_sessions)
 def run(arguments: Sequence[str]) -> int:
     """Run one command: 0 done, 1 done with findings or a failed call, 2 could not be done."""
     prepare_streams()
+    as_json = "--json" in arguments
     try:
-        answer = app(list(arguments), exit_on_error=False, print_error=True, result_action="return_value")
-    except CycloptsError:
+        answer = app(list(arguments), exit_on_error=False, print_error=not as_json, result_action="return_value")
+    except CycloptsError as error:
+        if as_json:
+            fail(error, as_json=True)
         return 2
     except ToolyardError as error:
-        fail(error, as_json="--json" in arguments)
+        fail(error, as_json=as_json)
         return 1 if isinstance(error, CallError) else 2
     except BrokenPipeError:
         # The reader has seen enough; there is nobody left to tell, at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        fail(error)
+        fail(error, as_json=as_json)
         return 2
     return answer if isinstance(answer, int) else 0

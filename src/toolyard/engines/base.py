@@ -42,6 +42,9 @@ _DRAFTING: ContextVar[frozenset[tuple[int, str]]] = ContextVar("toolyard_draftin
 """Engines and sessions for which `execute` is being used to simulate."""
 
 _NO_CONTEXT: Mapping[str, Any] = {}
+_MADE_IN_INIT = frozenset(
+    ("name", "tool_registry", "settings", "gates", "threads", "sessions", "brought", "_tracer", "_quick", "_path")
+)
 
 
 class ToolEngine:
@@ -110,9 +113,21 @@ class ToolEngine:
         self.threads = Threads(threads, f"toolyard-{self.name}")
         self.sessions = Sessions() if sessions is None else sessions
         self._tracer = tracer
+        parts = {"sessions": sessions, "policy": policy, "tracer": tracer, "redactor": redactor}
+        self.brought = [part for part, value in parts.items() if value is not None]
+        """What it was given of its own, and would not use as part of another engine."""
         self._quick = False
         """True if plain tools may take the short way; only the engine that knows them can say so."""
         self._path = CallPath(self.tool_registry, self.sessions, policy=policy, tracer=tracer, redactor=redactor)
+
+    def __getattr__(self, name: str) -> Any:
+        # Only what is missing comes here: a subclass whose constructor never called this one has none of it.
+        if name not in _MADE_IN_INIT:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        own = dict(self.__dict__)
+        ToolEngine.__init__(self)
+        self.__dict__.update(own)
+        return self.__dict__[name]
 
     def answer(self, invocation: Invocation) -> Any:
         """The one method to override: the call's value, or an exception. May be `async def`."""
@@ -289,6 +304,7 @@ class ToolEngine:
     def close(self) -> None:
         """Let go of threads, of the session store and of tracing; sessions in memory end."""
         self.threads.close()
+        self._path.close()
         self.sessions.close()
         if self._tracer is not None:
             self._tracer.close()

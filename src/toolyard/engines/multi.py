@@ -48,13 +48,21 @@ class MultiToolEngine(ToolEngine):
             raise ConfigError(
                 f"two engines are both called {_repeated(names)!r}; their state in a session would mix. Give name=..."
             )
-        self._answerers: dict[int, Answerer] = {
-            id(engine): SeedStyle(engine) if engine._own_execute or engine._own_aexecute else engine
-            for engine in self._kept
-        }
+        for engine in self._kept:
+            own = [part for part in engine.brought if part != "sessions" or engine.sessions is not self.sessions]
+            if own:
+                raise ConfigError(
+                    f"engine {engine.name!r} has its own {' and '.join(own)}, which would not be used here; "
+                    "give that to the multi engine"
+                )
+        self._styles = {id(e): SeedStyle(e) for e in self._answering() if e._own_execute or e._own_aexecute}
 
     def route(self, tool: Tool) -> Answerer:
         """The engine of the tool's namespace, else of its source, else of its binding, else the default."""
+        engine = self._engine_of(tool)
+        return self._styles.get(id(engine), engine)
+
+    def _engine_of(self, tool: Tool) -> ToolEngine:
         engine = (
             self.engines.get(tool.namespace)
             or self.sources.get(tool.source or "")
@@ -67,9 +75,7 @@ class MultiToolEngine(ToolEngine):
                 f"no engine answers {tool.qualified_name}",
                 hint=f"give its source an engine; routed namespaces: {known}",
             )
-        if isinstance(engine, MultiToolEngine):
-            return engine.route(tool)
-        return self._answerers[id(engine)]
+        return engine._engine_of(tool) if isinstance(engine, MultiToolEngine) else engine
 
     def setup(
         self,
@@ -84,7 +90,7 @@ class MultiToolEngine(ToolEngine):
         key, parent = Key(owner or "", session_id), None if fork_of is None else Key(owner or "", fork_of)
         begun: list[SeedStyle] = []
         try:
-            for style in self._seed_styles():
+            for style in self._styles.values():
                 style.setup(key, parent)
                 begun.append(style)
         except BaseException:
@@ -96,7 +102,7 @@ class MultiToolEngine(ToolEngine):
     def teardown(self, session_id: str, *, owner: str | None = None) -> None:
         """End the shared session and those of engines that keep theirs."""
         super().teardown(session_id, owner=owner)
-        for style in self._seed_styles():
+        for style in self._styles.values():
             style.teardown(Key(owner or "", session_id))
 
     def answer(self, invocation: Invocation) -> Any:
@@ -119,9 +125,6 @@ class MultiToolEngine(ToolEngine):
         """The engines that answer, those of an engine that only routes in its place."""
         inside = [e._answering() if isinstance(e, MultiToolEngine) else [e] for e in self._kept]
         return _distinct([engine for engines in inside for engine in engines])
-
-    def _seed_styles(self) -> list[SeedStyle]:
-        return [SeedStyle(engine) for engine in self._answering() if engine._own_execute or engine._own_aexecute]
 
 
 def _distinct(engines: list[ToolEngine]) -> list[ToolEngine]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from toolyard.calls.invocation import Invocation
@@ -24,21 +25,33 @@ class SeedStyle:
         self.settings = engine.settings
         self.gates = engine.gates
         self.threads = engine.threads
+        self._begun: set[Key] = set()
 
     def setup(self, key: Key, fork_of: Key | None) -> None:
         """Begin the engine's own session; a fork of its own too, if it knows what that is."""
         if fork_of is not None and type(self.engine).setup is ToolEngine.setup:
+            self._begin(fork_of)
             self.engine.setup(_own_id(key), fork_of=_own_id(fork_of))
         else:
             self.engine.setup(_own_id(key))
+        self._begun.add(key)
 
     def teardown(self, key: Key) -> None:
         """End it."""
+        self._begun.discard(key)
         self.engine.teardown(_own_id(key))
+
+    def _begin(self, key: Key) -> None:
+        """A session that a store kept, and this engine did not, begins anew for it."""
+        if key not in self._begun:
+            with suppress(ValueError):  # it is there already
+                self.engine.setup(_own_id(key))
+            self._begun.add(key)
 
     def answer(self, invocation: Invocation) -> Any:
         """What the engine's own `execute`, or `simulate`, gives for this one call."""
         engine = self.engine
+        self._begin(invocation.session.key)
         if engine._own_aexecute and not engine._own_execute:
             return self._awaited(invocation)
         ask = engine.execute if invocation.mode == "execute" else engine.simulate

@@ -41,6 +41,10 @@ class HomeLoop:
                 future.cancel()
             raise
 
+    def is_here(self) -> bool:
+        """True on the loop's own thread."""
+        return threading.current_thread() is self._thread
+
     def close(self) -> None:
         """Stop the loop and its thread; unfinished work is cancelled."""
         with self._lock:

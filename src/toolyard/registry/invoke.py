@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Coroutine
 from types import CoroutineType
 from typing import Any
@@ -54,20 +53,17 @@ def wait_for(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def failure_of(tool: Tool, error: BaseException) -> BaseException:
-    """What a caller is told of something a tool's function raised; what stops the whole thread stays itself."""
+    """What a caller is told of something a tool's function raised.
+
+    Only an interrupt stays itself: a function that is called, and not awaited, raised all else of its own accord.
+    """
     if isinstance(error, CallError) and not isinstance(error, CALLERS_FAULTS):
         return error
-    if not isinstance(error, Exception | SystemExit) and not _is_cancelled(error):
+    if isinstance(error, KeyboardInterrupt):
         return error
     failure = tool_failed(tool, error)
     failure.__cause__ = error
     return failure
-
-
-def _is_cancelled(error: BaseException) -> bool:
-    # A function that was called, and not awaited, cannot have been cancelled: it raised this of its own accord.
-    asyncio = sys.modules.get("asyncio")
-    return asyncio is not None and isinstance(error, asyncio.CancelledError)
 
 
 def tool_failed(tool: Tool, error: BaseException) -> ToolFailed:

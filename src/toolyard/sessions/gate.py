@@ -32,18 +32,19 @@ class _Waiter(Protocol):
 class Gate:
     """At most `limit` inside."""
 
-    __slots__ = ("_free", "_line")
+    __slots__ = ("free", "line")
 
     def __init__(self, limit: int = 1) -> None:
-        self._free = [None] * limit
-        self._line: deque[_Waiter] | None = None
+        self.free = [None] * limit
+        self.line: deque[_Waiter] | None = None
 
     def enter_at_once(self) -> bool:
         """Take a place if one is free and nobody is in line."""
-        if self._line:
+        if self.line:
             return False
         try:
-            self._free.pop()
+            # Not a call: an interrupt comes after calls, and must not come between this and the caller's `try`.
+            del self.free[-1]
         except IndexError:
             return False
         return True
@@ -85,23 +86,23 @@ class Gate:
 
     def leave(self) -> None:
         """Give the place back, to the first in line if there is one."""
-        self._free.append(None)
-        if self._line:
-            self._hand_over()
+        self.free.append(None)
+        if self.line:
+            self.hand_over()
 
     @property
     def busy(self) -> bool:
         """True if nobody could enter at once."""
-        return not self._free or bool(self._line)
+        return not self.free or bool(self.line)
 
     def _queue(self, waiter: _Waiter) -> None:
-        if self._line is None:
+        if self.line is None:
             with _making_lines:
-                if self._line is None:
-                    self._line = deque()
-        self._line.append(waiter)
+                if self.line is None:
+                    self.line = deque()
+        self.line.append(waiter)
         # A place given back since we looked was given to nobody.
-        self._hand_over()
+        self.hand_over()
 
     def _gave_up(self, waiter: _Waiter) -> bool:
         """Leave the line; False if the place was granted at that very moment: then it is granted."""
@@ -109,7 +110,7 @@ class Gate:
             return False
         # Behind somebody who stays inside for ever, those who gave up would pile up.
         with suppress(ValueError):
-            (self._line or deque()).remove(waiter)
+            (self.line or deque()).remove(waiter)
         return True
 
     def _abandon(self, waiter: _Waiter) -> None:
@@ -117,18 +118,19 @@ class Gate:
         if not self._gave_up(waiter):
             self.leave()
 
-    def _hand_over(self) -> None:
-        line = self._line
+    def hand_over(self) -> None:
+        """Give free places to those in line; for whoever put one back into `free` by hand."""
+        line = self.line
         while line:
             try:
-                self._free.pop()
+                self.free.pop()
             except IndexError:
                 return  # whoever has it hands over when leaving
             while True:
                 try:
                     waiter = line.popleft()
                 except IndexError:
-                    self._free.append(None)
+                    self.free.append(None)
                     break  # and look once more: one may have joined before the place was back
                 if waiter.grant():
                     break

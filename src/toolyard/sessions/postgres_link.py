@@ -5,10 +5,11 @@ Imports psycopg, so only `postgres.py` imports this, and only when a store is ma
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import groupby
@@ -30,6 +31,8 @@ _T = TypeVar("_T")
 
 Connection = psycopg.Connection[TupleRow]
 
+_ENCODED = "with the password percent-encoded ('@' is %40, '/' is %2F, ':' is %3A)"
+
 
 class Address:
     """Where the tables are. Keeps the password out of everything that is shown."""
@@ -39,14 +42,19 @@ class Address:
             parts = conninfo_to_dict(dsn)
         except psycopg.Error:
             # The parser's words quote the text, password and all.
-            raise SessionError("the Postgres DSN cannot be read; write it as postgresql://user@host/database") from None
+            raise SessionError(
+                f"the Postgres DSN cannot be read; write it as postgresql://user@host/database, {_ENCODED}"
+            ) from None
         if not schema or len(schema.encode(errors="replace")) > 63 or "\0" in schema:
             raise SessionError(f"{schema!r} cannot be a Postgres schema; use a name of 1 to 63 bytes")
         self.schema = schema
         self.timeout = connect_timeout
         self._dsn = dsn
         self._secrets = [str(parts[name]) for name in ("password", "sslpassword") if parts.get(name)]
-        self.place = f"{parts.get('host', 'local')}/{parts.get('dbname', '')} schema {schema!r}"
+        # A password with '/', '@' or ':' in it is cut up, and its pieces pass for host, port and database.
+        self._cut_up = not _is_place(parts)
+        address = "" if self._cut_up else f"{parts.get('host', 'local')}/{parts.get('dbname', '')} "
+        self.place = f"{address}schema {schema!r}"
         self._ready = False
 
     def connect(self) -> Connection:
@@ -98,6 +106,11 @@ class Address:
 
     def failing(self, error: psycopg.Error) -> StoreFailing:
         """What the user is told."""
+        if self._cut_up:
+            return StoreFailing(
+                f"Postgres {self.place}: {type(error).__name__}; nothing was written. The DSN does not name a host "
+                f"and database that could be: write it as postgresql://user@host/database, {_ENCODED}"
+            )
         text = str(error).strip() or type(error).__name__
         for secret in self._secrets:
             text = text.replace(secret, "***")
@@ -105,7 +118,23 @@ class Address:
 
     def shown(self, error: psycopg.Error) -> psycopg.Error | None:
         """The error as a cause, unless its text would show a password."""
-        return None if any(secret in str(error) for secret in self._secrets) else error
+        return None if self._cut_up or any(secret in str(error) for secret in self._secrets) else error
+
+
+def _is_place(parts: Mapping[str, object]) -> bool:
+    """Whether host, port and database can be what they are said to be, and not pieces of a password."""
+    hosts = str(parts.get("host") or "").split(",")
+    ports = str(parts.get("port") or "").split(",")
+    named = [host for host in hosts if not _is_ip(host)] + [str(parts.get("dbname") or "")]
+    return not any("@" in name or ":" in name for name in named) and all(not port or port.isdigit() for port in ports)
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 class Link:

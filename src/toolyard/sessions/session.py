@@ -39,7 +39,7 @@ class Session:
 
     __slots__ = (
         *("branch", "counts", "drafted", "durable", "flights", "gate", "history", "holder", "key", "over", "state"),
-        *("told", "used"),
+        *("taken", "told", "used"),
     )
 
     def __init__(
@@ -56,6 +56,8 @@ class Session:
         self.gate = Gate()
         self.holder: object = None
         """The thread or task that has the turn, if it is known."""
+        self.taken = False
+        """True while somebody has the turn by `Turns.enter`; cleared as it is given back."""
         self.over = False
         self.drafted = False
         """True for the throw-away fork of a `simulate`."""
@@ -97,6 +99,12 @@ class Session:
         draft.drafted = True
         draft.counts = None if self.counts is None else dict(self.counts)
         return draft
+
+    def forget(self) -> None:
+        """Let go of the entries, if nobody is inside who may be reading them."""
+        with _committing:
+            if not self.gate.busy:
+                self.history.forget()
 
     def branches(self) -> tuple[History, State, int]:
         """History and state as a fork begins with them, and how many entries that is."""

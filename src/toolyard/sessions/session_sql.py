@@ -279,7 +279,8 @@ def _pair(key: Key) -> tuple[object, ...]:
 
 def _exists(key: Key) -> SessionError:
     return SessionExistsError(
-        f"session {key.session_id!r} of {key.owner!r} exists already; use another id or delete it"
+        f"session {key.session_id!r}{f' of {key.owner!r}' if key.owner else ''} exists already; "
+        "use another id or delete it"
     )
 
 

@@ -58,8 +58,7 @@ class Sessions(Turns):
         fork_of: str | None = None,
     ) -> Session:
         """Begin a session: empty, with a given state, or where another one now is."""
-        if not isinstance(session_id, str) or not session_id:
-            raise SessionError("a session id is text and not empty")
+        _check_id(session_id)
         if initial_state is not None and fork_of is not None:
             raise SessionError("a fork begins with the state of what it forks; give initial_state or fork_of, not both")
         key = Key(owner or "", session_id)
@@ -103,7 +102,9 @@ class Sessions(Turns):
             state.apply(changes)
         durable = self.store is not None
         branch = uuid.uuid4().hex if durable else ""
-        return Session(key, history, state, branch=branch, durable=durable, used=self._clock()), base
+        session = Session(key, history, state, branch=branch, durable=durable, used=self._clock())
+        session.counts = None if parent is None or parent.counts is None else dict(parent.counts)
+        return session, base
 
     def find(self, session_id: str, owner: str | None = None) -> Session:
         """The session; `UnknownSessionError` if there is none, or it belongs to somebody else."""
@@ -135,8 +136,7 @@ class Sessions(Turns):
             session = self.at_hand.pop(_slot(key), None)
             if session is not None:
                 session.over = True
-                if not session.gate.busy:
-                    session.history.forget()
+                session.forget()
         if self.store is not None:
             self.store.write(Delete(key))
 
@@ -147,6 +147,8 @@ class Sessions(Turns):
         except UnknownSessionError:
             return None
         history, state, _ = session.branches()
+        if session.over:
+            return None
         entries = [read_entry(entry) for entry in history]
         executions = [{"tool_call": e.tool_call.to_dict(), "tool_output": e.tool_output.to_dict()} for e in entries]
         return {"tool_executions": executions, **state.to_dict()}
@@ -256,6 +258,13 @@ class Sessions(Turns):
         idle = sorted((s for s in self.at_hand.values() if not s.gate.busy), key=lambda s: s.used)
         for session in idle[: _CACHED // 10]:
             self.at_hand.pop(_slot(session.key), None)
+
+
+def _check_id(session_id: str) -> None:
+    if not isinstance(session_id, str) or not session_id:
+        raise SessionError("a session id is text and not empty")
+    if "\0" in session_id or any("\ud800" <= char <= "\udfff" for char in session_id):
+        raise SessionError("a session id holds no NUL and no half of a surrogate pair; not every store could keep it")
 
 
 def _never_mind(error: BaseException | None) -> None:

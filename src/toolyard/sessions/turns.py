@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -17,10 +18,12 @@ from toolyard.sessions.store import Append, Intend, SessionStore, Withdraw
 
 T = TypeVar("T")
 
+_log = logging.getLogger(__name__)
+
 _POLL = 0.02
 """Seconds between two looks at a session that another process has."""
 _STORE_THREADS = 8
-_CRASHED = "the process ended before the call was answered"
+_CRASHED = "nobody answered for the call: its process ended, or its engine was closed, before it was recorded"
 
 
 class Turns:
@@ -46,6 +49,7 @@ class Turns:
             if session.durable:
                 self.take(session, until)
             session.holder = threading.get_ident()
+            session.taken = True
         except BaseException:
             gate.leave()
             raise
@@ -61,6 +65,7 @@ class Turns:
                 raise UnknownSessionError(f"session {session.key.session_id!r} is over")
             if session.durable:
                 await self._atake(session, until)
+            session.taken = True
         except BaseException:
             session.gate.leave()
             raise
@@ -109,17 +114,19 @@ class Turns:
         return future.result(), cancelled
 
     def leave(self, session: Session) -> None:
-        """Give the turn back."""
+        """Give the turn back. Interrupted, it may be called again, as long as `session.taken`."""
         session.holder = None
         session.used = self._clock()
-        if session.durable and self.store is not None:
-            self._tell_of_use(session)
-            try:
+        try:
+            if session.durable and self.store is not None:
+                self._tell_of_use(session)
                 self.store.release(session.key)
-            finally:
-                session.gate.leave()
-        else:
-            session.gate.leave()
+        finally:
+            # The first call in here gives the place back; only behind a call can an interrupt come.
+            session.taken = False
+            session.gate.free.append(None)
+            if session.gate.line:
+                session.gate.hand_over()
 
     def leave_off_loop(self, session: Session) -> None:
         """`leave`, from wherever the last of the work ended, be it an event loop that must not wait for a store."""
@@ -171,6 +178,11 @@ class Turns:
         held = store.try_hold(session.key)
         try:
             self._read_newer(session, held=held)
+        except UnknownSessionError:
+            raise
+        except SessionError as error:
+            # A full disk must not keep anybody from reading; what could not be settled is settled later.
+            _log.warning("session %s: %s", session.key.session_id, error)
         finally:
             if held:
                 store.release(session.key)
