@@ -163,8 +163,9 @@ async def arun_batch(path: CallPath, root: Root, batch: Batch) -> list[ToolResul
 
 def check_thread(mode: Mode) -> None:
     """Refuse to wait on the home loop, where what is waited for may have to run."""
-    home = sys.modules.get("toolyard.loop.home")
-    if home is not None and home.home_loop.is_here():
+    # Where it was never imported, or is being imported at this moment, it does not run.
+    home_loop = getattr(sys.modules.get("toolyard.loop.home"), "home_loop", None)
+    if home_loop is not None and home_loop.is_here():
         raise SyncInAsyncError(f"this is the home loop, which must not wait; await a{mode} instead")
 
 

@@ -15,6 +15,7 @@ import msgspec
 from toolyard.calls.batch import Root, check_calls
 from toolyard.calls.events import Mode
 from toolyard.calls.flights import Flights
+from toolyard.calls.settings import Settings
 from toolyard.model.bindings import PythonBinding
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.registry.arguments import SURELY_SMALL
@@ -28,52 +29,56 @@ from toolyard.sessions.session import Session
 if TYPE_CHECKING:
     from toolyard.calls.invoke import CallPath
 
+QuickRunner = Callable[[str, Sequence[ToolCall]], list[ToolResult] | None]
+
 Quick = Callable[[Session, ToolCall], ToolResult | None]
 """Answers a call and records it; None if it was not begun, so that the long way has to."""
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
 _SCALARS = frozenset({str, int, bool})
-_IDS = frozenset({str, type(None)})
 _LEAVES = frozenset({str, int, float, bool, type(None)})
 
 
-def run_quickly(
-    path: CallPath, root: Root, session_id: str, calls: Sequence[ToolCall], mode: Mode
-) -> list[ToolResult] | None:
-    """Answer a batch in a session that is free; None, and nothing was begun, if this is not the place to do it."""
-    session = path.sessions.at_hand.get(session_id)
-    if session is None or session.durable or session.flights or session.gate.line:
-        return None
-    free = session.gate.free
-    try:
-        # As in `Gate.enter_at_once`: no interrupt can come between taking the place and the `try` that gives it back.
-        del free[-1]
-    except IndexError:
-        return None
-    try:
-        if session.over:
+def quick_runner(path: CallPath, root: Root, mode: Mode) -> QuickRunner:
+    """Answers batches in sessions that are free; None, and nothing was begun, where this is not the place to do it."""
+    at_hand, registry, simulates = path.sessions.at_hand, path.registry, mode == "simulate"
+
+    def run(session_id: str, calls: Sequence[ToolCall]) -> list[ToolResult] | None:
+        session = at_hand.get(session_id)
+        if session is None or session.durable or session.flights or session.gate.line:
             return None
-        session.holder = get_ident()
-        answers = path.quick_answers
-        if answers.snapshot is not path.registry._snapshot:
-            answers = path.renew_quick_answers(root)
-        where = session if mode == "execute" else session.draft()
-        results: list[ToolResult] = []
-        for call in calls:
-            if call.call_id is not None and where is session:
-                return results + _with_flights(path, root, session, calls[len(results) :], answers)
-            results.append(answers[call.name](where, call) or path.invoke_here(root, where, call))
-        return results
-    except (AttributeError, TypeError):
-        check_calls(calls)
-        raise
-    finally:
-        # The first call in here gives the place back; only behind a call can an interrupt come.
-        session.holder = None
-        free.append(None)
-        if session.gate.line:
-            session.gate.hand_over()
+        free = session.gate.free
+        try:
+            # As in `Gate.enter_at_once`: no interrupt comes between taking the place and the `try` that gives it back.
+            del free[-1]
+        except IndexError:
+            return None
+        try:
+            if session.over:
+                return None
+            session.holder = get_ident()
+            answers = path.quick_answers
+            if answers.snapshot is not registry._snapshot:
+                answers = path.renew_quick_answers(root)
+            where = session.draft() if simulates else session
+            results: list[ToolResult] = []
+            for call in calls:
+                if call.call_id is not None and where is session:
+                    return results + _with_flights(path, root, session, calls[len(results) :], answers)
+                results.append(answers[call.name](where, call) or path.invoke_here(root, where, call))
+            return results
+        except (AttributeError, TypeError):
+            check_calls(calls)
+            raise
+        finally:
+            # The first call in here gives the place back; only behind a call can an interrupt come.
+            session.holder = None
+            free.append(None)
+            if session.gate.line:
+                session.gate.hand_over()
+
+    return run
 
 
 def _with_flights(
@@ -131,21 +136,30 @@ def quick_answer(path: CallPath, root: Root, candidate: Candidate) -> Quick | No
 
 def _answer(path: CallPath, root: Root, candidate: Candidate, binding: PythonBinding, shape: Shape) -> Quick:
     tool, settings = candidate.tool, root.route(candidate.tool).settings
-    read, run = _reader(candidate, shape), _runner(candidate, binding)
-    checked = tool.output_parameters and settings.output_check != "off"
-    fits_output: Callable[[Any], bool] | None = candidate.output.is_valid if checked else None
-    name, most = tool.qualified_name, settings.max_result_bytes
-    head, middle, with_id = _frame(name)
+    validate, integers, run = candidate.compiled.validate, shape.integers, _runner(candidate, binding)
+    # What is flat is copied anyway, when it is handed over as keywords.
+    copied = None if shape.is_flat else shape.copier()
+    recorded = _recorder(candidate, settings)
 
     def answer(session: Session, call: ToolCall) -> ToolResult | None:
-        copy = read(call)
-        if copy is None:
+        copy: Any = call.arguments
+        if type(copy) is not dict or call.overload is not None:
             return None
         try:
+            validate(copy)
+            for name in integers:
+                if type(copy.get(name)) is float:
+                    return None
+            if copied is not None:
+                copy = copied(copy)
+                if copy is None:
+                    return None
             sent = _encode(copy)
+            # Before it runs: an id that cannot be recorded is refused, and the long way says so.
+            call_id = b"" if call.call_id is None else _encode(call.call_id)
         except (ValueError, TypeError):
             return None
-        if len(sent) > SURELY_SMALL:
+        if len(sent) > SURELY_SMALL or (call_id and type(call.call_id) is not str):
             return None
         try:
             value = run(**copy)
@@ -153,43 +167,38 @@ def _answer(path: CallPath, root: Root, candidate: Candidate, binding: PythonBin
             return path.finish(root, session, call, Bound(tool, copy, (), sent, candidate), error, failed=True)
         kind = type(value)
         if kind in _SCALARS or (kind is dict and _LEAVES.issuperset(map(type, value.values()))):
-            try:
-                text = _encode(value)
-                plain = value if kind in _SCALARS else _decode(text)
-                if plain == value and len(text) <= most and (fits_output is None or fits_output(plain)):
-                    call_id = call.call_id
-                    between = middle if call_id is None else with_id(_encode(call_id))
-                    session.history.append(b"".join((head, sent, between, text, b"}}")))
-                    return ToolResult(call_id, name, plain)
-            except (ValueError, TypeError):
-                pass  # no JSON after all, of which the long way makes an error
+            result = recorded(session, call, call_id, sent, value, kind)
+            if result is not None:
+                return result
         return path.finish(root, session, call, Bound(tool, copy, (), sent, candidate), value)
 
     return answer
 
 
-def _reader(candidate: Candidate, shape: Shape) -> Callable[[ToolCall], dict[str, Any] | None]:
-    """Valid arguments that the tool may have for its own; None if it takes more than a look to tell."""
-    validate, integers = candidate.compiled.validate, shape.integers
-    # What is flat is copied anyway, when it is handed over as keywords.
-    copied = None if shape.is_flat else shape.copier()
+def _recorder(
+    candidate: Candidate, settings: Settings
+) -> Callable[[Session, ToolCall, bytes, bytes, Any, type], ToolResult | None]:
+    """Records a flat answer and makes a result of it; None if the long way has something to say about it."""
+    checked = candidate.tool.output_parameters and settings.output_check != "off"
+    fits_output: Callable[[Any], bool] | None = candidate.output.is_valid if checked else None
+    name, most = candidate.tool.qualified_name, settings.max_result_bytes
+    head, middle, with_id = _frame(name)
 
-    def read(call: ToolCall) -> dict[str, Any] | None:
-        arguments = call.arguments
-        if type(arguments) is not dict or call.overload is not None or type(call.call_id) not in _IDS:
-            return None
-        if call.call_id is not None and not call.call_id.isascii():
-            return None  # no history may be able to hold it
+    def record(
+        session: Session, call: ToolCall, call_id: bytes, sent: bytes, value: Any, kind: type
+    ) -> ToolResult | None:
         try:
-            validate(arguments)
-        except ValueError:
+            text = _encode(value)
+            plain = value if kind in _SCALARS else _decode(text)
+        except (ValueError, TypeError):
+            return None  # no JSON after all
+        if plain != value or len(text) > most or (fits_output is not None and not fits_output(plain)):
             return None
-        for name in integers:
-            if type(arguments.get(name)) is float:
-                return None
-        return arguments if copied is None else copied(arguments)
+        between = with_id(call_id) if call_id else middle
+        session.history.append(b"".join((head, sent, between, text, b"}}")))
+        return ToolResult(call.call_id, name, plain)
 
-    return read
+    return record
 
 
 def _runner(candidate: Candidate, binding: PythonBinding) -> Callable[..., Any]:

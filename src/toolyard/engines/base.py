@@ -11,6 +11,7 @@ before and after it. A subclass that overrides `execute` instead, as the older s
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -23,7 +24,7 @@ from toolyard.calls.events import Mode
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.invoke import CallPath
 from toolyard.calls.policy import Policy
-from toolyard.calls.quick import run_quickly
+from toolyard.calls.quick import QuickRunner
 from toolyard.calls.redact import Redactor
 from toolyard.calls.settings import MAX_RESULT_BYTES, Abandoned, Gates, OutputCheck, Settings
 from toolyard.calls.tracing import Tracer
@@ -42,9 +43,6 @@ _DRAFTING: ContextVar[frozenset[tuple[int, str]]] = ContextVar("toolyard_draftin
 """Engines and sessions for which `execute` is being used to simulate."""
 
 _NO_CONTEXT: Mapping[str, Any] = {}
-_MADE_IN_INIT = frozenset(
-    ("name", "tool_registry", "settings", "gates", "threads", "sessions", "brought", "_tracer", "_quick", "_path")
-)
 
 
 class ToolEngine:
@@ -74,6 +72,8 @@ class ToolEngine:
         cls._own_simulate = cls.simulate is not ToolEngine.simulate
         cls._own_asimulate = cls.asimulate is not ToolEngine.asimulate
         cls._answers_blocking = not inspect.iscoroutinefunction(cls.answer)
+        if "__init__" in cls.__dict__:
+            cls.__init__ = _completed(cls.__init__)  # type: ignore[method-assign]
 
     def __init__(
         self,
@@ -116,18 +116,9 @@ class ToolEngine:
         parts = {"sessions": sessions, "policy": policy, "tracer": tracer, "redactor": redactor}
         self.brought = [part for part, value in parts.items() if value is not None]
         """What it was given of its own, and would not use as part of another engine."""
-        self._quick = False
-        """True if plain tools may take the short way; only the engine that knows them can say so."""
+        self._quick: tuple[QuickRunner, QuickRunner] | None = None
+        """The short ways to execute and to simulate; only an engine that knows its tools to be plain has them."""
         self._path = CallPath(self.tool_registry, self.sessions, policy=policy, tracer=tracer, redactor=redactor)
-
-    def __getattr__(self, name: str) -> Any:
-        # Only what is missing comes here: a subclass whose constructor never called this one has none of it.
-        if name not in _MADE_IN_INIT:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        own = dict(self.__dict__)
-        ToolEngine.__init__(self)
-        self.__dict__.update(own)
-        return self.__dict__[name]
 
     def answer(self, invocation: Invocation) -> Any:
         """The one method to override: the call's value, or an exception. May be `async def`."""
@@ -173,7 +164,7 @@ class ToolEngine:
         others. `timeout` limits each call in place of the engine's own.
         """
         if self._quick and owner is None and timeout is None and context is _NO_CONTEXT:
-            results = run_quickly(self._path, self, session_id, tool_calls, "execute")
+            results = self._quick[0](session_id, tool_calls)
             if results is not None:
                 return results
         mode: Mode = "execute"
@@ -198,7 +189,7 @@ class ToolEngine:
     ) -> list[ToolResult]:
         """Answer the calls as `execute` would now, and leave the session exactly as it was."""
         if self._quick and owner is None and timeout is None and context is _NO_CONTEXT:
-            results = run_quickly(self._path, self, session_id, tool_calls, "simulate")
+            results = self._quick[1](session_id, tool_calls)
             if results is not None:
                 return results
         if self._own_asimulate and not self._own_simulate:
@@ -356,3 +347,17 @@ class ToolEngine:
 def _given(**options: Any) -> dict[str, Any]:
     """Options that were not left out: a subclass in the older style takes none of them."""
     return {name: value for name, value in options.items() if value is not None and value is not _NO_CONTEXT}
+
+
+def _completed(init: Callable[..., None]) -> Callable[..., None]:
+    """A subclass's constructor, and ours behind it where it never called ours: the older style had none to call."""
+
+    @functools.wraps(init)
+    def complete(self: ToolEngine, *args: Any, **options: Any) -> None:
+        init(self, *args, **options)
+        if "_path" not in self.__dict__:
+            own = dict(self.__dict__)
+            ToolEngine.__init__(self)
+            self.__dict__.update(own)
+
+    return complete

@@ -6,6 +6,7 @@ from types import CoroutineType
 from typing import Any
 
 from toolyard.calls.invocation import Invocation
+from toolyard.calls.quick import quick_runner
 from toolyard.engines.base import ToolEngine
 from toolyard.model.bindings import PythonBinding
 from toolyard.model.errors import NoEngine
@@ -28,7 +29,8 @@ class PythonToolEngine(ToolEngine):
     def __init__(self, registry: ToolRegistry | None = None, **settings: Any) -> None:
         super().__init__(registry, **settings)
         unlimited = self.settings.unlimited and self.settings.timeout is None
-        self._quick = unlimited and self._path.quiet and type(self) is PythonToolEngine
+        if unlimited and self._path.quiet and type(self) is PythonToolEngine:
+            self._quick = quick_runner(self._path, self, "execute"), quick_runner(self._path, self, "simulate")
 
     def answer(self, invocation: Invocation) -> Any:
         """The function's value, or a coroutine for it."""

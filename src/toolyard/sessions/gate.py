@@ -193,5 +193,5 @@ class _Task:
 
 def _loop_runs_here() -> bool:
     # Without asyncio in the process no loop runs, and importing it is not free.
-    asyncio = sys.modules.get("asyncio")
-    return asyncio is not None and asyncio._get_running_loop() is not None
+    running = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
+    return running is not None and running() is not None
