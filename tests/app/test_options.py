@@ -67,4 +67,5 @@ class OpenEnded(ToolLoader):
 
 
 def test_a_loader_that_takes_anything_is_not_told_what_was_meant():
-    build_registry({"tools": [{"type": "test-open-ended", "engines": 3}]}).close()
+    with build_registry({"tools": [{"type": "test-open-ended", "engines": 3}]}) as registry:
+        assert registry.report.ok and len(registry) == 0

@@ -293,6 +293,8 @@ def test_overloads_are_chosen_the_same_way():
         agree(engines, [ToolCall("n::over", arguments)])
     pinned = registry.snapshot.names["n::over"][1].tool.fingerprint
     agree(engines, [ToolCall("n::over", {"x": "1"}, None, pinned[:8])])
+    answers = [entry["tool_output"]["result"] for entry in executions(engines[0])]
+    assert answers == ["integer", "text", "two", None, "two", None, "text"]
 
 
 def test_what_a_tool_keeps_of_its_answer_is_its_own_and_so_is_what_the_caller_gets():

@@ -260,7 +260,7 @@ def test_broken_text_from_a_caller_is_made_fit_for_an_exporter(spans):
     tracer.end(token, event(name="a::\ud800", definition_hash=None, code="tool.not_found", error="no \ud800"))
     (span,) = spans.exporter.get_finished_spans()
     for text in [*span.attributes.values(), span.status.description]:
-        str(text).encode("utf-8")
+        assert str(text).encode("utf-8")
 
 
 def test_without_an_sdk_nothing_is_recorded_and_nothing_fails():

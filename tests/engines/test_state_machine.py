@@ -46,6 +46,9 @@ batches = st.lists(calls, min_size=1, max_size=4)
 class Programs(RuleBasedStateMachine):
     """In memory; what only a store can do is in the subclass."""
 
+    agreed = 0
+    """Programs that ended in agreement with the model."""
+
     def __init__(self):
         super().__init__()
         self.loop = asyncio.new_event_loop()
@@ -168,6 +171,7 @@ class Programs(RuleBasedStateMachine):
             self.agrees()
             self.hashes_tell_sessions_apart()
             self.yard.close()
+            type(self).agreed += 1
         self.loop.close()
 
     def hashes_tell_sessions_apart(self):
@@ -243,7 +247,9 @@ class DurablePrograms(Programs):
 
 def test_any_program_in_memory_agrees_with_the_model_and_simulating_changes_nothing():
     run_state_machine_as_test(Programs, settings=settings(max_examples=100, stateful_step_count=30))
+    assert Programs.agreed >= 100
 
 
 def test_any_program_on_a_file_agrees_with_the_model_across_crashes():
     run_state_machine_as_test(DurablePrograms, settings=settings(max_examples=60, stateful_step_count=30))
+    assert DurablePrograms.agreed >= 60

@@ -160,8 +160,11 @@ def check(store, model):
 
 
 def run(program, open_store):
-    """Let a store and the model go through the same program; in the end every session is deleted."""
-    store, model = open_store(), Model()
+    """Let a store and the model go through the same program; in the end every session is deleted.
+
+    Says how often the two were compared.
+    """
+    store, model, compared = open_store(), Model(), 0
     try:
         for action in [*program, *(("delete", key) for key in KEYS)]:
             if action[0] == "reopen":
@@ -176,5 +179,7 @@ def run(program, open_store):
                 raised = type(error)
             assert raised is expected, write
             check(store, model)
+            compared += 1
     finally:
         store.close()
+    return compared

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from toolyard.app.build import ConfigLike, build_parts, read_anything
 from toolyard.calls.policy import Approver
 from toolyard.engines.base import ToolEngine
+from toolyard.model.closing import Closing
 from toolyard.plugins import get_tool_sampler
 from toolyard.registry import ToolRegistry
 
 
-class Toolyard:
+class Toolyard(Closing):
     """A registry and the engine that answers its tools.
 
     with Toolyard.from_config("yard.yaml") as yard:
@@ -53,22 +53,6 @@ class Toolyard:
             await self.tool_engine.aclose()
         finally:
             self.tool_registry.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def __repr__(self) -> str:
         return f"Toolyard({self.tool_registry!r}, {self.tool_engine!r})"

@@ -15,8 +15,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from types import TracebackType
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from toolyard.calls.answer import Answerer
 from toolyard.calls.batch import Batch, arun_batch, run_batch
@@ -30,6 +29,7 @@ from toolyard.calls.settings import MAX_RESULT_BYTES, Abandoned, Gates, OutputCh
 from toolyard.calls.tracing import Tracer
 from toolyard.loop.threads import Threads, wrapped
 from toolyard.model.call import ToolCall, ToolResult
+from toolyard.model.closing import Closing
 from toolyard.model.errors import ConfigError, NoEngine
 from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
@@ -45,7 +45,7 @@ _DRAFTING: ContextVar[frozenset[tuple[int, str]]] = ContextVar("toolyard_draftin
 _NO_CONTEXT: Mapping[str, Any] = {}
 
 
-class ToolEngine:
+class ToolEngine(Closing):
     """Answers calls in sessions. Every method has an a-twin for async code.
 
     `execute` appends every call and its result to the session; `simulate` leaves no trace in it. Both may be
@@ -303,22 +303,6 @@ class ToolEngine:
     async def aclose(self) -> None:
         """`close` for async code."""
         self.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(name={self.name!r}, tools={len(self.tool_registry)})"
