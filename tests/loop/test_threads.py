@@ -7,12 +7,11 @@ import threading
 import weakref
 
 import pytest
+from waiting import SOON, Hung, until
 
 from toolyard.loop import threads as module
 from toolyard.loop.threads import Threads, wrapped
 from toolyard.model.errors import SessionError
-
-SOON = 10
 
 
 @pytest.fixture
@@ -20,27 +19,6 @@ def pool():
     made = Threads(2)
     yield made
     made.close()
-
-
-class Hung:
-    """Work that goes on until it is told to end."""
-
-    def __init__(self):
-        self.began = threading.Event()
-        self.end = threading.Event()
-
-    def __call__(self):
-        self.began.set()
-        assert self.end.wait(SOON)
-        return "ended"
-
-
-def until(condition):
-    for _ in range(2000):
-        if condition():
-            return
-        threading.Event().wait(0.005)
-    pytest.fail("it never came to pass")
 
 
 def test_work_runs_in_another_thread_and_its_value_comes_back(pool):

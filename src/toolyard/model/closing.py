@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
 
-class Closing:
+class Closing(ABC):
     """Override `close`; and `aclose` where letting go takes awaiting."""
 
+    @abstractmethod
     def close(self) -> None:
         """Let go of everything; safe to call twice."""
-        raise NotImplementedError
 
     async def aclose(self) -> None:
         """`close` for async code."""

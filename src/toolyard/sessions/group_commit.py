@@ -217,6 +217,7 @@ def _tell(pending: _Pending[_Op]) -> None:
     try:
         pending.done(pending.error)
     except Exception:
+        # A stranger's callback; the writer thread has others to serve. The write itself is settled either way.
         log.exception("a callback for a session write failed")
 
 

@@ -71,10 +71,8 @@ class PostgresStore(SqlStore):
             taken = row is not None and bool(row[0])
             if taken:
                 self._held[at] = (key, self._locks.generation)
-        except Exception:
-            raise
-        except BaseException:
-            # Interrupted: a lock that nobody knows of would never be released.
+        except (KeyboardInterrupt, SystemExit):
+            # A lock that nobody knows of would never be released.
             self._held.pop(at, None)
             with suppress(Exception):
                 conn.execute("SELECT pg_advisory_unlock(%s)", (at,))

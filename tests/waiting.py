@@ -1,0 +1,28 @@
+"""Waiting in tests: for something to come to pass, and for a sign to go on."""
+
+import threading
+import time
+
+SOON = 10
+"""Seconds after which what should have happened at once never will."""
+
+
+def until(condition):
+    """Wait for it; fail if it never comes to pass."""
+    limit = time.monotonic() + SOON
+    while not condition():
+        assert time.monotonic() < limit, "it never came to pass"
+        time.sleep(0.002)
+
+
+class Hung:
+    """Work that goes on until it is told to end."""
+
+    def __init__(self):
+        self.began = threading.Event()
+        self.end = threading.Event()
+
+    def __call__(self):
+        self.began.set()
+        assert self.end.wait(SOON)
+        return "ended"
