@@ -1,4 +1,5 @@
-# make run   sets up everything and runs the main job
+# make run   sets up everything and serves examples/yard.yaml
+# make tour  sets up everything and walks through the library
 # make test  sets up everything, then lint, types, house rules and tests
 # make bench speed as ratios to a limit measured in the same run
 # make soak  the long runs that are too slow for make test
@@ -10,7 +11,7 @@ STAMP := $(VENV)/.ready
 BENCH := .venv-bench
 JOBS ?= 2
 
-.PHONY: setup run test lint unit bench soak clean
+.PHONY: setup run tour test lint unit bench soak clean
 
 setup: $(STAMP)
 
@@ -21,6 +22,9 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 run: setup
+	@$(BIN)/toolyard serve examples/yard.yaml $(ARGS)
+
+tour: setup
 	@$(BIN)/python examples/first_steps.py
 
 test: lint unit
@@ -47,6 +51,8 @@ soak: setup
 	$(BIN)/python tests/parsing/soak_yaml_fuzz.py 600
 	$(BIN)/python tests/engines/soak_crash.py 100
 	$(BIN)/python tests/engines/soak_calls.py 1000000
+	$(BIN)/python tests/serving/soak_nodes.py 30
+	$(BIN)/python tests/serving/soak_abuse.py
 
 clean:
 	rm -rf $(VENV) $(BENCH) .mypy_cache .ruff_cache .import_linter_cache build dist

@@ -32,6 +32,7 @@ _EXPORTS = {
         "ToolResult",
     ],
     "toolyard.model.errors": [
+        "CallConflict",
         "CallError",
         "CallTimeout",
         "ConfigError",
@@ -55,6 +56,7 @@ _EXPORTS = {
         "SessionExistsError",
         "SourceError",
         "SourceUnavailable",
+        "StaleDefinition",
         "SyncInAsyncError",
         "ToolFailed",
         "ToolyardError",
@@ -78,6 +80,7 @@ _EXPORTS = {
     "toolyard.registry.typed": ["Registry"],
     "toolyard.schema.strict": ["StrictModel"],
     "toolyard.sources": [
+        "DomainToolLoader",
         "FileToolLoader",
         "FilterToolLoader",
         "InlineToolLoader",
@@ -166,6 +169,9 @@ if TYPE_CHECKING:
         ToolResult as ToolResult,
     )
     from toolyard.model.errors import (
+        CallConflict as CallConflict,
+    )
+    from toolyard.model.errors import (
         CallError as CallError,
     )
     from toolyard.model.errors import (
@@ -235,6 +241,9 @@ if TYPE_CHECKING:
         SourceUnavailable as SourceUnavailable,
     )
     from toolyard.model.errors import (
+        StaleDefinition as StaleDefinition,
+    )
+    from toolyard.model.errors import (
         SyncInAsyncError as SyncInAsyncError,
     )
     from toolyard.model.errors import (
@@ -302,6 +311,9 @@ if TYPE_CHECKING:
     )
     from toolyard.sessions.sqlite import (
         SqliteStore as SqliteStore,
+    )
+    from toolyard.sources import (
+        DomainToolLoader as DomainToolLoader,
     )
     from toolyard.sources import (
         FileToolLoader as FileToolLoader,

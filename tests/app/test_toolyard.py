@@ -113,7 +113,7 @@ def test_a_secret_of_the_config_reaches_neither_result_nor_history_nor_trace(fol
     path = config(
         folder,
         tracing={"jsonl": {"path": "calls.jsonl"}, "logging": True, "arguments": True, "results": True},
-        server={"token": "${YARD_API_KEY}"},
+        server={"allowed_hosts": ["${YARD_API_KEY}"]},
     )
     with caplog.at_level(logging.INFO), Toolyard.from_config(path) as yard:
         result = run(yard, ("desk::leak", {}))[0]
@@ -215,11 +215,9 @@ def test_a_misspelt_engine_of_a_source_is_told_what_was_meant(folder):
         Toolyard.from_config(path)
 
 
-def test_a_block_that_nothing_acts_on_yet_is_said_to_be_so(folder, caplog):
-    Toolyard.from_config(config(folder)).close()
-    assert "nothing here acts on it yet" not in caplog.text
-    Toolyard.from_config(config(folder, server={"prt": 3})).close()
-    assert caplog.text.count("server: checked, but nothing here acts on it yet") == 1
+def test_a_misspelt_key_of_the_server_block_is_told_what_was_meant(folder):
+    with pytest.raises(ConfigError, match=r"server: unknown key 'prt'; did you mean 'port'\?"):
+        Toolyard.from_config(config(folder, server={"prt": 3}))
 
 
 def test_an_option_given_as_a_variable_reaches_the_engine_as_a_number(folder):

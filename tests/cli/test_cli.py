@@ -23,7 +23,8 @@ weather_api:
 @pytest.fixture(autouse=True)
 def clean(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("TOOLYARD_CONFIG", raising=False)
+    for name in ("TOOLYARD_CONFIG", "TOOL_REGISTRY_DOMAINS"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "good.yaml").write_text(GOOD)
 
@@ -164,17 +165,64 @@ def test_bad_entries_can_be_left_out(capsys, tmp_path):
 
 
 def test_without_a_config_the_core_tools_are_there(capsys):
-    assert as_json(capsys, "call", "echo", '{"message": "hi"}') == (
+    assert as_json(capsys, "call", "echo", '{"text": "hi"}') == (
         0,
-        {"call_id": None, "name": "core::echo", "result": {"message": "hi"}, "error": None, "metadata": {}},
+        {"call_id": None, "name": "core::echo", "result": {"text": "hi"}, "error": None, "metadata": {}},
+    )
+    assert [t["name"] for t in as_json(capsys, "tools")[1]] == ["core::echo", "core::calc", "core::time_now"]
+
+
+DOMAIN = """
+from toolyard import Tool
+def load_tools():
+    return [Tool("rain", "yard_cli_air"), Tool("echo", "yard_cli_air")]
+"""
+
+
+def test_without_a_config_the_environment_enables_domains(capsys, tmp_path, monkeypatch):
+    (tmp_path / "yard_cli_air.py").write_text(DOMAIN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("TOOL_REGISTRY_DOMAINS", "yard_cli_air")
+    assert [t["name"] for t in as_json(capsys, "tools")[1]] == ["yard_cli_air::rain", "yard_cli_air::echo"]
+    monkeypatch.setenv("TOOL_REGISTRY_DOMAINS", "core,yard_cli_air")
+    assert len(as_json(capsys, "tools")[1]) == 5
+    assert as_json(capsys, "call", "calc", '{"expression": "2*3"}')[1]["result"]["value"] == 6
+    (tmp_path / "toolyard.yaml").write_text("tools: [{type: inline, tools: [{name: here}]}]")
+    assert [t["name"] for t in as_json(capsys, "tools")[1]] == ["default::here"]
+
+
+@pytest.mark.parametrize("command", [["tools"], ["call", "calc", '{"expression": "2*3"}'], ["show", "calc"]])
+def test_a_domain_that_cannot_be_loaded_is_told_of_beside_the_answer(capsys, monkeypatch, command):
+    monkeypatch.setenv("TOOL_REGISTRY_DOMAINS", "core,cores")
+    code, out, err = output(capsys, *command, "--json")
+    assert code == 0
+    assert json.loads(out)
+    assert err == (
+        "toolyard: domains:cores: no domain is called 'cores', and no module can be imported by that name; "
+        "did you mean 'core'?\n"
     )
 
 
+def test_a_config_lists_domains_among_its_sources(capsys, tmp_path):
+    (tmp_path / "yard.yaml").write_text("tools: [{type: domains, domains: [core]}, {type: file, path: good.yaml}]")
+    assert len(as_json(capsys, "tools", "-c", "yard.yaml")[1]) == 5
+    (tmp_path / "bad.yaml").write_text("tools: [{type: domains, domains: 'core, cores'}]")
+    code, report = as_json(capsys, "check", "bad.yaml")
+    assert (code, report["loaded"]) == (1, 3)
+    assert [item["where"] for item in report["sources"][0]["rejected"]] == ["domains:cores"]
+    for command in (["tools"], ["show", "calc"], ["call", "calc", '{"expression": "1"}']):
+        code, _, err = output(capsys, *command, "-c", "bad.yaml")
+        assert (code, err) == (0, "toolyard: 1 bad definition left out; `toolyard check bad.yaml` lists them\n")
+
+
 def test_call_prints_the_value_or_exits_1_with_the_error(capsys):
-    code, out, _ = output(capsys, "call", "core::echo", '{"message": "hi"}')
-    assert (code, json.loads(out)) == (0, {"message": "hi"})
-    code, result = as_json(capsys, "call", "core::echo", '{"mesage": "hi"}')
+    code, out, _ = output(capsys, "call", "core::echo", '{"text": "hi"}')
+    assert (code, json.loads(out)) == (0, {"text": "hi"})
+    code, result = as_json(capsys, "call", "core::echo", '{"txt": "hi"}')
     assert (code, result["error_info"]["code"]) == (1, "tool.invalid_args")
+    code, _, err = output(capsys, "call", "core::calc", '{"expression": "2^3"}')
+    assert code == 1
+    assert "at character 2" in err and "hint: write ** for a power" in err
     code, _, err = output(capsys, "call", "core::echo", "{")
     assert code == 1
     assert "not valid JSON" in err

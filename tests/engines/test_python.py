@@ -8,10 +8,12 @@ import pytest
 from pydantic import BaseModel
 
 from engines.engine_support import SOON, Hung, call, registry_of, results_of
+from toolyard.engines.multi import MultiToolEngine
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.context import ToolContext
 from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
+from toolyard.registry.functions import function_tool
 
 
 def made(*functions, **settings):
@@ -50,6 +52,48 @@ async def test_from_async_code_async_tools_run_on_this_loop_and_sync_ones_in_thr
     sync, task = await engine.aexecute("s", [call("where"), call("where_later")])
     assert sync.result != threading.get_ident()
     assert task.result == threading.get_ident()
+
+
+def at_once(function):
+    return function_tool(function, namespace="n", blocking=False)
+
+
+async def test_a_sync_tool_that_returns_at_once_runs_on_the_callers_loop_and_needs_no_thread():
+    def fails():
+        raise ValueError("told as ever")
+
+    engine = PythonToolEngine(ToolRegistry([at_once(where), at_once(fails)]))
+    engine.setup("s")
+    here, failed = await engine.aexecute("s", [call("where"), call("fails")])
+    assert here.result == threading.get_ident()
+    assert (failed.error_info.code, failed.error) == (
+        "tool.execution_error",
+        "n::fails failed: ValueError: told as ever",
+    )
+    assert (await engine.aexecute("s", [call("where")], timeout=SOON))[0].result == threading.get_ident()
+    assert engine.threads.alive == 0
+
+
+def test_with_a_deadline_it_stays_in_the_callers_thread_too():
+    engine = PythonToolEngine(ToolRegistry([at_once(where)]))
+    engine.setup("s")
+    assert engine.execute("s", [call("where")], timeout=SOON)[0].result == threading.get_ident()
+    assert engine.threads.alive == 0
+
+
+async def test_a_routed_tool_that_returns_at_once_runs_on_the_loop_as_well():
+    registry = ToolRegistry([at_once(where)])
+    async with MultiToolEngine(registry, {"n": PythonToolEngine(registry)}) as engine:
+        await engine.asetup("s")
+        assert (await engine.aexecute("s", [call("where")]))[0].result == threading.get_ident()
+
+
+async def test_what_it_returns_to_be_awaited_is_awaited():
+    engine = PythonToolEngine(
+        ToolRegistry([function_tool(lambda: where_later(), namespace="n", name="x", blocking=False)])
+    )
+    engine.setup("s")
+    assert (await engine.aexecute("s", [call("x")]))[0].result == threading.get_ident()
 
 
 async def test_a_blocking_tool_does_not_block_the_loop():

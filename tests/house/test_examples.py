@@ -21,6 +21,14 @@ def test_first_steps_runs_and_shows_report_call_and_error():
     assert done.stderr == ""
 
 
+def test_the_remote_example_gives_the_same_in_process_and_over_http():
+    done = subprocess.run([sys.executable, "examples/remote.py"], cwd=ROOT, capture_output=True, text=True, check=True)
+    here, there = done.stdout.split("Over HTTP\n")
+    assert here.removeprefix("In process\n") == there
+    assert "[33.34, 33.33, 33.33]" in there and "tool.invalid_args" in there and "same hash True" in there
+    assert done.stderr == ""
+
+
 def test_the_example_yard_checks_clean():
     done = subprocess.run(
         [sys.executable, "-m", "toolyard", "check", "yard.yaml"], cwd=ROOT / "examples", capture_output=True, text=True

@@ -15,7 +15,8 @@ SOURCES = sorted((ROOT / "src" / "toolyard").rglob("*.py"))
 
 PROMISED = {
     *("Tool", "ToolCall", "ToolResult", "Effects", "ErrorInfo", "TOOL_NAMESPACE_SEP", "TOOL_DEFAULT_NAMESPACE"),
-    *("ToolRegistry", "ToolLoader", "FileToolLoader", "InlineToolLoader", "PythonToolLoader"),
+    *("ToolRegistry", "ToolLoader", "FileToolLoader", "InlineToolLoader", "PythonToolLoader", "DomainToolLoader"),
+    "RESTToolLoader",
     *("ToolEngine", "PythonToolEngine", "MultiToolEngine", "Toolyard"),
     *("PythonBinding", "ScriptBinding", "RestBinding", "McpBinding"),
     *("StrictModel", "Registry", "UnknownToolError", "tool", "function_tool"),

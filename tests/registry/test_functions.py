@@ -226,6 +226,17 @@ def test_the_namespace_and_name_of_the_mark_win() -> None:
     assert tool_from(add, "given").qualified_name == "given::add"
 
 
+def test_a_function_that_returns_at_once_may_say_so() -> None:
+    @tool(blocking=False)
+    def quick() -> None: ...
+
+    assert binding_of(function_tool(add, namespace="n")).blocking is True
+    assert binding_of(function_tool(add, namespace="n", blocking=False)).blocking is False
+    assert binding_of(tool_from(quick, "n")).blocking is False
+    assert binding_of(tool_from(add, "n")).blocking is True
+    assert function_tool(add, namespace="n") == function_tool(add, namespace="n", blocking=False)
+
+
 def test_bad_annotations_are_reported_when_the_tool_is_made() -> None:
     @tool
     def bad(x: "Nowhere") -> None:  # type: ignore[name-defined]  # noqa: F821

@@ -152,6 +152,8 @@ def check(store, model):
             assert (list(newer.changes), newer.intent) == ([], stored.intent)
     assert store.sessions() == model.infos()
     assert store.count() == len(model.sessions)
+    owners = [key.owner for key in model.sessions]
+    assert [store.count(owner) for owner in owners] == [owners.count(owner) for owner in owners]
     branches, entries = model.reachable()
     assert store._read(lambda run: {row[0] for row in run("SELECT id FROM branches", ()).fetchall()}) == branches
     assert store._read(lambda run: set(run("SELECT branch, seq FROM entries", ()).fetchall())) == entries

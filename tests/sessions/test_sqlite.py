@@ -245,3 +245,11 @@ def test_a_killed_writer_leaves_all_that_it_acknowledged(sqlite_place):
     entries = sqlite_place.open().load(ANN).entries
     assert len(entries) >= max([200, *acknowledged[:-1]])
     assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
+
+
+def test_one_owners_sessions_are_counted_by_the_primary_key(sqlite_place):
+    store = sqlite_place.open()
+    plan = store._read(
+        lambda run: run("EXPLAIN QUERY PLAN SELECT count(*) FROM sessions WHERE owner = ?", ("ann",)).fetchall()
+    )
+    assert any("SEARCH" in row[-1] and "PRIMARY KEY (owner=?)" in row[-1] for row in plan), plan

@@ -245,6 +245,7 @@ def test_sessions_are_listed_by_owner_and_id(store):
     ]
     assert [info.session_id for info in store.sessions("bob")] == ["a", "b"]
     assert store.count() == 5
+    assert [store.count(owner) for owner in ("ann", "bob", "", "an")] == [3, 2, 0, 0]
 
 
 def test_newer_is_only_what_came_after(store):

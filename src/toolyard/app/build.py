@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from toolyard.app.config import MAX_CONFIG_BYTES, Config, PluginEntry, read_config, read_config_file
-from toolyard.app.hiding import cleaned_report, hiding
+from toolyard.app.hiding import cleaned, hiding
 from toolyard.app.kind import is_config
 from toolyard.app.options import WIRED, typed_options, wired_options
 from toolyard.calls.policy import Approver, Policy
@@ -19,8 +19,8 @@ from toolyard.calls.tracing import Tracer
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.multi import MultiToolEngine
 from toolyard.model.bindings import PythonBinding
-from toolyard.model.errors import ConfigError, DefinitionError, PluginError, SourceError
-from toolyard.model.report import LoadReport, SourceReport
+from toolyard.model.errors import ConfigError, PluginError
+from toolyard.model.report import LoadReport
 from toolyard.plugins import ENGINES, ENRICHMENTS, LOADERS, Enrichment, Loader, PluginTable, get_tool_engine
 from toolyard.plugins.table import parameters_of
 from toolyard.registry import ToolRegistry
@@ -109,27 +109,15 @@ def survey(config: ConfigLike) -> tuple[ToolRegistry, LoadReport]:
         Policy.from_config(read.policy, f"{read.where}: policy")
         Tracer.check_config(read.tracing, f"{read.where}: tracing")
         engine_of(read, registry, loaders).close()
-    _say_what_is_idle(read)
     return registry, report
-
-
-def _say_what_is_idle(config: Config) -> None:
-    if config.server:
-        _log.warning("%s: server: checked, but nothing here acts on it yet", config.where)
 
 
 def _what_loads(config: Config) -> tuple[ToolRegistry, list[Loader], LoadReport]:
     registry = ToolRegistry(enrichments=_enrichments(config))
-    reports: list[SourceReport] = []
     loaders = make_loaders(config, lenient=True)
     for loader in loaders:
-        try:
-            registry.attach(loader)
-            reports.append(registry.report.sources[-1])
-        except (SourceError, DefinitionError) as error:
-            loader.close()
-            reports.append(SourceReport(loader.source, state="failed", error=str(error)))
-    return registry, loaders, LoadReport(tuple(cleaned_report(report, config.secrets) for report in reports))
+        registry.attach(loader, keep_failed=True)
+    return registry, loaders, cleaned(registry.report, config.secrets)
 
 
 def _enrichments(config: Config) -> list[Enrichment]:
@@ -203,9 +191,7 @@ def build_parts(
     `lenient` leaves out what cannot be loaded; the report says what.
     """
     with hiding(config.secrets):
-        parts = _parts(config, approver, _what_loads if lenient else _everything)
-    _say_what_is_idle(config)
-    return parts
+        return _parts(config, approver, _what_loads if lenient else _everything)
 
 
 def _parts(

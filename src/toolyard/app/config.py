@@ -12,6 +12,7 @@ from toolyard.app.env import Variable, defaults_in, expand
 from toolyard.app.hiding import hiding, secrets_in
 from toolyard.app.kind import TOOLS_KEYS, TOP_KEYS
 from toolyard.app.options import typed
+from toolyard.app.server_block import SERVER_SCHEMA, ServerBlock, read_server
 from toolyard.app.sessions_block import SESSIONS_SCHEMA, SessionsBlock, read_sessions
 from toolyard.calls.blocks import read_list, read_mapping, read_text
 from toolyard.calls.policy import POLICY_SCHEMA
@@ -45,7 +46,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     sessions: SessionsBlock = SessionsBlock()
     policy: dict[str, Any] = {}
     tracing: dict[str, Any] = {}
-    server: dict[str, Any] = {}
+    server: ServerBlock = ServerBlock()
     secrets: tuple[str, ...] = ()
     """Values that must not show up in an error, a log or a trace."""
 
@@ -89,7 +90,7 @@ def _read(document: dict[str, Any], reader: _Reader) -> Config:
         sessions=read_sessions(reader.block(block, "sessions", SESSIONS_SCHEMA), f"{where}: sessions", reader.base),
         policy=reader.block(block, "policy", POLICY_SCHEMA),
         tracing=reader.block(block, "tracing", TRACING_SCHEMA),
-        server=reader.block(block, "server", {}),
+        server=read_server(reader.block(block, "server", SERVER_SCHEMA), f"{where}: server"),
         secrets=tuple(dict.fromkeys(reader.secrets)),
     )
 

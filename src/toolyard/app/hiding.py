@@ -13,7 +13,7 @@ import msgspec
 
 from toolyard.calls.redact import Redactor, looks_secret, names_a_secret
 from toolyard.model.errors import CallError, ToolyardError
-from toolyard.model.report import SourceReport
+from toolyard.model.report import LoadReport, SourceReport
 
 _SHORTEST = 6
 _SHOWN = 60
@@ -93,6 +93,11 @@ def hiding(secrets: Iterable[str]) -> Iterator[None]:
     except ToolyardError as error:
         _clean(error, _redactor(secrets))
         raise
+
+
+def cleaned(report: LoadReport, secrets: Iterable[str]) -> LoadReport:
+    """A report that tells no secrets."""
+    return LoadReport(tuple(cleaned_report(source, secrets) for source in report.sources))
 
 
 def cleaned_report(report: SourceReport, secrets: Iterable[str]) -> SourceReport:

@@ -6,6 +6,7 @@ import inspect
 from typing import Any
 
 from toolyard.app.options import option_schemas, wired_options
+from toolyard.app.server_block import SERVER_SCHEMA
 from toolyard.app.sessions_block import SESSIONS_SCHEMA
 from toolyard.calls.policy import POLICY_SCHEMA
 from toolyard.calls.tracing import TRACING_SCHEMA
@@ -51,7 +52,7 @@ def config_schema() -> dict[str, Any]:
             "sessions": _block(SESSIONS_SCHEMA),
             "policy": _block(POLICY_SCHEMA),
             "tracing": _block(TRACING_SCHEMA),
-            "server": {"type": ["object", "null"]},
+            "server": _block(SERVER_SCHEMA),
         },
     }
 

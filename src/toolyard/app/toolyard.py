@@ -12,6 +12,7 @@ from toolyard.engines.base import ToolEngine
 from toolyard.model.closing import Closing
 from toolyard.plugins import get_tool_sampler
 from toolyard.registry import ToolRegistry
+from toolyard.sources.domains import DomainToolLoader
 
 
 class Toolyard(Closing):
@@ -36,6 +37,12 @@ class Toolyard(Closing):
         """
         registry, engine, _ = build_parts(read_anything(config, env=env), approver)
         return cls(registry, engine)
+
+    @property
+    def domains(self) -> frozenset[str]:
+        """The namespaces that enabled domains gave; the HTTP wires spell the tools of these by their bare names."""
+        loaders = [loader for loader in self.tool_registry.loaders if isinstance(loader, DomainToolLoader)]
+        return frozenset[str]().union(*(loader.namespaces for loader in loaders))
 
     def sampler(self, kind: str, **options: Any) -> Any:
         """A sampler of that registered type over this registry."""

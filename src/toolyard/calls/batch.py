@@ -6,11 +6,14 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from toolyard.calls.answer import Answerer
 from toolyard.calls.events import Mode
 from toolyard.calls.flights import Flights
+from toolyard.calls.replay import replayed
+from toolyard.calls.request import CallRequest, Scope
 from toolyard.calls.settings import Settings
 from toolyard.loop.threads import Threads
 from toolyard.model.call import ToolCall, ToolResult
@@ -18,12 +21,17 @@ from toolyard.model.errors import DefinitionError, NoEngine, SyncInAsyncError
 from toolyard.model.tool import Tool
 from toolyard.registry.bind import Bound
 from toolyard.registry.snapshot import Snapshot
+from toolyard.sessions.history import History
 from toolyard.sessions.session import Session, Stay
+from toolyard.sessions.state import State
+from toolyard.sessions.store import Key
 
 if TYPE_CHECKING:
     from toolyard.calls.invoke import CallPath
 
 
+_NOTHING: Mapping[str, Any] = {}
+_HELD_SECONDS = 0.005
 _LONGEST = 1e8
 """Seconds: about three years, more than any clock of the system takes."""
 
@@ -42,16 +50,21 @@ class Batch:
     """What the calls share."""
 
     __slots__ = (
+        "abandoned",
         "bound",
         "calls",
         "context",
         "cut_off",
+        "definitions",
         "left_behind",
         "mode",
+        "replay",
         "root",
+        "scope",
         "session",
         "snapshot",
         "timeout",
+        "trace",
     )
 
     root: Root
@@ -65,12 +78,21 @@ class Batch:
         mode: Mode,
         timeout: float | None,
         context: Mapping[str, Any],
+        trace: Mapping[str, Any] = _NOTHING,
+        definitions: frozenset[str] | None = None,
+        scope: Scope | None = None,
+        replay: bool = False,
     ) -> None:
         self.session = session
         self.calls = calls
         self.mode = mode
         self.timeout = timeout
         self.context = context
+        self.trace = trace
+        self.definitions = definitions
+        self.scope = scope
+        self.replay = replay
+        self.abandoned: list[Future[Any]] | None = None
         self.cut_off: tuple[ToolCall, ToolResult] | None = None
         """The call that was under way when the batch was stopped, and what is known of it."""
         self.left_behind: Future[Any] | None = None
@@ -137,9 +159,12 @@ async def arun_batch(path: CallPath, root: Root, batch: Batch) -> list[ToolResul
             if batch.mode == "simulate":
                 path.recorder.counts(session, batch.snapshot)
                 batch.session = session.draft()
-            results = []
+            results, turn = [], _Turn()
             for call in batch.calls:
+                await turn.give_way()
                 result = None if flights is None else flights.answered(call)
+                if result is None and batch.replay:
+                    result = replayed(batch.session, call)
                 if result is None:
                     result = await path.ainvoke(batch, call)
                 if flights is not None:
@@ -159,6 +184,59 @@ async def arun_batch(path: CallPath, root: Root, batch: Batch) -> list[ToolResul
     finally:
         if flights is not None:
             flights.over()
+
+
+async def arun_alone(path: CallPath, root: Root, request: CallRequest) -> list[ToolResult]:
+    """Answer calls that belong to no session. Nobody else can be in theirs, so there is no turn to take."""
+    check_calls(request.calls)
+    check_timeout(request.timeout)
+    make = _session_alone.__wrapped__ if len(request.calls) > 1 else _session_alone
+    session = make(request.owner or "", request.mode)
+    session.kept = len(request.calls) > 1
+    batch = Batch(
+        session,
+        request.calls,
+        request.mode,
+        request.timeout,
+        request.context,
+        request.trace,
+        request.definitions,
+        request.scope,
+    )
+    batch.root, batch.snapshot = root, path.registry.snapshot
+    batch.abandoned = request.abandoned
+    if len(request.calls) == 1:
+        return [await path.ainvoke(batch, request.calls[0])]
+    results, turn = [], _Turn()
+    for call in request.calls:
+        await turn.give_way()
+        results.append(await path.ainvoke(batch, call))
+    return results
+
+
+class _Turn:
+    """How long this task has had the loop: a thousand quick calls must not keep everybody else waiting."""
+
+    __slots__ = ("since",)
+
+    def __init__(self) -> None:
+        self.since = time.monotonic()
+
+    async def give_way(self) -> None:
+        """Let others run, if it is time."""
+        if time.monotonic() - self.since > _HELD_SECONDS:
+            import asyncio
+
+            await asyncio.sleep(0)
+            self.since = time.monotonic()
+
+
+@lru_cache(maxsize=1024)
+def _session_alone(owner: str, mode: Mode) -> Session:
+    """For one call by itself the same object will do each time: nothing is ever written down in it."""
+    session = Session(Key(owner, ""), History(), State())
+    session.drafted = mode == "simulate"
+    return session
 
 
 def check_thread(mode: Mode) -> None:

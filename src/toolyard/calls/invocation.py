@@ -39,6 +39,8 @@ class Invocation(msgspec.Struct, eq=False):
     session: Session
     context: Mapping[str, Any] = {}
     """What the caller sent along with the call."""
+    trace: Mapping[str, Any] = {}
+    """The caller's own ids for it."""
     begun: bool = False
     held: bool = True
     """Whether the session waits for work that is left behind."""
@@ -71,8 +73,8 @@ class Invocation(msgspec.Struct, eq=False):
 
     @property
     def idempotency_key(self) -> str | None:
-        """The same for every try of one call and for no other call; None for a call without an id."""
-        if self.call.call_id is None:
+        """The same for every try of one call and for no other call; None for one without an id or a session."""
+        if self.call.call_id is None or not self.session_id:
             return None
         return digest(
             self.session.key.owner, self.session_id, self.call.call_id, self.call.name, self.bound.sent.decode()
@@ -80,4 +82,10 @@ class Invocation(msgspec.Struct, eq=False):
 
     def tool_context(self) -> ToolContext:
         """What a tool that declares `ctx` is told."""
-        return ToolContext(tool=self.tool, call_id=self.call.call_id, session_id=self.session_id, context=self.context)
+        return ToolContext(
+            tool=self.tool,
+            call_id=self.call.call_id,
+            session_id=self.session_id or None,
+            context=self.context,
+            trace=self.trace,
+        )

@@ -18,12 +18,14 @@ import msgspec
 
 from toolyard.calls.answer import Answerer, aanswer, answer, awaited
 from toolyard.calls.batch import Batch, Root, check_calls, check_thread
+from toolyard.calls.discretion import is_own_exception, told_discreetly
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.outcome import check_output, kept_changes, plain_answer
 from toolyard.calls.policy import Policy
 from toolyard.calls.quick import QuickAnswers
 from toolyard.calls.recorder import Recorder
 from toolyard.calls.redact import Redactor
+from toolyard.calls.scope import bind_within, check_known
 from toolyard.calls.tracing import Tracer
 from toolyard.calls.trail import Trail
 from toolyard.calls.writable import bounded_info, check_writable, writable_call, writable_info
@@ -65,6 +67,8 @@ class CallPath:
         self.redactor = redactor or Redactor()
         self.quiet = self.policy is None and self.tracer is None and sessions.ttl is None
         """True if a call in memory needs nothing but to be answered and appended."""
+        self.discreet = False
+        """True: what a tool's own exception says goes to the log, and callers are told where to find it there."""
         self.quick_answers = QuickAnswers(self, None, None)
         # Threads of their own: people who think it over must not keep tools from running.
         self._asking = Threads(_ASKED_AT_ONCE, "toolyard-approver")
@@ -127,7 +131,7 @@ class CallPath:
         """The rest of `invoke` for a call that the short way began: `outcome` is what it returned, or raised."""
         engine: Answerer = root.route(bound.tool)
         invocation = Invocation(
-            bound.tool, bound.arguments, call, session.mode, None, 1, engine.name, bound, session, {}, True
+            bound.tool, bound.arguments, call, session.mode, None, 1, engine.name, bound, session, begun=True
         )
         try:
             if failed:
@@ -181,6 +185,8 @@ class CallPath:
 
     def _leave_behind(self, batch: Batch, invocation: Invocation) -> None:
         """Work that goes on keeps the session, unless the engine it belongs to lets it go."""
+        if batch.abandoned is not None and invocation.left_behind is not None:
+            batch.abandoned.append(invocation.left_behind)
         if invocation.held:
             batch.left_behind = invocation.left_behind
 
@@ -194,10 +200,14 @@ class CallPath:
         session, batch.bound = batch.session, None
         if call.call_id is not None:
             check_writable(call.call_id)
-        batch.bound = bound = bind(batch.snapshot, call)
+        batch.bound = bound = (
+            bind(batch.snapshot, call) if batch.scope is None else bind_within(batch, call, batch.scope)
+        )
         tool = bound.tool
         if trail is not None:
             trail.begin(tool, bound, batch.snapshot.generation)
+        if batch.definitions is not None:
+            check_known(tool, batch.definitions)
         engine: Answerer = batch.root.route(tool)
         if self.policy is not None:
             self.policy.check(
@@ -220,6 +230,7 @@ class CallPath:
             bound,
             session,
             batch.context,
+            batch.trace,
             held=engine.settings.abandoned == "hold",
         )
 
@@ -244,12 +255,17 @@ class CallPath:
                 metadata["output_violations"] = violations
         changes = _NO_CHANGES if invocation.kept is None else kept_changes(invocation)
         result = ToolResult(call.call_id, bound.tool.qualified_name, plain, None, metadata, None, call.overload)
+        if not invocation.session.kept:
+            return result, b"", changes
         return result, entry_text(call_text(call, bound.sent), result_text(result, text)), changes
 
     def _failure(
         self, call: ToolCall, bound: Bound | None, invocation: Invocation | None, error: CallError
     ) -> tuple[ToolResult, bytes]:
-        info = self._redacted(bounded_info(error.info))
+        info = error.info
+        if self.discreet and bound is not None and is_own_exception(error):
+            info = told_discreetly(error, bound.tool, self.redactor)
+        info = self._redacted(bounded_info(info))
         if invocation is not None and invocation.tool.effects is Effects.READ:
             # What only reads has changed nothing, however it failed.
             info = msgspec.structs.replace(info, effect="none")

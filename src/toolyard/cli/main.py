@@ -23,6 +23,7 @@ for _command, _help in {
     "tools": "List the tools.",
     "show": "Show one tool, whole.",
     "call": "Call a tool and print its result.",
+    "serve": "Serve the tools over HTTP.",
     "schema": "Print the JSON Schema of config files.",
     "version": "Print the version.",
 }.items():
@@ -40,6 +41,16 @@ for _command, _help in {
 }.items():
     _sessions.command(f"toolyard.cli.session:{_command}_", name=_command, help=_help)
 app.command(_sessions)
+
+
+_keys = App(name="key", help="Say who may use a server.")
+for _command, _help in {
+    "create": "Make a key and print its token, this once.",
+    "list": "List the keys.",
+    "revoke": "End a key.",
+}.items():
+    _keys.command(f"toolyard.cli.key:{_command}_", name=_command, help=_help)
+app.command(_keys)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -19,12 +19,14 @@ from toolyard.cli.output import counted, warn, working
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.report import LoadReport
 from toolyard.registry import ToolRegistry
+from toolyard.sources.domains import DomainToolLoader, enabled_domains
 
 ConfigOption = Annotated[
     Path | None,
     Parameter(
         name=["--config", "-c"],
-        help="Config or catalog file; default: $TOOLYARD_CONFIG, ./toolyard.yaml, or the core tools.",
+        help="Config or catalog file; default: $TOOLYARD_CONFIG, ./toolyard.yaml, or the domains of "
+        "$TOOL_REGISTRY_DOMAINS, which are the core tools if it is not set.",
     ),
 ]
 JsonOption = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON, errors included.")]
@@ -41,21 +43,21 @@ _DEFAULT = "toolyard.yaml"
 
 
 def config_path(config: Path | None) -> Path | None:
-    """The given file, the environment's, or the folder's; None for the core tools."""
+    """The given file, the environment's, or the folder's; None for the enabled domains alone."""
     path = config or (Path(os.environ["TOOLYARD_CONFIG"]) if os.environ.get("TOOLYARD_CONFIG") else None)
     return Path(_DEFAULT) if path is None and Path(_DEFAULT).is_file() else path
 
 
 def open_registry(config: Path | None, *, skip_bad: bool = False) -> ToolRegistry:
-    """The registry a command works on.
+    """The registry a command works on; what was left out of it is counted on standard error.
 
-    With `skip_bad`, what could not be loaded is counted on standard error.
+    That is nothing, unless `skip_bad`, or a source that lists what is bad instead of raising, says so.
     """
     path = config_path(config)
     with working("loading tools"):
         if path is None:
-            return core_registry()
-        return _lenient(path) if skip_bad else build_registry(path)
+            return domain_registry(skip_bad=skip_bad)
+        return _lenient(path) if skip_bad else _strict(path)
 
 
 @contextmanager
@@ -64,7 +66,7 @@ def open_yard(config: Path | None, *, skip_bad: bool = False, durable: bool = Fa
     path = config_path(config)
     with working("loading tools"):
         if path is None:
-            registry, read = core_registry(), Config(where="", base=Path(), loaders=[])
+            registry, read = domain_registry(skip_bad=skip_bad), Config(where="", base=Path(), loaders=[])
             yard = Toolyard(registry, PythonToolEngine(registry, sessions=_sessions(read, durable).open()))
         else:
             read = read_anything(path)
@@ -94,14 +96,21 @@ def _lenient(path: Path) -> ToolRegistry:
     return registry
 
 
+def _strict(path: Path) -> ToolRegistry:
+    registry = build_registry(path)
+    _say_what_is_missing(registry.report, path)
+    return registry
+
+
 def _say_what_is_missing(report: LoadReport, path: Path) -> None:
     if not report.ok:
         warn(f"{counted(len(report.rejected), 'bad definition')} left out; `toolyard check {path}` lists them")
 
 
-def core_registry() -> ToolRegistry:
-    """The tools that ship with toolyard."""
-    from toolyard.sources import PythonToolLoader
-    from toolyard.typed import registry
-
-    return ToolRegistry.from_loaders([PythonToolLoader(registry, namespace="core")])
+def domain_registry(*, skip_bad: bool = False) -> ToolRegistry:
+    """The tools of the enabled domains; one that could not be loaded is told of on standard error."""
+    loader = DomainToolLoader(enabled_domains(), on_duplicate="skip" if skip_bad else "raise")
+    registry = ToolRegistry.from_loaders([loader])
+    for rejected in registry.report.rejected:
+        warn(f"{rejected.where}: {rejected.reason}")
+    return registry

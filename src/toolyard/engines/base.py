@@ -16,15 +16,20 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, ClassVar, TypeVar
+from uuid import uuid4
+
+from msgspec.structs import replace
 
 from toolyard.calls.answer import Answerer
-from toolyard.calls.batch import Batch, arun_batch, run_batch
+from toolyard.calls.batch import Batch, arun_alone, arun_batch, run_batch
 from toolyard.calls.events import Mode
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.invoke import CallPath
 from toolyard.calls.policy import Policy
 from toolyard.calls.quick import QuickRunner
 from toolyard.calls.redact import Redactor
+from toolyard.calls.request import CallRequest
+from toolyard.calls.scope import refusals
 from toolyard.calls.settings import MAX_RESULT_BYTES, Abandoned, Gates, OutputCheck, Settings
 from toolyard.calls.tracing import Tracer
 from toolyard.loop.threads import Threads, wrapped
@@ -125,6 +130,15 @@ class ToolEngine(Closing):
         raise NoEngine(
             f"{type(self).__name__} cannot answer {invocation.tool.qualified_name}", hint="override answer(invocation)"
         )
+
+    @property
+    def discreet(self) -> bool:
+        """True: callers are not told what a tool's own exceptions say, only under which id the log has it."""
+        return self._path.discreet
+
+    @discreet.setter
+    def discreet(self, value: bool) -> None:
+        self._path.discreet = value
 
     def route(self, tool: Tool) -> Answerer:
         """The engine whose limits apply to the tool and which answers it: this one, unless it routes."""
@@ -279,6 +293,42 @@ class ToolEngine(Closing):
                 _DRAFTING.reset(token)
         session = await self._afind(session_id, owner)
         return await arun_batch(self._path, self, Batch(session, tool_calls, "simulate", timeout, context))
+
+    async def arun(self, request: CallRequest) -> list[ToolResult]:
+        """Everything `aexecute` and `asimulate` can do and more, for the other side of a wire."""
+        if request.session_id is None:
+            if not self._needs_sessions:
+                return await arun_alone(self._path, self, request)
+            session_id = f"alone-{uuid4().hex}"
+            await self.asetup(session_id, owner=request.owner)
+            try:
+                return await self.arun(replace(request, session_id=session_id))
+            finally:
+                await self.ateardown(session_id, owner=request.owner)
+        if self._own_execute or self._own_aexecute:
+            run = self.aexecute if request.mode == "execute" else self.asimulate
+            options = _given(timeout=request.timeout, owner=request.owner, context=request.context or None)
+            refused = refusals(self.tool_registry.snapshot, request)
+            calls = [call for call, refusal in zip(request.calls, refused, strict=True) if refusal is None]
+            answers = iter(await run(request.session_id, calls, **options) if calls else ())
+            return [refusal or next(answers) for refusal in refused]
+        session = await self._afind(request.session_id, request.owner)
+        batch = Batch(
+            *(session, request.calls, request.mode, request.timeout),
+            *(request.context, request.trace, request.definitions, request.scope),
+            replay=request.replay and request.mode == "execute",
+        )
+        batch.abandoned = request.abandoned
+        return await arun_batch(self._path, self, batch)
+
+    def takes(self, tool: Tool) -> bool:
+        """True if it knows how to answer that tool, as far as its binding tells."""
+        return True
+
+    @property
+    def _needs_sessions(self) -> bool:
+        """True if it cannot answer a call in a session that was not set up."""
+        return self._own_execute or self._own_aexecute
 
     async def ateardown(self, session_id: str, *, owner: str | None = None) -> None:
         """`teardown` for async code."""

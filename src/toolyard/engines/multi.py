@@ -57,6 +57,10 @@ class MultiToolEngine(ToolEngine):
                 )
         self._styles = {id(e): SeedStyle(e) for e in self._answering() if e._own_execute or e._own_aexecute}
 
+    @property
+    def _needs_sessions(self) -> bool:
+        return bool(self._styles)
+
     def route(self, tool: Tool) -> Answerer:
         """The engine of the tool's namespace, else of its source, else of its binding, else the default."""
         engine = self._engine_of(tool)
@@ -76,6 +80,13 @@ class MultiToolEngine(ToolEngine):
                 hint=f"give its source an engine; routed namespaces: {known}",
             )
         return engine._engine_of(tool) if isinstance(engine, MultiToolEngine) else engine
+
+    def takes(self, tool: Tool) -> bool:
+        """True if the engine it would be routed to does."""
+        try:
+            return self._engine_of(tool).takes(tool)
+        except NoEngine:
+            return False
 
     def setup(
         self,

@@ -21,7 +21,8 @@ class PythonToolEngine(ToolEngine):
     """Calls the function behind a tool.
 
     From sync code a sync tool runs in the caller's thread, an async one on the home loop. From async code an
-    async tool runs on the caller's loop, a sync one on the engine's threads, since it may block.
+    async tool runs on the caller's loop, a sync one on the engine's threads, since it may block; one that is
+    marked `blocking=False` runs where it is called, and no deadline can cut it short.
     """
 
     type_name = "python"
@@ -47,10 +48,14 @@ class PythonToolEngine(ToolEngine):
             return _answered(tool, binding, value)
         return _finished(tool, binding, value)
 
+    def takes(self, tool: Tool) -> bool:
+        """Only what has a function behind it."""
+        return type(tool.binding) is PythonBinding
+
     def blocks(self, tool: Tool) -> bool:
-        """Async functions do not; what any other function does, nobody knows."""
+        """Async functions do not, nor those that say so; what any other function does, nobody knows."""
         binding = tool.binding
-        return not (type(binding) is PythonBinding and binding.is_async)
+        return not (type(binding) is PythonBinding and (binding.is_async or not binding.blocking))
 
 
 async def _answered(tool: Tool, binding: PythonBinding, work: Any) -> Any:

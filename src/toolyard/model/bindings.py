@@ -6,7 +6,7 @@ Sources and engines never import each other; these types are all they share.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -32,6 +32,8 @@ class PythonBinding(msgspec.Struct, frozen=True, eq=False):
     """The class an answer must be an instance of, where the tool promises one."""
     plain: bool = False
     """True when `finish` would leave an answer that is JSON already as it is."""
+    blocking: bool = True
+    """False for a sync callable that returns at once, so that an event loop may call it itself."""
 
 
 class ScriptBinding(msgspec.Struct, frozen=True):
@@ -43,13 +45,85 @@ class ScriptBinding(msgspec.Struct, frozen=True):
     sha256: str | None = None
 
 
+Location = Literal["path", "query", "header", "cookie"]
+Style = Literal["simple", "label", "matrix", "form", "spaceDelimited", "pipeDelimited", "deepObject"]
+
+
+class RestParameter(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one argument goes, and how it is written there."""
+
+    argument: str
+    name: str
+    """On the wire."""
+    location: Location
+    style: Style = "simple"
+    explode: bool = False
+    media_type: str | None = None
+    """The value is written as this, instead of by style and explode."""
+    allow_reserved: bool = False
+
+
+class RestPart(msgspec.Struct, frozen=True, kw_only=True):
+    """How one property of a form or multipart body is written."""
+
+    content_type: str | None = None
+    style: Style | None = None
+    explode: bool = True
+    binary: bool = False
+    """The argument is base64 text; what is sent are the bytes."""
+
+
+class RestBody(msgspec.Struct, frozen=True, kw_only=True):
+    """What is sent as the body: one argument as it is, or an object made of several."""
+
+    media_type: str
+    argument: str | None = None
+    properties: Mapping[str, str] = {}
+    """Arguments and the properties of the body they become; only where `argument` is None."""
+    parts: Mapping[str, RestPart] = {}
+    """By property; those not named are written as their values ask for."""
+    required: bool = False
+    binary: bool = False
+    """The argument is base64 text; what is sent are the bytes."""
+
+
+class RestScheme(msgspec.Struct, frozen=True, kw_only=True):
+    """One way of saying who asks, as a specification describes it."""
+
+    type: Literal["bearer", "basic", "api_key", "oauth2", "other"]
+    location: Location | None = None
+    name: str = ""
+    """Of the header, query parameter or cookie of an API key."""
+    token_url: str | None = None
+    scopes: tuple[str, ...] = ()
+
+
 class RestBinding(msgspec.Struct, frozen=True):
-    """One HTTP operation; `locations` maps an argument to (where, name on the wire)."""
+    """One HTTP operation, and where each argument goes."""
 
     method: str
     path: str
+    """The template; `{name}` stands for a path parameter."""
     base_url: str
-    locations: Mapping[str, tuple[str, str]] = {}
+    parameters: tuple[RestParameter, ...] = ()
+    body: RestBody | None = None
+    security: tuple[tuple[str, ...], ...] = ()
+    """Alternatives, each the schemes it needs together; none at all if nobody need say who asks."""
+    schemes: Mapping[str, RestScheme] = {}
+    accepts: tuple[str, ...] = ()
+    """Media types of the answers that mean success."""
+    named: tuple[str, ...] = ()
+    """`host` or `host:port` that the operator named in the config, and that may therefore be private."""
+
+    @property
+    def locations(self) -> dict[str, tuple[str, str]]:
+        """Each argument with where it goes and its name there."""
+        found = {item.argument: (str(item.location), item.name) for item in self.parameters}
+        if self.body is not None and self.body.argument is not None:
+            found[self.body.argument] = ("body", "")
+        elif self.body is not None:
+            found |= {argument: ("body", name) for argument, name in self.body.properties.items()}
+        return found
 
 
 class McpBinding(msgspec.Struct, frozen=True):

@@ -19,6 +19,8 @@
     |  `- UnknownSessionError(KeyError)
     |- CallError(.info)
     |  |- UnknownToolError(KeyError)      tool.not_found
+    |  |- StaleDefinition                 catalog.stale
+    |  |- CallConflict                    call.conflict
     |  |- InvalidArguments                tool.invalid_args
     |  |- Denied                          tool.denied
     |  |- ToolFailed                      tool.execution_error
@@ -193,6 +195,19 @@ class UnknownToolError(CallError, KeyError):
     code = "tool.not_found"
 
 
+class StaleDefinition(CallError):
+    """The tool is not the one the caller knows: its definition changed since."""
+
+    code = "catalog.stale"
+    retryable = True
+
+
+class CallConflict(CallError):
+    """The `call_id` was used before in this session, for another call."""
+
+    code = "call.conflict"
+
+
 class InvalidArguments(CallError):
     """No overload accepts the arguments; `info.details["violations"]` lists why."""
 
@@ -210,6 +225,8 @@ class ToolFailed(CallError):
 
     code = "tool.execution_error"
     effect = "unknown"
+    unforeseen: bool = False
+    """True if it was made of an exception that the tool did not mean as an answer."""
 
 
 class CallTimeout(CallError):

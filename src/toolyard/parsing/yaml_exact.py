@@ -37,9 +37,12 @@ LONG = 32
 _MERGE = "<<"
 
 
-def load_exact(text: str, what: str, max_depth: int) -> Any:
-    """The one document in `text`, or the `MalformedSource` that says why not; None if there is none."""
-    builder = _Builder(text, what, max_depth)
+def load_exact(text: str, what: str, max_depth: int, repeated: list[str] | None = None) -> Any:
+    """The one document in `text`, or the `MalformedSource` that says why not; None if there is none.
+
+    With a list for them, repeated keys are no fault: the last value stays, and the list says where they are.
+    """
+    builder = _Builder(text, what, max_depth, repeated)
     try:
         return builder.build()
     except yaml.YAMLError as error:
@@ -74,13 +77,14 @@ class _Anchored:
 class _Builder:
     """Turns the events of one document into plain data."""
 
-    def __init__(self, text: str, what: str, max_depth: int) -> None:
+    def __init__(self, text: str, what: str, max_depth: int, repeated: list[str] | None = None) -> None:
         disguise = Disguise.of(text)
         source = disguise.text.encode()
         self.reveal = disguise.reveal if disguise.used else None
         self.next_event = CParser(source).get_event
         self.what = what
         self.max_depth = max_depth
+        self.repeated = repeated
         self.allowance = ALIAS_ALLOWANCE + len(source)
         self.size = 0
         self.anchors: dict[str, _Anchored | None] = {}
@@ -130,7 +134,10 @@ class _Builder:
     def key(self, event: Event, text: str, *, merging: bool = False) -> None:
         top = self.stack[-1]
         if text in top.container or (merging and top.merged is not None):
-            raise self.refusal(event, f"key {text[:80]!r} appears twice in one mapping; remove or rename one")
+            fault = self.refusal(event, f"key {text[:80]!r} appears twice in one mapping; remove or rename one")
+            if self.repeated is None:
+                raise fault
+            self.repeated.append(str(fault))
         top.key = text
         top.merging = merging
         top.awaits_key = False

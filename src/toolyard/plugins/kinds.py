@@ -20,6 +20,7 @@ LOADERS: PluginTable[Loader] = PluginTable(
     "tool loader",
     "toolyard.loaders",
     {
+        "domains": "toolyard.sources.domains:DomainToolLoader",
         "file": "toolyard.sources.file:FileToolLoader",
         "inline": "toolyard.sources.inline:InlineToolLoader",
         "python": "toolyard.sources.python:PythonToolLoader",

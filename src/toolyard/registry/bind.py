@@ -8,7 +8,7 @@ repairs are tried only when nothing matches exactly. Arguments that no schema ac
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 import msgspec
@@ -40,9 +40,12 @@ class Bound(msgspec.Struct, frozen=True):
     candidate: Candidate | None = None
 
 
-def bind(snapshot: Snapshot, call: ToolCall, *, coerce: bool = True) -> Bound:
-    """Resolve and check one call; raises `UnknownToolError` or `InvalidArguments`."""
-    candidates = find(snapshot, call.name)
+def bind(snapshot: Snapshot, call: ToolCall, *, coerce: bool = True, candidates: tuple[Candidate, ...] = ()) -> Bound:
+    """Resolve and check one call; raises `UnknownToolError` or `InvalidArguments`.
+
+    `candidates` are what its name stands for, where somebody has found that out already.
+    """
+    candidates = candidates or find(snapshot, call.name)
     if call.overload is not None:
         candidates = _pinned(candidates, call)
     arguments = read_arguments(call.arguments)
@@ -88,18 +91,27 @@ def bind_exact(candidates: tuple[Candidate, ...], arguments: Arguments) -> tuple
     return winner, winner.with_defaults(arguments) if winner.defaults else arguments
 
 
-def find(snapshot: Snapshot, name: str) -> tuple[Candidate, ...]:
-    """Every overload of a qualified name, an alias, or a bare name that only one namespace has."""
+def find(
+    snapshot: Snapshot, name: str, *, sees: Callable[[Tool], bool] | None = None, hints: bool = True
+) -> tuple[Candidate, ...]:
+    """Every overload of a qualified name, an alias, or a bare name that only one namespace has.
+
+    With `sees`, tools for which it is False are not there. Hints cost more than everything else here.
+    """
     found = snapshot.names.get(name) or snapshot.names.get(snapshot.aliases.get(name, ""))
-    if found:
+    if found and (sees is None or sees(found[0].tool)):
         return found
-    homes = snapshot.bare_names.get(name, ())
+    homes: Sequence[str] = () if found else snapshot.bare_names.get(name, ())
+    if sees is not None:
+        homes = [home for home in homes if sees(snapshot.names[home][0].tool)]
     if len(homes) == 1:
         return snapshot.names[homes[0]]
     if homes:
         raise UnknownToolError(
             f"{show(name)} is in several namespaces; say which: {', '.join(homes)}", details={"candidates": list(homes)}
         )
+    if sees is not None or not hints:
+        raise UnknownToolError(f"no tool is called {show(name)}")
     near = closest(str(name), snapshot.names)
     hint = f"did you mean {' or '.join(near)}?" if near else None
     raise UnknownToolError(f"no tool is called {show(name)}", hint=hint, details={"candidates": near})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from types import MethodType
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
@@ -13,6 +13,9 @@ from toolyard.model.bindings import PythonBinding
 from toolyard.model.errors import DefinitionError
 from toolyard.model.tool import Effects, Schema, Tool
 from toolyard.schema.derive_signature import label_of, unpartial
+
+if TYPE_CHECKING:
+    from toolyard.schema.derive import Derived
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -33,6 +36,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     effects: Effects = Effects.UNKNOWN
     version: str | None = None
     metadata: Mapping[str, Any] | None = None
+    blocking: bool = True
 
 
 def function_tool(
@@ -48,27 +52,22 @@ def function_tool(
     effects: Effects = Effects.UNKNOWN,
     version: str | None = None,
     metadata: Mapping[str, Any] | None = None,
+    blocking: bool = True,
 ) -> Tool:
     """The tool that calls `fn`: schemas from its annotations, descriptions from its docstring.
 
     What is given here replaces what would be derived. State is bound with `functools.partial`, by closure
     or as a method; none of it is in the schema, nor is a `ctx` parameter, which gets the `ToolContext` of
     each call. `DefinitionError` names the parameter that cannot be described.
+
+    `blocking=False` promises that a sync function returns at once: it waits for nothing, no file, lock or
+    network, and calculates for microseconds. Async callers then run it on their loop and save a thread, and a
+    deadline is not kept while it runs.
     """
     # pydantic comes with it, and a module that only marks its functions need not wait for that.
     from toolyard.schema.derive import derive
 
     derived = derive(fn, parameters=parameters)
-    binding = PythonBinding(
-        callable=derived.call,
-        is_async=derived.is_async,
-        takes_ctx=derived.takes_ctx,
-        prepare=derived.prepare,
-        finish=derived.finish,
-        integers=derived.integers,
-        returns=derived.returns,
-        plain=derived.plain,
-    )
     return Tool(
         name=_name_of(fn) if name is None else name,
         namespace=namespace,
@@ -80,7 +79,21 @@ def function_tool(
         tags=_listed(tags),
         aliases=_listed(aliases),
         effects=effects,
-        binding=binding,
+        binding=_bound(derived, blocking),
+    )
+
+
+def _bound(derived: Derived, blocking: bool) -> PythonBinding:
+    return PythonBinding(
+        callable=derived.call,
+        is_async=derived.is_async,
+        takes_ctx=derived.takes_ctx,
+        prepare=derived.prepare,
+        finish=derived.finish,
+        integers=derived.integers,
+        returns=derived.returns,
+        plain=derived.plain,
+        blocking=blocking,
     )
 
 
@@ -101,6 +114,7 @@ def tool(
     effects: Effects = Effects.UNKNOWN,
     version: str | None = None,
     metadata: Mapping[str, Any] | None = None,
+    blocking: bool = True,
 ) -> Callable[[_F], _F]: ...
 
 
@@ -118,11 +132,12 @@ def tool(
     effects: Effects = Effects.UNKNOWN,
     version: str | None = None,
     metadata: Mapping[str, Any] | None = None,
+    blocking: bool = True,
 ) -> Any:
     """Mark a function or method as a tool, with or without brackets; it is called as before.
 
     Nothing is derived yet, so that importing a module never fails over an annotation: that is reported
-    when a loader, or `tool_from`, makes the tool.
+    when a loader, or `tool_from`, makes the tool. The options are those of `function_tool`.
     """
     spec = ToolSpec(
         name=name,
@@ -135,6 +150,7 @@ def tool(
         effects=effects,
         version=version,
         metadata=metadata,
+        blocking=blocking,
     )
 
     def mark(target: _F) -> _F:
@@ -176,6 +192,7 @@ def tool_from(obj: Callable[..., Any], namespace: str, *, default_name: str | No
         effects=spec.effects,
         version=spec.version,
         metadata=spec.metadata,
+        blocking=spec.blocking,
     )
 
 

@@ -76,7 +76,9 @@ def tool_failed(tool: Tool, error: BaseException) -> ToolFailed:
         # pydantic's text repeats the values it was given.
         text = f"{error.error_count()} errors for {error.title}"
     kind = type(error).__name__
-    return ToolFailed(f"{tool.qualified_name} failed: {f'{kind}: {text}' if text else kind}")
+    failure = ToolFailed(f"{tool.qualified_name} failed: {f'{kind}: {text}' if text else kind}")
+    failure.unforeseen = True
+    return failure
 
 
 def start_python(tool: Tool, binding: PythonBinding, arguments: Any, ctx: ToolContext | None) -> Any:

@@ -8,7 +8,7 @@ from operator import is_
 import msgspec
 
 from toolyard.model.errors import DefinitionError, MalformedSource, SourceError, ToolyardError
-from toolyard.model.report import Rejection, Rewrite, SourceReport
+from toolyard.model.report import Rejection, Rewrite, SourceReport, State
 from toolyard.model.tool import Tool
 from toolyard.plugins import Loader
 from toolyard.registry.admission import admit
@@ -42,7 +42,8 @@ def read_loader(loader: Loader) -> Part:
         tools = list(loader.load())
     except (ToolyardError, OSError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        # A module may call sys.exit() when it is imported; that ends the source, not the program.
         raise SourceError(f"{loader.source}: {type(error).__name__} while loading: {error}") from error
     candidates, rewrites, rejected = _admit_all(loader, tools)
     report = loader.report
@@ -93,9 +94,15 @@ def joined(first: Part, second: Part) -> Part:
     return Part((*first.candidates, *second.candidates), report)
 
 
+def failed(loader: Loader, error: ToolyardError | OSError) -> Part:
+    """No tools, of a source that never worked; it is asked again on refresh."""
+    return Part((), SourceReport(loader.source, state="failed", error=str(error)), loader)
+
+
 def stale(part: Part, error: ToolyardError | OSError) -> Part:
     """The same tools, marked as what the source gave last time it worked."""
-    report = msgspec.structs.replace(part.report, state="stale", error=str(error))
+    state: State = "failed" if part.report.state == "failed" else "stale"
+    report = msgspec.structs.replace(part.report, state=state, error=str(error))
     return msgspec.structs.replace(part, report=report)
 
 

@@ -31,7 +31,7 @@ from toolyard.registry.arguments import RawArguments, read_arguments
 from toolyard.registry.bind import Bound, bind, bind_exact, find
 from toolyard.registry.direct import direct_call
 from toolyard.registry.invoke import acall_python, call_python
-from toolyard.registry.parts import Part, joined, read_loader, read_tools, stale, without
+from toolyard.registry.parts import Part, failed, joined, read_loader, read_tools, stale, without
 from toolyard.registry.snapshot import Index, Snapshot
 
 
@@ -125,13 +125,23 @@ class ToolRegistry:
             with self._change:
                 self._append(read_tools(tools))
 
-    def attach(self, loader: Loader) -> None:
-        """Load one more source and keep it for `refresh`."""
+    def attach(self, loader: Loader, *, keep_failed: bool = False) -> None:
+        """Load one more source and keep it for `refresh`.
+
+        With `keep_failed`, a source that cannot be loaded raises nothing: the report says why, and the next
+        `refresh` tries it again.
+        """
         try:
             with self._reload, paused_gc():
-                part = read_loader(loader)
-                with self._change:
-                    self._append(part)
+                try:
+                    part = read_loader(loader)
+                    with self._change:
+                        self._append(part)
+                except (ToolyardError, OSError) as error:
+                    if not keep_failed:
+                        raise
+                    with self._change:
+                        self._append(failed(loader, error))
         except BaseException:
             loader.close()
             raise
@@ -150,15 +160,16 @@ class ToolRegistry:
                 self._removed[id(part.loader)] = self._removed.get(id(part.loader), frozenset()) | {name}
             return removed
 
-    def refresh(self, *, strict: bool = False) -> LoadReport:
-        """Load every source again and return the new report.
+    def refresh(self, *, strict: bool = False, only: Loader | None = None) -> LoadReport:
+        """Load every source again, or `only` one of them, and return the new report.
 
         A source that fails keeps its last good tools and is marked stale; with `strict` it raises and
         nothing changes.
         """
         with self._reload:
             # By loader, because `remove` may put another part in the place of this one meanwhile.
-            loaded = {id(part.loader): _reload(part, strict) for part in self._parts if part.loader is not None}
+            chosen = [part for part in self._parts if part.loader is not None and only in (None, part.loader)]
+            loaded = {id(part.loader): _reload(part, strict) for part in chosen}
             with self._change:
                 fresh = [loaded.get(id(part.loader), part) for part in self._parts]
                 kept = [without(part, self._removed.get(id(part.loader), frozenset())) for part in fresh]
@@ -221,6 +232,11 @@ class ToolRegistry:
     def generation(self) -> int:
         """Grows by one with every change."""
         return self._snapshot.generation
+
+    @property
+    def loaders(self) -> tuple[Loader, ...]:
+        """The sources that are kept for `refresh`, in order."""
+        return tuple(part.loader for part in self._parts if part.loader is not None)
 
     @property
     def report(self) -> LoadReport:

@@ -12,6 +12,64 @@ from toolyard.sessions.state import Changes, exact_json
 
 EXECUTIONS = "tool_executions"
 
+_CALL: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "arguments": {"type": ["object", "string"]},
+        "call_id": {"type": ["string", "null"]},
+        "overload": {"type": ["string", "null"]},
+    },
+    "required": ["name"],
+    "additionalProperties": False,
+}
+_EFFECTS = ["none", "done", "unknown"]
+_INFO: dict[str, Any] = {
+    "type": ["object", "null"],
+    "properties": {
+        "code": {"type": "string"},
+        "message": {"type": "string"},
+        "retryable": {"type": "boolean"},
+        "retry_after": {"type": ["number", "null"]},
+        "effect": {"enum": _EFFECTS},
+        "hint": {"type": ["string", "null"]},
+        "details": {"type": "object"},
+    },
+    "required": ["code", "message"],
+}
+_RESULT: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "call_id": {"type": ["string", "null"]},
+        "name": {"type": "string"},
+        "result": True,
+        "error": {"type": ["string", "null"]},
+        "metadata": {"type": "object"},
+        "error_info": _INFO,
+        "overload": {"type": ["string", "null"]},
+    },
+    "required": ["call_id", "name"],
+    "additionalProperties": False,
+}
+INITIAL_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "description": "What another session's state was.",
+    "properties": {
+        EXECUTIONS: {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"tool_call": _CALL, "tool_output": _RESULT},
+                "required": ["tool_call", "tool_output"],
+                "additionalProperties": False,
+            },
+        }
+    },
+    "propertyNames": {"minLength": 1},
+    "additionalProperties": {"type": "object"},
+}
+"""JSON Schema of the state; `read_initial` accepts what it accepts."""
+
 
 def read_initial(state: dict[str, Any]) -> tuple[tuple[bytes, ...], Changes]:
     """Entries and engine state; `SessionError` says what is wrong and where."""

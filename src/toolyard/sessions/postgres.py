@@ -8,9 +8,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from toolyard.model.errors import SessionError
-from toolyard.sessions import session_sql
 from toolyard.sessions.group_commit import StoreFailing
 from toolyard.sessions.session_lock import lock_number
+from toolyard.sessions.sql_step import Run
 from toolyard.sessions.sql_store import SqlStore
 from toolyard.sessions.store import Key, Write
 
@@ -97,6 +97,15 @@ class PostgresStore(SqlStore):
                     if self._locks.alive:
                         raise
 
+    def still_holds(self, key: Key) -> bool:
+        """See `SqlStore`; asks the server, since a connection that was cut is noticed only then."""
+        self._check_process()
+        at = self._number(key)
+        with self._held_lock, self._locks.lock:
+            self._locks.use(lambda conn: conn.execute("SELECT 1"))
+            held = self._held.get(at)
+            return held is not None and held == (key, self._locks.generation)
+
     def close(self) -> None:
         """See `SessionStore`."""
         if not self._here():
@@ -115,7 +124,7 @@ class PostgresStore(SqlStore):
     def _apply(self, writes: Sequence[Write], receipt: list[object]) -> None:
         self._writer.apply(writes, receipt)
 
-    def _read(self, work: Callable[[session_sql.Run], _T]) -> _T:
+    def _read(self, work: Callable[[Run], _T]) -> _T:
         def read(conn: Connection) -> _T:
             with conn.transaction():
                 return work(self._runner(conn))

@@ -25,6 +25,7 @@ from toolyard.model.errors import SessionError
 from toolyard.sessions import session_sql
 from toolyard.sessions.group_commit import StoreFailing
 from toolyard.sessions.session_lock import lock_number
+from toolyard.sessions.sql_step import Run
 from toolyard.sessions.store import Create, Delete, Touch, Withdraw, Write
 
 _T = TypeVar("_T")
@@ -67,6 +68,9 @@ class Address:
             # step up a line of forks, which makes long lines quadratic.
             for choice in (b"seqscan", b"hashjoin", b"mergejoin"):
                 conn.execute(b"SET enable_" + choice + b" = off")
+            # A node that lost its power cannot hang up: within a minute the server lets go of what it held.
+            for choice in (b"idle = 30", b"interval = 10", b"count = 3"):
+                conn.execute(b"SET tcp_keepalives_" + choice)
             if not self._ready:
                 with conn.transaction():
                     self._make_tables(conn)
@@ -90,19 +94,24 @@ class Address:
         # Asked first: where the tables are made by an administrator, we have no right to create anything.
         if known is None:
             conn.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(self.schema)))
-        if known is None or not known[0]:
-            for table in session_sql.TABLES:
-                text = table.format(text='TEXT COLLATE "C"', blob="BYTEA", compact="")
-                conn.execute(text.encode())
-            conn.execute("CREATE TABLE format (version BIGINT NOT NULL)")
-            conn.execute("INSERT INTO format VALUES (%s)", (session_sql.VERSION,))
-        row = conn.execute("SELECT max(version) FROM format").fetchone()
-        version = row[0] if row else None
-        if version != session_sql.VERSION:
+        version = 0
+        if known is not None and known[0]:
+            row = conn.execute("SELECT coalesce(max(version), 0) FROM format").fetchone()
+            version = row[0] if row else 0
+        if version > session_sql.VERSION:
             raise SessionError(
                 f"{self.place} has version {version} of the session tables, this toolyard knows"
                 f" {session_sql.VERSION}; upgrade toolyard or use another schema"
             )
+        if version == session_sql.VERSION:
+            return
+        for table in session_sql.tables(version, text='TEXT COLLATE "C"', blob="BYTEA", compact=""):
+            conn.execute(table.encode())
+        if version == 0:
+            conn.execute("CREATE TABLE format (version BIGINT NOT NULL)")
+            conn.execute("INSERT INTO format VALUES (%s)", (session_sql.VERSION,))
+        else:
+            conn.execute("UPDATE format SET version = %s", (session_sql.VERSION,))
 
     def failing(self, error: psycopg.Error) -> StoreFailing:
         """What the user is told."""
@@ -316,7 +325,7 @@ class Writer:
         return self._address.failing(error)
 
 
-def runner(conn: Connection) -> session_sql.Run:
+def runner(conn: Connection) -> Run:
     """The connection as `session_sql` wants it."""
     return lambda text, values: conn.execute(_query(text), values)
 

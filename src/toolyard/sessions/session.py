@@ -38,8 +38,8 @@ class Session:
     """What is known of one session. Appending is for whoever has its turn."""
 
     __slots__ = (
-        *("branch", "counts", "drafted", "durable", "flights", "gate", "history", "holder", "key", "over", "state"),
-        *("taken", "told", "used"),
+        *("answered", "branch", "counts", "drafted", "durable", "flights", "gate", "history", "holder", "kept", "key"),
+        *("looked_at", "over", "state", "taken", "told", "used"),
     )
 
     def __init__(
@@ -59,12 +59,17 @@ class Session:
         self.taken = False
         """True while somebody has the turn by `Turns.enter`; cleared as it is given back."""
         self.over = False
+        self.kept = True
+        """False for a session that nobody will ever read: nothing need be written down in it."""
         self.drafted = False
         """True for the throw-away fork of a `simulate`."""
         self.counts: dict[str, int] | None = None
         """Calls that ran, by qualified name; kept only where a budget needs it."""
         self.flights: dict[str, Any] = {}
         """Calls under way or in line, by call id."""
+        self.answered: dict[str, int] = {}
+        """Where in the history a call id stands, as far as somebody looked."""
+        self.looked_at = 0
 
     @property
     def mode(self) -> Literal["execute", "simulate"]:

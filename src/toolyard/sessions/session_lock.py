@@ -65,6 +65,11 @@ class SessionLocks:
             del self._held[at]
             self._set(at, hold=False)
 
+    def holds(self, key: Key) -> bool:
+        """True from `try_hold` to `release`."""
+        with self._lock:
+            return self._held.get(lock_number(key.owner, key.session_id, bits=62)) == key
+
     def close(self) -> None:
         """Let go of everything."""
         with self._lock:

@@ -6,10 +6,13 @@ delete has to look around. Placeholders are `?`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 from toolyard.model.errors import SessionError, SessionExistsError
+from toolyard.sessions import record_sql
+from toolyard.sessions.record_writes import RecordWrite
+from toolyard.sessions.sql_step import Run, Step
 from toolyard.sessions.store import (
     Append,
     Create,
@@ -22,10 +25,7 @@ from toolyard.sessions.store import (
     Withdraw,
 )
 
-VERSION = 1
-"""Of the tables; counts up when their shape changes."""
-
-TABLES = (
+_SESSIONS = (
     "CREATE TABLE sessions (owner {text} NOT NULL, id {text} NOT NULL, branch {text} NOT NULL UNIQUE,"
     " used DOUBLE PRECISION NOT NULL, PRIMARY KEY (owner, id)){compact}",
     "CREATE TABLE branches (id {text} NOT NULL PRIMARY KEY, parent {text}, base BIGINT NOT NULL,"
@@ -37,35 +37,9 @@ TABLES = (
     " PRIMARY KEY (branch, seq)){compact}",
 )
 
-
-class Rows(Protocol):
-    """What both drivers' cursors can do."""
-
-    @property
-    def rowcount(self) -> int:
-        """Rows that the statement changed."""
-
-    def fetchone(self) -> Any:
-        """The next row or None."""
-
-    def fetchall(self) -> list[Any]:
-        """The rows that are left."""
-
-
-Run = Callable[[str, tuple[object, ...]], Rows]
-
-
-class Step(NamedTuple):
-    """One statement; where `refusal` is given, it must change exactly one row."""
-
-    sql: str
-    values: tuple[object, ...]
-    refusal: Callable[[], SessionError] | None = None
-
-    def check(self, rowcount: int) -> None:
-        """Raise the refusal unless the statement did its work."""
-        if self.refusal is not None and rowcount != 1:
-            raise self.refusal()
+STAGES = (_SESSIONS, record_sql.TABLES)
+"""What each version of the tables added to the one before; never changed, only added to."""
+VERSION = len(STAGES)
 
 
 # The number after the last of the line; a branch without entries of its own continues at its base.
@@ -93,8 +67,15 @@ _FORK = (
 _FIRST = "INSERT INTO entries (branch, seq, entry, changes) VALUES (?, ?, ?, ?)"
 
 
-def steps(write: Create | Append | Intend | Withdraw | Touch) -> list[Step]:
+def tables(known: int, *, text: str, blob: str, compact: str) -> list[str]:
+    """What to run where version `known` of the tables is there already, 0 for none; in the words of one database."""
+    return [table.format(text=text, blob=blob, compact=compact) for stage in STAGES[known:] for table in stage]
+
+
+def steps(write: Create | Append | Intend | Withdraw | Touch | RecordWrite) -> list[Step]:
     """The statements of one write, with the checks that fence off a writer that lost its session."""
+    if isinstance(write, RecordWrite):
+        return record_sql.steps(write)
     owner, session_id = write.key.owner, write.key.session_id
     branch = write.branch
     if isinstance(write, Create):
@@ -133,10 +114,12 @@ def _create(write: Create) -> list[Step]:
     return [name, root, *first]
 
 
-def landed(run: Run, write: Create | Append | Intend) -> bool:
+def landed(run: Run, write: Create | Append | Intend | RecordWrite) -> bool:
     """Whether a write whose commit was never answered is there. Only to be asked if all its checks had passed: then
     the row did not exist before.
     """
+    if isinstance(write, RecordWrite):
+        return record_sql.landed(run, write)
     if isinstance(write, Create):
         return run("SELECT 1 FROM branches WHERE id = ?", (write.branch,)).fetchone() is not None
     if isinstance(write, Append):
@@ -246,9 +229,11 @@ _INFO = (
 )
 
 
-def count(run: Run) -> int:
-    """How many sessions there are."""
-    return int(run("SELECT count(*) FROM sessions", ()).fetchone()[0])
+def count(run: Run, owner: str | None = None) -> int:
+    """How many sessions there are, of one owner or of all."""
+    if owner is None:
+        return int(run("SELECT count(*) FROM sessions", ()).fetchone()[0])
+    return int(run("SELECT count(*) FROM sessions WHERE owner = ?", (owner,)).fetchone()[0])
 
 
 def sessions(run: Run, owner: str | None) -> list[SessionInfo]:

@@ -219,6 +219,14 @@ class Sessions(Turns):
         finally:
             store.release(session.key)
 
+    def count(self, owner: str) -> int:
+        """How many sessions an owner has, not counting those that have expired."""
+        with self._change:
+            self._sweep()
+            if self.store is None:
+                return sum(one.key.owner == owner and not one.over for one in list(self.at_hand.values()))
+        return self.store.count(owner)
+
     def _sweep(self) -> None:
         """End what nobody used for so long; looks at all of them, so not each time."""
         now = self._clock()

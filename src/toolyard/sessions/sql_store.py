@@ -10,6 +10,7 @@ from typing import TypeVar
 from toolyard.model.errors import SessionError
 from toolyard.sessions import session_sql
 from toolyard.sessions.group_commit import GroupCommit
+from toolyard.sessions.sql_step import Run
 from toolyard.sessions.store import Delete, Key, SessionInfo, StoredSession, Write
 
 _T = TypeVar("_T")
@@ -17,6 +18,9 @@ _T = TypeVar("_T")
 
 class SqlStore(ABC):
     """A `SessionStore` on the tables of `session_sql`, with group commit."""
+
+    quick: bool
+    """See `SessionStore`."""
 
     def __init__(self) -> None:
         self._group = GroupCommit[Write](self._apply)
@@ -35,8 +39,8 @@ class SqlStore(ABC):
         """All writes in one transaction; see `group_commit.Apply`. Never called by two threads at once."""
 
     @abstractmethod
-    def _read(self, work: Callable[[session_sql.Run], _T]) -> _T:
-        """Let `work` query one consistent view of the tables. It may be called again after a lost connection."""
+    def _read(self, work: Callable[[Run], _T]) -> _T:
+        """See `read`."""
 
     @abstractmethod
     def try_hold(self, key: Key) -> bool:
@@ -45,6 +49,10 @@ class SqlStore(ABC):
     @abstractmethod
     def release(self, key: Key) -> None:
         """See `SessionStore`; nothing happens if it is not held."""
+
+    @abstractmethod
+    def still_holds(self, key: Key) -> bool:
+        """False if what was held is not held any more, though nobody released it."""
 
     def write(self, write: Write) -> None:
         """See `SessionStore`; callers in other threads share the transaction."""
@@ -55,6 +63,11 @@ class SqlStore(ABC):
         """See `SessionStore`."""
         self._check_process()
         self._group.submit(write, done)
+
+    def read(self, work: Callable[[Run], _T]) -> _T:
+        """Let `work` query one consistent view of the tables. It may be called again after a lost connection."""
+        self._check_process()
+        return self._read(work)
 
     def load(self, key: Key) -> StoredSession | None:
         """See `SessionStore`."""
@@ -71,10 +84,10 @@ class SqlStore(ABC):
         self._check_process()
         return self._read(lambda run: session_sql.sessions(run, owner))
 
-    def count(self) -> int:
+    def count(self, owner: str | None = None) -> int:
         """See `SessionStore`."""
         self._check_process()
-        return self._read(session_sql.count)
+        return self._read(lambda run: session_sql.count(run, owner))
 
     def expire(self, used_before: float) -> list[Key]:
         """See `SessionStore`."""

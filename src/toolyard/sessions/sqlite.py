@@ -15,6 +15,7 @@ from toolyard.model.errors import SessionError
 from toolyard.sessions import session_sql
 from toolyard.sessions.group_commit import StoreFailing
 from toolyard.sessions.session_lock import SessionLocks
+from toolyard.sessions.sql_step import Run
 from toolyard.sessions.sql_store import SqlStore
 from toolyard.sessions.store import Delete, Key, Write
 
@@ -65,6 +66,10 @@ class SqliteStore(SqlStore):
         """See `SessionStore`; nothing happens if it is not held."""
         self._locks.release(key)
 
+    def still_holds(self, key: Key) -> bool:
+        """See `SqlStore`; the kernel takes no lock away from a process that lives."""
+        return self._locks.holds(key)
+
     def close(self) -> None:
         """See `SessionStore`."""
         if not self._here():
@@ -76,7 +81,7 @@ class SqliteStore(SqlStore):
             self._writer.close()
         self._locks.close()
 
-    def _read(self, work: Callable[[session_sql.Run], _T]) -> _T:
+    def _read(self, work: Callable[[Run], _T]) -> _T:
         # A connection of its own and one transaction: a consistent view, never in a writer's way.
         with self._read_lock:
             if self._closed:
@@ -184,11 +189,10 @@ class SqliteStore(SqlStore):
         if self._check_version(db) == session_sql.VERSION:
             return
         db.execute("BEGIN IMMEDIATE")
-        if self._check_version(db) == 0:
-            for table in session_sql.TABLES:
-                db.execute(table.format(text="TEXT", blob="BLOB", compact=" WITHOUT ROWID"))
-            db.execute(f"PRAGMA application_id = {_APPLICATION}")
-            db.execute(f"PRAGMA user_version = {session_sql.VERSION}")
+        for table in session_sql.tables(self._check_version(db), text="TEXT", blob="BLOB", compact=" WITHOUT ROWID"):
+            db.execute(table)
+        db.execute(f"PRAGMA application_id = {_APPLICATION}")
+        db.execute(f"PRAGMA user_version = {session_sql.VERSION}")
         db.execute("COMMIT")
 
     def _failing(self, error: sqlite3.Error) -> SessionError:

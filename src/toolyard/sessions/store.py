@@ -12,6 +12,8 @@ from typing import Protocol
 
 import msgspec
 
+from toolyard.sessions.record_writes import RecordWrite
+
 
 class Key(msgspec.Struct, frozen=True, array_like=True):
     """Who owns a session and what they call it; both are needed to find it."""
@@ -79,7 +81,7 @@ class Delete(msgspec.Struct, frozen=True):
     key: Key
 
 
-Write = Create | Append | Intend | Withdraw | Touch | Delete
+Write = Create | Append | Intend | Withdraw | Touch | Delete | RecordWrite
 
 
 class StoredEntry(msgspec.Struct, frozen=True):
@@ -136,8 +138,8 @@ class SessionStore(Protocol):
     def sessions(self, owner: str | None = None) -> list[SessionInfo]:
         """What is stored, of one owner or of all, by owner and id."""
 
-    def count(self) -> int:
-        """How many sessions there are, of all owners."""
+    def count(self, owner: str | None = None) -> int:
+        """How many sessions there are, of one owner or of all."""
 
     def expire(self, used_before: float) -> list[Key]:
         """Delete sessions that nobody holds and that were last used before that; says which."""

@@ -1,12 +1,14 @@
 """Where tools come from, one origin a file."""
 
 from toolyard.sources.base import ToolLoader
+from toolyard.sources.domains import DomainToolLoader
 from toolyard.sources.file import FileToolLoader
 from toolyard.sources.inline import InlineToolLoader
 from toolyard.sources.python import PythonToolLoader
 from toolyard.sources.wrappers import FilterToolLoader, RenamespaceToolLoader, RenameToolLoader
 
 __all__ = [
+    "DomainToolLoader",
     "FileToolLoader",
     "FilterToolLoader",
     "InlineToolLoader",

@@ -105,10 +105,10 @@ class Intake:
             exact = where if isinstance(where, str) else where()
             self.reject(error, exact, label if isinstance(label, str) else None)
 
-    def take(self, tool: Tool, where: str) -> None:
-        """Take a finished tool."""
+    def take(self, tool: Tool, where: str, changes: Sequence[Change] = ()) -> None:
+        """Take a finished tool; `changes` says what the loader did to it."""
         try:
-            self._admit(tool, (), f".{tool.name}")
+            self._admit(tool, changes, f".{tool.name}")
         except DefinitionError as error:
             self.reject(error, where, tool.name)
 

@@ -1,0 +1,94 @@
+"""Servers to compare with: `python -m benchmarks.serve_apps constant|starlette FILE`; prints its port once it listens.
+
+`constant` answers every request with the bytes of FILE; `starlette` does the work of an invocation, validated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+from collections.abc import Awaitable, Callable, MutableMapping
+from pathlib import Path
+from typing import Any
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Asgi = Callable[[Message, Receive, Send], Awaitable[None]]
+
+ECHO_SCHEMA = {
+    "type": "object",
+    "properties": {"text": {"type": "string"}},
+    "required": ["text"],
+    "additionalProperties": False,
+}
+
+
+def constant(body: bytes) -> Asgi:
+    """The least that a server can do: no look at the request, and always the same answer."""
+    start: Message = {
+        "type": "http.response.start",
+        "status": 200,
+        "headers": [
+            (b"content-length", b"%d" % len(body)),
+            (b"x-request-id", b"00000000-1"),
+            (b"content-type", b"application/json; charset=utf-8"),
+        ],
+    }
+    rest: Message = {"type": "http.response.body", "body": body}
+
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        await send(start)
+        await send(rest)
+
+    return app
+
+
+def starlette(_: bytes) -> Asgi:
+    """What somebody would write by hand: route, read, validate, call, answer."""
+    import jsonschema_rs
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+
+    check = jsonschema_rs.validator_for(ECHO_SCHEMA).validate
+    tools = {"echo": (check, lambda text: {"text": text})}
+
+    async def invoke(request: Request) -> JSONResponse:
+        validate, call = tools[request.path_params["name"]]
+        body = await request.json()
+        validate(body["args"])
+        result = call(**body["args"])
+        return JSONResponse({"schema_version": "0.1.0", "ok": True, "result": result, "metrics": {"latency_ms": 0}})
+
+    return Starlette(routes=[Route("/v1/tools/{name}:invoke", invoke, methods=["POST"])])
+
+
+def main() -> None:
+    """Serve until killed."""
+    import uvicorn
+
+    kind, file = sys.argv[1:]
+    app = {"constant": constant, "starlette": starlette}[kind](Path(file).read_bytes())
+    # Named as TCP, or asyncio leaves the delay of small packets on, and answers in two writes take 40 ms.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(2048)
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        loop="asyncio",
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+    )
+    print(json.dumps({"url": f"http://127.0.0.1:{listener.getsockname()[1]}"}), flush=True)
+    asyncio.run(uvicorn.Server(config).serve([listener]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""`toolyard key`: who may use a server."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from toolyard.app.build import read_anything
+from toolyard.cli.output import counted, print_json, print_table, print_text
+from toolyard.cli.yard import ConfigOption, JsonOption, config_path
+from toolyard.model.errors import ConfigError
+from toolyard.serving.keys import POLL, ApiKey, KeyRing
+from toolyard.serving.principal import Limits, read_scopes
+from toolyard.sessions.records import Records
+
+_SPAN = re.compile(r"(\d+)([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+ScopeOption = Annotated[
+    list[str],
+    Parameter(
+        name="--scope",
+        negative="",
+        help="hr:list,execute or '*:*': namespaces, and which of list, simulate, execute, admin. May be repeated.",
+    ),
+]
+
+
+def create_(
+    name: str,
+    /,
+    *,
+    scope: ScopeOption,
+    expires: Annotated[
+        str | None, Parameter(help="After that long: 90s, 15m, 12h, 30d, 8w. Never, if not given.")
+    ] = None,
+    rate: Annotated[float | None, Parameter(help="Requests a second; the server's default, if not given.")] = None,
+    burst: Annotated[float | None, Parameter(help="Requests at once beyond the rate.")] = None,
+    concurrency: Annotated[int | None, Parameter(help="Requests running at the same time.")] = None,
+    config: ConfigOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Make a key and print its token, this once.
+
+    Parameters
+    ----------
+    name
+        What the key is for; shown in lists and logs.
+    """
+    scopes = read_scopes(scope)
+    until = None if expires is None else time.time() + _span(expires)
+    with _ring(config) as ring:
+        key, token = ring.create(name, scopes, expires=until, limits=Limits(rate, burst, concurrency))
+    if json:
+        print_json({**_plain(key), "token": token})
+        return 0
+    print_text(token)
+    print_text(f"key {key.id} ({key.name}) for {' '.join(key.scopes)}; the token is not shown again")
+    return 0
+
+
+def list_(*, config: ConfigOption = None, json: JsonOption = False) -> int:
+    """List the keys, without their tokens."""
+    with _ring(config) as ring:
+        keys = ring.list()
+    if json:
+        print_json([_plain(key) for key in keys])
+        return 0
+    now = time.time()
+    rows = [
+        (
+            key.id,
+            key.name,
+            " ".join(key.scopes),
+            key.state(now),
+            _when(key.created) or "",
+            _when(key.expires) or "never",
+        )
+        for key in keys
+    ]
+    print_table("Keys", ["id", "name", "scopes", "state", "created", "expires"], rows)
+    print_text(counted(len(keys), "key"))
+    return 0
+
+
+def revoke_(key_id: str, /, *, config: ConfigOption = None, json: JsonOption = False) -> int:
+    """End a key. Every running server refuses it by the time this returns.
+
+    Parameters
+    ----------
+    key_id
+        The key, as `toolyard key list` shows it.
+    """
+    with _ring(config) as ring:
+        key = ring.revoke(key_id)
+        if key is None:
+            raise ConfigError(f"no key has the id {key_id!r}; `toolyard key list` shows those there are")
+        # Servers look every POLL seconds; the second period is for the look itself.
+        time.sleep(2 * POLL)
+    if json:
+        print_json(_plain(key))
+    else:
+        print_text(f"{key.id} ({key.name}) is revoked")
+    return 0
+
+
+@contextmanager
+def _ring(config: Path | None) -> Iterator[KeyRing]:
+    path = config_path(config)
+    block = None if path is None else read_anything(path).sessions
+    if block is None or block.store == "memory":
+        where = "there is no config" if path is None else f"{path} keeps sessions in memory"
+        raise ConfigError(
+            f"{where}, and keys must be kept where servers find them; add `sessions: {{store: sqlite}}`"
+            " or `store: postgres` to the config that is served, and name it with --config"
+        )
+    sessions = block.open()
+    try:
+        records = Records.of(sessions.store)
+        yield KeyRing(records)
+        records.close()
+    finally:
+        sessions.close()
+
+
+def _span(text: str) -> float:
+    found = _SPAN.fullmatch(text)
+    if found is None or not int(found[1]):
+        raise ConfigError(f"--expires {text!r}: write a number and a unit, such as 90s, 15m, 12h, 30d or 8w")
+    return float(int(found[1]) * _SECONDS[found[2]])
+
+
+def _plain(key: ApiKey) -> dict[str, Any]:
+    limits = {"rate": key.limits.rate, "burst": key.limits.burst, "concurrency": key.limits.concurrency}
+    return {
+        "id": key.id,
+        "name": key.name,
+        "scopes": list(key.scopes),
+        "state": key.state(time.time()),
+        "created": _when(key.created),
+        "expires": _when(key.expires),
+        "revoked": _when(key.revoked),
+        **limits,
+    }
+
+
+def _when(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,166 @@
+"""`toolyard serve`: the tools over HTTP."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from cyclopts import Parameter
+
+from toolyard.app.build import read_anything
+from toolyard.app.config import Config
+from toolyard.app.server_block import LOG_STYLES, ServerBlock, read_domains, read_port
+from toolyard.calls.blocks import read_choice, read_count, read_text
+from toolyard.cli.output import visible, warn
+from toolyard.cli.yard import config_path
+from toolyard.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from toolyard.serving.listening import Address
+
+_DEFAULT_DOMAINS = ("core",)
+_HOST, _PORT, _DOMAINS = "TOOL_REGISTRY_HOST", "TOOL_REGISTRY_PORT", "TOOL_REGISTRY_DOMAINS"
+
+ConfigFile = Annotated[
+    Path | None,
+    Parameter(help="Config or catalog file; default: $TOOLYARD_CONFIG, ./toolyard.yaml, or the domains alone."),
+]
+Host = Annotated[
+    str | None, Parameter(help="Name or address to listen at. Where other machines can come, there must be an API key.")
+]
+Port = Annotated[int | None, Parameter(help="Port to listen at; 0 for any that is free.")]
+Domains = Annotated[
+    str | None, Parameter(help="Domains of tools to serve, with commas between them; without a config: core.")
+]
+AutoPort = Annotated[bool | None, Parameter(help="Take the next free port if that one is in use.")]
+Processes = Annotated[
+    int | None, Parameter(help="Processes that answer; more than one needs a sqlite or postgres `sessions` block.")
+]
+Strict = Annotated[bool | None, Parameter(help="Refuse to start if anything could not be loaded.")]
+Log = Annotated[str | None, Parameter(help="How requests are logged: text, json or off.")]
+Inherited = Annotated[int | None, Parameter(show=False)]
+"""A file that this command passes on to the workers it starts."""
+
+
+def serve(
+    config: ConfigFile = None,
+    /,
+    *,
+    host: Host = None,
+    port: Port = None,
+    domains: Domains = None,
+    auto_port: AutoPort = None,
+    workers: Processes = None,
+    strict: Strict = None,
+    log: Log = None,
+    fd: Inherited = None,
+    link: Inherited = None,
+) -> int:
+    """Serve the tools over HTTP until stopped. Prints one line of JSON with the address once it accepts.
+
+    Flags beat the environment (TOOL_REGISTRY_HOST, TOOL_REGISTRY_PORT, TOOL_REGISTRY_DOMAINS), which beats the
+    config's `server` block. SIGTERM stops after running calls have ended; SIGHUP loads the sources again.
+    """
+    given = {
+        "host": host,
+        "port": port,
+        "domains": domains,
+        "auto_port": auto_port,
+        "workers": workers,
+        "strict": strict,
+        "log": log,
+    }
+    path = config_path(config)
+    read = Config(where="", base=Path(), loaders=[]) if path is None else read_anything(path)
+    block = settled(read.server, given, os.environ, alone=path is None)
+    if fd is not None and link is not None:
+        return _work(read, block, fd, link)
+    if block.workers > 1:
+        return _supervise(read, block, _arguments(path, block))
+    from toolyard.serving.server import serve as run
+
+    return 0 if run(read, block, ready=lambda address, text: _announce(address, block, text)) else 1
+
+
+def settled(block: ServerBlock, flags: Mapping[str, Any], env: Mapping[str, str], *, alone: bool) -> ServerBlock:
+    """The block with what flags and environment say; `alone`: there is no config, so the core domain is served."""
+    changes: dict[str, Any] = {}
+    if alone and block.domains is None:
+        changes["domains"] = _DEFAULT_DOMAINS
+    if env.get(_HOST):
+        changes["host"] = env[_HOST]
+    if env.get(_PORT):
+        if not env[_PORT].strip().isdecimal():
+            raise ConfigError(f"{_PORT}: must be the number of a port, not {env[_PORT]!r}")
+        changes["port"] = read_port(int(env[_PORT]), _PORT)
+    if env.get(_DOMAINS):
+        changes["domains"] = read_domains(env[_DOMAINS], _DOMAINS)
+    for name, value in flags.items():
+        if value is not None:
+            changes[name] = _checked(name, value)
+    return msgspec.structs.replace(block, **changes)
+
+
+def _checked(name: str, value: Any) -> Any:
+    flag = f"--{name.replace('_', '-')}"
+    if name == "port":
+        return read_port(value, flag)
+    if name == "host":
+        return read_text(value, flag)
+    if name == "domains":
+        return read_domains(value, flag)
+    if name == "workers":
+        return read_count(value, flag, least=1)
+    return read_choice(value, LOG_STYLES, flag) if name == "log" else value
+
+
+def _arguments(path: Path | None, block: ServerBlock) -> list[str]:
+    """What a worker is started with: everything that is settled, so that it settles the same."""
+    chosen = [] if path is None else [str(path)]
+    domains = [] if block.domains is None else ["--domains", ",".join(block.domains)]
+    strict = "--strict" if block.strict else "--no-strict"
+    return ["serve", *chosen, "--host", block.host, "--port", str(block.port), *domains, strict, "--log", block.log]
+
+
+def _supervise(read: Config, block: ServerBlock, arguments: list[str]) -> int:
+    from toolyard.serving.listening import address_of, listen
+    from toolyard.serving.workers import Workers, check_shared, own_command
+
+    check_shared(read)
+    with listen(block) as listener:
+        address = address_of(listener)
+        workers = Workers(own_command(arguments), listener, block, say=warn)
+        return 0 if workers.run(lambda text: _announce(address, block, text)) else 1
+
+
+def _work(read: Config, block: ServerBlock, fd: int, link: int) -> int:
+    from toolyard.serving.server import serve as run
+    from toolyard.serving.workers import tell_parent
+
+    with socket.socket(fileno=link) as parent:
+        listener = socket.socket(fileno=fd)
+        done = run(
+            *(read, block),
+            ready=lambda _, text: tell_parent(parent, text),
+            listener=listener,
+            lifeline=parent,
+        )
+    return 0 if done else 1
+
+
+def _announce(address: Address, block: ServerBlock, text: str) -> None:
+    import json
+
+    sys.stderr.write("".join(f"{visible(line)}\n" for line in text.splitlines()))
+    sys.stderr.flush()
+    line = {"url": address.url, "host": address.host, "port": address.port, "pid": os.getpid()}
+    # Whoever started the server need not be there to read it.
+    with suppress(BrokenPipeError):
+        sys.stdout.write(json.dumps({**line, "workers": block.workers}) + "\n")
+        sys.stdout.flush()

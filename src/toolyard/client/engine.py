@@ -1,0 +1,359 @@
+"""`RemoteToolEngine`: sessions and calls of a server, with the methods of an engine in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self, TypeVar, Unpack
+
+import msgspec
+
+from toolyard.calls.batch import check_calls, check_timeout
+from toolyard.client.faults import garbled
+from toolyard.client.registry import RemoteToolRegistry, read_results
+from toolyard.client.wire import API, REQUEST_SECONDS, Talk, WireOptions, segment
+from toolyard.model.call import ToolCall, ToolResult
+from toolyard.model.closing import Closing
+from toolyard.model.errors import (
+    CallError,
+    ConfigError,
+    DefinitionError,
+    SessionError,
+    ToolyardError,
+    UnknownSessionError,
+)
+from toolyard.registry.arguments import json_text, plain_copy, read_arguments
+from toolyard.registry.bind import find
+from toolyard.sessions.state import exact_json
+
+MAX_CALLS = 1000
+"""Calls in one batch: the server answers them in one turn of the session, and keeps everybody else waiting."""
+LONGEST = 86_400.0
+PATIENCE = 600.0
+"""Seconds that the answer to a call without a time limit is waited for; a server gives up on it long before."""
+
+T = TypeVar("T")
+
+_NO_CONTEXT: Mapping[str, Any] = {}
+Mode = Literal["execute", "simulate"]
+
+
+class RemoteToolEngine(Closing):
+    """Answers calls in sessions of a server: `RemoteToolEngine("http://127.0.0.1:8000")` for `PythonToolEngine(...)`.
+
+    Give it an address, or a `RemoteToolRegistry` whose connections it shares and which stays open after it. The
+    options are those of the registry, but for `timeout`: seconds for each call, as with any engine, None for the
+    server's own limit. `request_timeout` is for everything else, and for the way to the server and back.
+
+    Calls are sent with the hashes of the definitions known here. A tool that is another one by now is not called:
+    its result is an error with the code `catalog.stale`, until `tool_registry.refresh()`.
+
+    What differs from an engine in this process: sessions belong to the API key, so there is no `owner`; a `call_id`
+    that was answered before in a session is answered the same way again, and nothing runs; a cancelled `aexecute`
+    stops waiting, while the server goes on and records the calls. If the server cannot be reached, the results say
+    so (`tool.unavailable`, `tool.timeout`), and their `effect` whether the calls may have run all the same.
+    """
+
+    type_name: ClassVar[str] = "remote"
+
+    def __init__(
+        self,
+        server: str | RemoteToolRegistry,
+        *,
+        name: str | None = None,
+        timeout: float | None = None,
+        request_timeout: float | None = None,
+        load: bool = True,
+        **options: Unpack[WireOptions],
+    ) -> None:
+        check_timeout(timeout)
+        check_timeout(request_timeout)
+        self._owns = not isinstance(server, RemoteToolRegistry)
+        if isinstance(server, RemoteToolRegistry):
+            if options:
+                raise TypeError(f"{sorted(options)[0]} is an option of the registry; give it there")
+            self.tool_registry = server
+        else:
+            limit = REQUEST_SECONDS if request_timeout is None else request_timeout
+            self.tool_registry = RemoteToolRegistry(server, timeout=limit, load=load, **options)
+        self.name = self.type_name if name is None else name
+        self.timeout = timeout
+        self._wire = self.tool_registry.wire
+        self._request_timeout = self._wire.timeout if request_timeout is None else request_timeout
+
+    @classmethod
+    async def aopen(
+        cls,
+        url: str,
+        *,
+        name: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - a limit for each call, not for this
+        request_timeout: float | None = None,
+        **options: Unpack[WireOptions],
+    ) -> Self:
+        """The engine, the server's catalog read, for async code; options are those of the class."""
+        engine = cls(url, name=name, timeout=timeout, request_timeout=request_timeout, load=False, **options)
+        try:
+            await engine.tool_registry.arefresh(strict=True)
+        except BaseException:
+            await engine.aclose()
+            raise
+        return engine
+
+    def setup(
+        self,
+        session_id: str,
+        *,
+        initial_state: dict[str, Any] | None = None,
+        fork_of: str | None = None,
+        owner: str | None = None,
+    ) -> None:
+        """Begin a session: empty, with what `get_session_state` of another gave, or as a fork of one there.
+
+        Raises `SessionExistsError` (a ValueError) for an id that is taken.
+        """
+        self._wire.run(self._setup(session_id, initial_state, fork_of, owner), twin="asetup")
+
+    def execute(
+        self,
+        session_id: str,
+        tool_calls: Sequence[ToolCall],
+        *,
+        timeout: float | None = None,
+        owner: str | None = None,
+        context: Mapping[str, Any] = _NO_CONTEXT,
+    ) -> list[ToolResult]:
+        """Have the calls answered in order, each appended to the session with its result.
+
+        `timeout` limits each call in place of the engine's own. `context` must be JSON, as it travels.
+        """
+        talk = self._calls("execute", session_id, tool_calls, timeout, owner, context)
+        return self._wire.run(talk, twin="aexecute")
+
+    def simulate(
+        self,
+        session_id: str,
+        tool_calls: Sequence[ToolCall],
+        *,
+        timeout: float | None = None,
+        owner: str | None = None,
+        context: Mapping[str, Any] = _NO_CONTEXT,
+    ) -> list[ToolResult]:
+        """Have the calls answered as `execute` would now, and leave the session exactly as it was."""
+        talk = self._calls("simulate", session_id, tool_calls, timeout, owner, context)
+        return self._wire.run(talk, twin="asimulate")
+
+    def teardown(self, session_id: str, *, owner: str | None = None) -> None:
+        """End a session; nothing happens if there is none."""
+        self._wire.run(self._teardown(session_id, owner), twin="ateardown")
+
+    def get_session_state(self, session_id: str, *, owner: str | None = None) -> dict[str, Any] | None:
+        """`tool_executions` beside each engine's own state; None if there is no such session."""
+        return self._wire.run(self._state(session_id, owner), twin="aget_session_state")
+
+    def state_hash(self, session_id: str, *, owner: str | None = None) -> str:
+        """Equal for sessions with equal histories, whatever their ids and however they were forked."""
+        return self._wire.run(self._hash(session_id, owner), twin="astate_hash")
+
+    async def asetup(
+        self,
+        session_id: str,
+        *,
+        initial_state: dict[str, Any] | None = None,
+        fork_of: str | None = None,
+        owner: str | None = None,
+    ) -> None:
+        """`setup` for async code. Cancelled, it leaves no session behind."""
+        talk = self._setup(session_id, initial_state, fork_of, owner)
+        # A request that is broken off may have arrived: only its answer tells whether there is something to undo.
+        beginning = asyncio.ensure_future(self._wire.arun(talk))
+        try:
+            await asyncio.shield(beginning)
+        except asyncio.CancelledError:
+            done, _ = await asyncio.wait([beginning])
+            if all(not task.cancelled() and task.exception() is None for task in done):
+                await self.ateardown(session_id)
+            raise
+
+    async def aexecute(
+        self,
+        session_id: str,
+        tool_calls: Sequence[ToolCall],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - a limit for each call, not for the whole
+        owner: str | None = None,
+        context: Mapping[str, Any] = _NO_CONTEXT,
+    ) -> list[ToolResult]:
+        """`execute` for async code. Cancelled, it stops waiting; the server goes on and records the calls."""
+        return await self._wire.arun(self._calls("execute", session_id, tool_calls, timeout, owner, context))
+
+    async def asimulate(
+        self,
+        session_id: str,
+        tool_calls: Sequence[ToolCall],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - a limit for each call, not for the whole
+        owner: str | None = None,
+        context: Mapping[str, Any] = _NO_CONTEXT,
+    ) -> list[ToolResult]:
+        """`simulate` for async code."""
+        return await self._wire.arun(self._calls("simulate", session_id, tool_calls, timeout, owner, context))
+
+    async def ateardown(self, session_id: str, *, owner: str | None = None) -> None:
+        """`teardown` for async code."""
+        await self._wire.arun(self._teardown(session_id, owner))
+
+    async def aget_session_state(self, session_id: str, *, owner: str | None = None) -> dict[str, Any] | None:
+        """`get_session_state` for async code."""
+        return await self._wire.arun(self._state(session_id, owner))
+
+    async def astate_hash(self, session_id: str, *, owner: str | None = None) -> str:
+        """`state_hash` for async code."""
+        return await self._wire.arun(self._hash(session_id, owner))
+
+    def close(self) -> None:
+        """Hang up, unless the connections belong to a registry that was given; sessions go on at the server."""
+        if self._owns:
+            self.tool_registry.close()
+
+    async def aclose(self) -> None:
+        """`close` for async code."""
+        if self._owns:
+            await self.tool_registry.aclose()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._wire.url!r}, name={self.name!r}, tools={len(self.tool_registry)})"
+
+    def _setup(
+        self, session_id: str, initial_state: dict[str, Any] | None, fork_of: str | None, owner: str | None
+    ) -> Talk[None]:
+        _check_owner(owner)
+        if not _may_exist(session_id):
+            raise SessionError("a session id is text, is not empty, and holds no NUL and no half of a surrogate pair")
+        if initial_state is not None and fork_of is not None:
+            raise SessionError("a fork begins with the state of what it forks; give initial_state or fork_of, not both")
+        body: dict[str, Any] = {"session_id": session_id}
+        path = f"/{API}/sessions"
+        if initial_state is not None:
+            body["initial_state"] = _raw(initial_state, "initial_state", SessionError)
+        if fork_of is not None:
+            path = _path(fork_of, "/fork")
+        try:
+            yield from self._ask("POST", path, body)
+        except DefinitionError as error:
+            raise SessionError(str(error)) from None
+
+    def _teardown(self, session_id: str, owner: str | None) -> Talk[None]:
+        _check_owner(owner)
+        if _may_exist(session_id):
+            yield from self._ask("DELETE", _path(session_id))
+
+    def _state(self, session_id: str, owner: str | None) -> Talk[dict[str, Any] | None]:
+        _check_owner(owner)
+        try:
+            body = yield from self._ask("GET", _path(session_id, "/state"))
+        except UnknownSessionError:
+            return None
+        return _field(self._wire.url, body, "state", dict)
+
+    def _hash(self, session_id: str, owner: str | None) -> Talk[str]:
+        _check_owner(owner)
+        body = yield from self._ask("GET", _path(session_id))
+        return _field(self._wire.url, body, "state_hash", str)
+
+    def _calls(
+        self,
+        mode: Mode,
+        session_id: str,
+        tool_calls: Sequence[ToolCall],
+        timeout: float | None,
+        owner: str | None,
+        context: Mapping[str, Any],
+    ) -> Talk[list[ToolResult]]:
+        _check_owner(owner)
+        check_calls(tool_calls)
+        check_timeout(timeout)
+        if len(tool_calls) > MAX_CALLS:
+            raise DefinitionError(f"{len(tool_calls):,} calls in one batch; a server takes at most {MAX_CALLS:,}")
+        seconds = self.timeout if timeout is None else timeout
+        results = [self._refused(call) for call in tool_calls]
+        sent = [call for call, result in zip(tool_calls, results, strict=True) if result is None]
+        if not sent:
+            # There is nothing to run, but a session that is not there is an error all the same.
+            yield from self._ask("GET", _path(session_id))
+            return [result for result in results if result is not None]
+        body: dict[str, Any] = {"calls": [_wire_call(call) for call in sent]}
+        definitions = self.tool_registry.definitions(call.name for call in sent)
+        if definitions is not None:
+            body["definitions"] = definitions
+        if seconds is not None:
+            body["timeout"] = min(float(seconds), LONGEST)
+        if context:
+            body["context"] = _raw(dict(context), "context", ConfigError)
+        wait = self._request_timeout + len(sent) * (PATIENCE if seconds is None else seconds)
+        try:
+            answer = yield from self._wire.ask("POST", _path(session_id, f"/{mode}"), body=body, timeout=wait)
+            answered = iter(read_results(self._wire, answer, len(sent)))
+        except CallError as error:
+            # The network's fault, not the program's: what is known of it is what came of each call.
+            answered = iter([ToolResult.failed(call, error.info) for call in sent])
+        return [next(answered) if result is None else result for result in results]
+
+    def _refused(self, call: ToolCall) -> ToolResult | None:
+        """The result of a call that cannot travel at all; None for one that can."""
+        try:
+            if not call.name:
+                find(self.tool_registry.snapshot, call.name)
+            # Text that a provider wrote is for the server to read, or to refuse and record.
+            if not isinstance(call.arguments, str):
+                arguments = read_arguments(call.arguments)
+                plain_copy(arguments, json_text(arguments))
+        except CallError as error:
+            return ToolResult.failed(call, error.info)
+        return None
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Talk[Any]:
+        return (yield from self._wire.ask(method, path, body=body, timeout=self._request_timeout))
+
+
+def _wire_call(call: ToolCall) -> dict[str, Any]:
+    given = call.arguments
+    arguments = given if isinstance(given, str) else msgspec.Raw(json_text(read_arguments(given)))
+    data: dict[str, Any] = {"name": call.name, "arguments": arguments}
+    if call.call_id is not None:
+        data["call_id"] = call.call_id
+    if call.overload is not None:
+        data["overload"] = call.overload
+    return data
+
+
+def _path(session_id: str, rest: str = "") -> str:
+    if not _may_exist(session_id):
+        raise UnknownSessionError(f"no session is called {session_id!r}; set it up first")
+    return f"/{API}/sessions/{segment(session_id)}{rest}"
+
+
+def _may_exist(session_id: object) -> bool:
+    """False for what no server would take as an id."""
+    if not isinstance(session_id, str) or not session_id or "\0" in session_id:
+        return False
+    return not any("\ud800" <= char <= "\udfff" for char in session_id)
+
+
+def _check_owner(owner: str | None) -> None:
+    if owner is not None:
+        raise ConfigError("sessions of a server belong to the API key; use another key in place of owner=...")
+
+
+def _raw(value: Any, what: str, kind: type[ToolyardError]) -> msgspec.Raw:
+    try:
+        return msgspec.Raw(exact_json(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise kind(f"{what} is sent to a server, and this is not JSON: {error}") from None
+
+
+def _field(url: str, body: Any, name: str, kind: type[T]) -> T:
+    value = body.get(name) if isinstance(body, dict) else None
+    if not isinstance(value, kind):
+        raise garbled(url, "none", f"something without {name!r}")
+    return value

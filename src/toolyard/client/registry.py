@@ -1,0 +1,314 @@
+"""`RemoteToolRegistry`: the tools of a server, looked up here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn, Self, Unpack
+
+import msgspec
+
+from toolyard.client.catalog import FETCHED, Catalog, Fetched, fetch
+from toolyard.client.faults import call_error, garbled
+from toolyard.client.wire import API, REQUEST_SECONDS, Talk, Wire, WireOptions, segment
+from toolyard.links.http import MAX_ANSWER
+from toolyard.model.bindings import McpBinding, RestBinding
+from toolyard.model.call import ToolCall, ToolResult
+from toolyard.model.closing import Closing
+from toolyard.model.context import ToolContext
+from toolyard.model.errors import ConfigError, DefinitionError, DuplicateToolError, ToolyardError, UnknownToolError
+from toolyard.model.names import check_namespace, check_tool_name
+from toolyard.model.report import LoadReport, Rejection, Rewrite, SourceReport
+from toolyard.model.tool import Tool
+from toolyard.plugins import Enrichment, Loader
+from toolyard.registry import ToolRegistry
+from toolyard.registry.arguments import RawArguments, json_text, read_arguments
+from toolyard.registry.bind import find
+
+
+class RemoteToolRegistry(ToolRegistry, Closing):
+    """A `ToolRegistry` whose one source is a server: `RemoteToolRegistry("http://127.0.0.1:8000")`.
+
+    The catalog is read at construction and by `refresh`, and looked up here, without the network. `add` and
+    `remove` change the server's, `dispatch` has the server run the tool. Async code awaits `aopen` and the
+    a-twins instead, which never block its loop.
+
+    An `api_key` goes along with every request; sent to another machine over plain http://, where others could read
+    it, it is worth one warning in the log. `timeout` is in seconds, for each request. `verify` is True (the system's
+    certificate authorities), the path of a file with others, or False. What is lost on the way is sent again up to
+    `retries` times, with a key by which the server knows it; see `Wire`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str | None = None,
+        timeout: float = REQUEST_SECONDS,
+        max_bytes: int = MAX_ANSWER,
+        verify: bool | str = True,
+        retries: int = 2,
+        retry_delay: float = 0.2,
+        load: bool = True,
+    ) -> None:
+        self.wire = Wire(
+            url,
+            api_key=api_key,
+            timeout=timeout,
+            max_bytes=max_bytes,
+            verify=verify,
+            retries=retries,
+            retry_delay=retry_delay,
+        )
+        self._catalog = Catalog(self.wire)
+        super().__init__()
+        super().attach(self._catalog)
+        if load:
+            try:
+                self._take(self.wire.run(fetch(self.wire, greet=True), twin="RemoteToolRegistry.aopen"), strict=True)
+            except BaseException:
+                self.wire.close()
+                raise
+
+    @classmethod
+    async def aopen(
+        cls,
+        url: str,
+        *,
+        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109 - a limit for each request
+        **options: Unpack[WireOptions],
+    ) -> Self:
+        """The registry, its catalog read, for async code; options are those of the class."""
+        registry = cls(url, timeout=timeout, load=False, **options)
+        try:
+            await registry.arefresh(strict=True)
+        except BaseException:
+            await registry.aclose()
+            raise
+        return registry
+
+    @classmethod
+    def from_loaders(cls, loaders: Iterable[Loader], enrichments: Sequence[Enrichment] = ()) -> NoReturn:
+        """Refused, as are `from_file` and `from_dicts`, which come down here."""
+        for loader in loaders:
+            loader.close()
+        raise ConfigError("a remote registry is made of its server's address; sources belong to ToolRegistry")
+
+    @property
+    def url(self) -> str:
+        """The server's address."""
+        return self.wire.url
+
+    @property
+    def loaded(self) -> bool:
+        """False until the catalog has been read once, which `load=False` puts off."""
+        return self._catalog.generation is not None
+
+    def definitions(self, names: Iterable[str]) -> list[str] | None:
+        """Hashes of what is known here under the names; None if nothing was loaded, and nothing can be stale."""
+        if not self.loaded:
+            return None
+        hashes: dict[str, None] = {}
+        for name in names:
+            try:
+                found = find(self._snapshot, name)
+            except UnknownToolError:
+                continue
+            hashes.update(dict.fromkeys(candidate.tool.definition_hash for candidate in found))
+        return list(hashes)
+
+    def refresh(self, *, strict: bool = False, only: Loader | None = None) -> LoadReport:
+        """Read the server's catalog again and return the new report. There is no other source that `only` could mean.
+
+        If that fails, the tools stay and are marked stale; with `strict` it raises.
+        """
+        if only is not None and only is not self._catalog:
+            raise ConfigError(f"{self.url} is the one source of this registry")
+        return self._take(self.wire.run(fetch(self.wire, greet=not self.loaded), twin="arefresh"), strict)
+
+    async def arefresh(self, *, strict: bool = False) -> LoadReport:
+        """`refresh` for async code."""
+        fetched = await self.wire.arun(fetch(self.wire, greet=not self.loaded))
+        # Checking a large catalog takes a while.
+        return await asyncio.to_thread(self._take, fetched, strict)
+
+    def reload(self) -> LoadReport:
+        """Have the server load its own sources again: its report. The catalog here is read again, too."""
+        report = self.wire.run(self._server_report("POST", "reload"), twin="areload")
+        self.refresh(strict=True)
+        return report
+
+    async def areload(self) -> LoadReport:
+        """`reload` for async code."""
+        report = await self.wire.arun(self._server_report("POST", "reload"))
+        await self.arefresh(strict=True)
+        return report
+
+    def server_report(self) -> LoadReport:
+        """What each source of the server loaded, rewrote and rejected; `report` is about what came over the wire."""
+        return self.wire.run(self._server_report("GET", "report"), twin="aserver_report")
+
+    async def aserver_report(self) -> LoadReport:
+        """`server_report` for async code."""
+        return await self.wire.arun(self._server_report("GET", "report"))
+
+    def add(self, *tools: Tool) -> None:
+        """Register tools with the server: all, or those that were new are taken back.
+
+        A tool's binding goes along if it is data (`RestBinding`, `McpBinding`). Code is never sent.
+        """
+        if tools:
+            self.wire.run(self._add(tools), twin="aadd")
+            self.refresh(strict=True)
+
+    async def aadd(self, *tools: Tool) -> None:
+        """`add` for async code."""
+        if tools:
+            await self.wire.arun(self._add(tools))
+            await self.arefresh(strict=True)
+
+    def remove(self, name: str) -> list[Tool]:
+        """Take every overload of a qualified name out of the server, and return what was known of them here."""
+        removed = self.get(name)
+        self.wire.run(self.wire.ask("DELETE", f"/{API}/tools/{segment(name)}"), twin="aremove")
+        self.refresh(strict=True)
+        return removed
+
+    async def aremove(self, name: str) -> list[Tool]:
+        """`remove` for async code."""
+        removed = self.get(name)
+        await self.wire.arun(self.wire.ask("DELETE", f"/{API}/tools/{segment(name)}"))
+        await self.arefresh(strict=True)
+        return removed
+
+    def attach(self, loader: Loader, *, keep_failed: bool = False) -> NoReturn:
+        """Refused: a server is its registry's one source."""
+        loader.close()
+        raise ConfigError(f"this registry holds what {self.url} has; attach the loader there, or add() single tools")
+
+    def dispatch(self, name: str, arguments: RawArguments = None, *, ctx: ToolContext | None = None) -> Any:
+        """Validate here, as in process, and have the server run the tool: its value, or it raises a `CallError`."""
+        return self.wire.run(self._dispatch(name, arguments, ctx), twin="adispatch")
+
+    async def adispatch(self, name: str, arguments: RawArguments = None, *, ctx: ToolContext | None = None) -> Any:
+        """`dispatch` for async code."""
+        return await self.wire.arun(self._dispatch(name, arguments, ctx))
+
+    def close(self) -> None:
+        """Hang up; the tools stay readable."""
+        self.wire.close()
+
+    async def aclose(self) -> None:
+        """`close` for async code."""
+        await self.wire.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r}, {len(self)} tools, generation={self.generation})"
+
+    def _take(self, fetched: Fetched, strict: bool) -> LoadReport:
+        mark = FETCHED.set(fetched)
+        try:
+            return super().refresh(strict=strict)
+        finally:
+            FETCHED.reset(mark)
+
+    def _server_report(self, method: str, what: str) -> Talk[LoadReport]:
+        body = yield from self.wire.ask(method, f"/{API}/{what}")
+        try:
+            return _read_report(body)
+        except (msgspec.ValidationError, TypeError, KeyError):
+            raise garbled(self.url, "none", "a report of another form") from None
+
+    def _add(self, tools: tuple[Tool, ...]) -> Talk[None]:
+        bodies = [(tool.qualified_name, self._registration(tool)) for tool in tools]
+        added: list[str] = []
+        for name, body in bodies:
+            try:
+                if name in added:
+                    raise DuplicateToolError(f"duplicate tool: {name} is given twice, and a server takes one of a name")
+                yield from self.wire.ask("PUT", f"/{API}/tools/{segment(name)}", body=body)
+            except ToolyardError as error:
+                yield from self._take_back(added, error)
+                raise
+            added.append(name)
+
+    def _take_back(self, names: list[str], cause: ToolyardError) -> Talk[None]:
+        for name in names:
+            try:
+                yield from self.wire.ask("DELETE", f"/{API}/tools/{segment(name)}")
+            except ToolyardError as error:
+                cause.add_note(f"{name} was registered before that, and could not be taken out again: {error}")
+
+    def _registration(self, tool: Tool) -> dict[str, Any]:
+        check_namespace(tool.namespace)
+        check_tool_name(tool.name)
+        if self.get(tool.qualified_name):
+            # Unlike a registry in process, a server takes a second one for a new version of the first.
+            raise DuplicateToolError(f"duplicate tool: {self.url} has {tool.qualified_name} already; remove() it first")
+        body = tool.to_dict()
+        for derived in ("name", "namespace", "source"):
+            body.pop(derived, None)
+        if tool.binding is not None:
+            body["binding"] = _target(tool)
+        return body
+
+    def _dispatch(self, name: str, arguments: RawArguments, ctx: ToolContext | None) -> Talk[Any]:
+        bound = self.bind(ToolCall(name, read_arguments(arguments)), coerce=False)
+        tool = bound.tool
+        call = {"name": tool.qualified_name, "arguments": msgspec.Raw(json_text(bound.arguments))}
+        if len(self.get(tool.qualified_name)) > 1:
+            call["overload"] = tool.fingerprint
+        body: dict[str, Any] = {"calls": [call], "definitions": [tool.definition_hash]}
+        if ctx is not None:
+            body |= {key: dict(value) for key, value in (("context", ctx.context), ("trace", ctx.trace)) if value}
+        answer = yield from self.wire.ask("POST", f"/{API}/calls", body=body)
+        result = read_results(self.wire, answer, 1)[0]
+        if result.error_info is not None:
+            raise call_error(result.error_info)
+        return result.result
+
+
+def read_results(wire: Wire, body: Any, count: int) -> list[ToolResult]:
+    """The results in an answer, as many as there were calls."""
+    try:
+        results = [ToolResult.from_dict(item) for item in body["results"]]
+    except (DefinitionError, KeyError, TypeError, AttributeError):
+        raise garbled(wire.url, "unknown", "results of another form") from None
+    if len(results) != count:
+        raise garbled(wire.url, "unknown", f"{len(results)} results for {count} calls")
+    return results
+
+
+def _target(tool: Tool) -> dict[str, Any]:
+    binding = tool.binding
+    if isinstance(binding, RestBinding):
+        sent = {"method": binding.method, "path": binding.path, "base_url": binding.base_url}
+        sent["parameters"] = msgspec.to_builtins(binding.parameters)
+        if binding.body is not None:
+            sent["body"] = msgspec.to_builtins(binding.body)
+        return {"type": "rest", **sent}
+    if isinstance(binding, McpBinding):
+        return {"type": "mcp", **msgspec.to_builtins(binding)}
+    raise ConfigError(
+        f"{tool.qualified_name} is code in this process, which is never sent to a server; give it to the server's "
+        "own sources, or register its definition with replace(binding=None)"
+    )
+
+
+def _read_report(body: Any) -> LoadReport:
+    sources = []
+    for item in body["sources"]:
+        sources.append(
+            SourceReport(
+                source=item["source"],
+                loaded=item["loaded"],
+                rewrites=msgspec.convert(item["rewrites"], tuple[Rewrite, ...]),
+                rejected=msgspec.convert(item["rejected"], tuple[Rejection, ...]),
+                state=item["state"],
+                error=item["error"],
+            )
+        )
+    return LoadReport(tuple(sources))

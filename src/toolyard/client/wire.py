@@ -1,0 +1,270 @@
+"""`Wire`: a toolyard server's HTTP API, spoken the same way from threads and from event loops.
+
+What is said is written once, as a generator that yields requests and pauses and is sent the answers. `run` drives
+it with blocking calls, `arun` with awaited ones.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import time
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, Generic, TypedDict, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from toolyard.client.faults import garbled, refusal, retry_after
+from toolyard.constants import VERSION
+from toolyard.links.http import MAX_ANSWER, HttpAnswer, HttpLink, HttpRequest
+from toolyard.model.closing import Closing
+from toolyard.model.errors import (
+    CallError,
+    CallTimeout,
+    ConfigError,
+    Effect,
+    MalformedSource,
+    SyncInAsyncError,
+    Unavailable,
+)
+
+T = TypeVar("T")
+
+API = "v1"
+REQUEST_SECONDS = 30.0
+LONGEST_PAUSE = 10.0
+"""Seconds that are waited without asking the caller; a server that wants more time is reported at once."""
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """Seconds to wait before the next request."""
+
+    seconds: float
+
+
+Talk = Generator[HttpRequest | Pause, HttpAnswer | None, T]
+
+
+class WireOptions(TypedDict, total=False):
+    """Options that a registry and an engine hand on to their `Wire`."""
+
+    api_key: str | None
+    max_bytes: int
+    verify: bool | str
+    retries: int
+    retry_delay: float
+
+
+class Wire(Closing):
+    """Requests with a key, repeated where that is safe, their answers read strictly.
+
+    Every request that may change something carries an `Idempotency-Key`, the same one when it is repeated, so that
+    the server answers a repeat without running anything twice. Repeated is what was lost on the way, and what the
+    server had no room for (429) if it does not ask for a longer pause than `LONGEST_PAUSE`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str | None = None,
+        timeout: float = REQUEST_SECONDS,
+        max_bytes: int = MAX_ANSWER,
+        verify: bool | str = True,
+        retries: int = 2,
+        retry_delay: float = 0.2,
+    ) -> None:
+        headers = {} if api_key is None else {"authorization": f"Bearer {_checked_key(api_key)}"}
+        self.link = HttpLink(url, headers=headers, timeout=timeout, max_bytes=max_bytes, verify=verify)
+        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+            raise ConfigError(f"retries must be a whole number, 0 or more, not {retries!r}")
+        if isinstance(retry_delay, bool) or not isinstance(retry_delay, int | float) or not 0 <= retry_delay < 3600:
+            raise ConfigError(f"retry_delay must be a number of seconds, 0 or more, not {retry_delay!r}")
+        self.retries = retries
+        self.retry_delay = retry_delay
+
+    @property
+    def url(self) -> str:
+        """The server's address."""
+        return self.link.url
+
+    @property
+    def timeout(self) -> float:
+        """Seconds for a request that says nothing else."""
+        return self.link.timeout
+
+    def run(self, talk: Talk[T], *, twin: str) -> T:
+        """Have the talk from this thread; `twin` is the method to await where that would block the home loop."""
+        # Where it was never imported it does not run.
+        home_loop = getattr(sys.modules.get("toolyard.loop.home"), "home_loop", None)
+        if home_loop is not None and home_loop.is_here():
+            talk.close()
+            raise SyncInAsyncError(f"this is the home loop, which must not wait; await {twin} instead")
+        step = _Step(talk)
+        while not step.over:
+            if isinstance(step.next, Pause):
+                time.sleep(step.next.seconds)
+                step.send(None)
+                continue
+            try:
+                answer = self.link.send(step.next)
+            except CallError as error:
+                step.throw(error)
+            else:
+                step.send(answer)
+        return step.value
+
+    async def arun(self, talk: Talk[T]) -> T:
+        """Have the talk on this loop."""
+        import asyncio
+
+        step = _Step(talk)
+        while not step.over:
+            if isinstance(step.next, Pause):
+                await asyncio.sleep(step.next.seconds)
+                step.send(None)
+                continue
+            try:
+                answer = await self.link.asend(step.next)
+            except CallError as error:
+                step.throw(error)
+            else:
+                step.send(answer)
+        return step.value
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: tuple[tuple[str, str], ...] = (),
+        body: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+    ) -> Talk[Any]:
+        """One request, repeated if need be: the JSON of its answer, None for an empty one, or it raises."""
+        headers = {}
+        if method != "GET":
+            headers["idempotency-key"] = secrets.token_hex(16)
+        if body is not None:
+            headers["content-type"] = "application/json"
+        request = HttpRequest(
+            method=method, path=path, query=query, body=None if body is None else write_json(body), headers=headers
+        )
+        answer, again = yield from self._exchange(request, self.timeout if timeout is None else timeout)
+        effect: Effect = "none" if method == "GET" else "unknown"
+        if again and method == "DELETE" and answer.status == 404:
+            # Gone because of the attempt whose answer was lost.
+            return None
+        if not 200 <= answer.status < 300:
+            raise refusal(answer, self.url, effect)
+        if answer.status == 204:
+            return None
+        try:
+            return answer.json(f"answer of {self.url}")
+        except MalformedSource:
+            raise garbled(self.url, effect, "something that is not JSON") from None
+
+    def _exchange(self, request: HttpRequest, timeout: float) -> Talk[tuple[HttpAnswer, bool]]:
+        """The answer, and whether an attempt before it may have arrived, too."""
+        until = time.monotonic() + timeout
+        effect: Effect = "none"
+        pause = self.retry_delay
+        for attempt in range(self.retries + 1):
+            left = until - time.monotonic()
+            try:
+                answer = yield msgspec.structs.replace(request, timeout=max(left, 0.001))
+            except (Unavailable, CallTimeout) as error:
+                effect = _worse(effect, error.info.effect)
+                wait = pause
+                if attempt == self.retries or not _repeatable(error) or wait >= until - time.monotonic():
+                    # An earlier attempt may have arrived although this one did not.
+                    error.info = msgspec.structs.replace(error.info, effect=effect)
+                    raise
+            else:
+                if answer is None:
+                    raise TypeError("a request was answered with nothing")
+                asked = retry_after(answer)
+                wait = pause if asked is None else asked
+                room = min(LONGEST_PAUSE, until - time.monotonic())
+                if answer.status != 429 or attempt == self.retries or wait >= room:
+                    return answer, effect == "unknown"
+            yield Pause(wait)
+            pause *= 2
+        raise AssertionError("the last attempt returns or raises")
+
+    def greet(self) -> Talk[None]:
+        """Make sure that this is a toolyard server that speaks our version of the API."""
+        info = yield from self.ask("GET", f"/{API}/version")
+        if not isinstance(info, dict) or not isinstance(info.get("supported_api_versions"), list):
+            raise ConfigError(f"{self.url} is a server, but no toolyard server; is the address right?")
+        spoken = info["supported_api_versions"]
+        if API not in spoken:
+            shown = ", ".join(str(name)[:20] for name in spoken[:5])
+            raise ConfigError(
+                f"{self.url} speaks {shown} of the API, and toolyard {VERSION} speaks {API}; "
+                f"the server's version is {str(info.get('service_version'))[:40]}"
+            )
+
+    def close(self) -> None:
+        """Hang up."""
+        self.link.close()
+
+    async def aclose(self) -> None:
+        """`close` for async code."""
+        await self.link.aclose()
+
+    def __repr__(self) -> str:
+        return f"Wire({self.url!r})"
+
+
+class _Step(Generic[T]):
+    """Where a talk is: what it wants next, or what came of it."""
+
+    next: HttpRequest | Pause
+    value: T
+
+    def __init__(self, talk: Talk[T]) -> None:
+        self._talk = talk
+        self.over = False
+        self._advance(lambda: next(talk))
+
+    def send(self, answer: HttpAnswer | None) -> None:
+        self._advance(lambda: self._talk.send(answer))
+
+    def throw(self, error: CallError) -> None:
+        self._advance(lambda: self._talk.throw(error))
+
+    def _advance(self, move: Callable[[], HttpRequest | Pause]) -> None:
+        try:
+            self.next = move()
+        except StopIteration as end:
+            self.over, self.value = True, end.value
+
+
+def segment(text: str) -> str:
+    """Any text as one segment of a path."""
+    # A segment of dots means another place, unless they are escaped.
+    return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe="")
+
+
+def write_json(value: Any) -> bytes:
+    """As JSON; `ConfigError` if it is none."""
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError, RecursionError, UnicodeEncodeError):
+        raise ConfigError("what is sent to a server must be JSON: text, numbers, lists and mappings") from None
+
+
+def _checked_key(key: object) -> str:
+    if not isinstance(key, str) or not key or not key.isascii() or not key.isprintable() or " " in key:
+        raise ConfigError("an API key is printable ASCII text without spaces")
+    return key
+
+
+def _repeatable(error: CallError) -> bool:
+    return isinstance(error, Unavailable) and error.info.retryable
+
+
+def _worse(first: Effect, second: Effect) -> Effect:
+    return "unknown" if "unknown" in (first, second) else second

@@ -1,0 +1,1 @@
+"""Wires to the outside: the only folder that imports an HTTP client."""

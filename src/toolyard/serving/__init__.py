@@ -1,0 +1,1 @@
+"""Programs and people over a wire: the seed's HTTP API, ARP, the native API, and a first page."""

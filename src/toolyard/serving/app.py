@@ -1,0 +1,317 @@
+"""`App`: the ASGI application. One way for every request, in the order in which it is written here.
+
+    guard -> route -> who asks -> how much -> handler -> answer
+
+The only place where a refusal or a fault becomes an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Any
+
+from toolyard.model.errors import (
+    DefinitionError,
+    SessionBusyError,
+    SessionError,
+    SessionExistsError,
+    ToolyardError,
+    UnknownSessionError,
+)
+from toolyard.serving.bodies import check_type
+from toolyard.serving.faults import HttpFault
+from toolyard.serving.guard import Guard
+from toolyard.serving.limits import Admission
+from toolyard.serving.logs import RequestLog
+from toolyard.serving.openapi import document
+from toolyard.serving.pace import LEAST, Pace
+from toolyard.serving.page import cookie_of, fault_page
+from toolyard.serving.principal import NOBODY, Principal
+from toolyard.serving.request import Disconnected, Receive, Request, Scope, Send
+from toolyard.serving.response import PLAIN_LINES, Response, json_response, with_care
+from toolyard.serving.routes import Route, Router
+from toolyard.serving.service import Service
+from toolyard.serving.shapes import SCHEMA_VERSION
+from toolyard.serving.table import PAGES, routes_of
+from toolyard.sessions.group_commit import StoreFailing
+
+_SLOW_DOWN = "toolyard.slow_down"
+_ANSWER = "toolyard.answer"
+_BEARER = b"bearer "
+_WITH_BODY = frozenset({"POST", "PUT"})
+_LARGE = 64 * 1024
+"""Bytes of a body from which on it costs its sender more than a request."""
+
+
+class App:
+    """Serves one yard. Give it to an ASGI server, which must run its lifespan."""
+
+    def __init__(self, service: Service) -> None:
+        block = service.block
+        self.service = service
+        self.router = Router(routes_of(block))
+        self.log = RequestLog(block.log)
+        self._pace = Pace()
+        self._guard = Guard(block.host, block.allowed_hosts, block.allowed_origins)
+        routes = self.router.routes
+        service.documents = {keys: json_response(document(routes, keys=keys)) for keys in (False, True)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI: one request, or the life of the server."""
+        if scope["type"] == "http":
+            await self._serve(Request(scope, receive), send)
+        elif scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1003, "reason": "no websockets are served here"})
+
+    async def _serve(self, request: Request, send: Send) -> None:
+        began = time.perf_counter()
+        fault: HttpFault | None = None
+        try:
+            response = await self._answer(request)
+        except Disconnected:
+            self.service.room.give_back(request)
+            return
+        except HttpFault as error:
+            fault = error
+        except (ToolyardError, OSError, asyncio.CancelledError) as error:
+            fault = self._fault_of(error, request)
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever it is, it must not take others along
+            fault = self._unexpected(error, request)
+        if request.held:
+            self.service.room.give_back(request)
+        if fault is not None:
+            response = self._refusal(fault, request)
+            await self._hold_back(fault, request)
+        origin = self._shared_with(request) if self._guard.origins else None
+        if origin is not None or not _send_whole(response, request):
+            await _send(response, request, send, origin)
+        seconds = time.perf_counter() - began
+        if self.service.metrics is not None:
+            self.service.metrics.request(request.route, response.status, seconds)
+        if self.log.enabled:
+            self.log.request(
+                *(request.method, request.route, response.status, seconds),
+                request_id=request.request_id,
+                key=request.principal.name,
+                tool=request.tool or None,
+                code=None if fault is None else fault.code,
+            )
+
+    async def _answer(self, request: Request) -> Response:
+        self._guard.check(request)
+        if request.method == "OPTIONS" and b"origin" in request.headers:
+            return _preflight()
+        found = self.router.find(request)
+        route, request.values = found.route, found.values
+        request.route = route.path
+        if request.scope["query_string"]:
+            _check_query(route, request)
+        request.principal = self._who(route, request)
+        if route.access == "open":
+            return await route.handler(self.service, request)
+        admission, principal = self.service.admission, request.principal
+        # Whole before it gets a place: one whose body dawdles must not keep others from running.
+        if principal is not NOBODY:
+            admission.check_rate(principal)
+        if route.method in _WITH_BODY:
+            if route.body is not None:
+                check_type(request)
+            body = await request.read(route.max_body or self.service.block.max_body_bytes, self.service.room)
+            if len(body) > _LARGE:
+                admission.charge(principal, len(body))
+        if not route.runs and not route.heavy:
+            return await route.handler(self.service, request)
+        places = admission if route.runs else self.service.reads
+        if not places.try_place(principal):
+            await places.wait(principal)
+        try:
+            return await route.handler(self.service, request)
+        finally:
+            if request.abandoned:
+                self._leave_later(places, principal, request)
+            else:
+                places.leave(principal)
+
+    def _leave_later(self, places: Admission, principal: Principal, request: Request) -> None:
+        """Give the place back once work that goes on past its deadline is over too."""
+        left = [work for work in request.abandoned if not work.done()]
+        if not left:
+            places.leave(principal)
+            return
+        loop = asyncio.get_running_loop()
+
+        def one_less() -> None:
+            left.pop()
+            if not left:
+                places.leave(principal)
+
+        def over(_: Future[Any]) -> None:
+            with suppress(RuntimeError):  # the loop is closed, and nobody waits for a place any more
+                loop.call_soon_threadsafe(one_less)
+
+        for work in list(left):
+            work.add_done_callback(over)
+
+    def _who(self, route: Route, request: Request) -> Principal:
+        """The principal whose key came along; what they may do here at all is checked, where is the handler's."""
+        is_page = route.access.startswith("page")
+        if is_page and request.method == "POST" and b"origin" not in request.headers:
+            raise HttpFault(403, "request.origin_not_allowed", "a form is taken only from a page of this server")
+        keys = self.service.keys
+        if keys is None or not keys.required or route.access in ("open", "page-open"):
+            return NOBODY
+        principal = keys.find_signed(cookie_of(self.service, request)) if is_page else keys.find(_token(request))
+        if route.verb is not None and not principal.scopes.allows_somewhere(route.verb) and not is_page:
+            raise HttpFault(403, "auth.forbidden", f"this key has no scope with the verb {route.verb}")
+        return principal
+
+    def _refusal(self, fault: HttpFault, request: Request) -> Response:
+        if request.route in PAGES:
+            return fault_page(self.service, request, fault)
+        envelope = fault.envelope()
+        if not request.path.startswith("/arp"):
+            envelope["error"] = {"schema_version": SCHEMA_VERSION, **envelope["error"]}
+        return json_response(envelope, fault.status, fault.headers)
+
+    async def _hold_back(self, fault: HttpFault, request: Request) -> None:
+        """Whoever was refused is told at once, but not listened to for a moment: a flood must not cost what work costs.
+
+        Whoever comes back with a new connection each time is told later.
+        """
+        if fault.status == 413:
+            self.service.admission.charge(request.principal, self.service.block.max_body_bytes)
+        keys = self.service.keys
+        stranger = keys is not None and keys.required and request.principal is NOBODY and fault.status < 500
+        slow_down = request.scope.get("extensions", {}).get(_SLOW_DOWN)
+        if slow_down is not None and (stranger or fault.status == 429):
+            pause = self._pace.pause(request.principal.key_id)
+            if slow_down(pause) and pause > LEAST:
+                await asyncio.sleep(pause)
+
+    def _fault_of(self, error: BaseException, request: Request) -> HttpFault:
+        if isinstance(error, StoreFailing):
+            # Its words name files and servers, which are the operator's matter.
+            self.log.event("store", request_id=request.request_id, error=str(error))
+            text = f"the store does not answer; the server's log has it as request {request.request_id}"
+            return HttpFault(503, "session.unavailable", text, retryable=request.method in ("GET", "HEAD"))
+        for kind, (status, code, retryable) in _STATUS.items():
+            if isinstance(error, kind):
+                return HttpFault(status, code, str(error), retryable=retryable)
+        if isinstance(error, asyncio.CancelledError):
+            return HttpFault(
+                503,
+                "server.stopping",
+                "the server stops and did not wait for this any longer; whether it took effect is not known",
+                headers=((b"connection", b"close"),),
+            )
+        return self._unexpected(error, request)
+
+    def _unexpected(self, error: BaseException, request: Request) -> HttpFault:
+        self.log.failure(request.request_id, error)
+        return HttpFault(500, "server.error", f"the server failed; its log has it as request {request.request_id}")
+
+    def _shared_with(self, request: Request) -> bytes | None:
+        """The foreign origin that may read the answer, if it is one that is allowed to."""
+        origin = request.headers.get(b"origin")
+        return origin if origin is not None and origin.lower() in self._guard.origins else None
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            await self.service.start()
+        except ToolyardError as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.service.stop()
+        self.log.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+_STATUS: Mapping[type[BaseException], tuple[int, str, bool]] = {
+    UnknownSessionError: (404, "session.not_found", False),
+    SessionExistsError: (409, "session.exists", False),
+    SessionBusyError: (409, "session.busy", True),
+    # Whether anything had run by then, nobody knows.
+    SessionError: (503, "session.unavailable", False),
+    DefinitionError: (400, "request.invalid_shape", False),
+}
+
+
+def _send_whole(response: Response, request: Request) -> bool:
+    """The common answer in one go, where the server knows how: nothing in its head comes from outside."""
+    extensions = request.scope.get("extensions")
+    answer = None if extensions is None else extensions.get(_ANSWER)
+    if answer is None or response.headers or not response.body:
+        return False
+    head = b"%bcontent-length: %d\r\nx-request-id: %b\r\n" % (
+        _head(response.status, response.content_type),
+        len(response.body),
+        request.request_id.encode(),
+    )
+    written: bool = answer(request.scope, head, response.body)
+    return written
+
+
+@lru_cache(maxsize=256)
+def _head(status: int, content_type: bytes) -> bytes:
+    phrase = HTTPStatus(status).phrase.encode()
+    return b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\n%b" % (status, phrase, content_type, PLAIN_LINES)
+
+
+async def _send(response: Response, request: Request, send: Send, origin: bytes | None) -> None:
+    headers = [
+        (b"content-length", b"%d" % len(response.body)),
+        (b"x-request-id", request.request_id.encode()),
+        *with_care(response.headers),
+    ]
+    if response.body or request.method == "HEAD":
+        headers.append((b"content-type", response.content_type))
+    if response.status in (204, 304):
+        del headers[0]
+    if origin is not None:
+        headers += [(b"access-control-allow-origin", origin), (b"vary", b"origin")]
+        headers.append((b"access-control-expose-headers", b"x-request-id, etag, retry-after, idempotent-replayed"))
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    await send({"type": "http.response.body", "body": response.body})
+
+
+def _preflight() -> Response:
+    """A browser asks on behalf of a page; the guard has let its origin pass."""
+    return Response(
+        204,
+        headers=(
+            (b"access-control-allow-methods", b"GET, HEAD, POST, PUT, DELETE"),
+            (b"access-control-allow-headers", b"authorization, content-type, idempotency-key, x-api-key, x-request-id"),
+            (b"access-control-max-age", b"600"),
+        ),
+    )
+
+
+def _token(request: Request) -> str | None:
+    given = request.headers.get(b"authorization")
+    if given is not None:
+        return given[len(_BEARER) :].strip().decode("latin-1") if given[: len(_BEARER)].lower() == _BEARER else ""
+    key = request.headers.get(b"x-api-key")
+    return None if key is None else key.decode("latin-1")
+
+
+def _check_query(route: Route, request: Request) -> None:
+    if route.access.startswith("page"):
+        return
+    known = {parameter.name: parameter for parameter in route.query}
+    for name, values in request.query.items():
+        if name not in known:
+            listed = f"known here: {', '.join(sorted(known))}" if known else "there are none here"
+            raise HttpFault(400, "request.invalid_query", f"no query parameter is called {name[:100]!r}; {listed}")
+        known[name].check(values)

@@ -1,0 +1,121 @@
+"""Keys from the command line: made once, listed without secrets, revoked for good."""
+
+import json
+
+import pytest
+
+from toolyard.app.config import read_config
+from toolyard.cli.main import run
+from toolyard.serving.faults import HttpFault
+from toolyard.serving.keys import KeyRing
+from toolyard.sessions.records import Records
+from toolyard.sessions.sqlite import SqliteStore
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TOOLYARD_CONFIG", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "toolyard.yaml").write_text("tools: []\nsessions: {store: sqlite, path: yard.db}\n")
+    return tmp_path
+
+
+def output(capsys, *arguments):
+    code = run(["key", *arguments])
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+def as_json(capsys, *arguments):
+    code, out, _ = output(capsys, *arguments, "--json")
+    return code, json.loads(out)
+
+
+@pytest.fixture
+def ring(folder):
+    store = SqliteStore(folder / "yard.db")
+    ring = KeyRing(Records.of(store))
+    ring.load()
+    yield ring
+    store.close()
+
+
+def test_a_key_is_made_and_its_token_works(capsys, ring):
+    code, made = as_json(capsys, "create", "reports", "--scope", "hr:list,execute", "--scope", "weather*:list")
+    assert code == 0
+    ring.load()
+    principal = ring.find(made["token"])
+    assert (principal.key_id, principal.name) == (made["id"], "reports")
+    assert principal.scopes.texts() == made["scopes"] == ["hr:list,execute", "weather*:list"]
+    assert made["expires"] is None
+
+
+def test_limits_and_expiry_are_kept(capsys, ring):
+    options = ["--expires", "30d", "--rate", "2.5", "--burst", "5", "--concurrency", "3"]
+    _, made = as_json(capsys, "create", "x", "--scope", "*:*", *options)
+    ring.load()
+    limits = ring.find(made["token"]).limits
+    assert (limits.rate, limits.burst, limits.concurrency) == (2.5, 5.0, 3)
+    [key] = ring.list()
+    assert key.expires - key.created == pytest.approx(30 * 86400, abs=60)
+
+
+def test_people_see_the_token_once_on_a_line_of_its_own(capsys):
+    code, out, _ = output(capsys, "create", "reports", "--scope", "*:list")
+    token = out.splitlines()[0]
+    assert code == 0 and token.startswith("ty_")
+    assert "not shown again" in out
+    code, listed, _ = output(capsys, "list")
+    assert code == 0 and "1 key" in listed and "reports" in listed and "usable" in listed
+    assert token[16:] not in listed
+    assert "token" not in as_json(capsys, "list")[1][0]
+
+
+def test_a_revoked_key_is_refused_by_the_time_the_command_returns(capsys, ring):
+    _, made = as_json(capsys, "create", "x", "--scope", "*:*")
+    code, out, _ = output(capsys, "revoke", made["id"])
+    assert code == 0 and "is revoked" in out
+    ring.load()
+    with pytest.raises(HttpFault, match="revoked"):
+        ring.find(made["token"])
+    [listed] = as_json(capsys, "list")[1]
+    assert listed["state"] == "revoked" and listed["revoked"]
+
+
+def test_an_unknown_id_is_told(capsys):
+    code, _, err = output(capsys, "revoke", "nobody")
+    assert code == 2
+    assert "no key has the id 'nobody'" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--scope", "hr:fly"], "no verb is called 'fly'"),
+        (["--scope", "*:*", "--expires", "soon"], "30d"),
+        (["--scope", "*:*", "--expires", "0d"], "30d"),
+        (["--scope", "*:*", "--rate", "0"], "rate must be"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(capsys, arguments, reason):
+    code, out, err = output(capsys, "create", "x", *arguments)
+    assert (code, out) == (2, "")
+    assert reason in err
+    assert as_json(capsys, "list") == (0, [])
+
+
+def test_a_key_needs_a_scope(capsys):
+    assert output(capsys, "create", "x")[0] == 2
+
+
+@pytest.mark.parametrize("text", [None, "tools: []\n", "tools: []\nsessions: {store: memory}\n"])
+def test_without_a_store_there_is_nowhere_to_keep_keys(capsys, folder, text):
+    (folder / "toolyard.yaml").unlink()
+    if text is not None:
+        (folder / "toolyard.yaml").write_text(text)
+        assert read_config({"tools": []}, base=folder).sessions.store == "memory"
+    for command in (["list"], ["create", "x", "--scope", "*:*"], ["revoke", "x"]):
+        code, _, err = output(capsys, *command)
+        assert code == 2
+        assert "store: sqlite" in err and "postgres" in err

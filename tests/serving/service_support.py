@@ -1,0 +1,216 @@
+"""The real service on a loopback port, in a thread of its own, and requests to it over real sockets."""
+
+import http.client
+import json
+import socket
+import threading
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from urllib.parse import quote
+
+import uvicorn
+from waiting import SOON, until
+
+from toolyard import Effects, Tool, ToolContext, function_tool
+from toolyard.app.build import read_anything
+from toolyard.app.server_block import ServerBlock
+from toolyard.model.errors import ToolFailed
+from toolyard.serving.app import App
+from toolyard.serving.connections import Connections
+from toolyard.serving.principal import read_scopes
+from toolyard.serving.protocol import Protocol
+from toolyard.serving.server import make_service
+
+CORE = {"tools": [{"type": "domains", "domains": ["core"]}]}
+
+
+class Answer:
+    """What came back, whole."""
+
+    def __init__(self, status, headers, body):
+        self.status = status
+        self.headers = {name.lower(): value for name, value in headers}
+        self.body = body
+
+    @property
+    def json(self):
+        return json.loads(self.body, parse_constant=lambda word: (_ for _ in ()).throw(ValueError(word)))
+
+    @property
+    def error(self):
+        """The error of an envelope, which has nothing else."""
+        assert set(self.json) == {"error"}, self.body
+        return self.json["error"]
+
+    def __repr__(self):
+        return f"{self.status} {self.body[:500]!r}"
+
+
+class Served:
+    """A running service, and the ways to talk to it."""
+
+    def __init__(self, service, port):
+        self.service = service
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}"
+        self.token = None
+
+    def ask(self, method, path, body=None, headers=(), token=None):
+        """Send one request; a body that is not bytes is sent as JSON."""
+        sent = {"content-type": "application/json"} if body is not None else {}
+        token = token or self.token
+        if token is not None:
+            sent["authorization"] = f"Bearer {token}"
+        sent |= dict(headers)
+        sent = {name: value for name, value in sent.items() if value is not None}
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SOON)
+        try:
+            line.request(method, path, body, sent)
+            answer = line.getresponse()
+            return Answer(answer.status, answer.getheaders(), answer.read())
+        finally:
+            line.close()
+
+    def get(self, path, **options):
+        return self.ask("GET", path, **options)
+
+    def post(self, path, body=None, **options):
+        return self.ask("POST", path, {} if body is None else body, **options)
+
+    def invoke(self, name, args, path="", **options):
+        """A call on the first wire."""
+        extra = options.pop("extra", {})
+        return self.post(f"/v1/tools/{quote(name, safe='')}:invoke{path}", {"args": args, **extra}, **options)
+
+    def arp(self, invocation_id, name, args, extra=(), **options):
+        """A call on the ARP wire."""
+        body = {"invocation_id": invocation_id, "tool_name": name, "args": args, **dict(extra)}
+        return self.post("/arp/v1/tool-invocations", body, **options)
+
+    def raw(self, data, *, finish=False):
+        """Send bytes as they are and read until the server has no more to say."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=SOON) as line:
+            line.sendall(data)
+            if finish:
+                line.shutdown(socket.SHUT_WR)
+            answer = http.client.HTTPResponse(line)
+            answer.begin()
+            return Answer(answer.status, answer.getheaders(), answer.read())
+
+    def key(self, *scopes, name="someone", **options):
+        """A new key; its token."""
+        key, token = self.service.keys.create(name, read_scopes(scopes), **options)
+        assert key.id in token
+        return token
+
+
+@contextmanager
+def served(config=CORE, *, tools=(), **options):
+    """A service of a config, with more tools added; `options` go to its server block."""
+    block = ServerBlock(**{"log": "off", "metrics": False, "page": False, **options})
+    with ExitStack() as stack:
+        service = make_service(read_anything(config), block)
+        stack.callback(service.yard.close)
+        if tools:
+            service.yard.tool_registry.add(*tools)
+        server = uvicorn.Server(
+            uvicorn.Config(
+                App(service),
+                http=partial(Protocol, shared=Connections(block)),
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                log_level="critical",
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                timeout_graceful_shutdown=SOON,
+            )
+        )
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=512))
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        thread.start()
+        try:
+            until(lambda: server.started or not thread.is_alive())
+            assert server.started
+            yield Served(service, listener.getsockname()[1])
+        finally:
+            server.should_exit = True
+            thread.join(SOON * 2)
+            assert not thread.is_alive()
+
+
+RAN = []
+"""What the counting tool was called with."""
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def count(word: str) -> str:
+    """Write down that it was called."""
+    RAN.append(word)
+    return word
+
+
+def refuse(reason: str) -> str:
+    """Always fails, and says why."""
+    raise ToolFailed(f"no: {reason}")
+
+
+def crash(secret: str) -> str:
+    """Has a bug that shows what nobody should see."""
+    raise RuntimeError(f"password is {secret}")
+
+
+def context(ctx: ToolContext) -> dict:
+    """What came along with the call."""
+    return {
+        "context": dict(ctx.context),
+        "trace": dict(ctx.trace),
+        "session_id": ctx.session_id,
+        "call_id": ctx.call_id,
+    }
+
+
+def by_city(city: str) -> str:
+    """Where a city is."""
+    return f"in {city}"
+
+
+def by_place(lat: float, lon: float) -> list[float]:
+    """What is at a place."""
+    return [lat, lon]
+
+
+def size(value: str) -> int:
+    """How long a text is."""
+    return len(value)
+
+
+def infinite() -> float:
+    """Not a number JSON has."""
+    return float("inf")
+
+
+def desk_tools():
+    """Plain, failing, overloaded, oddly named, in two namespaces, and answered by nobody."""
+    return [
+        function_tool(add, namespace="desk", effects=Effects.READ, tags=["sums"], version="2.1.0"),
+        function_tool(count, namespace="desk", tags=["sums", "effects"]),
+        function_tool(refuse, namespace="desk"),
+        function_tool(crash, namespace="desk"),
+        function_tool(context, namespace="desk"),
+        function_tool(infinite, namespace="desk"),
+        function_tool(by_city, namespace="desk", name="where"),
+        function_tool(by_place, namespace="desk", name="where"),
+        function_tool(add, namespace="desk", name="twice"),
+        function_tool(add, namespace="other", name="twice"),
+        function_tool(size, namespace="wörk/shop", name="größe 100% / día"),
+        Tool("unanswered", "desk", "Nobody answers.", {"type": "object"}),
+    ]

@@ -1,0 +1,161 @@
+"""soak_abuse.py [BLOCKS]: abuse in real numbers against one server; prints what it did, exit code 1 if a limit is missed.
+
+Limits: newcomers are served during all of it, the light key's p99 stays within twice of its p99 without a flood,
+memory is flat from the second cycle on, and within 2 s after the abuse everything is as before.
+"""
+
+import resource
+import signal
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from abuse_support import Flood, Line, connections, drip, guarded, light, p99, resident, send_nonsense, was_ended
+
+RATIO, RECOVERY, GROWTH = 2.0, 2.0, 16
+CYCLES, SECONDS = 3, 5
+LARGE = b'{"args":{"text":"' + b"x" * 3_900_000 + b'"}}'
+HOSTILE = b'{"args":{"text":[' + b",".join([b"[" * 90 + b"]" * 90] * 22_000) + b"]}}"
+REPEATED = b'{"args":{"text":[' + b",".join([b'{"a":1}'] * 480_000) + b'], "x":1, "x":2}}'
+
+FLOODS = {
+    "64 connections": ({"connections": 64}, True),
+    "a new connection for each request": ({"connections": 64, "headers": ("Connection: close",)}, True),
+    "a key that does not exist": ({"connections": 64, "token": "ty_no"}, True),
+    "calls that take 0.2 s, 200 at once": (
+        {"connections": 200, "path": "/v1/tools/bench::wait:invoke", "body": b'{"args":{"seconds":0.2}}'},
+        True,
+    ),
+    # One process parses for everybody, so that what only it can do is felt: told, and not held against the limit.
+    "1,000 connections": ({"connections": 1000}, False),
+    "bodies of 3.9 MB": ({"connections": 16, "body": LARGE}, False),
+    "bodies of 2 million lists": ({"connections": 16, "body": HOSTILE}, False),
+    "bodies of 480,000 objects with a repeated key": ({"connections": 16, "body": REPEATED}, False),
+    "bodies larger than allowed": ({"connections": 64, "body": b"x" * 5_000_000}, False),
+}
+
+
+class Findings:
+    """What was found, said at once."""
+
+    def __init__(self):
+        self.good = True
+
+    def say(self, text, good=True):
+        self.good = self.good and good
+        print(f"{text}{'' if good else '  MISSED'}", flush=True)
+
+
+def newcomers(server, seconds):
+    """How long new connections of the light key take until they are answered."""
+    return light(server, seconds, every=0.1)
+
+
+def recovery(server):
+    """Seconds until a newcomer is answered."""
+    begin = time.perf_counter()
+    with Line(server.address) as line:
+        status, body = line.ask(server.invocation(server.light))
+    assert status == 200, body
+    return time.perf_counter() - begin
+
+
+def beside(server, findings, name, abuse):
+    """Run the abuse, ask as a newcomer meanwhile, and see how it is afterwards."""
+    ended = []
+    thread = threading.Thread(target=lambda: ended.append(abuse()))
+    thread.start()
+    took = []
+    while thread.is_alive():
+        took += newcomers(server, 0.5)
+    thread.join()
+    back = recovery(server)
+    findings.say(
+        f"{name}: {ended[0] if ended else 'FAILED'}; {len(took)} newcomers served, slowest {max(took):.3f} s; "
+        f"afterwards {back * 1e3:.1f} ms",
+        bool(ended) and back < RECOVERY,
+    )
+
+
+def slow_heads(server):
+    head = server.head("GET", "/v1/tools", None, server.flood, "X-Long: " + "x" * 100)
+    with connections(server.address, 500, head[:5]) as made:
+        drip(made, 12, head[5:])
+        return _ended(made)
+
+
+def slow_bodies(server):
+    head = server.head("POST", "/v1/tools/bench::echo:invoke", 4000, server.flood)
+    with connections(server.address, 500, head + b"{") as made:
+        drip(made, 34, b" ")
+        return _ended(made)
+
+
+def _ended(made):
+    count = sum(map(was_ended, made))
+    assert count == len(made), f"{len(made) - count} are still open"
+    return f"all {count} ended"
+
+
+def idle(server):
+    with connections(server.address, 10_000):
+        time.sleep(3)
+    return "10,000 connections, 3 s"
+
+
+def nonsense(server):
+    seen = send_nonsense(server, 4_000)
+    assert not any(status >= 500 for status in seen), seen
+    return ", ".join(f"{count} x {status or 'no answer'}" for status, count in sorted(seen.items()))
+
+
+def compare(server, findings, name, options, counts, blocks):
+    """Interleaved blocks of the light key alone and beside a flood."""
+    calm, busy, told = [], [], (0, 0)
+    slowest = 0.0
+    with Line(server.address) as line:
+        light(server, 0.5, line)
+        for _ in range(blocks):
+            calm.append(p99(light(server, SECONDS, line)))
+            with Flood(server, SECONDS, **options) as flood:
+                busy.append(p99(light(server, SECONDS, line)))
+                told = flood.ended()
+            slowest = max(slowest, recovery(server))
+    ratio = statistics.median(with_it / without for with_it, without in zip(busy, calm, strict=True))
+    findings.say(
+        f"flood, {name}: p99 of the light key {statistics.median(calm) * 1e3:.1f} ms, beside it "
+        f"{statistics.median(busy) * 1e3:.1f} ms, ratio {ratio:.2f}; {told[0]:,} answers, {told[1]:,} of them refusals; "
+        f"afterwards {slowest * 1e3:.1f} ms",
+        (ratio <= RATIO or not counts) and slowest < RECOVERY,
+    )
+
+
+def main():
+    # Stopped from outside, it still stops the server.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    blocks = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    findings = Findings()
+    with tempfile.TemporaryDirectory() as name, guarded(Path(name)) as server:
+        for flood, (options, counts) in FLOODS.items():
+            compare(server, findings, flood, options, counts, blocks)
+        beside(server, findings, "heads, 1 byte/s on 500 connections", lambda: slow_heads(server))
+        beside(server, findings, "bodies, 1 byte/s on 500 connections", lambda: slow_bodies(server))
+        memory = []
+        for _ in range(CYCLES):
+            beside(server, findings, "idle", lambda: idle(server))
+            beside(server, findings, "nonsense", lambda: nonsense(server))
+            time.sleep(3)
+            memory.append(resident(server.pid) >> 20)
+        findings.say(f"memory after each cycle: {memory} MB", memory[-1] - memory[0] <= GROWTH)
+    sys.exit(not findings.good)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""The one way every request takes."""
+
+import json
+import threading
+
+import pytest
+from service_support import desk_tools, served
+from waiting import SOON, Hung, until
+
+from toolyard import function_tool
+from toolyard.model.errors import SessionBusyError, SessionError
+
+
+@pytest.fixture(scope="module")
+def yard():
+    with served(tools=desk_tools(), page=True) as server:
+        yield server
+
+
+def test_every_answer_has_a_length_a_type_and_an_id(yard):
+    for method, path in [("GET", "/v1/tools"), ("GET", "/nowhere"), ("POST", "/v1/tools"), ("GET", "/arp/v1/health")]:
+        answer = yard.ask(method, path)
+        assert answer.headers["content-type"] == "application/json; charset=utf-8"
+        assert int(answer.headers["content-length"]) == len(answer.body)
+        assert answer.headers["x-request-id"]
+
+
+def test_an_answer_without_a_body_has_neither_length_nor_type(yard):
+    answer = yard.ask("DELETE", "/v1/sessions/none")
+    assert answer.status == 204
+    assert "content-length" not in answer.headers and "content-type" not in answer.headers
+
+
+def test_an_unexpected_failure_is_a_500_that_says_nothing_but_where_the_log_has_it(yard, monkeypatch, caplog):
+    def burst(self):
+        raise RuntimeError("secret of the house")
+
+    monkeypatch.setattr(type(yard.service), "names", property(burst))
+    answer = yard.get("/v1/tools/echo", headers={"x-request-id": "find-me"})
+    assert (answer.status, answer.error["code"]) == (500, "server.error")
+    assert "find-me" in answer.error["message"] and b"secret" not in answer.body
+    monkeypatch.undo()
+    assert yard.get("/v1/tools/echo").status == 200
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code", "retryable"),
+    [
+        (SessionBusyError("still running"), 409, "session.busy", True),
+        (SessionError("the store does not answer"), 503, "session.unavailable", False),
+    ],
+)
+def test_errors_of_sessions_have_their_own_answers(yard, monkeypatch, error, status, code, retryable):
+    def fail(*args, **options):
+        raise error
+
+    monkeypatch.setattr(yard.service.yard.tool_engine.sessions, "state_hash", fail)
+    answer = yard.get("/v1/sessions/any")
+    assert (answer.status, answer.error["code"], answer.error["retryable"]) == (status, code, retryable)
+
+
+def test_a_busy_session_is_a_409_that_may_be_tried_again():
+    hung = Hung()
+    with served(tools=[function_tool(hung.__call__, namespace="desk", name="hang")], call_timeout=0.2) as yard:
+        yard.post("/v1/sessions", {"session_id": "s"})
+        calls = {"calls": [{"name": "desk::hang"}]}
+        [late] = yard.post("/v1/sessions/s/execute", calls).json["results"]
+        assert late["error_info"]["code"] == "tool.timeout"
+        busy = yard.post("/v1/sessions/s/execute", calls)
+        hung.end.set()
+        assert (busy.status, busy.error["code"], busy.error["retryable"]) == (409, "session.busy", True)
+
+
+def test_more_than_can_run_and_wait_is_a_429_at_once():
+    hung = Hung()
+    tools = [function_tool(hung.__call__, namespace="desk", name="hang")]
+    with served(tools=tools, max_requests=1, max_waiting=1) as yard:
+        answers = []
+        work = [threading.Thread(target=lambda: answers.append(yard.invoke("desk::hang", {}).status)) for _ in range(2)]
+        work[0].start()
+        assert hung.began.wait(SOON)
+        work[1].start()
+        until(lambda: yard.service.admission.waiting == 1)
+        refused = yard.invoke("desk::hang", {})
+        assert (refused.status, refused.error["code"]) == (429, "server.overloaded")
+        assert refused.headers["retry-after"] and refused.error["retryable"] is True
+        assert yard.get("/v1/tools").status == 200, "what runs no tool is still answered"
+        hung.end.set()
+        for thread in work:
+            thread.join(SOON)
+        assert answers == [200, 200]
+
+
+def test_a_client_that_leaves_takes_nobody_along(yard):
+    import socket
+
+    for data in (b"POST /v1/tools/echo:invoke HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{", b"GET", b""):
+        with socket.create_connection(("127.0.0.1", yard.port)) as line:
+            line.sendall(data)
+    assert yard.invoke("echo", {"text": "still here"}).status == 200
+
+
+def test_many_requests_go_over_one_connection(yard):
+    import http.client
+
+    line = http.client.HTTPConnection("127.0.0.1", yard.port, timeout=SOON)
+    for number in range(5):
+        body = json.dumps({"args": {"text": str(number)}})
+        line.request("POST", "/v1/tools/echo:invoke", body, {"content-type": "application/json"})
+        assert json.loads(line.getresponse().read())["result"] == {"text": str(number)}
+        line.request("GET", f"/nowhere/{number}")
+        assert line.getresponse().read()
+    line.close()
+
+
+def test_the_body_of_a_refused_request_is_not_taken_for_the_next_one(yard):
+    smuggled = b"GET /v1/version HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    first = b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (len(smuggled), smuggled)
+    last = b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    import socket
+
+    with socket.create_connection(("127.0.0.1", yard.port), timeout=SOON) as line:
+        line.sendall(first + last)
+        data = b""
+        while chunk := line.recv(65536):
+            data += chunk
+    assert data.count(b"HTTP/1.1 ") == 2 and b"service_version" not in data
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"Content-Length: 5\r\nTransfer-Encoding: chunked",
+        b"Content-Length: 5\r\nContent-Length: 6",
+        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
+        b"Content-Length: +5",
+        b"Content-Length: 5 5",
+        b"Content-Length : 5",
+        b"Transfer-Encoding: xchunked",
+    ],
+)
+def test_a_request_framed_in_two_ways_is_refused_and_the_connection_ends(yard, headers):
+    data = b"POST /v1/tools/echo:invoke HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    answer = yard.raw(data + headers + b"\r\n\r\n0\r\n\r\n")
+    assert answer.status == 400 and answer.error["code"].startswith("request.")
+
+
+def test_pages_answer_refusals_as_pages_and_the_api_as_json(yard):
+    page = yard.get("/tool/nope")
+    assert page.status == 404 and page.headers["content-type"].startswith("text/html")
+    assert (
+        yard.post("/tool/echo", b"text=x", headers={"content-type": "application/x-www-form-urlencoded"}).status == 403
+    )
+
+
+def test_a_lifespan_that_cannot_start_says_why():
+    import asyncio
+
+    from toolyard.serving.app import App
+
+    with served() as yard:
+        app = App(yard.service)
+
+        async def start():
+            raise SessionError("no store")
+
+        app.service = type("Broken", (), {"start": staticmethod(start)})()
+        sent = []
+
+        async def receive():
+            return {"type": "lifespan.startup"}
+
+        async def send(message):
+            sent.append(message)
+
+        asyncio.run(app({"type": "lifespan"}, receive, send))
+    assert sent == [{"type": "lifespan.startup.failed", "message": "no store"}]

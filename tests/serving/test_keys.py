@@ -1,0 +1,264 @@
+"""API keys: made, found, revoked everywhere, expired by the clock, and refused when their store is silent."""
+
+import asyncio
+import logging
+import time
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sessions import conftest as places
+from sessions.test_postgres import kill_connections
+from waiting import SOON
+
+from toolyard.model.errors import ConfigError
+from toolyard.serving import keys as keys_module
+from toolyard.serving.faults import HttpFault
+from toolyard.serving.keys import KeyRing
+from toolyard.serving.principal import ALL, VERBS, Grant, Limits, Scopes, read_scopes
+from toolyard.sessions.records import Records
+
+place, postgres = places.place, places.postgres
+postgres_place, sqlite_place = places.postgres_place, places.sqlite_place
+
+HR = read_scopes(["hr:list,execute"])
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1_000_000.0
+
+    def __call__(self):
+        return self.now
+
+
+def refused(ring, token):
+    with pytest.raises(HttpFault) as caught:
+        ring.find(token)
+    return caught.value
+
+
+@pytest.fixture
+def ring():
+    return KeyRing(Records.of(None))
+
+
+def test_a_token_is_its_keys_principal(ring):
+    key, token = ring.create("reports", HR, limits=Limits(rate=5.0))
+    principal = ring.find(token)
+    assert (principal.key_id, principal.owner, principal.name) == (key.id, key.id, "reports")
+    assert principal.scopes.allows("execute", "hr") and not principal.scopes.allows("admin", "hr")
+    assert principal.limits == Limits(rate=5.0)
+    assert token == f"ty_{key.id}_{token[16:]}" and len(token) == 59 and key.id.isalnum()
+
+
+def test_the_secret_is_nowhere(ring):
+    key, token = ring.create("reports", HR)
+    secret = token[16:]
+    [record] = ring._records.all("key")
+    assert secret.encode() not in record.value
+    assert secret not in repr(key) and secret not in repr(ring.list()) and "digest" not in repr(key)
+
+
+def test_no_two_keys_are_alike(ring):
+    made = [ring.create("same", HR) for _ in range(20)]
+    assert len({token for _, token in made}) == len({key.id for key, _ in made}) == 20
+    assert [key.id for key in ring.list()] and ring.usable() == 20
+
+
+@given(data=st.data())
+def test_a_token_that_is_not_the_whole_token_lets_nobody_in(data):
+    ring = KeyRing(Records.of(None))
+    _, token = ring.create("x", ALL)
+    at = data.draw(st.integers(0, len(token) - 1))
+    changed = data.draw(st.text(max_size=2))
+    other = token[:at] + changed + token[at + 1 :]
+    if other != token:
+        assert refused(ring, other).code == "auth.invalid"
+    assert ring.find(token).name == "x"
+
+
+@given(st.text(max_size=80))
+def test_other_text_lets_nobody_in(text):
+    ring = KeyRing(Records.of(None))
+    ring.create("x", ALL)
+    fault = refused(ring, text)
+    assert (fault.status, fault.code) == (401, "auth.invalid")
+
+
+def test_without_a_key_the_way_to_send_one_is_told(ring):
+    ring.load()
+    fault = refused(ring, None)
+    assert (fault.status, fault.code) == (401, "auth.missing")
+    assert dict(fault.headers)[b"www-authenticate"].startswith(b"Bearer")
+
+
+def test_a_key_expires_by_the_clock():
+    clock = Clock()
+    ring = KeyRing(Records.of(None), clock=clock)
+    key, token = ring.create("x", HR, expires=clock.now + 10)
+    assert ring.find(token)
+    assert (key.state(clock.now), ring.usable()) == ("usable", 1)
+    clock.now += 10
+    assert "expired" in refused(ring, token).message
+    assert (key.state(clock.now), ring.usable()) == ("expired", 0)
+
+
+def test_a_revoked_key_is_refused_at_once_and_stays_listed(ring):
+    key, token = ring.create("x", HR)
+    _, other = ring.create("y", HR)
+    assert ring.revoke(key.id).revoked is not None
+    assert "revoked" in refused(ring, token).message
+    assert ring.find(other).name == "y"
+    first = ring.list()[0]
+    assert first.state(time.time()) == "revoked"
+    assert ring.revoke(key.id) == first, "revoked once"
+    assert ring.revoke("nobody") is None
+
+
+def test_keys_are_required_from_the_first_one_on_even_if_none_is_left(ring):
+    ring.load()
+    assert not ring.required
+    key, _ = ring.create("x", HR)
+    assert ring.required
+    ring.revoke(key.id)
+    assert (ring.required, ring.usable()) == (True, 0)
+    ring._records.remove("key", "", key.id)
+    ring.load()
+    assert ring.required
+    unreadable = Records.of(None)
+    unreadable.put("key", "", "x", b"garbage")
+    other = KeyRing(unreadable)
+    other.load()
+    assert other.required
+
+
+async def test_other_processes_learn_of_new_and_revoked_keys(place):
+    here, there = (KeyRing(Records.of(place.open())) for _ in range(2))
+    there.load()
+    key, token = here.create("x", HR)
+    assert refused(there, token).code == "auth.invalid"
+    await there.poll()
+    assert there.find(token).name == "x"
+    here.revoke(key.id)
+    await there.poll()
+    assert "revoked" in refused(there, token).message
+
+
+async def test_watching_goes_on_by_itself(sqlite_place, monkeypatch):
+    monkeypatch.setattr(keys_module, "POLL", 0.001)
+    here, there = (KeyRing(Records.of(sqlite_place.open())) for _ in range(2))
+    watching = asyncio.create_task(there.watch())
+    _, token = here.create("x", HR)
+    limit = time.monotonic() + SOON
+    while not there.usable():
+        assert time.monotonic() < limit
+        await asyncio.sleep(0.002)
+    assert there.find(token).name == "x"
+    watching.cancel()
+    await asyncio.wait([watching])
+
+
+async def test_when_the_store_is_silent_nobody_is_let_in(sqlite_place, caplog):
+    store, monotonic = sqlite_place.open(), Clock()
+    ring = KeyRing(Records.of(store), monotonic=monotonic)
+    _, token = ring.create("x", HR)
+    store.close()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(5):
+            monotonic.now += 1
+            await ring.poll()
+            assert ring.find(token), "a short silence is borne"
+    assert caplog.text.count("cannot be read") == 1
+    monotonic.now += 0.1
+    fault = refused(ring, token)
+    assert (fault.status, fault.code, fault.retryable) == (503, "auth.unavailable", True)
+
+
+def test_before_the_keys_were_read_nobody_is_let_in(ring):
+    _, token = ring.create("x", HR)
+    assert refused(KeyRing(ring._records), token).status == 503
+
+
+async def test_a_lost_connection_to_the_store_is_not_felt(postgres_place):
+    ring = KeyRing(Records.of(postgres_place.open()))
+    _, token = ring.create("x", HR)
+    kill_connections(postgres_place.address)
+    before = ring._seen
+    await ring.poll()
+    assert ring._seen > before
+    assert ring.find(token)
+
+
+def test_a_key_that_cannot_be_read_locks_out_itself_alone(ring, caplog):
+    key, token = ring.create("x", HR)
+    bad = msgspec.structs.replace(key, id="abcdefghijkl", scopes=("hr:fly",))
+    ring._records.put("key", "", "abcdefghijkl", msgspec.msgpack.encode(bad))
+    ring._records.put("key", "", "garbage", b"\xc1")
+    with caplog.at_level(logging.WARNING):
+        ring.load()
+    assert ring.find(token).name == "x"
+    assert "abcdefghijkl" in caplog.text and "garbage" in caplog.text
+    assert refused(ring, "ty_abcdefghijkl" + token[15:]).code == "auth.invalid"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"name": ""}, "name"),
+        ({"name": "a\nb"}, "name"),
+        ({"scopes": Scopes()}, "without scopes"),
+        ({"expires": 1.0}, "future"),
+        ({"expires": float("nan")}, "future"),
+        ({"limits": Limits(rate=0.0)}, "rate"),
+        ({"limits": Limits(rate=float("inf"))}, "rate"),
+        ({"limits": Limits(burst=0.5)}, "burst"),
+        ({"limits": Limits(concurrency=0)}, "concurrency"),
+    ],
+)
+def test_a_key_that_makes_no_sense_is_not_made(ring, options, reason):
+    with pytest.raises(ConfigError, match=reason):
+        ring.create(**{"name": "x", "scopes": HR, **options})
+    assert ring.list() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed", "denied"),
+    [
+        ("hr:list,execute", [("list", "hr"), ("execute", "hr")], [("admin", "hr"), ("list", "hr2"), ("list", "HR")]),
+        ("*:*", [("admin", "hr"), ("simulate", "x")], []),
+        ("weather*:list", [("list", "weather"), ("list", "weather_eu")], [("list", "my_weather")]),
+        ("a:b:list", [("list", "a:b")], [("list", "a")]),
+        ("hr:list, admin", [("admin", "hr")], [("execute", "hr")]),
+    ],
+)
+def test_scopes_are_read_as_people_write_them(text, allowed, denied):
+    scopes = read_scopes([text])
+    assert all(scopes.allows(*pair) for pair in allowed)
+    assert not any(scopes.allows(*pair) for pair in denied)
+    assert read_scopes(scopes.texts()) == scopes
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("hr", "such as"), (":list", "such as"), ("hr:", "such as"), ("hr:exceute", "'execute'"), ("hr:list,", "verb")],
+)
+def test_scopes_that_cannot_be_read_are_told_what_was_meant(text, reason):
+    with pytest.raises(ConfigError, match=reason):
+        read_scopes([text])
+
+
+@given(
+    st.lists(
+        st.builds(
+            Grant,
+            st.text(min_size=1, max_size=5),
+            st.frozensets(st.sampled_from(VERBS), min_size=1),
+        ),
+        max_size=3,
+    )
+)
+def test_scopes_survive_being_written_down(grants):
+    scopes = Scopes(tuple(grants))
+    assert read_scopes(scopes.texts()) == scopes

@@ -1,0 +1,56 @@
+"""The OpenAPI document is true: requests made up from it are answered as it says, whatever they are."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from service_support import desk_tools, served
+
+# What these two take is not all in their schema: a definition must be a valid JSON Schema itself, and arguments must
+# fit the schema of the tool that is called.
+CONFIG = """
+[[operations]]
+include-name = "PUT /v1/tools/{name}"
+checks.positive_data_acceptance.expected-statuses = ["2xx", "400", "401", "403", "404", "409"]
+
+[[operations]]
+include-name = "POST /v1/tools/{name}:invoke"
+checks.positive_data_acceptance.expected-statuses = ["2xx", "400", "401", "403", "404", "409"]
+"""
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_no_request_made_up_from_the_document_gets_an_answer_that_is_not_in_it(tmp_path, seed):
+    (tmp_path / "schemathesis.toml").write_text(CONFIG)
+    command = Path(sys.executable).with_name("schemathesis")
+    # Tools that fail on purpose are left out: on the first wire a tool's failure is a 500, and rightly so.
+    failing = {"refuse", "crash", "infinite"}
+    tools = [tool for tool in desk_tools() if tool.name not in failing]
+    with served(tools=tools, metrics=True) as yard:
+        paths = yard.get("/openapi.json").json["paths"]
+        operations = sum(len(methods) for path, methods in paths.items() if path != "/openapi.json")
+        done = subprocess.run(
+            [
+                *(command, "--config-file", "schemathesis.toml", "run", f"{yard.url}/openapi.json", "--no-color"),
+                *("--max-examples", "12", "--workers", "1", "--seed", str(seed), "--generation-database", "none"),
+            ],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+        assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+    tested = re.search(r"Tested:\s+(\d+)", done.stdout)
+    assert tested is not None and int(tested[1]) == operations, done.stdout
+    generated = re.search(r"(\d+) generated, (\d+) passed", done.stdout)
+    assert generated is not None and generated[1] == generated[2] and int(generated[1]) > 300
+
+
+def test_the_document_can_be_had_without_a_key_and_is_openapi():
+    with served() as yard:
+        document = yard.get("/openapi.json").json
+    assert document["openapi"].startswith("3.1")
+    assert json.dumps(document)
