@@ -6,7 +6,7 @@ import importlib
 import platform
 import sys
 
-SECTIONS = ("dispatch", "build", "names", "start", "calls", "hung", "serve", "soak")
+SECTIONS = ("dispatch", "build", "names", "start", "calls", "hung", "serve", "rest", "soak")
 
 
 def main(sections: list[str]) -> int:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import tempfile
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import orjson
 import yaml
 import yaml_rs
 
-from benchmarks.harness import Row, measure, show
+from benchmarks.harness import Row, measure, paused, show
 from benchmarks.material import catalog
 from toolyard import ToolRegistry
 
@@ -44,7 +41,7 @@ def _run(folder: Path) -> bool:
     ten = files[10_000]
     raw = msgspec.json.Decoder(list[_Raw])
     json_rows = [
-        Row(ORJSON, _paused(lambda: orjson.loads(ten.read_bytes()))),
+        Row(ORJSON, paused(lambda: orjson.loads(ten.read_bytes()))),
         Row(RAW, lambda: raw.decode(ten.read_bytes())),
         Row("orjson, gc running", lambda: orjson.loads(ten.read_bytes())),
         Row("toolyard checked load", lambda: ToolRegistry.from_file(ten), 1, ORJSON, 5.0),
@@ -52,7 +49,7 @@ def _run(folder: Path) -> bool:
     ]
     measure(json_rows, 7)
     yaml_rows = [
-        Row(YAML, _paused(lambda: yaml_rs.loads(text.read_text(), parse_datetime=False))),
+        Row(YAML, paused(lambda: yaml_rs.loads(text.read_text(), parse_datetime=False))),
         Row("toolyard checked load", lambda: ToolRegistry.from_file(text), 1, YAML, 2.0),
     ]
     measure(yaml_rows, 5)
@@ -65,14 +62,3 @@ def _run(folder: Path) -> bool:
     good = show("B. 10k tools, JSON", json_rows)
     good = show("B. 10k tools, YAML", yaml_rows) and good
     return show("B. growth", growth) and good
-
-
-def _paused(work: Callable[[], Any]) -> Callable[[], Any]:
-    def run() -> Any:
-        gc.disable()
-        try:
-            return work()
-        finally:
-            gc.enable()
-
-    return run

@@ -7,6 +7,9 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -43,6 +46,19 @@ def measure(rows: list[Row], rounds: int) -> None:
             for _ in range(row.repeat):
                 row.run()
             row.samples.append((row.clock() - begin) / (row.repeat * row.calls))
+
+
+def paused(work: Callable[[], T]) -> Callable[[], T]:
+    """The work without the garbage collector, for limits: what it costs is not the parser's."""
+
+    def run() -> T:
+        gc.disable()
+        try:
+            return work()
+        finally:
+            gc.enable()
+
+    return run
 
 
 def show(title: str, rows: list[Row]) -> bool:

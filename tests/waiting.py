@@ -8,11 +8,12 @@ SOON = 10
 
 
 def until(condition):
-    """Wait for it; fail if it never comes to pass."""
+    """Wait for it; True when it has come to pass, a failure if it never does."""
     limit = time.monotonic() + SOON
     while not condition():
         assert time.monotonic() < limit, "it never came to pass"
         time.sleep(0.002)
+    return True
 
 
 class Hung:

@@ -15,6 +15,7 @@ _EXPORTS = {
     "toolyard.calls.redact": ["Redactor"],
     "toolyard.calls.tracing": ["Tracer"],
     "toolyard.engines": ["MultiToolEngine", "PythonToolEngine", "ToolEngine"],
+    "toolyard.engines.rest": ["RESTToolEngine"],
     "toolyard.sessions.postgres": ["PostgresStore"],
     "toolyard.sessions.sessions": ["Sessions"],
     "toolyard.sessions.sqlite": ["SqliteStore"],
@@ -85,6 +86,7 @@ _EXPORTS = {
         "FilterToolLoader",
         "InlineToolLoader",
         "PythonToolLoader",
+        "RESTToolLoader",
         "RenameToolLoader",
         "RenamespaceToolLoader",
         "ToolLoader",
@@ -134,6 +136,9 @@ if TYPE_CHECKING:
     )
     from toolyard.engines import (
         ToolEngine as ToolEngine,
+    )
+    from toolyard.engines.rest import (
+        RESTToolEngine as RESTToolEngine,
     )
     from toolyard.model import (
         Effects as Effects,
@@ -332,6 +337,9 @@ if TYPE_CHECKING:
     )
     from toolyard.sources import (
         RenameToolLoader as RenameToolLoader,
+    )
+    from toolyard.sources import (
+        RESTToolLoader as RESTToolLoader,
     )
     from toolyard.sources import (
         ToolLoader as ToolLoader,

@@ -1,13 +1,24 @@
 """`arun`: the engine's door for the other side of a wire."""
 
 import asyncio
+import threading
 
 import pytest
 
 from engines.engine_support import SOON, call, registry_of
-from toolyard import MultiToolEngine, PythonToolEngine, ToolCall, ToolContext, ToolEngine, ToolResult
+from toolyard import (
+    MultiToolEngine,
+    PythonToolEngine,
+    ToolCall,
+    ToolContext,
+    ToolEngine,
+    ToolRegistry,
+    ToolResult,
+    function_tool,
+)
 from toolyard.calls.request import CallRequest
 from toolyard.model.errors import DefinitionError, UnknownSessionError
+from toolyard.tools.core import load_tools
 
 RAN = []
 
@@ -192,3 +203,42 @@ async def test_an_older_engine_among_others_answers_calls_without_a_session():
 async def test_something_that_is_no_call_is_the_programs_mistake(engine):
     with pytest.raises(DefinitionError):
         await engine.arun(CallRequest(calls=[{"name": "n::note"}]))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ToolCall("core::echo", {"text": "hi"}),
+        ToolCall("core::echo", {"text": "hi"}, "c1"),
+        ToolCall("core::echo", {"text": 5}),
+        ToolCall("core::echo", {}),
+        ToolCall("core::echo", {"text": "a", "more": 1}),
+        ToolCall("core::echo", '{"text": "hi"}'),
+        ToolCall("core::echo", "{"),
+        ToolCall("core::calc", {"expression": "19*23"}),
+        ToolCall("core::calc", {"expression": "1/0"}),
+        ToolCall("core::calc", {"expression": "9" * 999 + "*9"}),
+        ToolCall("echo", {"text": "bare"}),
+        ToolCall("core::nope", {}),
+        ToolCall("core::echo", {"text": "hi"}, None, "ffff"),
+    ],
+    ids=str,
+)
+async def test_the_short_way_of_a_call_by_itself_gives_what_the_long_way_gives(asked):
+    tools = load_tools()
+    with PythonToolEngine(ToolRegistry(tools)) as short, PythonToolEngine(ToolRegistry(tools), timeout=60) as long:
+        assert short._quick is not None and long._quick is None
+        request = CallRequest(calls=[asked])
+        assert await short.arun(request) == await long.arun(request)
+        assert await short.arun(request) == await long.arun(request), "nothing of the first is left"
+
+
+async def test_the_short_way_is_not_for_tools_that_may_block():
+    ran_in = []
+
+    def blocking() -> None:
+        ran_in.append(threading.current_thread())
+
+    with PythonToolEngine(ToolRegistry([function_tool(blocking, namespace="w")])) as engine:
+        await engine.arun(CallRequest(calls=[ToolCall("w::blocking")]))
+    assert ran_in[0] is not threading.current_thread()

@@ -1,9 +1,14 @@
 """Every example runs, and the README shows nothing that does not."""
 
+import json
+import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -29,11 +34,72 @@ def test_the_remote_example_gives_the_same_in_process_and_over_http():
     assert done.stderr == ""
 
 
-def test_the_example_yard_checks_clean():
+@pytest.mark.parametrize(("folder", "name"), [("examples", "yard.yaml"), (".", "examples/yard.yaml")])
+def test_the_example_yard_checks_clean_from_anywhere(folder, name):
     done = subprocess.run(
-        [sys.executable, "-m", "toolyard", "check", "yard.yaml"], cwd=ROOT / "examples", capture_output=True, text=True
+        [sys.executable, "-m", "toolyard", "check", name], cwd=ROOT / folder, capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (0, "")
+    assert "17 tools loaded, 0 rejected" in done.stdout
+
+
+def test_the_petstore_conversation_creates_reads_updates_and_deletes():
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "examples/petstore/conversation.py"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    said = re.findall(r"  (\w+)\(.*\)\n    -> (.*)", done.stdout)
+    pet = '{"id": 3, "name": "Tom", "status": "available", "tags": ["cat"]}'
+    sold = pet.replace("available", "sold")
+    assert [name for name, _ in said] == [
+        *("createPet", "getPet", "updatePet", "uploadImage", "getImage", "listPets"),
+        *("getPet", "deletePet", "deletePet", "getPet"),
+    ]
+    answers = [answer for _, answer in said]
+    assert answers[:2] == [pet, pet] and answers[2].startswith(f"{sold} {{'coercions'")
+    assert '"bytes": 18' in answers[3] and '"base64": "iVBORw0KGgogYW5kIHNvIG9u"' in answers[4]
+    assert answers[5:7] == [f'{{"pets": [{sold}], "total": 1}}', sold]
+    assert answers[7].startswith("tool.denied") and answers[8] == "null"
+    assert "404 Not Found: there is no pet 3" in answers[9]
+    assert "8 calls are kept; the key is in none of them: True" in done.stdout
+
+
+def test_the_petstore_keeps_pets_behind_its_key_and_ends_when_told_to():
+    command = [sys.executable, "examples/petstore/server.py", "--port", "0"]
+    env = {**os.environ, "PETSTORE_KEY": "let me in"}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as pets:
+        url = json.loads(pets.stdout.readline())["url"]
+        codes = []
+        for key in ("", "Bearer let me out", "Bearer let me in"):
+            request = Request(f"{url}/pets", b'{"name": "Tom"}', {"Authorization": key})
+            try:
+                codes.append(urlopen(request).status)
+            except HTTPError as refused:
+                codes.append(refused.status)
+                assert json.load(refused)["error"] == "Unauthorized"
+        assert codes == [401, 401, 201]
+        pets.terminate()
+        assert (pets.wait(30), pets.stderr.read()) == (0, "")
+
+
+def test_without_the_petstore_the_yard_still_loads_and_says_what_is_wrong():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    command = [
+        sys.executable,
+        "-m",
+        "toolyard",
+        "call",
+        "petstore::getPet",
+        '{"petId": 1}',
+        "--config",
+        "examples/yard.yaml",
+    ]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PETSTORE_URL": url}, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"tool.unavailable: cannot connect to {url}: connection refused" in done.stderr
 
 
 README = (ROOT / "README.md").read_text()

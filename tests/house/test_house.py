@@ -17,7 +17,7 @@ PROMISED = {
     *("Tool", "ToolCall", "ToolResult", "Effects", "ErrorInfo", "TOOL_NAMESPACE_SEP", "TOOL_DEFAULT_NAMESPACE"),
     *("ToolRegistry", "ToolLoader", "FileToolLoader", "InlineToolLoader", "PythonToolLoader", "DomainToolLoader"),
     "RESTToolLoader",
-    *("ToolEngine", "PythonToolEngine", "MultiToolEngine", "Toolyard"),
+    *("ToolEngine", "PythonToolEngine", "RESTToolEngine", "MultiToolEngine", "Toolyard"),
     *("PythonBinding", "ScriptBinding", "RestBinding", "McpBinding"),
     *("StrictModel", "Registry", "UnknownToolError", "tool", "function_tool"),
     *(f"{verb}_tool_{kind}" for verb in ("register", "get") for kind in ("loader", "engine", "enrichment", "sampler")),

@@ -1,6 +1,6 @@
 import pytest
 
-from toolyard import Tool
+from toolyard import RestBinding, Tool, ToolCall, ToolRegistry
 from toolyard.registry.candidate import Candidate
 
 SCHEMA = {
@@ -38,3 +38,14 @@ def test_defaults_are_copied_and_only_fill_gaps():
     filled = made.with_defaults({})
     filled["e"][0]["x"] = 2
     assert made.with_defaults({}) == {"e": [{"x": 1}]}
+
+
+def test_defaults_of_an_http_operation_are_the_servers_matter():
+    schema = {"type": "object", "properties": {"private": {"type": "boolean", "default": False}}}
+    local, remote = (
+        Tool("a", "x", "", schema),
+        Tool("b", "x", "", schema, binding=RestBinding("PATCH", "/", "http://h")),
+    )
+    registry = ToolRegistry([local, remote])
+    assert registry.bind(ToolCall("x::a")).arguments == {"private": False}
+    assert registry.bind(ToolCall("x::b")).arguments == {}

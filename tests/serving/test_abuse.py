@@ -28,7 +28,7 @@ def test_heads_that_come_a_byte_at_a_time_are_ended_and_keep_nobody_out(server):
         for _ in range(3):
             drip(slow, 0.2, head[5:], every=0.1)
             assert_served(server)
-        until(lambda: all(map(was_ended, slow)))
+        assert until(lambda: all(map(was_ended, slow)))
 
 
 def test_bodies_that_come_a_byte_at_a_time_are_ended_and_keep_nobody_out(server):
@@ -37,7 +37,7 @@ def test_bodies_that_come_a_byte_at_a_time_are_ended_and_keep_nobody_out(server)
         for _ in range(3):
             drip(slow, 0.2, b" ", every=0.1)
             assert_served(server)
-        until(lambda: all(map(was_ended, slow)))
+        assert until(lambda: all(map(was_ended, slow)))
 
 
 def test_idle_connections_give_way_to_newcomers(server):
@@ -45,7 +45,7 @@ def test_idle_connections_give_way_to_newcomers(server):
         assert_served(server)
         until(lambda: sum(map(was_ended, idle)) >= 420)
         assert_served(server)
-        until(lambda: all(map(was_ended, idle)))
+        assert until(lambda: all(map(was_ended, idle)))
 
 
 def test_requests_that_are_none_get_an_answer_and_leave_no_trace(server):
@@ -79,8 +79,8 @@ def test_a_flood_of_one_key_is_refused_and_another_key_is_served(server):
 
 
 def test_a_body_of_very_many_values_is_too_large_and_one_of_many_commas_is_not(server):
-    until(lambda: _status(server, b'{"args":{"text":"%s"}}' % (b"," * 300_000)) == 200)
-    until(lambda: _status(server, b'{"args":{"text":[%s]}}' % b",".join([b"0"] * 150_000)) == 413)
+    assert until(lambda: _status(server, b'{"args":{"text":"%s"}}' % (b"," * 300_000)) == 200)
+    assert until(lambda: _status(server, b'{"args":{"text":[%s]}}' % b",".join([b"0"] * 150_000)) == 413)
 
 
 def _status(server, body):

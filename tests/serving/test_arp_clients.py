@@ -5,7 +5,6 @@ import warnings
 
 import pytest
 from arp_sdk import tool_registry as arp_sdk
-from arp_standard_client import tool_registry as arp_standard
 from service_support import desk_tools, served
 
 

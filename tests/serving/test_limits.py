@@ -276,3 +276,23 @@ class Turns(RuleBasedStateMachine):
 
 TestTurns = Turns.TestCase
 TestTurns.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_a_large_request_counts_for_as_many_as_it_is_worth():
+    clock = Clock()
+    admission = Admission(8, 8, rate=10, burst=20, clock=clock)
+    alice, bob = key("alice"), key("bob")
+    admission.check_rate(alice)
+    admission.charge(alice, 1024 * 1024)
+    with pytest.raises(HttpFault) as refused:
+        admission.check_rate(alice)
+    assert refused.value.code == "request.rate_limited"
+    admission.check_rate(bob)
+    clock.now += 4.2  # a debt is never more than a burst's worth
+    admission.check_rate(alice)
+
+
+def test_whoever_has_no_limit_is_charged_nothing():
+    admission = Admission(1, 1)
+    admission.charge(NOBODY, 10**9)
+    assert admission.try_enter(NOBODY)

@@ -140,7 +140,7 @@ def test_lines_are_written_without_waiting_for_the_end(capsys):
     one_request(log)
     until(lambda: stream.getvalue().endswith("\n"))
     one_request(log)
-    until(lambda: stream.getvalue().count("\n") == 2)
+    assert until(lambda: stream.getvalue().count("\n") == 2)
     log.close()
 
 

@@ -148,5 +148,7 @@ async def test_of_a_process_that_is_gone_the_counts_stay_and_the_gauges_do_not(t
     assert seen["toolyard_requests_running",] == 1
 
 
-async def test_a_process_alone_leaves_no_word(tmp_path):
+async def test_a_process_alone_leaves_no_word(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     await asyncio.wait_for(Metrics(every_name).run(), 5)
+    assert list(tmp_path.iterdir()) == []

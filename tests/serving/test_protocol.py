@@ -242,7 +242,7 @@ def test_an_answer_that_is_never_read_does_not_stay_for_ever():
             line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             line.sendall(GET)
             until(lambda: server.shared.open)
-            until(lambda: not server.shared.open)
+            assert until(lambda: not server.shared.open)
 
 
 def test_an_answer_that_is_read_slowly_but_surely_arrives(hasty):
@@ -252,7 +252,9 @@ def test_an_answer_that_is_read_slowly_but_surely_arrives(hasty):
         line.settimeout(10)
         got = 0
         while got < len(body):
-            got += len(line.recv(200_000))
+            piece = line.recv(200_000)
+            assert piece, "the connection was ended before the answer was whole"
+            got += len(piece)
             time.sleep(0.03)
 
 
@@ -436,7 +438,7 @@ def test_a_client_that_goes_away_is_told_of_to_the_app_which_may_finish():
         with server.dial() as line:
             line.sendall(GET)
             until(lambda: events == ["began"])
-        until(lambda: events == ["began", "http.disconnect", "ended"])
+        assert until(lambda: events == ["began", "http.disconnect", "ended"])
 
 
 def test_a_connection_can_be_slowed_down_after_its_answer(monkeypatch):

@@ -176,4 +176,4 @@ def test_another_server_on_the_same_store_sees_registrations_and_removals(tmp_pa
         put(two, "sky::shared", {"description": "from two"})
         until(lambda: one.get("/v1/tools/sky::shared").json["description"] == "from two")
         two.ask("DELETE", "/v1/tools/sky::shared")
-        until(lambda: one.get("/v1/tools/sky::shared").status == 404)
+        assert until(lambda: one.get("/v1/tools/sky::shared").status == 404)

@@ -129,7 +129,7 @@ def test_what_goes_on_beside_the_requests_begins_again_after_a_fault(tmp_path, m
         until(lambda: registry.refresh == real)
         server.service.records.put("tool", "", "far::away", b'{"description":"from another process"}')
         until(lambda: registry.get("far::away"))
-        until(lambda: server.get("/v1/health").json["status"] == "ok")
+        assert until(lambda: server.get("/v1/health").json["status"] == "ok")
 
 
 def test_a_store_that_fails_is_the_operators_matter(tmp_path, monkeypatch):
@@ -148,9 +148,11 @@ def test_a_store_that_fails_is_the_operators_matter(tmp_path, monkeypatch):
 
 def test_a_registration_says_which_engine_answers_only_where_one_does():
     with served() as server:
+        made = server.ask("PUT", "/v1/tools/far::away", {"binding": {"type": "mcp", "server": "s", "tool_name": "t"}})
+        assert made.status == 201 and "engine" not in made.json
         body = {"binding": {"type": "rest", "method": "GET", "path": "/", "base_url": "https://example.com"}}
         made = server.ask("PUT", "/v1/tools/web::get", body)
-        assert made.status == 201 and "engine" not in made.json
+        assert made.status == 201 and made.json["engine"] == "rest"
         for address in ("http://user:pw@example.com", "http://exa mple.com", "http://example.com/?q=1"):
             body["binding"]["base_url"] = address
             refused = server.ask("PUT", "/v1/tools/web::other", body)

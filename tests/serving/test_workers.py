@@ -93,7 +93,7 @@ def test_workers_whose_parent_was_killed_stop_by_themselves(yard):
         seen = set()
         until(lambda: seen.add(who(server)) or len(seen) == 2)
         os.kill(server.pid, signal.SIGKILL)
-        until(lambda: not any(map(alive, seen)))
+        assert until(lambda: not any(map(alive, seen)))
 
 
 def test_a_hangup_reaches_every_worker(yard):
@@ -110,7 +110,7 @@ def test_a_hangup_reaches_every_worker(yard):
             in_a_row.append(len(server.ask("/v1/tools")[1]))
             return in_a_row[-30:] == [3] * 30
 
-        until(everywhere)
+        assert until(everywhere)
 
 
 def test_several_workers_without_a_shared_store_are_refused_with_the_reason(tmp_path):

@@ -6,10 +6,12 @@ import difflib
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from toolyard.app.config import MAX_CONFIG_BYTES, Config, PluginEntry, read_config, read_config_file
+from toolyard.app.engines import make_engines, stand_ins
 from toolyard.app.hiding import cleaned, hiding
 from toolyard.app.kind import is_config
 from toolyard.app.options import WIRED, typed_options, wired_options
@@ -18,7 +20,8 @@ from toolyard.calls.redact import Redactor
 from toolyard.calls.tracing import Tracer
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.multi import MultiToolEngine
-from toolyard.model.bindings import PythonBinding
+from toolyard.engines.python import PythonToolEngine
+from toolyard.model.bindings import PythonBinding, RestBinding
 from toolyard.model.errors import ConfigError, PluginError
 from toolyard.model.report import LoadReport
 from toolyard.plugins import ENGINES, ENRICHMENTS, LOADERS, Enrichment, Loader, PluginTable, get_tool_engine
@@ -28,7 +31,7 @@ from toolyard.registry import ToolRegistry
 _log = logging.getLogger(__name__)
 
 _CATALOG_ONLY = (".jsonl", ".ndjson")
-_BY_BINDING: dict[type, str] = {PythonBinding: "python"}
+_BY_BINDING: dict[type, str] = {PythonBinding: "python", RestBinding: "rest"}
 """Who answers a tool whose source names no engine."""
 
 ConfigLike = str | Path | Mapping[str, Any]
@@ -127,31 +130,54 @@ def _enrichments(config: Config) -> list[Enrichment]:
 def engine_of(config: Config, registry: ToolRegistry, loaders: list[Loader], **shared: Any) -> ToolEngine:
     """The engine of a config: each source's own, or the one that its tools' bindings ask for."""
     with ExitStack() as undo:
-        engines: dict[str, ToolEngine] = {}
-        for name, entry in config.engines.items():
-            engines[name] = _engine(entry, name, registry)
-            undo.callback(engines[name].close)
+        engines = make_engines(config, partial(_engine, registry), undo)
         sources = _by_source(config, loaders, engines)
-        for name in engines.keys() - {entry.engine for entry in config.loaders}:
-            _log.warning("%s: tools.engines.%s is defined, but no source has it as its engine", config.where, name)
+        kept = {binding: _own(kind, engines) for binding, kind in _BY_BINDING.items()}
+        used = {*(id(engine) for engine in sources.values()), *map(id, kept.values()), *map(id, stand_ins(engines))}
+        for name, engine in engines.items():
+            if id(engine) not in used:
+                _log.warning("%s: tools.engines.%s is defined, but no source has it as its engine", config.where, name)
+        makers = {
+            binding: partial(_built_in, kind, registry, engines, kept[binding]) for binding, kind in _BY_BINDING.items()
+        }
         if not sources:
             # Nothing to route: the plain engine, which knows a shorter way.
-            engine: ToolEngine = get_tool_engine("python", registry=registry, **shared)
-            return engine
+            plain: ToolEngine = get_tool_engine("python", registry=registry, **shared)
+            for binding, make in makers.items():
+                if binding is not PythonBinding and isinstance(plain, PythonToolEngine):
+                    plain.let_answer(binding, make)
+            undo.pop_all()
+            return plain
         bindings: dict[type, ToolEngine] = {}
-        for binding, kind in _BY_BINDING.items():
-            bindings[binding] = get_tool_engine(kind, registry=registry, name=_free_name(kind, engines))
+        for binding, make in makers.items():
+            bindings[binding] = make()
             undo.callback(bindings[binding].close)
-        engine = MultiToolEngine(registry, sources=sources, bindings=bindings, **shared)
+        multi = MultiToolEngine(registry, sources=sources, bindings=bindings, **shared)
         undo.pop_all()
-        return engine
+        return multi
 
 
-def _engine(entry: PluginEntry, name: str, registry: ToolRegistry) -> ToolEngine:
+def _built_in(
+    kind: str, registry: ToolRegistry, engines: Mapping[str, ToolEngine], kept: ToolEngine | None
+) -> ToolEngine:
+    """Who answers tools by their binding: the one engine of the config that can, or one without options."""
+    if kept is not None:
+        return kept
+    engine: ToolEngine = get_tool_engine(kind, registry=registry, name=_free_name(kind, engines))
+    return engine
+
+
+def _own(kind: str, engines: Mapping[str, ToolEngine]) -> ToolEngine | None:
+    """The engine of the config that takes the place of a built-in one: of its type, and of its name."""
+    engine = engines.get(kind)
+    return engine if kind != "python" and engine is not None and type(engine) is ENGINES.get(kind) else None
+
+
+def _engine(registry: ToolRegistry, entry: PluginEntry, name: str, options: dict[str, Any]) -> ToolEngine:
     for option in entry.options:
         if option in WIRED or option in _wired(entry):
             raise ConfigError(f"{entry.where}: {option!r} cannot be set here; it comes from the rest of the config")
-    engine: ToolEngine = _made(ENGINES, entry, {"registry": registry, "name": name, **entry.options})
+    engine: ToolEngine = _made(ENGINES, entry, {"registry": registry, "name": name, **options})
     return engine
 
 

@@ -151,11 +151,13 @@ class _Reader:
     def located(self, entry: PluginEntry) -> dict[str, Any]:
         """The options with relative paths taken from the config's folder."""
         options = dict(entry.options)
-        for option in ("path", "target"):
+        for option in ("path", "target", "spec", "ref_root"):
             value = options.get(option)
             if option == "path" and value is not None and not isinstance(value, str):
                 raise ConfigError(f"{entry.where}: path must be text, not {json_type(value)}")
-            if isinstance(value, str) and (option == "path" or value.endswith(".py")):
+            if isinstance(value, str) and (
+                option == "path" or (value.endswith(".py") if option == "target" else "://" not in value)
+            ):
                 options[option] = str(self.base / value)
         return options
 

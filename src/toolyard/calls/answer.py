@@ -24,6 +24,8 @@ from toolyard.sessions.session import INSIDE, Stay
 
 _GRACE = 0.1
 """Seconds a cancelled coroutine gets to clean up before it is left behind."""
+_LONGEST_PAUSE = 60.0
+"""Seconds that a call without a deadline is kept waiting for another try; a service may ask for a day."""
 
 
 class Answerer(Protocol):
@@ -40,6 +42,9 @@ class Answerer(Protocol):
 
     def answer(self, invocation: Invocation) -> Any:
         """The value, or a coroutine that gives it."""
+
+    def simulator(self, tool: Tool) -> Answerer:
+        """Who answers when the tool is simulated; raises `Denied` if nobody may."""
 
     def blocks(self, tool: Tool) -> bool:
         """True if `answer` does its work before it returns, so that an event loop must not call it."""
@@ -280,7 +285,8 @@ def _pause(engine: Answerer, invocation: Invocation, error: CallError) -> float 
     after = error.info.retry_after
     pause = settings.retry_delay * 2 ** (invocation.attempt - 1) if after is None else after
     remaining = invocation.remaining
-    return None if remaining is not None and pause >= remaining else pause
+    most = _LONGEST_PAUSE if remaining is None else remaining
+    return None if pause >= most else pause
 
 
 def _kept_for_later(engine: Answerer, invocation: Invocation) -> bytes:

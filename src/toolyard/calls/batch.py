@@ -190,9 +190,11 @@ async def arun_alone(path: CallPath, root: Root, request: CallRequest) -> list[T
     """Answer calls that belong to no session. Nobody else can be in theirs, so there is no turn to take."""
     check_calls(request.calls)
     check_timeout(request.timeout)
-    make = _session_alone.__wrapped__ if len(request.calls) > 1 else _session_alone
-    session = make(request.owner or "", request.mode)
-    session.kept = len(request.calls) > 1
+    if len(request.calls) == 1:
+        session = session_alone(request.owner or "", request.mode)
+    else:
+        session = Session(Key(request.owner or "", ""), History(), State())
+        session.drafted = request.mode == "simulate"
     batch = Batch(
         session,
         request.calls,
@@ -232,11 +234,17 @@ class _Turn:
 
 
 @lru_cache(maxsize=1024)
-def _session_alone(owner: str, mode: Mode) -> Session:
+def session_alone(owner: str, mode: Mode) -> Session:
     """For one call by itself the same object will do each time: nothing is ever written down in it."""
     session = Session(Key(owner, ""), History(), State())
     session.drafted = mode == "simulate"
+    session.kept = False
+    session.history.append = _forget
     return session
+
+
+def _forget(entry: bytes) -> None:
+    """Stands in for writing down what nobody will read."""
 
 
 def check_thread(mode: Mode) -> None:

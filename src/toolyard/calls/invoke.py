@@ -32,7 +32,7 @@ from toolyard.calls.writable import bounded_info, check_writable, writable_call,
 from toolyard.loop.threads import Threads, wrapped
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import CallError, ErrorInfo, SessionError, Unavailable
-from toolyard.model.tool import Effects
+from toolyard.model.tool import Effects, Tool
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import Bound, bind
 from toolyard.registry.invoke import failure_of
@@ -46,6 +46,11 @@ _log = logging.getLogger(__name__)
 _CANCELLED = "the call was cancelled before it was answered"
 _NO_CHANGES: Changes = {}
 _ASKED_AT_ONCE = 64
+
+
+def _who_answers(batch: Batch, tool: Tool) -> Answerer:
+    engine = batch.root.route(tool)
+    return engine.simulator(tool) if batch.mode == "simulate" else engine
 
 
 class CallPath:
@@ -84,7 +89,7 @@ class CallPath:
         trail = None if self.tracer is None else Trail(self.tracer, batch.session, call, batch.mode)
         try:
             invocation = self._begin(batch, call, trail)
-            engine: Answerer = batch.root.route(invocation.tool)
+            engine = _who_answers(batch, invocation.tool)
             if session.durable and invocation.tool.effects is not Effects.READ:
                 self.recorder.announce(session, call_text(call, invocation.bound.sent))
                 announced = True
@@ -152,8 +157,9 @@ class CallPath:
         session, invocation, announced = batch.session, None, False
         trail = None if self.tracer is None else Trail(self.tracer, batch.session, call, batch.mode)
         try:
-            invocation = await self._abegin(batch, call, trail)
-            engine: Answerer = batch.root.route(invocation.tool)
+            asks = self.policy is not None and self.policy.asks
+            invocation = await self._abegin(batch, call, trail) if asks else self._begin(batch, call, trail)
+            engine = _who_answers(batch, invocation.tool)
             if session.durable and invocation.tool.effects is not Effects.READ:
                 await self.recorder.aannounce(session, call_text(call, invocation.bound.sent))
                 announced = True
@@ -172,11 +178,13 @@ class CallPath:
             raise
         if invocation is not None and invocation.left_behind is not None:
             self._leave_behind(batch, invocation)
-        try:
-            cancelled = await self.recorder.arecord(session, entry, changes, invocation)
-        except BaseException:
-            _cut(trail, invocation)
-            raise
+        cancelled: BaseException | None = None
+        if session.kept:
+            try:
+                cancelled = await self.recorder.arecord(session, entry, changes, invocation)
+            except BaseException:
+                _cut(trail, invocation)
+                raise
         if trail is not None:
             trail.end(invocation, result)
         if cancelled is not None:
@@ -208,7 +216,7 @@ class CallPath:
             trail.begin(tool, bound, batch.snapshot.generation)
         if batch.definitions is not None:
             check_known(tool, batch.definitions)
-        engine: Answerer = batch.root.route(tool)
+        engine = _who_answers(batch, tool)
         if self.policy is not None:
             self.policy.check(
                 tool,
@@ -235,8 +243,6 @@ class CallPath:
         )
 
     async def _abegin(self, batch: Batch, call: ToolCall, trail: Trail | None) -> Invocation:
-        if self.policy is None or not self.policy.asks:
-            return self._begin(batch, call, trail)
         # Somebody will be asked, and takes the time people take.
         return await wrapped(self._asking.submit(lambda: self._begin(batch, call, trail)))
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from toolyard.calls.batch import Root, check_calls
+from toolyard.calls.batch import Root, check_calls, session_alone
 from toolyard.calls.events import Mode
 from toolyard.calls.flights import Flights
+from toolyard.calls.request import CallRequest
 from toolyard.calls.settings import Settings
 from toolyard.model.bindings import PythonBinding
 from toolyard.model.call import ToolCall, ToolResult
@@ -79,6 +80,25 @@ def quick_runner(path: CallPath, root: Root, mode: Mode) -> QuickRunner:
                 session.gate.hand_over()
 
     return run
+
+
+def quick_alone(path: CallPath, root: Root, request: CallRequest) -> ToolResult | None:
+    """One call by itself, of a tool that may run where it is called; None, and nothing was begun, if it is not that."""
+    call, scope = request.calls[0], request.scope
+    answers = path.quick_answers
+    if answers.snapshot is not path.registry._snapshot:
+        answers = path.renew_quick_answers(root)
+    if type(call) is not ToolCall or answers.snapshot is None:
+        return None
+    candidates = answers.snapshot.names.get(call.name)
+    if not candidates or request.mode != "execute" or request.definitions is not None:
+        return None
+    tool = candidates[0].tool
+    if type(tool.binding) is not PythonBinding or tool.binding.blocking:
+        return None
+    if scope is not None and not (scope.sees(tool) and scope.may("execute", tool)):
+        return None
+    return answers[call.name](session_alone(request.owner or "", "execute"), call)
 
 
 def _with_flights(

@@ -39,8 +39,6 @@ class Recorder:
         self, session: Session, entry: bytes, changes: Changes, invocation: Invocation | None
     ) -> BaseException | None:
         """`record` for a task. Cancelled meanwhile, it still finishes, and returns the cancellation."""
-        if not session.kept:
-            return None
         cancelled: BaseException | None = None
         if session.durable and not session.over:
             cancelled = await self._write(self._sessions.addition(session, entry, changes))

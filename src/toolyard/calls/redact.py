@@ -74,11 +74,13 @@ class Redactor:
     one); they come from the operator, so that their running time is theirs to answer for.
     """
 
-    __slots__ = ("_forms", "_lock", "_numbers", "_patterns")
+    __slots__ = ("_forms", "_lock", "_numbers", "_passing", "_passing_forms", "_patterns")
 
     def __init__(self, secrets: Iterable[str] = (), patterns: Iterable[str] = ()) -> None:
         self._lock = threading.Lock()
         self._forms: tuple[str, ...] = ()
+        self._passing: dict[str, int] = {}
+        self._passing_forms: tuple[str, ...] = ()
         self._numbers: frozenset[str] = frozenset()
         self._patterns = tuple(_compiled(pattern) for pattern in patterns)
         self._learn(secrets)
@@ -89,6 +91,22 @@ class Redactor:
     def add(self, secret: str) -> None:
         """Hide this text too. Shorter than four characters it is ignored: it would be found everywhere."""
         self._learn([secret])
+
+    def add_passing(self, secret: str) -> None:
+        """`add` until `forget` was called as often: for secrets that come and go, of which there is no end."""
+        self._count(_plain(secret), 1)
+
+    def forget(self, secret: str) -> None:
+        """Undo one `add_passing`."""
+        self._count(_plain(secret), -1)
+
+    def _count(self, secret: str, step: int) -> None:
+        if len(secret) < _SHORTEST:
+            return
+        with self._lock:
+            passing = {**self._passing, secret: self._passing.get(secret, 0) + step}
+            self._passing = {text: count for text, count in passing.items() if count > 0}
+            self._passing_forms = tuple(dict.fromkeys(form for text in self._passing for form in _known_forms(text)))
 
     def _learn(self, secrets: Iterable[str]) -> None:
         known = [plain for secret in secrets if len(plain := _plain(secret)) >= _SHORTEST]
@@ -136,7 +154,7 @@ class Redactor:
 
     def _spans(self, text: str) -> list[tuple[int, int]]:
         spans: list[tuple[int, int]] = []
-        for form in self._forms:
+        for form in self._forms + self._passing_forms if self._passing_forms else self._forms:
             if form in text:
                 spans += _occurrences(form, text)
         lowered = text.lower()
@@ -198,6 +216,11 @@ def names_a_secret(variable: str) -> bool:
     """
     words = [word.lower() for word in _NAME_PARTS.findall(variable)]
     return looks_secret(variable) or not _NAME_WORDS.isdisjoint(words) or words[-1:] in (["key"], ["keys"])
+
+
+@lru_cache(maxsize=1024)
+def _known_forms(secret: str) -> list[str]:
+    return _forms_of(secret)
 
 
 def _forms_of(secret: str) -> list[str]:

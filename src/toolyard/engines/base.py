@@ -11,7 +11,6 @@ before and after it. A subclass that overrides `execute` instead, as the older s
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -32,6 +31,7 @@ from toolyard.calls.request import CallRequest
 from toolyard.calls.scope import refusals
 from toolyard.calls.settings import MAX_RESULT_BYTES, Abandoned, Gates, OutputCheck, Settings
 from toolyard.calls.tracing import Tracer
+from toolyard.engines.older_style import NO_CONTEXT, completed, given
 from toolyard.loop.threads import Threads, wrapped
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.closing import Closing
@@ -46,8 +46,6 @@ T = TypeVar("T")
 
 _DRAFTING: ContextVar[frozenset[tuple[int, str]]] = ContextVar("toolyard_drafting", default=frozenset())
 """Engines and sessions for which `execute` is being used to simulate."""
-
-_NO_CONTEXT: Mapping[str, Any] = {}
 
 
 class ToolEngine(Closing):
@@ -64,6 +62,8 @@ class ToolEngine(Closing):
     type_name: ClassVar[str] = "engine"
     idempotent: bool = False
     """True if `answer` passes `invocation.idempotency_key` on to something that makes a repeat harmless."""
+    reaches_out: ClassVar[bool] = False
+    """True if calls may change the world outside this process; see `OutwardEngine`."""
     _own_execute: ClassVar[bool] = False
     _own_aexecute: ClassVar[bool] = False
     _own_simulate: ClassVar[bool] = False
@@ -78,7 +78,7 @@ class ToolEngine(Closing):
         cls._own_asimulate = cls.asimulate is not ToolEngine.asimulate
         cls._answers_blocking = not inspect.iscoroutinefunction(cls.answer)
         if "__init__" in cls.__dict__:
-            cls.__init__ = _completed(cls.__init__)  # type: ignore[method-assign]
+            cls.__init__ = completed(cls.__init__, ToolEngine.__init__)  # type: ignore[method-assign]
 
     def __init__(
         self,
@@ -144,6 +144,21 @@ class ToolEngine(Closing):
         """The engine whose limits apply to the tool and which answers it: this one, unless it routes."""
         return self
 
+    def simulator(self, tool: Tool) -> Answerer:
+        """Who answers when the tool is simulated; raises `Denied` if that would change something outside."""
+        return self
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What it was given that errors and traces must not show."""
+        return ()
+
+    def joined(self, root: ToolEngine) -> None:
+        """Called when another engine routes calls here."""
+
+    def ended(self, session_id: str, owner: str | None = None) -> None:
+        """Called when a session is over, whichever engine it belonged to."""
+
     def blocks(self, tool: Tool) -> bool:
         """True if answering that tool would block an event loop."""
         return self._answers_blocking
@@ -170,14 +185,14 @@ class ToolEngine(Closing):
         *,
         timeout: float | None = None,
         owner: str | None = None,
-        context: Mapping[str, Any] = _NO_CONTEXT,
+        context: Mapping[str, Any] = NO_CONTEXT,
     ) -> list[ToolResult]:
         """Answer the calls in order and append each, with its result, to the session.
 
         Later calls see what earlier ones left. A failing call is a result with `error_info`, and never loses the
         others. `timeout` limits each call in place of the engine's own.
         """
-        if self._quick and owner is None and timeout is None and context is _NO_CONTEXT:
+        if self._quick and owner is None and timeout is None and context is NO_CONTEXT:
             results = self._quick[0](session_id, tool_calls)
             if results is not None:
                 return results
@@ -186,7 +201,7 @@ class ToolEngine(Closing):
             if not self._own_execute:
                 from toolyard.loop.home import home_loop
 
-                options = _given(timeout=timeout, owner=owner, context=context)
+                options = given(timeout=timeout, owner=owner, context=context)
                 return home_loop.run(self.aexecute(session_id, tool_calls, **options), twin="aexecute")
             mode = self._asked_for(session_id)
         session = self.sessions.find(session_id, owner)
@@ -199,22 +214,22 @@ class ToolEngine(Closing):
         *,
         timeout: float | None = None,
         owner: str | None = None,
-        context: Mapping[str, Any] = _NO_CONTEXT,
+        context: Mapping[str, Any] = NO_CONTEXT,
     ) -> list[ToolResult]:
         """Answer the calls as `execute` would now, and leave the session exactly as it was."""
-        if self._quick and owner is None and timeout is None and context is _NO_CONTEXT:
+        if self._quick and owner is None and timeout is None and context is NO_CONTEXT:
             results = self._quick[1](session_id, tool_calls)
             if results is not None:
                 return results
         if self._own_asimulate and not self._own_simulate:
             from toolyard.loop.home import home_loop
 
-            options = _given(timeout=timeout, owner=owner, context=context)
+            options = given(timeout=timeout, owner=owner, context=context)
             return home_loop.run(self.asimulate(session_id, tool_calls, **options), twin="asimulate")
         if self._own_execute or self._own_aexecute:
             token = _DRAFTING.set(_DRAFTING.get() | {(id(self), session_id)})
             try:
-                return self.execute(session_id, tool_calls, **_given(timeout=timeout, owner=owner, context=context))
+                return self.execute(session_id, tool_calls, **given(timeout=timeout, owner=owner, context=context))
             finally:
                 _DRAFTING.reset(token)
         session = self.sessions.find(session_id, owner)
@@ -223,6 +238,7 @@ class ToolEngine(Closing):
     def teardown(self, session_id: str, *, owner: str | None = None) -> None:
         """End a session; nothing happens if there is none."""
         self.sessions.drop(session_id, owner)
+        self.ended(session_id, owner)
 
     def get_session_state(self, session_id: str, *, owner: str | None = None) -> dict[str, Any] | None:
         """`tool_executions`, a list of `{"tool_call", "tool_output"}`, beside each engine's own state.
@@ -244,9 +260,9 @@ class ToolEngine(Closing):
         owner: str | None = None,
     ) -> None:
         """`setup` for async code. Cancelled, it leaves no session behind."""
-        options = _given(initial_state=initial_state, fork_of=fork_of, owner=owner)
+        options = given(initial_state=initial_state, fork_of=fork_of, owner=owner)
         await self._off_loop(
-            lambda: self.setup(session_id, **options), undo=lambda: self.teardown(session_id, **_given(owner=owner))
+            lambda: self.setup(session_id, **options), undo=lambda: self.teardown(session_id, **given(owner=owner))
         )
 
     async def aexecute(
@@ -256,7 +272,7 @@ class ToolEngine(Closing):
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - a limit for each call, not for the whole
         owner: str | None = None,
-        context: Mapping[str, Any] = _NO_CONTEXT,
+        context: Mapping[str, Any] = NO_CONTEXT,
     ) -> list[ToolResult]:
         """`execute` for async code: async tools run on this loop, blocking ones on the engine's threads.
 
@@ -266,7 +282,7 @@ class ToolEngine(Closing):
         mode: Mode = "execute"
         if self._own_execute or self._own_aexecute:
             if not self._own_aexecute:
-                options = _given(timeout=timeout, owner=owner, context=context)
+                options = given(timeout=timeout, owner=owner, context=context)
                 return await wrapped(self.threads.submit(lambda: self.execute(session_id, tool_calls, **options)))
             mode = self._asked_for(session_id)
         session = await self._afind(session_id, owner)
@@ -279,10 +295,10 @@ class ToolEngine(Closing):
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - a limit for each call, not for the whole
         owner: str | None = None,
-        context: Mapping[str, Any] = _NO_CONTEXT,
+        context: Mapping[str, Any] = NO_CONTEXT,
     ) -> list[ToolResult]:
         """`simulate` for async code."""
-        options = _given(timeout=timeout, owner=owner, context=context)
+        options = given(timeout=timeout, owner=owner, context=context)
         if self._own_simulate and not self._own_asimulate:
             return await wrapped(self.threads.submit(lambda: self.simulate(session_id, tool_calls, **options)))
         if self._own_execute or self._own_aexecute:
@@ -307,7 +323,7 @@ class ToolEngine(Closing):
                 await self.ateardown(session_id, owner=request.owner)
         if self._own_execute or self._own_aexecute:
             run = self.aexecute if request.mode == "execute" else self.asimulate
-            options = _given(timeout=request.timeout, owner=request.owner, context=request.context or None)
+            options = given(timeout=request.timeout, owner=request.owner, context=request.context or None)
             refused = refusals(self.tool_registry.snapshot, request)
             calls = [call for call, refusal in zip(request.calls, refused, strict=True) if refusal is None]
             answers = iter(await run(request.session_id, calls, **options) if calls else ())
@@ -332,11 +348,11 @@ class ToolEngine(Closing):
 
     async def ateardown(self, session_id: str, *, owner: str | None = None) -> None:
         """`teardown` for async code."""
-        await self._off_loop(lambda: self.teardown(session_id, **_given(owner=owner)))
+        await self._off_loop(lambda: self.teardown(session_id, **given(owner=owner)))
 
     async def aget_session_state(self, session_id: str, *, owner: str | None = None) -> dict[str, Any] | None:
         """`get_session_state` for async code."""
-        return await self._off_loop(lambda: self.get_session_state(session_id, **_given(owner=owner)))
+        return await self._off_loop(lambda: self.get_session_state(session_id, **given(owner=owner)))
 
     async def astate_hash(self, session_id: str, *, owner: str | None = None) -> str:
         """`state_hash` for async code."""
@@ -376,22 +392,3 @@ class ToolEngine(Closing):
                 await self.sessions.in_thread(undo)
             raise cancelled
         return value
-
-
-def _given(**options: Any) -> dict[str, Any]:
-    """Options that were not left out: a subclass in the older style takes none of them."""
-    return {name: value for name, value in options.items() if value is not None and value is not _NO_CONTEXT}
-
-
-def _completed(init: Callable[..., None]) -> Callable[..., None]:
-    """A subclass's constructor, and ours behind it where it never called ours: the older style had none to call."""
-
-    @functools.wraps(init)
-    def complete(self: ToolEngine, *args: Any, **options: Any) -> None:
-        init(self, *args, **options)
-        if "_path" not in self.__dict__:
-            own = dict(self.__dict__)
-            ToolEngine.__init__(self)
-            self.__dict__.update(own)
-
-    return complete

@@ -55,6 +55,10 @@ class MultiToolEngine(ToolEngine):
                     f"engine {engine.name!r} has its own {' and '.join(own)}, which would not be used here; "
                     "give that to the multi engine"
                 )
+        for engine in self._answering():
+            engine.joined(self)
+            for secret in engine.secrets:
+                self._path.redactor.add(secret)
         self._styles = {id(e): SeedStyle(e) for e in self._answering() if e._own_execute or e._own_aexecute}
 
     @property
@@ -88,6 +92,13 @@ class MultiToolEngine(ToolEngine):
         except NoEngine:
             return False
 
+    def part(self, name: str) -> ToolEngine:
+        """The engine of that name among those that answer; for what only that kind of engine can do."""
+        found = {engine.name: engine for engine in self._answering()}
+        if name not in found:
+            raise ConfigError(f"no engine here is called {name!r}; there are {', '.join(sorted(found)) or 'none'}")
+        return found[name]
+
     def setup(
         self,
         session_id: str,
@@ -115,6 +126,8 @@ class MultiToolEngine(ToolEngine):
         super().teardown(session_id, owner=owner)
         for style in self._styles.values():
             style.teardown(Key(owner or "", session_id))
+        for engine in self._answering():
+            engine.ended(session_id, owner)
 
     def answer(self, invocation: Invocation) -> Any:
         """Only for an engine that is asked without being routed to."""

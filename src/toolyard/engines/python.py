@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from threading import Lock
 from types import CoroutineType
 from typing import Any
 
+from toolyard.calls.answer import Answerer
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.quick import quick_runner
+from toolyard.calls.quick import quick_alone, quick_runner
+from toolyard.calls.request import CallRequest
 from toolyard.engines.base import ToolEngine
 from toolyard.model.bindings import PythonBinding
-from toolyard.model.errors import NoEngine
+from toolyard.model.call import ToolResult
+from toolyard.model.errors import ConfigError, NoEngine
 from toolyard.model.tool import Tool
 from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
@@ -32,6 +37,41 @@ class PythonToolEngine(ToolEngine):
         unlimited = self.settings.unlimited and self.settings.timeout is None
         if unlimited and self._path.quiet and type(self) is PythonToolEngine:
             self._quick = quick_runner(self._path, self, "execute"), quick_runner(self._path, self, "simulate")
+        self._others: dict[type, Callable[[], ToolEngine]] = {}
+        self._made: dict[type, ToolEngine] = {}
+        self._making = Lock()
+
+    def let_answer(self, binding: type, make: Callable[[], ToolEngine]) -> None:
+        """Tools with another binding are answered by what `make` gives, once there are any."""
+        self._others[binding] = make
+
+    def route(self, tool: Tool) -> Answerer:
+        """Itself for functions; for others whoever was named for their binding."""
+        return self._other(tool) or self
+
+    def part(self, name: str) -> ToolEngine:
+        """The engine of that name, itself or one for another binding."""
+        for binding in self._others:
+            self._make(binding)
+        found = {engine.name: engine for engine in (self, *self._made.values())}
+        if name not in found:
+            raise ConfigError(f"no engine here is called {name!r}; there are {', '.join(sorted(found))}")
+        return found[name]
+
+    def _other(self, tool: Tool) -> ToolEngine | None:
+        kind = type(tool.binding)
+        if kind not in self._others:
+            return None
+        return self._made.get(kind) or self._make(kind)
+
+    def _make(self, kind: type) -> ToolEngine:
+        with self._making:
+            if kind not in self._made:
+                self._made[kind] = engine = self._others[kind]()
+                engine.joined(self)
+                for secret in engine.secrets:
+                    self._path.redactor.add(secret)
+            return self._made[kind]
 
     def answer(self, invocation: Invocation) -> Any:
         """The function's value, or a coroutine for it."""
@@ -48,14 +88,40 @@ class PythonToolEngine(ToolEngine):
             return _answered(tool, binding, value)
         return _finished(tool, binding, value)
 
+    async def arun(self, request: CallRequest) -> list[ToolResult]:
+        """As any engine does; a call by itself, of a tool that never blocks, takes the short way."""
+        if self._quick is not None and request.session_id is None and len(request.calls) == 1:
+            result = quick_alone(self._path, self, request)
+            if result is not None:
+                return [result]
+        return await super().arun(request)
+
     def takes(self, tool: Tool) -> bool:
-        """Only what has a function behind it."""
-        return type(tool.binding) is PythonBinding
+        """What has a function behind it, and what others were named for."""
+        other = self._other(tool)
+        return type(tool.binding) is PythonBinding if other is None else other.takes(tool)
 
     def blocks(self, tool: Tool) -> bool:
         """Async functions do not, nor those that say so; what any other function does, nobody knows."""
         binding = tool.binding
         return not (type(binding) is PythonBinding and (binding.is_async or not binding.blocking))
+
+    def ended(self, session_id: str, owner: str | None = None) -> None:
+        """Tell those who answer others."""
+        for engine in self._made.values():
+            engine.ended(session_id, owner)
+
+    def close(self) -> None:
+        """Close those who answer others, too."""
+        for engine in self._made.values():
+            engine.close()
+        super().close()
+
+    async def aclose(self) -> None:
+        """`close` for async code."""
+        for engine in self._made.values():
+            await engine.aclose()
+        super().close()
 
 
 async def _answered(tool: Tool, binding: PythonBinding, work: Any) -> Any:

@@ -61,6 +61,10 @@ class SeedStyle:
         ask = self.engine.aexecute if invocation.mode == "execute" else self.engine.asimulate
         return _value(invocation, await ask(_own_id(invocation.session.key), [invocation.call]))
 
+    def simulator(self, tool: Tool) -> SeedStyle:
+        """Its own `simulate` knows what to do."""
+        return self
+
     def blocks(self, tool: Tool) -> bool:
         """A sync `execute` does."""
         return self.engine._own_execute

@@ -11,13 +11,13 @@ import ipaddress
 import logging
 import threading
 import time
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
+from toolyard.links.per_loop import PerLoop
 from toolyard.model.closing import Closing
 from toolyard.model.errors import CallError, CallTimeout, ConfigError, Effect, ToolyardError, Unavailable
 from toolyard.parsing import parse_json
@@ -99,7 +99,7 @@ class HttpLink(Closing):
         self._closed = False
         self._context: ssl.SSLContext | None = None
         self._client: httpx2.Client | None = None
-        self._kept: dict[asyncio.AbstractEventLoop, _Kept] = {}
+        self._clients: PerLoop[httpx2.AsyncClient] = PerLoop(self._make_async_client)
 
     def send(self, request: HttpRequest) -> HttpAnswer:
         """Make the request from this thread and wait for the whole answer."""
@@ -125,7 +125,7 @@ class HttpLink(Closing):
         """`send` for async code."""
         import httpx2
 
-        client = await self._async_client()
+        client = await self._clients.here()
         seconds = self._seconds(request)
         try:
             async with asyncio.timeout(seconds), client.stream(**self._options(request, seconds)) as response:
@@ -140,29 +140,23 @@ class HttpLink(Closing):
 
     def close(self) -> None:
         """Hang up everywhere; pools of running loops are closed by their own loops, soon."""
-        for loop, kept in self._shut():
-            _close_there(loop, kept)
+        self._shut()
+        self._clients.close()
 
     async def aclose(self) -> None:
         """`close`, and this loop's own pool is closed when it returns."""
-        here = asyncio.get_running_loop()
-        for loop, kept in self._shut():
-            if loop is here:
-                await kept.keeper.aclose()
-            else:
-                _close_there(loop, kept)
+        self._shut()
+        await self._clients.aclose()
 
     def __repr__(self) -> str:
         return f"HttpLink({self.url!r})"
 
-    def _shut(self) -> list[tuple[asyncio.AbstractEventLoop, _Kept]]:
+    def _shut(self) -> None:
         with self._lock:
             self._closed = True
             client, self._client = self._client, None
-            kept, self._kept = self._kept, {}
         if client is not None:
             client.close()
-        return list(kept.items())
 
     def _seconds(self, request: HttpRequest) -> float:
         return self.timeout if request.timeout is None else request.timeout
@@ -220,20 +214,11 @@ class HttpLink(Closing):
                 self._client = make_client(self._tls())
             return self._client
 
-    async def _async_client(self) -> httpx2.AsyncClient:
-        loop = asyncio.get_running_loop()
-        kept = self._kept.get(loop)
-        if kept is not None:
-            return kept.client
+    def _make_async_client(self) -> httpx2.AsyncClient:
         from toolyard.links.transport import make_async_client
 
-        with self._lock:
-            self._check_open()
-            for ended in [other for other in self._kept if other.is_closed()]:
-                del self._kept[ended]
-            kept = self._kept[loop] = _Kept(make_async_client(self._tls()))
-        await anext(kept.keeper)
-        return kept.client
+        self._check_open()
+        return make_async_client(self._tls())
 
     def _tls(self) -> ssl.SSLContext | None:
         """Reading the authorities takes a while, so it is done once, and not at all without TLS."""
@@ -261,36 +246,6 @@ class HttpLink(Closing):
     def _check_open(self) -> None:
         if self._closed:
             raise ToolyardError(f"the link to {self.url} is closed; make a new one")
-
-
-class _Kept:
-    """The pool of one event loop."""
-
-    def __init__(self, client: httpx2.AsyncClient) -> None:
-        self.client = client
-        self.keeper = _keep(client)
-
-
-async def _keep(client: httpx2.AsyncClient) -> AsyncGenerator[None, None]:
-    """Closes the client when it is closed itself, which a loop does with every generator left at its end."""
-    try:
-        yield
-    finally:
-        await client.aclose()
-
-
-_CLOSING: set[asyncio.Task[None]] = set()
-"""A loop keeps no strong reference to its tasks."""
-
-
-def _close_there(loop: asyncio.AbstractEventLoop, kept: _Kept) -> None:
-    def start() -> None:
-        task = loop.create_task(kept.keeper.aclose())
-        _CLOSING.add(task)
-        task.add_done_callback(_CLOSING.discard)
-
-    with suppress(RuntimeError):  # closed already, and its pool with it
-        loop.call_soon_threadsafe(start)
 
 
 class _Chunks:

@@ -113,7 +113,11 @@ class RestBinding(msgspec.Struct, frozen=True):
     accepts: tuple[str, ...] = ()
     """Media types of the answers that mean success."""
     named: tuple[str, ...] = ()
-    """`host` or `host:port` that the operator named in the config, and that may therefore be private."""
+    """`host` or `host:port` that the operator named in the config as where this goes; it may therefore be private."""
+    origins: tuple[str, ...] = ()
+    """`scheme://host[:port]` of what the operator named: where credentials without an origin of their own may go."""
+    allowed: tuple[str, ...] = ()
+    """Further hosts that the operator allows to be reached, private ones too; that makes them nobody to be trusted."""
 
     @property
     def locations(self) -> dict[str, tuple[str, str]]:

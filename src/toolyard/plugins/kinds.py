@@ -24,6 +24,7 @@ LOADERS: PluginTable[Loader] = PluginTable(
         "file": "toolyard.sources.file:FileToolLoader",
         "inline": "toolyard.sources.inline:InlineToolLoader",
         "python": "toolyard.sources.python:PythonToolLoader",
+        "rest": "toolyard.sources.rest:RESTToolLoader",
     },
 )
 ENGINES: PluginTable[Any] = PluginTable(
@@ -32,6 +33,7 @@ ENGINES: PluginTable[Any] = PluginTable(
     {
         "multi": "toolyard.engines.multi:MultiToolEngine",
         "python": "toolyard.engines.python:PythonToolEngine",
+        "rest": "toolyard.engines.rest:RESTToolEngine",
     },
 )
 ENRICHMENTS: PluginTable[Enrichment] = PluginTable("tool enrichment", "toolyard.enrichments", {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from toolyard.model.bindings import RestBinding
 from toolyard.model.json_words import copied, pointer_of
 from toolyard.model.tool import Tool
 from toolyard.registry.arguments import Arguments
@@ -95,6 +96,9 @@ class Candidate:
         return filled if self.compiled.is_valid(filled) else arguments
 
     def _fitting_defaults(self) -> tuple[tuple[str, Any], ...]:
+        if isinstance(self.tool.binding, RestBinding):
+            # In an API's description a default is what the server does by itself; to send it may mean something else.
+            return ()
         properties = self.tool.parameters.get("properties") or {}
         given = {name: sub["default"] for name, sub in properties.items() if isinstance(sub, dict) and "default" in sub}
         if not given:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
+from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -32,13 +33,30 @@ async def read_json(request: Request, shape: type[T], block: ServerBlock) -> tup
     if body is None:
         check_type(request)
         body = await request.read(block.max_body_bytes)
+    if len(body) <= _LARGE:
+        return read_small(request, shape, block)
+    # Whoever else is served gets in between its steps; of such work there is one at a time.
+    async with _larges.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+        return await asyncio.to_thread(_read, _parse_large, body, shape, block)
+
+
+def is_small(request: Request) -> bool:
+    """True if the body is there already, and needs no thread."""
+    return request.body is not None and len(request.body) <= _LARGE
+
+
+def read_small(request: Request, shape: type[T], block: ServerBlock) -> tuple[T, Any]:
+    """`read_json` for a body that is small and there, which most are."""
+    return _read(_parse_small, request.body or b"", shape, block)
+
+
+def _parse_small(body: bytes, block: ServerBlock) -> Any:
+    return parse_json(body, what="body", max_depth=block.max_depth)
+
+
+def _read(parse: Callable[[bytes, ServerBlock], Any], body: bytes, shape: type[T], block: ServerBlock) -> tuple[T, Any]:
     try:
-        if len(body) <= _LARGE:
-            document = parse_json(body, what="body", max_depth=block.max_depth)
-        else:
-            # Whoever else is served gets in between its steps; of such work there is one at a time.
-            async with _larges.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-                document = await asyncio.to_thread(_parse_large, body, block)
+        document = parse(body, block)
     except MalformedSource as error:
         raise HttpFault(400, "request.invalid_json", str(error)) from None
     if type(document) is not dict:

@@ -55,7 +55,7 @@ class Ending(HttpToolsProtocol):
 
     def expire(self, now: float) -> None:
         """The deadline has passed: of whatever the connection waits for."""
-        raise NotImplementedError
+        self.transport.abort()
 
     def _stop(self, fault: HttpFault) -> None:
         self._fault = fault

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
@@ -173,9 +173,19 @@ class Protocol(Ending):
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         turns = self.shared.turns
         if turns.needed:
-            turns.take(self.loop, cycle.scope["headers"], partial(super()._start_asgi_task, cycle, app))
+            turns.take(self.loop, cycle.scope["headers"], partial(self._begin_task, cycle, app))
         else:
-            super()._start_asgi_task(cycle, app)
+            self._begin_task(cycle, app)
+
+    def _begin_task(self, cycle: Any, app: Any) -> None:
+        self.tasks.add(self.loop.create_task(self._answered(cycle, app)))
+
+    async def _answered(self, cycle: Any, app: Any) -> None:
+        try:
+            await cycle.run_asgi(app)
+        finally:
+            # From inside: a callback of the task would cost another pass of the loop.
+            self.tasks.discard(cast("asyncio.Task[None]", asyncio.current_task()))
 
     def _head_size(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)

@@ -62,8 +62,9 @@ def meant(service: Service, request: Request, name: str) -> str:
     """The tool that a caller means by a name. What a bare name stands for is told only to who sees that tool."""
     names = service.names
     qualified = names.qualified(name)
-    scope = scope_of(request.principal)
-    if scope is None or qualified == name or scope.sees(names.snapshot.names[qualified][0].tool):
+    if request.principal is NOBODY or qualified == name:
+        return qualified
+    if KeyScope(request.principal).sees(names.snapshot.names[qualified][0].tool):
         return qualified
     return name
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import ErrorInfo
 from toolyard.model.tool import Tool
-from toolyard.serving.bodies import digest_of, one, read_json
+from toolyard.serving.bodies import digest_of, is_small, one, read_json, read_small
 from toolyard.serving.catalog import definition_of
 from toolyard.serving.faults import HttpFault
 from toolyard.serving.request import Request
@@ -45,23 +46,33 @@ async def get_tool(service: Service, request: Request) -> Response:
 
 async def invoke(service: Service, request: Request) -> Response:
     """Call one tool."""
-    body, plain = await read_json(request, V0Invocation, service.block)
+    if is_small(request):
+        body, plain = read_small(request, V0Invocation, service.block)
+    else:
+        body, plain = await read_json(request, V0Invocation, service.block)
     trace = given(body.trace, {})
     if trace:
         _check_trace(trace)
     name = meant(service, request, request.values[0])
     call = ToolCall(name, body.args, None, one(request, "fingerprint") if request.scope["query_string"] else None)
+    context: dict[str, Any] = given(body.context, {})
     key = idempotency_key(request)
-
-    async def make() -> Response:
-        began = time.perf_counter()
-        results = await run_calls(service, request, [call], context=given(body.context, {}), trace=trace)
-        return _answer(results[0], time.perf_counter() - began)
-
     if key is None:
-        return await make()
+        return await _called(service, request, call, context, trace)
     digest = digest_of(request.method, request.path, call.overload, plain)
+
+    def make() -> Awaitable[Response]:
+        return _called(service, request, call, context, trace)
+
     return await once(service, request, key, digest, make, _interrupted, tool_name=name)
+
+
+async def _called(
+    service: Service, request: Request, call: ToolCall, context: dict[str, Any], trace: dict[str, Any]
+) -> Response:
+    began = time.perf_counter()
+    results = await run_calls(service, request, (call,), context=context, trace=trace)
+    return _answer(results[0], time.perf_counter() - began)
 
 
 def _check_trace(trace: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from toolyard.sources.domains import DomainToolLoader
 from toolyard.sources.file import FileToolLoader
 from toolyard.sources.inline import InlineToolLoader
 from toolyard.sources.python import PythonToolLoader
+from toolyard.sources.rest import RESTToolLoader
 from toolyard.sources.wrappers import FilterToolLoader, RenamespaceToolLoader, RenameToolLoader
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "FilterToolLoader",
     "InlineToolLoader",
     "PythonToolLoader",
+    "RESTToolLoader",
     "RenameToolLoader",
     "RenamespaceToolLoader",
     "ToolLoader",

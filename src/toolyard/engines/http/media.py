@@ -1,0 +1,69 @@
+"""Media types: how a body of one is written and read."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Literal
+
+Kind = Literal["json", "form", "multipart", "text", "binary"]
+
+_TEXTS = frozenset(
+    f"application/{name}"
+    for name in (
+        *("xml", "yaml", "x-yaml", "toml", "csv", "rtf", "sql", "graphql", "javascript", "ecmascript", "x-sh"),
+        *("ndjson", "x-ndjson", "jsonl", "x-jsonlines", "json-seq", "jwt", "jose"),
+    )
+)
+
+_NO_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape", "mbcs", "oem"})
+_LONGEST = 127
+"""Characters of a type and of a subtype each, by RFC 6838; what is longer is no type."""
+
+
+def plain(media_type: str) -> str:
+    """Without parameters, in lower case."""
+    name = media_type.partition(";")[0].strip().lower()
+    return name if len(name) <= 2 * _LONGEST + 1 else "application/octet-stream"
+
+
+@lru_cache(maxsize=1024)
+def kind_of(media_type: str) -> Kind:
+    """What a body of this type is made of; one for any type is JSON."""
+    name = plain(media_type)
+    if name in _TEXTS:
+        return "text"
+    if name in ("application/json", "text/json", "*/*", "application/*", "*") or name.endswith("+json"):
+        return "json"
+    if name == "application/x-www-form-urlencoded":
+        return "form"
+    if name.startswith("multipart/"):
+        return "multipart"
+    if name.startswith("text/") or name.endswith(("+xml", "+yaml", "/xml")):
+        return "text"
+    return "binary"
+
+
+@lru_cache(maxsize=1024)
+def charset_of(media_type: str) -> str | None:
+    """The character set a type names, if Python knows it."""
+    import codecs
+
+    for parameter in media_type.split(";")[1:]:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset":
+            try:
+                found = codecs.lookup(value.strip().strip("\"'"))
+            except (LookupError, ValueError):
+                return None
+            # Some codecs of Python turn bytes into bytes, and some are for parts of a text only.
+            return found.name if getattr(found, "_is_text_encoding", True) and found.name not in _NO_CHARSETS else None
+    return None
+
+
+def sent_as(media_type: str) -> str:
+    """The type a request can name: one with a wildcard says nothing."""
+    if "*" not in media_type:
+        return media_type
+    if kind_of(media_type) == "json":
+        return "application/json"
+    return "text/plain" if plain(media_type).startswith("text/") else "application/octet-stream"

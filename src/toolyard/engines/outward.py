@@ -1,0 +1,71 @@
+"""`OutwardEngine`: for engines whose calls reach the world outside, which `simulate` must not change."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from toolyard.calls.answer import Answerer
+from toolyard.engines.base import ToolEngine
+from toolyard.engines.seed_style import SeedStyle
+from toolyard.model.errors import ConfigError, Denied
+from toolyard.model.tool import Effects, Tool
+from toolyard.registry import ToolRegistry
+from toolyard.sessions.store import Key
+
+Simulate = Literal["read", "live"]
+_WAYS = ("read", "live")
+
+
+class OutwardEngine(ToolEngine):
+    """Simulates only what reads; `simulate_with` answers the rest in its place, and `simulate="live"` lets all out.
+
+    In a config `simulate_with` is the name of another engine under `tools.engines`.
+    """
+
+    reaches_out = True
+
+    def __init__(
+        self,
+        registry: ToolRegistry | None = None,
+        *,
+        simulate: Simulate = "read",
+        simulate_with: ToolEngine | str | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(registry, **settings)
+        if simulate not in _WAYS:
+            raise ConfigError(f"simulate must be one of {', '.join(_WAYS)}; not {simulate!r}")
+        if isinstance(simulate_with, str):
+            raise ConfigError(
+                "simulate_with by name works in a config, where engines have names; here, give the engine itself"
+            )
+        if simulate_with is not None and simulate_with.reaches_out:
+            raise ConfigError(f"simulate_with: {simulate_with.name!r} reaches outside itself, so nothing is gained")
+        self.simulates: Simulate = simulate
+        self.simulate_with = simulate_with
+        own = simulate_with is not None and (simulate_with._own_execute or simulate_with._own_aexecute)
+        self._stand_in: Answerer | None = SeedStyle(simulate_with) if own and simulate_with else simulate_with
+
+    def simulator(self, tool: Tool) -> Answerer:
+        """Who answers when the tool is simulated; `Denied` if nobody may."""
+        if self.simulates == "live" or tool.effects is Effects.READ:
+            return self
+        if self._stand_in is None:
+            raise Denied(
+                f"{tool.qualified_name} may change something outside, so it is not simulated by calling it",
+                hint="give its engine simulate_with: <another engine>, or simulate: live to call it for real",
+            )
+        return self._stand_in.route(tool) if isinstance(self._stand_in, ToolEngine) else self._stand_in
+
+    def ended(self, session_id: str, owner: str | None = None) -> None:
+        """What stands in may keep a session of its own."""
+        if isinstance(self._stand_in, SeedStyle):
+            self._stand_in.teardown(Key(owner or "", session_id))
+        elif self.simulate_with is not None:
+            self.simulate_with.ended(session_id, owner)
+
+    def close(self) -> None:
+        """Close what stands in, too."""
+        if self.simulate_with is not None:
+            self.simulate_with.close()
+        super().close()

@@ -1,0 +1,191 @@
+"""Which hosts and addresses may be connected to.
+
+Only public unicast addresses are, and those an operator has allowed. A name is judged by the addresses it stands
+for, an address by what it leads to: many IPv6 forms carry an IPv4 address that somebody on the way takes out again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+import msgspec
+
+from toolyard.model.errors import ConfigError, Denied
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+# Written out: what `ipaddress` calls global differs between versions of Python.
+_NOT_PUBLIC_4 = tuple(
+    IPv4Network(text)
+    for text in (
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "127.0.0.0/8",
+        "168.63.129.16/32",  # Azure's own services, seen by every machine there
+        "169.254.0.0/16",
+        "172.16.0.0/12",
+        "192.0.0.0/24",
+        "192.0.2.0/24",
+        "192.88.99.0/24",
+        "192.168.0.0/16",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/3",
+    )
+)
+_UNICAST_6 = IPv6Network("2000::/3")
+_NOT_PUBLIC_6 = tuple(IPv6Network(text) for text in ("2001::/23", "2001:db8::/32", "3fff::/20"))
+_CARRIES_LAST_32 = (IPv6Network("::/96"), IPv6Network("64:ff9b::/96"))
+"""IPv4-compatible and NAT64: the last 32 bits are an IPv4 address."""
+
+_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_LONGEST_NAME = 253
+_LONGEST_PORT = 5
+
+
+class Blocked(Denied):
+    """The host may not be connected to, or the address is none that can be. Nothing was sent there."""
+
+
+class AddressRule(msgspec.Struct, frozen=True):
+    """What is allowed besides public addresses; make one by `of`, which checks what it is given."""
+
+    hosts: frozenset[str] = frozenset()
+    """`host` or `host:port` in lower case, IPv6 as `::1` or `[::1]:80`: allowed whatever they stand for."""
+    networks: tuple[Network, ...] = ()
+    """Allowed whichever name stands for them."""
+
+    @classmethod
+    def of(cls, hosts: Iterable[str] = (), cidrs: Iterable[str] = ()) -> AddressRule:
+        """The rule for these names and networks; `ConfigError` says which of them is wrong."""
+        return cls(frozenset(map(_named_host, hosts)), tuple(map(_network, cidrs)))
+
+    def names(self, host: str, port: int, named: Iterable[str] = ()) -> bool:
+        """Whether the operator named this host, in the rule or in `named`."""
+        known = {host, with_port(host, port)}
+        return not known.isdisjoint(self.hosts) or any(name in known for name in named)
+
+    def check(self, host: str, port: int, address: Address) -> None:
+        """`Blocked` unless a connection to `host`, which stands for `address`, is allowed."""
+        if isinstance(address, IPv6Address) and address.scope_id is not None:
+            raise blocked(host)
+        if self.names(host, port) or is_public(address):
+            return
+        plain = (address.ipv4_mapped if isinstance(address, IPv6Address) else None) or address
+        if not any(plain in network or address in network for network in self.networks):
+            raise blocked(host)
+
+
+def blocked(host: str) -> Blocked:
+    """The refusal of a host, which does not say what it stands for: that is somebody's network."""
+    return Blocked(
+        f"{host} may not be called: it does not stand for public addresses only",
+        hint="if it is meant to be called, the operator allows it by host or by network",
+    )
+
+
+def is_public(address: Address) -> bool:
+    """Whether anybody on the internet could connect to it, so that nothing is gained by doing so from here."""
+    if isinstance(address, IPv4Address):
+        return not any(address in network for network in _NOT_PUBLIC_4)
+    if address.scope_id is not None:
+        return False
+    carried = _carried(address)
+    if carried:
+        return all(map(is_public, carried))
+    return address in _UNICAST_6 and not any(address in network for network in _NOT_PUBLIC_6)
+
+
+def _carried(address: IPv6Address) -> tuple[IPv4Address, ...]:
+    """The IPv4 addresses inside an IPv6 one."""
+    if address.ipv4_mapped is not None:
+        return (address.ipv4_mapped,)
+    if address.sixtofour is not None:
+        return (address.sixtofour,)
+    if address.teredo is not None:
+        return address.teredo
+    if any(address in network for network in _CARRIES_LAST_32):
+        return (IPv4Address(int(address) & 0xFFFFFFFF),)
+    return ()
+
+
+def with_port(host: str, port: int) -> str:
+    """`host:port`, brackets around IPv6."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def read_host(text: str) -> str:
+    """The host in its one spelling: lower case, punycode, no dot at the end, IPv6 without brackets.
+
+    `ValueError` if it is none, or if systems differ in what they take it for, as with `0177.1` or `2130706433`.
+    """
+    if text.startswith("["):
+        if not text.endswith("]"):
+            raise ValueError("no end of an IPv6 address")
+        return _ipv6(text[1:-1])
+    name = text.lower() if text.isascii() else _punycode(text)
+    name = name.removesuffix(".")
+    labels = name.split(".")
+    if len(name) > _LONGEST_NAME or not all(map(_LABEL.fullmatch, labels)):
+        raise ValueError("not a host name")
+    if _NUMBER.fullmatch(labels[-1]):
+        return str(IPv4Address(name))
+    return name
+
+
+def read_port(text: str) -> int:
+    """A port; `ValueError` if it is none."""
+    if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_PORT and 0 < int(text) < 1 << 16):
+        raise ValueError("not a port")
+    return int(text)
+
+
+def _punycode(text: str) -> str:
+    import idna
+
+    try:
+        return idna.encode(text).decode().lower()
+    except idna.IDNAError:
+        raise ValueError("not a host name") from None
+
+
+def _ipv6(text: str) -> str:
+    if "%" in text:
+        raise ValueError("an address with a zone")
+    return str(IPv6Address(text))
+
+
+def _named_host(text: object) -> str:
+    try:
+        if not isinstance(text, str):
+            raise ValueError("not text")
+        if text.count(":") > 1 and not text.startswith("["):
+            return _ipv6(text)
+        bare = text.endswith("]") or ":" not in text
+        host, _, port = (text, "", "") if bare else text.rpartition(":")
+        return read_host(host) if bare else with_port(read_host(host), read_port(port))
+    except ValueError:
+        raise ConfigError(f"{text!r} is no host; write one such as 'api.example.com' or 'localhost:8000'") from None
+
+
+def _network(text: object) -> Network:
+    try:
+        if not isinstance(text, str) or "%" in text:
+            raise ValueError("not text of a network without zone")
+        return ip_network(text)
+    except ValueError as error:
+        raise ConfigError(f"{text!r} is no network; write one such as '10.1.0.0/16': {error}") from None
+
+
+def read_address(text: str) -> Address | None:
+    """The address a host is written as; None if it is a name."""
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None

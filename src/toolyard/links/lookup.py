@@ -1,0 +1,80 @@
+"""Names into addresses, by the system's resolver, which nothing can interrupt once it has begun.
+
+So it runs in threads of its own: few, and none that a process waits for at its end. Whoever asked waits as long as
+it has time.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+Resolve = Callable[[str, int], Sequence[str]]
+"""A host and port into addresses, best first; an `OSError` if there are none."""
+
+MAX_THREADS = 32
+_IDLE_SECONDS = 10.0
+_SHORT_PLACE = 2
+"""IPv4's address and port; IPv6 has a flow and a zone behind them."""
+
+
+def system_addresses(host: str, port: int) -> list[str]:
+    """What the system says the name stands for; a zone, where there is one, is kept so that it can be refused."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(_written(entry[4]) for entry in found))
+
+
+def _written(place: tuple[object, ...]) -> str:
+    text = str(place[0])
+    zone = place[3] if len(place) > _SHORT_PLACE else 0
+    return f"{text}%{zone}" if zone and "%" not in text else text
+
+
+class Lookups:
+    """Runs a resolver in at most `threads` threads, first come, first served."""
+
+    def __init__(self, resolve: Resolve = system_addresses, *, threads: int = MAX_THREADS) -> None:
+        self._resolve = resolve
+        self._threads = threads
+        self._ready = threading.Condition()
+        self._waiting: deque[tuple[Future[Sequence[str]], str, int]] = deque()
+        self._running = 0
+        self._idle = 0
+
+    def begin(self, host: str, port: int) -> Future[Sequence[str]]:
+        """The addresses, some time; cancelling it lets go of a lookup that has not begun."""
+        answer: Future[Sequence[str]] = Future()
+        with self._ready:
+            self._waiting.append((answer, host, port))
+            if self._idle >= len(self._waiting):
+                self._ready.notify()
+            elif self._running < self._threads:
+                self._running += 1
+                threading.Thread(target=self._work, name="toolyard-lookup", daemon=True).start()
+        return answer
+
+    def _work(self) -> None:
+        while (job := self._next()) is not None:
+            answer, host, port = job
+            if not answer.set_running_or_notify_cancel():
+                continue
+            try:
+                addresses = self._resolve(host, port)
+            except Exception as error:  # noqa: BLE001 - whatever a resolver raises belongs to who asked
+                answer.set_exception(error)
+            else:
+                answer.set_result(addresses)
+            del answer, job
+
+    def _next(self) -> tuple[Future[Sequence[str]], str, int] | None:
+        with self._ready:
+            self._idle += 1
+            self._ready.wait_for(lambda: bool(self._waiting), _IDLE_SECONDS)
+            self._idle -= 1
+            if self._waiting:
+                return self._waiting.popleft()
+            self._running -= 1
+            return None

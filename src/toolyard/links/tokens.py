@@ -1,0 +1,197 @@
+"""`Token`: an access token that is fetched when it is needed, by one caller for all that wait."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import msgspec
+
+from toolyard.links.urls import read_url
+from toolyard.model.errors import CallError, CallTimeout, MalformedSource, Unavailable
+from toolyard.parsing import parse_json
+
+if TYPE_CHECKING:
+    from toolyard.links.client import GuardedClient, Incoming, Outgoing
+
+UNSAID_SECONDS = 300.0
+"""How long a token is used whose server does not say."""
+_EARLIER_SECONDS = 30.0
+_EARLIER_PART = 0.1
+_LONGEST = 7 * 24 * 3600.0
+_TOKEN = re.compile(r"[!-~]{1,8192}")
+_CODE = re.compile(r"[a-z_]{1,40}")
+_OK = 200
+_SERVER_FAULT = 500
+_TOO_MANY = 429
+
+Outcome = CallError | None
+"""What became of a fetch, for those who waited: None means that there may be a token now, look again."""
+
+
+class Token:
+    """The token of one credential; thread safe, for any number of loops."""
+
+    def __init__(
+        self,
+        origin: str,
+        url: str,
+        form: Sequence[tuple[str, str]],
+        basic: str | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._origin = origin
+        self._url = url
+        self._where = read_url(url).origin
+        self._form = urlencode(form).encode()
+        self._basic = basic
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._value: str | None = None
+        self._until = 0.0
+        self._fetching: Future[Outcome] | None = None
+
+    def current(self) -> str | None:
+        """The token, if there is one that lasts."""
+        with self._lock:
+            return self._value if self._clock() < self._until else None
+
+    def latest(self) -> str | None:
+        """The token, even if it ran out since it was got."""
+        return self._value
+
+    def forget(self) -> None:
+        """The token is of no use any more."""
+        with self._lock:
+            self._value, self._until = None, 0.0
+
+    def get(self, client: GuardedClient, outgoing: Outgoing) -> None:
+        """See to it that there is a token, in this thread."""
+        while self.current() is None:
+            mine, fetch = self._join()
+            if not mine:
+                try:
+                    outcome = fetch.result(_left(outgoing))
+                except FutureTimeout:
+                    raise self._late() from None
+                self._settle(outcome)
+                continue
+            outcome = None
+            try:
+                self._keep(client.send(self._request(outgoing)))
+            except CallError as error:
+                outcome = self._explained(error)
+            finally:
+                self._leave(fetch, outcome)
+            self._settle(outcome)
+            return
+
+    async def aget(self, client: GuardedClient, outgoing: Outgoing) -> None:
+        """`get` for async code."""
+        while self.current() is None:
+            mine, fetch = self._join()
+            if not mine:
+                try:
+                    async with asyncio.timeout(_left(outgoing)):
+                        # Shielded: a cancelled waiter must not cancel the fetch that others wait for.
+                        outcome = await asyncio.shield(asyncio.wrap_future(fetch))
+                except TimeoutError:
+                    raise self._late() from None
+                self._settle(outcome)
+                continue
+            outcome = None
+            try:
+                self._keep(await client.asend(self._request(outgoing)))
+            except CallError as error:
+                outcome = self._explained(error)
+            finally:
+                self._leave(fetch, outcome)
+            self._settle(outcome)
+            return
+
+    def _join(self) -> tuple[bool, Future[Outcome]]:
+        """The fetch under way, and whether it is the caller's to make."""
+        with self._lock:
+            if self._fetching is not None:
+                return False, self._fetching
+            self._fetching = Future()
+            return True, self._fetching
+
+    def _leave(self, fetch: Future[Outcome], outcome: Outcome) -> None:
+        with self._lock:
+            self._fetching = None
+        # Never an exception: asyncio complains of those that nobody has looked at.
+        fetch.set_result(outcome)
+
+    def _settle(self, outcome: Outcome) -> None:
+        if outcome is not None:
+            # Raised in several threads at once, so each gets its own.
+            again = type(outcome)(outcome.info.message)
+            again.info = outcome.info
+            raise again
+
+    def _request(self, outgoing: Outgoing) -> Outgoing:
+        from toolyard.links.client import Outgoing
+
+        headers = [("content-type", "application/x-www-form-urlencoded"), ("accept", "application/json")]
+        if self._basic is not None:
+            headers.append(("authorization", f"Basic {self._basic}"))
+        return Outgoing(
+            method="POST",
+            url=self._url,
+            headers=tuple(headers),
+            body=self._form,
+            deadline=outgoing.deadline,
+            named=outgoing.named,
+        )
+
+    def _keep(self, incoming: Incoming) -> None:
+        try:
+            data: Any = parse_json(incoming.body, what="token")
+        except MalformedSource:
+            data = None
+        data = data if isinstance(data, dict) else {}
+        if incoming.status != _OK:
+            code = data.get("error")
+            said = f" ({code})" if isinstance(code, str) and _CODE.fullmatch(code) else ""
+            raise Unavailable(
+                f"{self._where} answered {incoming.status}{said}",
+                retryable=incoming.status >= _SERVER_FAULT or incoming.status == _TOO_MANY,
+            )
+        token, kind, seconds = data.get("access_token"), data.get("token_type", "bearer"), data.get("expires_in")
+        if not (isinstance(token, str) and _TOKEN.fullmatch(token) and str(kind).lower() == "bearer"):
+            raise Unavailable(f"{self._where} answered without a bearer token", retryable=False)
+        lasts = _seconds(seconds)
+        with self._lock:
+            self._value = token
+            self._until = self._clock() + lasts - min(_EARLIER_SECONDS, lasts * _EARLIER_PART)
+
+    def _explained(self, error: CallError) -> CallError:
+        """The same failure, said of the call that needed the token, which was not sent."""
+        text = f"no access token for {self._origin}: {error.info.message}"
+        again = type(error)(text)
+        again.info = msgspec.structs.replace(error.info, message=text, effect="none")
+        return again
+
+    def _late(self) -> CallTimeout:
+        return CallTimeout(f"no access token for {self._origin} in time", effect="none")
+
+
+def _seconds(value: object) -> float:
+    """`expires_in`, which some servers write as text."""
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value[:9])
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return UNSAID_SECONDS
+    return float(min(max(value, 1.0), _LONGEST))
+
+
+def _left(outgoing: Outgoing) -> float | None:
+    return None if outgoing.deadline is None else max(outgoing.deadline - time.monotonic(), 0.0)

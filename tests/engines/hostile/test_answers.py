@@ -1,0 +1,130 @@
+"""Answers that never end, are no JSON, or not what they say: a clear error, in time and within the limits."""
+
+import json
+import tracemalloc
+
+import pytest
+from links.fake_server import raw, whole
+
+from engines.engine_support import call
+from engines.hostile.hostile_server import (
+    DRIPS,
+    MIB,
+    NOT_JSON,
+    ODD_CHARSETS,
+    TOO_MUCH,
+    clear,
+    one,
+    operation,
+    specification,
+)
+
+PAGE = {"200": {"description": "x", "content": {"application/json": {"schema": {"type": "object"}}}}}
+
+
+def reading(**more):
+    return specification(
+        {"/x": {"get": operation("get", responses=PAGE), "post": operation("post", responses=PAGE)}}, **more
+    )
+
+
+@pytest.mark.parametrize("drops", DRIPS)
+def test_a_server_that_drips_is_left_at_the_deadline(server, make, ask, drops):
+    server.otherwise = lambda request: DRIPS[drops]
+    results = ask(make(reading(), server.url, timeout=0.4), call("post"), call("get"))
+    posted, read = (clear(result, "tool.timeout") for result in results)
+    assert (posted.effect, read.effect) == ("unknown", "none")
+
+
+@pytest.mark.parametrize("much", TOO_MUCH)
+def test_an_answer_beyond_the_limit_costs_no_more_than_the_limit(server, make, ask, much):
+    server.otherwise = lambda request: TOO_MUCH[much]
+    engine = make(reading(), server.url, max_response_bytes=MIB)
+    tracemalloc.start()
+    try:
+        results = ask(engine, call("post"))
+        assert tracemalloc.get_traced_memory()[1] < 24 * MIB
+    finally:
+        tracemalloc.stop()
+    assert clear(one(results), "tool.execution_error", "tool.unavailable").effect == "unknown"
+
+
+@pytest.mark.parametrize("kind", NOT_JSON)
+def test_what_calls_itself_json_and_is_none_is_an_error(server, make, ask, kind):
+    server.otherwise = lambda request: whole(200, NOT_JSON[kind])
+    info = clear(one(ask(make(reading(), server.url), call("post"))), "tool.invalid_output", "tool.execution_error")
+    assert "JSON" in info.message and info.effect != "none"
+
+
+@pytest.mark.parametrize("charset", ODD_CHARSETS)
+def test_no_charset_is_more_than_a_charset(server, make, ask, charset):
+    """Python's codecs unpack archives too, and a server may name any of them."""
+    data = {"zlib": b"x\x9c", "hex": b"7b7d", "base64": b"e30="}.get(charset, b'{"a": "\xc3\xa9"}')
+    server.otherwise = lambda request: whole(200, data, kind=f"application/json; charset={charset}")
+    result = one(ask(make(reading(), server.url), call("get")))
+    if result.is_error:
+        clear(result, "tool.invalid_output", "tool.execution_error")
+    else:
+        assert result.result == {"a": "é"}
+
+
+KINDS = (
+    *(
+        "text/html",
+        "text/plain",
+        "application/xml",
+        "image/png",
+        "application/octet-stream",
+        "multipart/mixed; boundary=x",
+    ),
+    *(
+        "",
+        "/",
+        "json",
+        "application/json/x",
+        "application/",
+        'application/json; charset="',
+        "a" * 30_000,
+        "text/html;;;=",
+        "\xff",
+    ),
+    "application/x-www-form-urlencoded",
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("data", [b"<b>Sign in</b>", b'{"a": NaN}', b"\x00\xff\x00", b""])
+def test_another_content_type_than_promised_is_seen(server, make, ask, kind, data):
+    """What comes is handed on as what it is, and said not to be what was promised; or it is an error."""
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n\r\n".encode("latin-1")
+    server.otherwise = lambda request: raw(head + data)
+    warned, strict = (
+        one(ask(make(reading(), server.url, output_check=check), call("get"))) for check in ("warn", "strict")
+    )
+    if warned.is_error:
+        clear(warned, "tool.invalid_output", "tool.execution_error", "tool.unavailable")
+    else:
+        json.dumps(warned.result, allow_nan=False)
+        assert warned.metadata
+    assert strict.is_error
+
+
+def test_an_error_page_of_any_size_is_an_excerpt(server, make, ask):
+    page = "<title>Bad</title>\x1b[2J\x00" + "é" * 300_000
+    server.otherwise = lambda request: whole(500, page.encode(), kind="text/html")
+    info = clear(
+        one(ask(make(reading(), server.url, retries=0), call("post"))), "tool.execution_error", "tool.unavailable"
+    )
+    assert info.effect == "unknown" and len(json.dumps(info.to_dict())) < 20_000
+    assert "\x1b" not in info.message and "\x00" not in info.message
+
+
+@pytest.mark.parametrize(
+    "after", ["99999999999", "-1", "nan", "inf", "1e999", "Fri, 99 Foo 2026", "\xff", "1, 2", "0x10"]
+)
+def test_no_retry_after_makes_a_call_wait_beyond_its_deadline(server, make, ask, after):
+    head = f"HTTP/1.1 429 X\r\nRetry-After: {after}\r\nContent-Length: 0\r\n\r\n".encode("latin-1")
+    server.otherwise = lambda request: lambda connection, _: connection.sendall(head)
+    info = one(ask(make(reading(), server.url, timeout=1.0), call("get"))).error_info
+    assert info.code in ("tool.execution_error", "tool.unavailable", "tool.timeout", "tool.denied")
+    json.dumps(info.to_dict(), allow_nan=False)
