@@ -1,4 +1,4 @@
-"""F. REST: reading a specification beside parsing it, growth in operations, and a call beside the bare client."""
+"""H. REST: reading a specification beside parsing it, growth in operations, and a call beside the bare client."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def _loading(folder: Path) -> bool:
     for row in growth[1:]:
         row.limit, row.goal = growth[0].name, 1.2
     measure(growth, 15)
-    good = show(f"F. REST: the largest specification at hand, {largest.name}", rows)
-    return show("F. REST: growth in operations", growth) and good
+    good = show(f"H. REST: the largest specification at hand, {largest.name}", rows)
+    return show("H. REST: growth in operations", growth) and good
 
 
 def _calling(folder: Path) -> bool:
     if importlib.util.find_spec("toolyard.engines.rest") is None:
-        print("\n## F. REST: calls NOT MEASURED. There is no rest engine")
+        print("\n## H. REST: calls NOT MEASURED. There is no rest engine")
         return False
     (folder / "pets.json").write_bytes(orjson.dumps(pets()))
     with ExitStack() as stack:
@@ -77,7 +77,7 @@ def _calling(folder: Path) -> bool:
         else:
             rows.append(_fastmcp(url, loop))
         measure(rows, 11)
-    return show("F. REST: client CPU of a validated call, PATCH with path, query and body, on loopback", rows)
+    return show("H. REST: client CPU of a validated call, PATCH with path, query and body, on loopback", rows)
 
 
 def _bare_rows(url: str, loop: asyncio.AbstractEventLoop, stack: ExitStack) -> list[Row]:

@@ -44,7 +44,7 @@ def _meant(name: Any, entry: PluginEntry, config: Config, made: Mapping[str, Too
     if isinstance(name, str) and name in made:
         return made[str(name)]
     where = f"{entry.where}.{_WITH}"
-    if name in config.engines:
+    if isinstance(name, str) and name in config.engines:
         raise ConfigError(f"{where}: {name!r} reaches outside itself, so nothing is gained")
     near = difflib.get_close_matches(str(name), config.engines, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(config.engines) or 'none'}"

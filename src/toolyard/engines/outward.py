@@ -46,9 +46,13 @@ class OutwardEngine(ToolEngine):
         own = simulate_with is not None and (simulate_with._own_execute or simulate_with._own_aexecute)
         self._stand_in: Answerer | None = SeedStyle(simulate_with) if own and simulate_with else simulate_with
 
+    def only_reads(self, tool: Tool) -> bool:
+        """True if calling it changes nothing outside, by all that is known."""
+        return tool.effects is Effects.READ
+
     def simulator(self, tool: Tool) -> Answerer:
         """Who answers when the tool is simulated; `Denied` if nobody may."""
-        if self.simulates == "live" or tool.effects is Effects.READ:
+        if self.simulates == "live" or self.only_reads(tool):
             return self
         if self._stand_in is None:
             raise Denied(

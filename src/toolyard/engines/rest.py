@@ -13,7 +13,7 @@ from toolyard.calls.invocation import Invocation
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.outward import OutwardEngine
 from toolyard.model.bindings import RestBinding
-from toolyard.model.errors import CallError, CallTimeout, Denied, NoEngine, Unavailable
+from toolyard.model.errors import CallError, CallTimeout, Denied, NoEngine, SessionError, Unavailable
 from toolyard.model.tool import Effects, Tool
 from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 MAX_RESPONSE_BYTES = 8 * 1024 * 1024
 _MAX_OPERATIONS = 8192
+_CHANGING = frozenset({"PUT", "PATCH", "DELETE"})
+_SECRET = 6
+"""Characters from which a header's value is worth hiding."""
 _MAX_SESSIONS = 10_000
 _MAX_FETCHED = 256
 _SERVER_FAULT = 500
@@ -116,11 +119,17 @@ class RESTToolEngine(OutwardEngine):
     @property
     def secrets(self) -> tuple[str, ...]:
         """What the config gave that must be shown nowhere."""
-        return tuple(secret for entry in self._auth for secret in entry.secrets)
+        return (*(secret for entry in self._auth for secret in entry.secrets), *self._told)
 
     def takes(self, tool: Tool) -> bool:
         """Only HTTP operations."""
         return type(tool.binding) is RestBinding
+
+    def only_reads(self, tool: Tool) -> bool:
+        """Whatever a tool is labelled as, these methods are there to change something."""
+        binding = tool.binding
+        changes = isinstance(binding, RestBinding) and binding.method.upper() in _CHANGING
+        return super().only_reads(tool) and not changes
 
     def blocks(self, tool: Tool) -> bool:
         """Never: `answer` gives a coroutine where a loop runs, and elsewhere keeps the deadline by itself."""
@@ -141,12 +150,13 @@ class RESTToolEngine(OutwardEngine):
 
         entries, key = read_auth(auth, "credentials"), Key(owner or "", session_id)
         with self._lock:
+            if entries and key not in self._sessions and len(self._sessions) >= _MAX_SESSIONS:
+                # To drop another's would let its calls go out in the engine's own name.
+                raise SessionError(f"{_MAX_SESSIONS:,} sessions have credentials of their own, the most allowed")
             self._drop(key)
             if entries:
                 self._sessions[key] = entries
                 self._hide(entries)
-                if len(self._sessions) > _MAX_SESSIONS:
-                    self._drop(next(iter(self._sessions)))
 
     def ended(self, session_id: str, owner: str | None = None) -> None:
         """Forget the session's credentials."""
@@ -304,10 +314,20 @@ class RESTToolEngine(OutwardEngine):
             self._breaker.failed(sent.operation.origin)
         else:
             self._breaker.succeeded(sent.operation.origin)
-        return read_answer(incoming, sent.operation.expected, sent.chosen.secrets, time.time())
+        secrets = (*sent.chosen.secrets, *self._told)
+        return read_answer(incoming, sent.operation.expected, secrets, time.time())
+
+    @property
+    def _told(self) -> tuple[str, ...]:
+        """Values of the headers that go along: who asks may well be said there."""
+        return tuple(value for _, value in self._headers if len(value) >= _SECRET)
 
     def _note(self, sent: _Sent, error: CallError) -> None:
         """Count what says that the server is in trouble."""
+        from toolyard.links.tokens import NoToken
+
+        if isinstance(error, NoToken):
+            return
         patient = time.monotonic() - sent.since >= _PATIENT_SECONDS
         if (isinstance(error, Unavailable) and error.info.retryable) or (isinstance(error, CallTimeout) and patient):
             self._breaker.failed(sent.operation.origin)

@@ -186,7 +186,7 @@ class ClientCredentials(Credential):
     @property
     def secrets(self) -> tuple[str, ...]:
         """The client's secret, as it is sent too, and the token there is now."""
-        sent = (self._client_secret, quote_plus(self._client_secret), self._basic, self._token.latest())
+        sent = (self._client_secret, quote_plus(self._client_secret), self._basic, *self._token.recent())
         return tuple(dict.fromkeys(secret for secret in sent if secret))
 
     def attach(self, target: Target, headers: Headers) -> Target:

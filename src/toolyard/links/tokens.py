@@ -6,6 +6,7 @@ import asyncio
 import re
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -36,6 +37,13 @@ Outcome = CallError | None
 """What became of a fetch, for those who waited: None means that there may be a token now, look again."""
 
 
+_RECENT = 8
+
+
+class NoToken(Unavailable):
+    """The server that gives out tokens cannot be had; nothing is known of the one the token is for."""
+
+
 class Token:
     """The token of one credential; thread safe, for any number of loops."""
 
@@ -56,6 +64,7 @@ class Token:
         self._lock = threading.Lock()
         self._value: str | None = None
         self._until = 0.0
+        self._recent: deque[str] = deque(maxlen=_RECENT)
         self._fetching: Future[Outcome] | None = None
 
     def current(self) -> str | None:
@@ -68,9 +77,13 @@ class Token:
         return self._value
 
     def forget(self) -> None:
-        """The token is of no use any more."""
+        """The token is of no use any more; it stays known, so that nobody is shown it."""
         with self._lock:
-            self._value, self._until = None, 0.0
+            self._until = 0.0
+
+    def recent(self) -> tuple[str, ...]:
+        """The last few tokens: calls that were sent with an older one may still be under way."""
+        return tuple(self._recent)
 
     def get(self, client: GuardedClient, outgoing: Outgoing) -> None:
         """See to it that there is a token, in this thread."""
@@ -89,7 +102,8 @@ class Token:
             except CallError as error:
                 outcome = self._explained(error)
             finally:
-                self._leave(fetch, outcome)
+                # One caller's lack of time is not the others'.
+                self._leave(fetch, None if isinstance(outcome, CallTimeout) else outcome)
             self._settle(outcome)
             return
 
@@ -112,7 +126,8 @@ class Token:
             except CallError as error:
                 outcome = self._explained(error)
             finally:
-                self._leave(fetch, outcome)
+                # One caller's lack of time is not the others'.
+                self._leave(fetch, None if isinstance(outcome, CallTimeout) else outcome)
             self._settle(outcome)
             return
 
@@ -171,12 +186,13 @@ class Token:
         lasts = _seconds(seconds)
         with self._lock:
             self._value = token
+            self._recent.append(token)
             self._until = self._clock() + lasts - min(_EARLIER_SECONDS, lasts * _EARLIER_PART)
 
     def _explained(self, error: CallError) -> CallError:
         """The same failure, said of the call that needed the token, which was not sent."""
         text = f"no access token for {self._origin}: {error.info.message}"
-        again = type(error)(text)
+        again = (NoToken if isinstance(error, Unavailable) else type(error))(text)
         again.info = msgspec.structs.replace(error.info, message=text, effect="none")
         return again
 

@@ -191,7 +191,9 @@ def _checked(headers: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
             raise InvalidArguments("the name of a header holds characters that none may hold")
         if name.lower() in _OURS:
             raise InvalidArguments(f"the header {name!r} is not the caller's to set")
-        if _CONTROL.search(value) or value.strip(" \t") != value or not _encodable(value):
+        if value.strip(" \t") != value:
+            raise InvalidArguments(f"the value of header {name!r} begins or ends with a blank, which no header can")
+        if _CONTROL.search(value) or not _encodable(value):
             raise InvalidArguments(f"the value of header {name!r} holds a line break or another control character")
     given = {name.lower() for name, _ in headers}
     return [*headers, *(item for item in _DEFAULTS if item[0] not in given)]

@@ -33,6 +33,7 @@ from toolyard.sources.base import Intake, ToolLoader
 
 KIND = "tool"
 _OWNER = ""
+_CHANGING = frozenset({"PUT", "PATCH", "DELETE"})
 _STYLES: dict[str, Style] = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
 _log = logging.getLogger(__name__)
 
@@ -186,6 +187,7 @@ def _check_admin(request: Request, name: str) -> None:
 
 
 def _tool(name: str, registration: Registration) -> Tool:
+    _check_effects(registration)
     namespace, own = split_qualified(name)
     return Tool(
         own,
@@ -210,6 +212,13 @@ def _binding(target: Target) -> Binding | None:
         case McpTarget():
             return McpBinding(target.server, target.tool_name)
     return None
+
+
+def _check_effects(registration: Registration) -> None:
+    """What is said to read only may be simulated by calling it, and repeated; these methods are not for reading."""
+    target = registration.binding
+    if isinstance(target, RestTarget) and registration.effects == "read" and target.method in _CHANGING:
+        raise DefinitionError(f"a tool that is a {target.method} cannot have the effects 'read'; say 'write'")
 
 
 def _rest(target: RestTarget) -> RestBinding:

@@ -62,7 +62,8 @@ class Template:
             path += values[name] + literal
         if self._names:
             for step in path.split("/"):
-                if step in _DOTS or unquote(step) in _DOTS:
+                read = unquote(step)
+                if read in _DOTS or ".." in _SEPARATORS.split(read):
                     raise InvalidArguments("the values given make a path that leads upwards")
         sign, asked = "?", self.query
         if query:

@@ -80,15 +80,21 @@ class Bodies:
             return
         if plain(body.media_type) in ("*/*", "application/*", "*"):
             body.media_type = "application/json"
+        encoding = media.get("encoding")
+        encoding = encoding if type(encoding) is dict else {}
         found = flatten(body.part)
         if found is None:
             if type(body.node) is not dict:
                 body.node = {}
+            if kind in ("form", "multipart") and type(resolved.get("properties")) is dict:
+                # One argument, but each of its properties is a part that may hold bytes.
+                body.properties = resolved["properties"]
+                self._encode(body, encoding, kind)
+                body.node, body.properties = {**resolved, "properties": body.properties}, None
             return
         body.properties, body.required, body.targets = found
         if kind in ("form", "multipart"):
-            encoding = media.get("encoding")
-            self._encode(body, encoding if type(encoding) is dict else {}, kind)
+            self._encode(body, encoding, kind)
 
     def _whole(self, body: Body, resolved: Node, kind: Kind) -> None:
         """Text is an argument of text; bytes are one of base64."""

@@ -159,6 +159,8 @@ class Reader:
         names = template_names(plan.path)
         if names is None:
             raise DefinitionError(f"the braces of the path {site.path[:200]!r} do not pair")
+        if "{" in plan.path.partition("?")[2]:
+            raise DefinitionError(f"the path {site.path[:200]!r} has a place in its query; describe a query parameter")
         for name in names:
             if ("path", name) in found:
                 continue

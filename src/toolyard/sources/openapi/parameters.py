@@ -18,6 +18,13 @@ _STYLES: dict[str, tuple[Style, ...]] = {
     "cookie": ("form",),
 }
 IGNORED_HEADERS = frozenset({"accept", "content-type", "authorization"})
+_OURS = frozenset(
+    {
+        *("connection", "content-length", "expect", "host", "keep-alive", "proxy-authorization", "proxy-connection"),
+        *("te", "trailer", "transfer-encoding", "upgrade"),
+    }
+)
+"""Headers that follow from the message itself: nobody else can know them."""
 _IN_BRACES = re.compile(r"\{([^{}]+)\}")
 _FORM = "application/x-www-form-urlencoded"
 
@@ -115,6 +122,9 @@ class Parameters:
         name, location = raw["name"], raw["in"]
         if location == "header" and name.lower() in IGNORED_HEADERS:
             self._notes.add(place, f"header parameter {name!r} is not an argument: OpenAPI says to ignore it")
+            return None
+        if location == "header" and name.lower() in _OURS:
+            self._notes.add(place, f"header parameter {name!r} is not an argument: it follows from the message itself")
             return None
         media_type, described, file = self._described(raw, file)
         if location == "querystring" and media_type == _FORM:
