@@ -60,7 +60,10 @@ def test_a_wrong_key_or_value_is_not(validator, place, value):
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
 
 
-@pytest.mark.parametrize("block", re.findall(r"```yaml\n(.*?)```", README, re.DOTALL), ids=["sessions", "sources"])
+CONFIGS = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.mark.parametrize("block", CONFIGS, ids=[f"config{number}" for number in range(len(CONFIGS))])
 def test_the_configs_of_the_readme_are_valid(validator, block):
     assert validator.is_valid(parse_yaml(block))
 
