@@ -38,7 +38,7 @@ def refused(url, caplog, **options):
 @pytest.mark.parametrize("drops", DRIPS)
 def test_a_document_that_drips_is_left_at_the_deadline(server, caplog, drops):
     server.otherwise = lambda request: DRIPS[drops]
-    refused(f"{server.url}/spec.json", caplog, timeout=0.4)
+    assert refused(f"{server.url}/spec.json", caplog, timeout=0.4)
 
 
 @pytest.mark.parametrize("much", TOO_MUCH)
@@ -70,7 +70,7 @@ NO_DOCUMENT = {
 @pytest.mark.parametrize("kind", NO_DOCUMENT)
 def test_what_is_no_document_is_refused(server, caplog, kind):
     server.otherwise = lambda request: whole(200, NO_DOCUMENT[kind])
-    refused(f"{server.url}/spec.json", caplog)
+    assert refused(f"{server.url}/spec.json", caplog)
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -83,14 +83,14 @@ def test_a_redirect_to_another_origin_is_not_followed(server, evil, caplog, stat
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 500, 503])
 def test_a_server_that_echoes_what_it_got_does_not_make_it_known(server, caplog, status):
     server.otherwise = lambda request: whole(status, {"error": f"{request.target} {request.headers}"})
-    refused(f"{server.url}/spec.json?key={SECRET}", caplog)
+    assert refused(f"{server.url}/spec.json?key={SECRET}", caplog)
     server.otherwise = lambda request: raw(f"HTTP/1.1 {status} {request.headers}\r\nContent-Length: 0\r\n\r\n".encode())
-    refused(f"{server.url}/spec.json?key={SECRET}", caplog)
+    assert refused(f"{server.url}/spec.json?key={SECRET}", caplog)
 
 
 def test_a_document_that_repeats_the_headers_it_came_for_does_not_put_them_into_errors(server, caplog):
     server.otherwise = lambda request: whole(200, f"{{{request.headers}".encode())
-    refused(f"{server.url}/spec.json", caplog)
+    assert refused(f"{server.url}/spec.json", caplog)
 
 
 def test_headers_for_the_document_do_not_go_with_calls(server, ask):

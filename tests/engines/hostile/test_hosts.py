@@ -66,6 +66,7 @@ def test_a_specification_is_not_trusted_to_name_private_hosts(server, make, ask,
     url = f"http://{host.format(port=server.port)}:{server.port}"
     with canary(server):
         blocked(make(pets("/pets/{id}") | {"servers": [{"url": url}]}), ask, call("get", id="7"))
+    assert server.connections == []
 
 
 @pytest.mark.parametrize("host", SPELLINGS)
@@ -101,6 +102,7 @@ def test_no_place_in_a_specification_is_trusted(server, make, ask, place, host):
     document = _pointing(f"http://{host}:{server.port}", f"{host}:{server.port}")[place]
     with canary(server):
         blocked(make(document), ask, call("get", id="7"))
+    assert server.connections == []
 
 
 def test_a_specification_from_an_address_may_call_that_and_nothing_near_it(server, evil, ask):
