@@ -6,7 +6,6 @@ import gc
 import logging
 import os
 import socket
-import ssl
 import subprocess
 import sys
 import threading
@@ -381,26 +380,6 @@ async def test_a_cancelled_request_gives_its_connection_up(server):
             await task
         assert (await link.asend(GET)).status == 200
     release.set()
-
-
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory):
-    """A certificate for 127.0.0.1 that nobody trusts unless told to."""
-    folder = tmp_path_factory.mktemp("tls")
-    key, cert = folder / "key.pem", folder / "cert.pem"
-    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-    subprocess.run([*make, *subject, "-keyout", key, "-out", cert], check=True, capture_output=True)
-    return key, cert
-
-
-@pytest.fixture
-def tls_server(certificate):
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate[1], certificate[0])
-    with FakeServer(context) as fake:
-        fake.otherwise = lambda request: whole(200, {})
-        yield fake
 
 
 def test_an_unknown_certificate_is_refused_before_anything_is_sent(tls_server, send):
