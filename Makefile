@@ -9,9 +9,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 BENCH := .venv-bench
-JOBS ?= 2
+JOBS ?= 4
 
-.PHONY: setup run tour test lint unit bench soak clean
+.PHONY: setup rig run tour test lint unit bench soak clean
 
 setup: $(STAMP)
 
@@ -35,7 +35,11 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: setup
+# Servers, clients and checkers of others, which the tests of MCP start. Fetched once.
+rig: setup
+	$(BIN)/python tests/mcp_rig/install.py
+
+unit: rig
 	$(BIN)/python -m pytest -n $(JOBS)
 
 # Peers pull in a hundred packages, so they get an environment of their own.
@@ -55,4 +59,4 @@ soak: setup
 	$(BIN)/python tests/serving/soak_abuse.py
 
 clean:
-	rm -rf $(VENV) $(BENCH) .mypy_cache .ruff_cache .import_linter_cache build dist
+	rm -rf $(VENV) $(BENCH) .cache .mypy_cache .ruff_cache .import_linter_cache build dist

@@ -6,7 +6,20 @@ import importlib
 import platform
 import sys
 
-SECTIONS = ("dispatch", "build", "names", "start", "calls", "hung", "serve", "rest", "soak")
+SECTIONS = (
+    "dispatch",
+    "build",
+    "names",
+    "start",
+    "calls",
+    "hung",
+    "serve",
+    "rest",
+    "mcp",
+    "mcp_serve",
+    "scripts",
+    "soak",
+)
 
 
 def main(sections: list[str]) -> int:

@@ -57,14 +57,14 @@ class Load:
         script = folder / "load.lua"
         script.write_text(self.lua + _REPORT)
         key = ["-H", f"Authorization: Bearer {self.token}"] if self.token else []
-        before = _cpu(self.pid)
+        before = cpu_of(self.pid)
         said = subprocess.run(
             [wrk, "-t1", f"-c{CONNECTIONS}", f"-d{seconds}", "-s", str(script), *key, self.url],
             check=True,
             capture_output=True,
             text=True,
         ).stdout
-        used = _cpu(self.pid) - before
+        used = cpu_of(self.pid) - before
         requests, refused, broken = map(int, said.rpartition("COUNTED ")[2].split())
         if refused or broken or not requests:
             raise SystemExit(f"{self.name}: {refused} answers were errors, {broken} broken, of {requests}")
@@ -120,17 +120,17 @@ def _loads(stack: ExitStack, folder: Path) -> list[Load]:
     core = {"type": "domains", "domains": ["core"]}
     (folder / "threads.py").write_text(TOOLS)
     threads = {"type": "python", "target": "threads.py", "namespace": "threads"}
-    bare = stack.enter_context(_toolyard(folder, "bare", {"tools": [core, threads], "server": plain}))
+    bare = stack.enter_context(yard(folder, "bare", {"tools": [core, threads], "server": plain}))
     kept = {"tools": [core], "server": open_end, "sessions": {"store": "sqlite", "path": "s.db"}}
     (folder / "full.json").write_text(json.dumps(kept))
     token = _token(folder, "full.json")
-    full = stack.enter_context(_toolyard(folder, "full", kept))
+    full = stack.enter_context(yard(folder, "full", kept))
     (folder / "tools.json").write_text(json.dumps({"many": catalog(10_000)}))
     source = {"type": "file", "path": "tools.json"}
-    many = stack.enter_context(_toolyard(folder, "many", {"tools": [source], "server": plain}))
-    same = stack.enter_context(_peer(folder, "constant", _answer(bare[1] + INVOKE, ECHO)))
-    listed = stack.enter_context(_peer(folder, "constant", _answer(many[1] + "/v1/tools")))
-    by_hand = stack.enter_context(_peer(folder, "starlette", b""))
+    many = stack.enter_context(yard(folder, "many", {"tools": [source], "server": plain}))
+    same = stack.enter_context(peer(folder, "constant", _answer(bare[1] + INVOKE, ECHO)))
+    listed = stack.enter_context(peer(folder, "constant", _answer(many[1] + "/v1/tools")))
+    by_hand = stack.enter_context(peer(folder, "starlette", b""))
     invoke, invocation, shout = _post(ECHO), _invocations(), _post({"args": {"text": "hello"}})
     return [
         Load(CONSTANT, same[0], same[1] + INVOKE, lua=invoke),
@@ -167,24 +167,26 @@ def _invocations() -> str:
 
 
 @contextmanager
-def _toolyard(folder: Path, name: str, config: dict[str, Any]) -> Iterator[tuple[int, str]]:
+def yard(folder: Path, name: str, config: dict[str, Any]) -> Iterator[tuple[int, str]]:
+    """`toolyard serve` of a config: its process id and where it listens."""
     (folder / f"{name}.json").write_text(json.dumps(config))
     command = [sys.executable, "-m", "toolyard", "serve", f"{name}.json", "--port", "0"]
-    with _process(command, folder) as found:
+    with started(command, folder) as found:
         yield found
 
 
 @contextmanager
-def _peer(folder: Path, kind: str, body: bytes) -> Iterator[tuple[int, str]]:
+def peer(folder: Path, kind: str, body: bytes) -> Iterator[tuple[int, str]]:
+    """One of `serve_apps`."""
     file = Path(tempfile.mkstemp(dir=folder)[1])
     file.write_bytes(body)
     here = Path(__file__).resolve().parent.parent
-    with _process([sys.executable, "-m", "benchmarks.serve_apps", kind, str(file)], here) as found:
+    with started([sys.executable, "-m", "benchmarks.serve_apps", kind, str(file)], here) as found:
         yield found
 
 
 @contextmanager
-def _process(command: list[str], folder: Path) -> Iterator[tuple[int, str]]:
+def started(command: list[str], folder: Path) -> Iterator[tuple[int, str]]:
     """Its id and where it listens."""
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
@@ -227,6 +229,7 @@ def _answer(url: str, body: dict[str, Any] | None = None) -> bytes:
     return found
 
 
-def _cpu(pid: int) -> float:
+def cpu_of(pid: int) -> float:
+    """Seconds of CPU that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICK

@@ -15,7 +15,9 @@ _EXPORTS = {
     "toolyard.calls.redact": ["Redactor"],
     "toolyard.calls.tracing": ["Tracer"],
     "toolyard.engines": ["MultiToolEngine", "PythonToolEngine", "ToolEngine"],
+    "toolyard.engines.mcp": ["MCPToolEngine"],
     "toolyard.engines.rest": ["RESTToolEngine"],
+    "toolyard.engines.scripts": ["ScriptToolEngine"],
     "toolyard.sessions.postgres": ["PostgresStore"],
     "toolyard.sessions.sessions": ["Sessions"],
     "toolyard.sessions.sqlite": ["SqliteStore"],
@@ -32,6 +34,8 @@ _EXPORTS = {
         "ToolContext",
         "ToolResult",
     ],
+    "toolyard.model.bindings": ["McpServer"],
+    "toolyard.model.content": ["Content"],
     "toolyard.model.errors": [
         "CallConflict",
         "CallError",
@@ -85,10 +89,13 @@ _EXPORTS = {
         "FileToolLoader",
         "FilterToolLoader",
         "InlineToolLoader",
+        "MCPConfigToolLoader",
+        "MCPToolLoader",
         "PythonToolLoader",
         "RESTToolLoader",
         "RenameToolLoader",
         "RenamespaceToolLoader",
+        "ScriptToolLoader",
         "ToolLoader",
     ],
 }
@@ -137,8 +144,14 @@ if TYPE_CHECKING:
     from toolyard.engines import (
         ToolEngine as ToolEngine,
     )
+    from toolyard.engines.mcp import (
+        MCPToolEngine as MCPToolEngine,
+    )
     from toolyard.engines.rest import (
         RESTToolEngine as RESTToolEngine,
+    )
+    from toolyard.engines.scripts import (
+        ScriptToolEngine as ScriptToolEngine,
     )
     from toolyard.model import (
         Effects as Effects,
@@ -172,6 +185,12 @@ if TYPE_CHECKING:
     )
     from toolyard.model import (
         ToolResult as ToolResult,
+    )
+    from toolyard.model.bindings import (
+        McpServer as McpServer,
+    )
+    from toolyard.model.content import (
+        Content as Content,
     )
     from toolyard.model.errors import (
         CallConflict as CallConflict,
@@ -330,6 +349,12 @@ if TYPE_CHECKING:
         InlineToolLoader as InlineToolLoader,
     )
     from toolyard.sources import (
+        MCPConfigToolLoader as MCPConfigToolLoader,
+    )
+    from toolyard.sources import (
+        MCPToolLoader as MCPToolLoader,
+    )
+    from toolyard.sources import (
         PythonToolLoader as PythonToolLoader,
     )
     from toolyard.sources import (
@@ -340,6 +365,9 @@ if TYPE_CHECKING:
     )
     from toolyard.sources import (
         RESTToolLoader as RESTToolLoader,
+    )
+    from toolyard.sources import (
+        ScriptToolLoader as ScriptToolLoader,
     )
     from toolyard.sources import (
         ToolLoader as ToolLoader,

@@ -288,3 +288,14 @@ def test_without_the_package_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(ValueError, match="opentelemetry-api"):
         OpenTelemetrySink()
+
+
+def test_what_a_script_printed_is_told_from_its_end(spans):
+    for told in (event(stdout="x" * 5000 + "end\n", stderr="hunter22\n"), event()):
+        tracer = spans.tracer(redactor=Redactor(["hunter22"]))
+        tracer.end(tracer.begin(TOOL, CALL, "s1", "execute"), told)
+    with_them, without = (span.attributes for span in spans.exporter.get_finished_spans())
+    assert with_them["toolyard.stdout"].endswith("xend\n")
+    assert len(with_them["toolyard.stdout"]) == 1000
+    assert with_them["toolyard.stderr"] == "[redacted]\n"
+    assert not {"toolyard.stdout", "toolyard.stderr"} & set(without)

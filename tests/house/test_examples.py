@@ -40,7 +40,7 @@ def test_the_example_yard_checks_clean_from_anywhere(folder, name):
         [sys.executable, "-m", "toolyard", "check", name], cwd=ROOT / folder, capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert "17 tools loaded, 0 rejected" in done.stdout
+    assert "24 tools loaded, 0 rejected" in done.stdout
 
 
 def test_the_petstore_conversation_creates_reads_updates_and_deletes():
@@ -100,6 +100,23 @@ def test_without_the_petstore_the_yard_still_loads_and_says_what_is_wrong():
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PETSTORE_URL": url}, capture_output=True, text=True)
     assert done.returncode == 1
     assert f"tool.unavailable: cannot connect to {url}: connection refused" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "answer"),
+    [
+        ("text_stats", {"text": "to be or not to be", "top": 1}, '"words": 6'),
+        ("count_words", {"text": "one two"}, '"words": 2'),
+        ("workdays_between", {"start": "2026-11-15", "end": "2026-11-22"}, '"working_days": 5'),
+        ("add_workdays", {"start": "2026-11-13", "days": 1}, "2026-11-16"),
+        ("csv_totals", {"text": "what,price\ntea,2.5\ncake,4\n"}, '"price": 6.5'),
+    ],
+)
+def test_the_scripts_of_the_yard_answer(name, arguments, answer):
+    command = [sys.executable, "-m", "toolyard", "call", f"office::{name}", json.dumps(arguments)]
+    done = subprocess.run([*command, "-c", "examples/yard.yaml"], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert answer in done.stdout
 
 
 README = (ROOT / "README.md").read_text()

@@ -16,8 +16,8 @@ SOURCES = sorted((ROOT / "src" / "toolyard").rglob("*.py"))
 PROMISED = {
     *("Tool", "ToolCall", "ToolResult", "Effects", "ErrorInfo", "TOOL_NAMESPACE_SEP", "TOOL_DEFAULT_NAMESPACE"),
     *("ToolRegistry", "ToolLoader", "FileToolLoader", "InlineToolLoader", "PythonToolLoader", "DomainToolLoader"),
-    "RESTToolLoader",
-    *("ToolEngine", "PythonToolEngine", "RESTToolEngine", "MultiToolEngine", "Toolyard"),
+    *("RESTToolLoader", "MCPToolLoader", "ScriptToolLoader"),
+    *("ToolEngine", "PythonToolEngine", "RESTToolEngine", "MCPToolEngine", "MultiToolEngine", "Toolyard"),
     *("PythonBinding", "ScriptBinding", "RestBinding", "McpBinding"),
     *("StrictModel", "Registry", "UnknownToolError", "tool", "function_tool"),
     *(f"{verb}_tool_{kind}" for verb in ("register", "get") for kind in ("loader", "engine", "enrichment", "sampler")),
@@ -27,7 +27,7 @@ PROMISED = {
 EXTRA = {
     *("FilterToolLoader", "LoadReport", "RenameToolLoader", "RenamespaceToolLoader", "ToolContext"),
     *("Budget", "CallEvent", "Invocation", "Policy", "PostgresStore", "Redactor", "Rule", "Sessions", "SqliteStore"),
-    "Tracer",
+    *("Content", "MCPConfigToolLoader", "McpServer", "ScriptToolEngine", "Tracer"),
 }
 
 

@@ -49,9 +49,10 @@ class Answer:
 class Served:
     """A running service, and the ways to talk to it."""
 
-    def __init__(self, service, port):
+    def __init__(self, service, port, connections=None):
         self.service = service
         self.port = port
+        self.connections = connections
         self.url = f"http://127.0.0.1:{port}"
         self.token = None
 
@@ -115,10 +116,11 @@ def served(config=CORE, *, tools=(), **options):
         stack.callback(service.yard.close)
         if tools:
             service.yard.tool_registry.add(*tools)
+        connections = Connections(block)
         server = uvicorn.Server(
             uvicorn.Config(
                 App(service),
-                http=partial(Protocol, shared=Connections(block)),
+                http=partial(Protocol, shared=connections),
                 ws="none",
                 lifespan="on",
                 log_config=None,
@@ -136,7 +138,7 @@ def served(config=CORE, *, tools=(), **options):
         try:
             until(lambda: server.started or not thread.is_alive())
             assert server.started
-            yield Served(service, listener.getsockname()[1])
+            yield Served(service, listener.getsockname()[1], connections)
         finally:
             server.should_exit = True
             thread.join(SOON * 2)

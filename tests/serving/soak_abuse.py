@@ -2,6 +2,10 @@
 
 Limits: newcomers are served during all of it, the light key's p99 stays within twice of its p99 without a flood,
 memory is flat from the second cycle on, and within 2 s after the abuse everything is as before.
+
+The floods come from a process of the scheduling class SCHED_IDLE: on a machine of two processors it would otherwise take
+the server's or the light client's, alone and beside a flood, and the scheduler would be measured. It has the second
+processor to itself but for the light client's few requests, so it is not slower for that.
 """
 
 import resource

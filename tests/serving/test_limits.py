@@ -50,6 +50,26 @@ async def test_who_waits_gets_the_place_that_is_given_back_in_order():
     assert (admission.running, admission.waiting) == (0, 0)
 
 
+async def test_places_given_to_who_waited_lie_apart():
+    admission, begun = Admission(8, 10, apart=0.001), []
+
+    async def work(number):
+        async with admission.enter(NOBODY):
+            begun.append(number)
+
+    for _ in range(8):
+        assert admission.try_enter(NOBODY)
+    tasks = [asyncio.create_task(work(number)) for number in range(8)]
+    await asyncio.sleep(0)
+    for _ in range(8):
+        admission.leave(NOBODY)
+    await asyncio.sleep(0)
+    assert begun == [0] and admission.waiting == 7
+    await asyncio.gather(*tasks)
+    assert begun == list(range(8))
+    assert (admission.running, admission.waiting) == (0, 0)
+
+
 async def test_one_with_a_thousand_waiting_delays_another_by_one_turn():
     admission, order = Admission(1, 2000), []
     assert admission.try_enter(NOBODY)

@@ -32,7 +32,8 @@ class Killed:
                     command = [sys.executable, str(WORKER), *where, str(ledger), *span]
                     workers.append(subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE))
             while not all(b"ready" in said.read_bytes() for said in self.said):
-                assert all(worker.poll() is None for worker in workers)
+                dead = [worker for worker in workers if worker.poll() is not None]
+                assert not dead, dead[0].stderr.read().decode()
                 time.sleep(0.005)
             time.sleep(rng.uniform(0.05, 0.4))
             workers[0].kill()

@@ -94,11 +94,15 @@ def test_large_bodies_that_arrive_at_once_are_bounded_together():
 
 def test_a_call_that_goes_on_past_its_deadline_keeps_its_place(hanging):
     with served(tools=[hanging], max_requests=2, max_waiting=1) as server:
-        body = {"calls": [{"name": "w::stuck", "arguments": {"n": 1}}], "timeout": 0.01}
-        for _ in range(2):
+        body = {"calls": [{"name": "w::stuck", "arguments": {"n": 1}}], "timeout": 0.05}
+        for _ in range(100):
+            if server.service.admission.running == 2:
+                break
+            # One whose deadline passes before its thread has begun leaves nothing behind.
             [result] = server.post("/v1/calls", body).json["results"]
             assert result["error_info"]["code"] == "tool.timeout"
         assert server.service.admission.running == 2, "two threads are busy, whatever their callers were told"
+        assert until(lambda: len(BEGUN) == 2)
         LET_GO.set()
         until(lambda: server.service.admission.running == 0)
         assert server.invoke("echo", {"text": "hi"}).status == 200

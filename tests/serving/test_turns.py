@@ -6,7 +6,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.serving.pace import LEAST, Pace
+from toolyard.serving.pace import LEAST, Pace, Rests
 from toolyard.serving.turns import Turns
 
 
@@ -57,3 +57,43 @@ def test_refusals_of_one_key_are_spread_over_time_and_another_key_does_not_feel_
     assert max(pauses) <= 1.0
     assert len(set(pauses[200:])) > 700
     assert pace.pause("light") == LEAST
+
+
+class Loop:
+    """A clock, and the timers that were set by it."""
+
+    def __init__(self):
+        self.now = 100.0
+        self.timers = []
+
+    def time(self):
+        return self.now
+
+    def call_at(self, when, callback, *args):
+        timer = asyncio.TimerHandle(when, callback, args, asyncio.get_running_loop())
+        self.timers.append(timer)
+        return timer
+
+    def late_by(self, seconds):
+        """Let time pass and call what is due; one call of each timer that was set by then."""
+        self.now += seconds
+        due = [timer for timer in self.timers if timer.when() <= self.now]
+        self.timers = [timer for timer in self.timers if timer not in due]
+        for timer in due:
+            if not timer.cancelled():
+                timer._run()
+
+
+async def test_who_rested_comes_back_in_order_and_never_with_many_others():
+    loop, rests, woken = Loop(), Rests(), []
+    for number in range(20):
+        rests.add(loop, 1.0 - number / 100, lambda number=number: woken.append(number))
+    loop.late_by(0.5)
+    assert woken == []
+    sizes = []
+    loop.late_by(10.0)
+    while len(woken) < 20:
+        sizes.append(len(woken))
+        loop.late_by(0.001)
+    assert woken == list(reversed(range(20)))
+    assert max(after - before for before, after in zip([0, *sizes], [*sizes, 20], strict=True)) <= 2

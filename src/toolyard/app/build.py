@@ -21,17 +21,23 @@ from toolyard.calls.tracing import Tracer
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.multi import MultiToolEngine
 from toolyard.engines.python import PythonToolEngine
-from toolyard.model.bindings import PythonBinding, RestBinding
+from toolyard.model.bindings import McpBinding, PythonBinding, RestBinding, ScriptBinding
 from toolyard.model.errors import ConfigError, PluginError
 from toolyard.model.report import LoadReport
 from toolyard.plugins import ENGINES, ENRICHMENTS, LOADERS, Enrichment, Loader, PluginTable, get_tool_engine
 from toolyard.plugins.table import parameters_of
 from toolyard.registry import ToolRegistry
+from toolyard.registry.parts import prepare_all
 
 _log = logging.getLogger(__name__)
 
 _CATALOG_ONLY = (".jsonl", ".ndjson")
-_BY_BINDING: dict[type, str] = {PythonBinding: "python", RestBinding: "rest"}
+_BY_BINDING: dict[type, str] = {
+    PythonBinding: "python",
+    RestBinding: "rest",
+    McpBinding: "mcp",
+    ScriptBinding: "scripts",
+}
 """Who answers a tool whose source names no engine."""
 
 ConfigLike = str | Path | Mapping[str, Any]
@@ -118,6 +124,7 @@ def survey(config: ConfigLike) -> tuple[ToolRegistry, LoadReport]:
 def _what_loads(config: Config) -> tuple[ToolRegistry, list[Loader], LoadReport]:
     registry = ToolRegistry(enrichments=_enrichments(config))
     loaders = make_loaders(config, lenient=True)
+    prepare_all(loaders)
     for loader in loaders:
         registry.attach(loader, keep_failed=True)
     return registry, loaders, cleaned(registry.report, config.secrets)

@@ -23,6 +23,10 @@ from toolyard.model.json_words import json_type
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
 
 MAX_CONFIG_BYTES = 4 * 1024 * 1024
+_FILES = ("ca", "cert")
+_CONNECTS: dict[str, tuple[str, ...]] = {"mcp": ("cwd", "roots", "approved"), "mcp_config": ("approved",)}
+"""What else is a file or folder, by the type of a plugin."""
+_PAIR = 2
 
 
 class PluginEntry(msgspec.Struct, frozen=True):
@@ -52,6 +56,22 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"Config({self.where!r}, {len(self.loaders)} sources, {len(self.engines)} engines)"
+
+
+def located_files(kind: str, options: dict[str, Any], base: Path) -> dict[str, Any]:
+    """The options with files and folders that belong to a connection taken from the config's folder."""
+    for key in (*_FILES, *_CONNECTS.get(kind, ())):
+        value = options.get(key)
+        if isinstance(value, str):
+            options[key] = str(base / value)
+        elif isinstance(value, list) and all(isinstance(part, str) for part in value):
+            # Certificate and key are files; a third text is the key's password.
+            count = _PAIR if key == "cert" else len(value)
+            options[key] = [str(base / part) for part in value[:count]] + value[count:]
+    auth = options.get("auth")
+    if kind in _CONNECTS and isinstance(auth, dict) and isinstance(auth.get("store"), str):
+        options["auth"] = {**auth, "store": str(base / auth["store"])}
+    return options
 
 
 def read_config_file(path: Path) -> Any:
@@ -159,7 +179,7 @@ class _Reader:
                 option == "path" or (value.endswith(".py") if option == "target" else "://" not in value)
             ):
                 options[option] = str(self.base / value)
-        return options
+        return located_files(entry.type, options, self.base) if entry.type in _CONNECTS else options
 
     def _saw(self, name: str, value: str, default: bool) -> None:
         if not default:

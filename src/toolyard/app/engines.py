@@ -5,16 +5,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
-from toolyard.app.config import Config, PluginEntry
+from toolyard.app.config import Config, PluginEntry, located_files
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.outward import OutwardEngine
 from toolyard.model.errors import ConfigError
 
 _WITH = "simulate_with"
-_FILES = ("ca", "cert")
 
 Make = Callable[[PluginEntry, str, dict[str, Any]], ToolEngine]
 
@@ -24,7 +22,7 @@ def make_engines(config: Config, make: Make, undo: ExitStack) -> dict[str, ToolE
     made: dict[str, ToolEngine] = {}
     # Those that name another come last: what stands in for them is there by then.
     for name, entry in sorted(config.engines.items(), key=lambda item: item[1].options.get(_WITH) is not None):
-        options = _located(dict(entry.options), config.base)
+        options = located_files(entry.type, dict(entry.options), config.base)
         if options.get(_WITH) is not None:
             plain = {other: made[other] for other in made if config.engines[other].options.get(_WITH) is None}
             options[_WITH] = _meant(options[_WITH], entry, config, plain)
@@ -49,15 +47,3 @@ def _meant(name: Any, entry: PluginEntry, config: Config, made: Mapping[str, Too
     near = difflib.get_close_matches(str(name), config.engines, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(config.engines) or 'none'}"
     raise ConfigError(f"{where}: no engine is called {name!r}; {hint}")
-
-
-def _located(options: dict[str, Any], base: Path) -> dict[str, Any]:
-    """Files are taken from the config's folder."""
-    for key in _FILES:
-        value = options.get(key)
-        if isinstance(value, str):
-            options[key] = str(base / value)
-        elif isinstance(value, list) and all(isinstance(part, str) for part in value):
-            # Certificate and key are files; a third text is the key's password.
-            options[key] = [str(base / part) for part in value[:2]] + value[2:]
-    return options

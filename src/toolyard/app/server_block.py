@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from toolyard.app.mcp_block import MCP_SCHEMA, McpBlock, read_mcp
 from toolyard.calls.blocks import read_choice, read_count, read_flag, read_list, read_mapping, read_text
 from toolyard.model.errors import ConfigError
 from toolyard.model.json_words import json_type
@@ -46,6 +47,7 @@ class ServerBlock(msgspec.Struct, frozen=True, kw_only=True):
     sessions_per_key: int = 1000
     metrics: bool = True
     page: bool = True
+    mcp: McpBlock = McpBlock()
     log: LogStyle = "text"
 
 
@@ -110,6 +112,7 @@ SERVER_SCHEMA: dict[str, Any] = {
         "sessions_per_key": _whole("sessions_per_key", "Sessions that one key may have, in all workers together"),
         "metrics": _flag("metrics", "Whether /metrics is there"),
         "page": _flag("page", "Whether the web pages are there"),
+        "mcp": MCP_SCHEMA,
         "log": _about({"enum": list(LOG_STYLES)}, "log", "How requests are logged"),
     },
 }
@@ -177,5 +180,6 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "sessions_per_key": partial(read_count, least=1),
     "metrics": read_flag,
     "page": read_flag,
+    "mcp": read_mcp,
     "log": lambda value, where: read_choice(value, LOG_STYLES, where),
 }

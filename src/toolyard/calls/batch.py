@@ -13,7 +13,7 @@ from toolyard.calls.answer import Answerer
 from toolyard.calls.events import Mode
 from toolyard.calls.flights import Flights
 from toolyard.calls.replay import replayed
-from toolyard.calls.request import CallRequest, Scope
+from toolyard.calls.request import CallRequest, Listener, Scope
 from toolyard.calls.settings import Settings
 from toolyard.loop.threads import Threads
 from toolyard.model.call import ToolCall, ToolResult
@@ -51,6 +51,7 @@ class Batch:
 
     __slots__ = (
         "abandoned",
+        "at_most",
         "bound",
         "calls",
         "context",
@@ -58,6 +59,7 @@ class Batch:
         "definitions",
         "left_behind",
         "mode",
+        "notify",
         "replay",
         "root",
         "scope",
@@ -93,12 +95,24 @@ class Batch:
         self.scope = scope
         self.replay = replay
         self.abandoned: list[Future[Any]] | None = None
+        self.notify: Listener | None = None
+        self.at_most: float | None = None
         self.cut_off: tuple[ToolCall, ToolResult] | None = None
         """The call that was under way when the batch was stopped, and what is known of it."""
         self.left_behind: Future[Any] | None = None
         """Work of one of the calls that goes on although nobody waits for it, and that the session must wait for."""
         self.bound: Bound | None = None
         """The call that is being made, as far as it is bound."""
+
+    def obey(self, request: CallRequest) -> None:
+        """Take over the conditions that only somebody on the other side of a wire makes."""
+        self.abandoned, self.notify, self.at_most = request.abandoned, request.notify, request.at_most
+
+    def within(self, timeout: float | None) -> float | None:
+        """A time limit, or the most there may be."""
+        if self.at_most is None:
+            return timeout
+        return self.at_most if timeout is None else min(timeout, self.at_most)
 
 
 def run_batch(path: CallPath, root: Root, batch: Batch) -> list[ToolResult]:
@@ -206,7 +220,7 @@ async def arun_alone(path: CallPath, root: Root, request: CallRequest) -> list[T
         request.scope,
     )
     batch.root, batch.snapshot = root, path.registry.snapshot
-    batch.abandoned = request.abandoned
+    batch.obey(request)
     if len(request.calls) == 1:
         return [await path.ainvoke(batch, request.calls[0])]
     results, turn = [], _Turn()
@@ -248,11 +262,13 @@ def _forget(entry: bytes) -> None:
 
 
 def check_thread(mode: Mode) -> None:
-    """Refuse to wait on the home loop, where what is waited for may have to run."""
+    """Refuse to wait on the home loop or that of links, where what is waited for may have to run."""
     # Where it was never imported, or is being imported at this moment, it does not run.
-    home_loop = getattr(sys.modules.get("toolyard.loop.home"), "home_loop", None)
-    if home_loop is not None and home_loop.is_here():
-        raise SyncInAsyncError(f"this is the home loop, which must not wait; await a{mode} instead")
+    home = sys.modules.get("toolyard.loop.home")
+    for loop, name in (("home_loop", "home loop"), ("link_loop", "loop of links")):
+        found = getattr(home, loop, None)
+        if found is not None and found.is_here():
+            raise SyncInAsyncError(f"this is the {name}, which must not wait; await a{mode} instead")
 
 
 def check_calls(calls: Sequence[ToolCall]) -> None:
@@ -286,6 +302,7 @@ def _until(path: CallPath, root: Root, batch: Batch) -> float | None:
     timeout = root.settings.timeout if batch.timeout is None else batch.timeout
     if timeout is None:
         timeout = _longest(path, root, batch.calls)
+    timeout = batch.within(timeout)
     return None if timeout is None else time.monotonic() + timeout
 
 

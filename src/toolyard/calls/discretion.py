@@ -23,6 +23,8 @@ _READ = 20_000
 _SHOWN = 500
 """Characters of it that are logged."""
 _FRAMES = 20
+_TRACE = 2000
+"""Characters of a traceback of another process that are logged, from its end."""
 
 
 def is_own_exception(error: CallError) -> bool:
@@ -33,10 +35,18 @@ def is_own_exception(error: CallError) -> bool:
 def told_discreetly(error: CallError, tool: Tool, redactor: Redactor) -> ErrorInfo:
     """Log the exception under an id, and tell the caller the id."""
     cause, number = error.__cause__ or error, secrets.token_hex(6)
-    _log.error("%s failed; error id %s: %s", tool.qualified_name, number, one_line(cause, redactor))
+    told = one_line(cause, redactor)
+    kind = type(cause).__name__
+    if isinstance(cause, ToolFailed) and cause.trace:
+        # It was raised in another process, where its type and its frames are.
+        kind = str(cause.info.details.get("exception", kind))
+        told = (
+            f"{_escaped(kind)}: {_cut(ascii(redactor.text(str(cause))))} at {_end(ascii(redactor.text(cause.trace)))}"
+        )
+    _log.error("%s failed; error id %s: %s", tool.qualified_name, number, told)
     return msgspec.structs.replace(
         error.info,
-        message=f"{tool.qualified_name} failed with {type(cause).__name__}; the server's log has it as {number}",
+        message=f"{tool.qualified_name} failed with {_escaped(kind)}; the server's log has it as {number}",
         details={**error.info.details, "error_id": number},
     )
 
@@ -62,6 +72,10 @@ def _text(error: BaseException) -> str:
 
 def _escaped(text: str) -> str:
     return text if text.isascii() and text.isprintable() else ascii(text)
+
+
+def _end(text: str) -> str:
+    return text if len(text) <= _TRACE else f"...{text[-_TRACE:]}"
 
 
 def _cut(text: str) -> str:

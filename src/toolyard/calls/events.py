@@ -40,6 +40,10 @@ class CallEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     effect: Effect | None = None
     """Of a failed call; None for success."""
     result_bytes: int | None = None
+    stdout: str | None = None
+    """The end of what a script printed; None if it was nothing, or the tool is no script."""
+    stderr: str | None = None
+    """Likewise; where the script raised, its traceback comes last."""
     arguments: Any = msgspec.UNSET
     result: Any = msgspec.UNSET
 

@@ -11,7 +11,7 @@ import msgspec
 
 from toolyard.calls.events import Mode
 from toolyard.model.call import ToolCall
-from toolyard.model.context import ToolContext
+from toolyard.model.context import Notice, Notify, ToolContext
 from toolyard.model.fingerprint import digest
 from toolyard.model.tool import Tool
 from toolyard.registry.bind import Bound
@@ -41,6 +41,8 @@ class Invocation(msgspec.Struct, eq=False):
     """What the caller sent along with the call."""
     trace: Mapping[str, Any] = {}
     """The caller's own ids for it."""
+    listener: Notify | None = None
+    """Who is told of progress; None if nobody asked."""
     begun: bool = False
     held: bool = True
     """Whether the session waits for work that is left behind."""
@@ -49,6 +51,8 @@ class Invocation(msgspec.Struct, eq=False):
     kept: EngineState | None = None
     result_bytes: int | None = None
     """Of the answer, as JSON; known once it is there."""
+    printed: tuple[str, str] | None = None
+    """The end of what the tool wrote to stdout and stderr, if that is kept; the trace tells it."""
 
     @property
     def session_id(self) -> str:
@@ -66,6 +70,11 @@ class Invocation(msgspec.Struct, eq=False):
         if self.kept is None:
             self.kept = EngineState(self.session.state, self.engine_name)
         return self.kept
+
+    def notify(self, notice: Notice) -> None:
+        """Tell the caller something before the answer; nothing happens if nobody asked."""
+        if self.listener is not None:
+            self.listener(notice)
 
     def history(self) -> list[Entry]:
         """Every call answered so far in this session, by whichever engine, eldest first."""
@@ -88,4 +97,5 @@ class Invocation(msgspec.Struct, eq=False):
             session_id=self.session_id or None,
             context=self.context,
             trace=self.trace,
+            notify=self.listener,
         )

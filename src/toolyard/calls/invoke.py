@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ from toolyard.calls.answer import Answerer, aanswer, answer, awaited
 from toolyard.calls.batch import Batch, Root, check_calls, check_thread
 from toolyard.calls.discretion import is_own_exception, told_discreetly
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.outcome import check_output, kept_changes, plain_answer
+from toolyard.calls.outcome import check_output, kept_changes, plain_answer, plain_content
 from toolyard.calls.policy import Policy
 from toolyard.calls.quick import QuickAnswers
 from toolyard.calls.recorder import Recorder
@@ -30,7 +31,9 @@ from toolyard.calls.tracing import Tracer
 from toolyard.calls.trail import Trail
 from toolyard.calls.writable import bounded_info, check_writable, writable_call, writable_info
 from toolyard.loop.threads import Threads, wrapped
+from toolyard.model.bindings import ScriptBinding
 from toolyard.model.call import ToolCall, ToolResult
+from toolyard.model.content import Content
 from toolyard.model.errors import CallError, ErrorInfo, SessionError, Unavailable
 from toolyard.model.tool import Effects, Tool
 from toolyard.registry import ToolRegistry
@@ -226,6 +229,10 @@ class CallPath:
                 mode=batch.mode,
             )
         timeout = engine.settings.timeout if batch.timeout is None else batch.timeout
+        if type(tool.binding) is ScriptBinding and tool.binding.timeout is not None:
+            # A script says itself how long it may take; others may only shorten that.
+            timeout = tool.binding.timeout if timeout is None else min(timeout, tool.binding.timeout)
+        timeout = batch.within(timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
         return Invocation(
             tool,
@@ -239,6 +246,7 @@ class CallPath:
             session,
             batch.context,
             batch.trace,
+            None if batch.notify is None else partial(batch.notify, call),
             held=engine.settings.abandoned == "hold",
         )
 
@@ -248,9 +256,11 @@ class CallPath:
 
     def _success(self, engine: Answerer, invocation: Invocation, value: Any) -> tuple[ToolResult, bytes, Changes]:
         settings, call, bound = engine.settings, invocation.call, invocation.bound
+        metadata: dict[str, Any] = {}
+        if type(value) is Content:
+            value, metadata = plain_content(value, invocation, settings.max_result_bytes)
         plain, text = plain_answer(value, invocation, settings.max_result_bytes)
         invocation.result_bytes = len(text)
-        metadata: dict[str, Any] = {}
         if bound.coercions:
             metadata["coercions"] = [coercion.to_dict() for coercion in bound.coercions]
         if invocation.attempt > 1:

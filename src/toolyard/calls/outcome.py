@@ -10,6 +10,7 @@ import msgspec
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.settings import Settings
 from toolyard.model.bindings import PythonBinding
+from toolyard.model.content import CONTENT, Content
 from toolyard.model.errors import InvalidOutput, SessionError, ToolFailed
 from toolyard.model.tree_size import fits
 from toolyard.schema.violations import describe
@@ -30,6 +31,12 @@ def plain_answer(value: Any, invocation: Invocation, max_bytes: int) -> tuple[An
     if len(text) > max_bytes:
         raise _too_large(invocation, f"{len(text):,}", max_bytes)
     return plain, text
+
+
+def plain_content(content: Content, invocation: Invocation, max_bytes: int) -> tuple[Any, dict[str, Any]]:
+    """The value of an answer in blocks, and the metadata that keeps them where they say more than that."""
+    kept = content.kept
+    return content.result, {} if kept is None else {CONTENT: plain_answer(kept, invocation, max_bytes)[0]}
 
 
 def _leaf(value: Any, invocation: Invocation) -> bytes:

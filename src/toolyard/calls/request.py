@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
@@ -10,6 +10,7 @@ import msgspec
 
 from toolyard.calls.events import Mode
 from toolyard.model.call import ToolCall
+from toolyard.model.context import Notice
 from toolyard.model.tool import Tool
 
 
@@ -27,6 +28,10 @@ class Scope(Protocol):
         """True if they may have it called."""
 
 
+Listener = Callable[[ToolCall, Notice], None]
+"""Told what tools say while they run. It returns at once and may be called from any thread."""
+
+
 class CallRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Calls to be answered in order, and under which conditions."""
 
@@ -35,7 +40,9 @@ class CallRequest(msgspec.Struct, frozen=True, kw_only=True):
     """None: in a session of their own, which nobody else sees and which is not kept."""
     mode: Mode = "execute"
     timeout: float | None = None
-    """Seconds for each call."""
+    """Seconds for each call, in place of what its engine allows."""
+    at_most: float | None = None
+    """Seconds for each call, whatever else is said."""
     owner: str | None = None
     context: Mapping[str, Any] = {}
     trace: Mapping[str, Any] = {}
@@ -47,3 +54,5 @@ class CallRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Given a list, work that goes on past its deadline is put in it."""
     replay: bool = False
     """True: a `call_id` that was answered before in the session gets that answer again, and runs nothing."""
+    notify: Listener | None = None
+    """Told of progress."""

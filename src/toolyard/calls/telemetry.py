@@ -133,6 +133,10 @@ def _last_attributes(event: CallEvent) -> dict[str, Any]:
         "toolyard.attempts": event.attempts,
         "toolyard.seq": event.seq,
     }
+    for name, text in (("stdout", event.stdout), ("stderr", event.stderr)):
+        if text is not None:
+            # The end of it says more than the beginning.
+            attributes[f"toolyard.{name}"] = _sound(text[-_LONGEST:])
     if event.arguments is not msgspec.UNSET:
         attributes["gen_ai.tool.call.arguments"] = json_bytes(event.arguments).decode()
     if event.result is not msgspec.UNSET and event.code is None:

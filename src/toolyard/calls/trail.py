@@ -44,6 +44,7 @@ class Trail:
         latency = time.perf_counter() - self._began
         info, bound, key = result.error_info, self._bound, self._session.key
         tool = None if bound is None else bound.tool
+        stdout, stderr = (None if invocation is None else invocation.printed) or (None, None)
         event = CallEvent(
             time=self._time,
             latency=latency,
@@ -63,6 +64,8 @@ class Trail:
             code=None if info is None else info.code,
             error=None if info is None else info.message,
             effect=None if info is None else info.effect,
+            stdout=stdout or None,
+            stderr=stderr or None,
             arguments=self._arguments(),
             result=msgspec.UNSET if info is not None else result.result,
         )

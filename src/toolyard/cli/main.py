@@ -24,6 +24,7 @@ for _command, _help in {
     "show": "Show one tool, whole.",
     "call": "Call a tool and print its result.",
     "serve": "Serve the tools over HTTP.",
+    "mcp": "Serve the tools to one MCP client, over standard input and output.",
     "schema": "Print the JSON Schema of config files.",
     "version": "Print the version.",
 }.items():
@@ -51,6 +52,18 @@ for _command, _help in {
 }.items():
     _keys.command(f"toolyard.cli.key:{_command}_", name=_command, help=_help)
 app.command(_keys)
+
+
+_manifests = App(name="manifest", help="Say which scripts of a directory may be loaded.")
+for _command, _help in {
+    "init": "Make a manifest that allows the scripts which are there now.",
+    "add": "Allow files, or approve what they say now.",
+    "remove": "Allow files no longer.",
+    "verify": "Check that every allowed file can be loaded.",
+    "diff": "Show where directory and manifest part.",
+}.items():
+    _manifests.command(f"toolyard.cli.manifest:{_command}_", name=_command, help=_help)
+app.command(_manifests)
 
 
 def run(arguments: Sequence[str]) -> int:

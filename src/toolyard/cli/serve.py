@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from toolyard.serving.listening import Address
 
 _DEFAULT_DOMAINS = ("core",)
+_SCRIPTS = "scripts"
 _HOST, _PORT, _DOMAINS = "TOOL_REGISTRY_HOST", "TOOL_REGISTRY_PORT", "TOOL_REGISTRY_DOMAINS"
 
 ConfigFile = Annotated[
@@ -44,6 +45,7 @@ Processes = Annotated[
 ]
 Strict = Annotated[bool | None, Parameter(help="Refuse to start if anything could not be loaded.")]
 Log = Annotated[str | None, Parameter(help="How requests are logged: text, json or off.")]
+Watch = Annotated[bool, Parameter(negative="", help="Load script directories again when their files change.")]
 Inherited = Annotated[int | None, Parameter(show=False)]
 """A file that this command passes on to the workers it starts."""
 
@@ -59,6 +61,7 @@ def serve(
     workers: Processes = None,
     strict: Strict = None,
     log: Log = None,
+    watch: Watch = False,
     fd: Inherited = None,
     link: Inherited = None,
 ) -> int:
@@ -79,10 +82,12 @@ def serve(
     path = config_path(config)
     read = Config(where="", base=Path(), loaders=[]) if path is None else read_anything(path)
     block = settled(read.server, given, os.environ, alone=path is None)
+    if watch:
+        read = _watched(read)
     if fd is not None and link is not None:
         return _work(read, block, fd, link)
     if block.workers > 1:
-        return _supervise(read, block, _arguments(path, block))
+        return _supervise(read, block, [*_arguments(path, block), *(["--watch"] if watch else [])])
     from toolyard.serving.server import serve as run
 
     return 0 if run(read, block, ready=lambda address, text: _announce(address, block, text)) else 1
@@ -118,6 +123,17 @@ def _checked(name: str, value: Any) -> Any:
     if name == "workers":
         return read_count(value, flag, least=1)
     return read_choice(value, LOG_STYLES, flag) if name == "log" else value
+
+
+def _watched(config: Config) -> Config:
+    """The config with every script directory watched, whatever its entry says."""
+    loaders = [
+        msgspec.structs.replace(entry, options={**entry.options, "watch": True}) if entry.type == _SCRIPTS else entry
+        for entry in config.loaders
+    ]
+    if not any(entry.type == _SCRIPTS for entry in loaders):
+        warn("--watch: there is nothing to watch; no source is of type scripts")
+    return msgspec.structs.replace(config, loaders=loaders)
 
 
 def _arguments(path: Path | None, block: ServerBlock) -> list[str]:

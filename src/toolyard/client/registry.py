@@ -291,7 +291,8 @@ def _target(tool: Tool) -> dict[str, Any]:
             sent["body"] = msgspec.to_builtins(binding.body)
         return {"type": "rest", **sent}
     if isinstance(binding, McpBinding):
-        return {"type": "mcp", **msgspec.to_builtins(binding)}
+        # How the server is reached stays here: it may hold secrets.
+        return {"type": "mcp", "server": binding.server, "tool_name": binding.tool_name}
     raise ConfigError(
         f"{tool.qualified_name} is code in this process, which is never sent to a server; give it to the server's "
         "own sources, or register its definition with replace(binding=None)"

@@ -42,7 +42,7 @@ class McpDialect(Dialect):
         schemas = ("inputSchema", "input_schema", "outputSchema", "output_schema")
         extra = others(entry, "name", "description", *schemas)
         hints = fields(extra.pop("annotations", None))
-        effects = _effects(hints)
+        effects = hinted_effects(hints)
         # What the effects say by themselves is not repeated; a write that is not destructive is more than that.
         implied = _annotations(effects)
         kept = {key: value for key, value in hints.items() if value is not None and implied.get(key) != value}
@@ -86,7 +86,7 @@ class McpDialect(Dialect):
         if not isinstance(result.result, dict):
             return True
         tool = self._names.tool((result.name, None))
-        return tool is not None and bool(tool.output_parameters) and not _is_object(tool.output_parameters)
+        return tool is not None and wraps(tool)
 
     def parse_results(self, messages: object) -> list[ToolResult]:
         """`CallToolResult`s, by themselves or in JSON-RPC responses."""
@@ -100,6 +100,11 @@ class McpDialect(Dialect):
                 failed = pick(body, "isError", "is_error") is True
                 results.append(read_result(call_id, "", _value(body), failed=failed))
         return results
+
+
+def wraps(tool: Tool) -> bool:
+    """True if results of the tool are structured as `{"result": ...}`, also where they are objects."""
+    return bool(tool.output_parameters) and not is_object(tool.output_parameters)
 
 
 def _protocol_error(call_id: str | None, error: Json) -> ToolResult:
@@ -129,14 +134,15 @@ def _input(schema: Schema, log: ChangeLog) -> Schema:
 
 
 def _output(schema: Schema, log: ChangeLog) -> Schema:
-    if _is_object(schema):
+    if is_object(schema):
         return {**schema, "type": "object"}
     log.add((), 'output schema wrapped as {"result": ...}: MCP wants an object there')
     inner = _below(schema, "#/properties/result")
     return {"type": "object", "properties": {"result": inner}, "required": ["result"]}
 
 
-def _is_object(schema: Schema) -> bool:
+def is_object(schema: Schema) -> bool:
+    """Whether every value the schema allows is an object."""
     flat, _ = fold(schema, References(schema), lambda _change: None)
     names = types_of(flat.get("type"))
     return names == ["object"] or (not names and "properties" in flat)
@@ -157,7 +163,8 @@ def _annotations(effects: Effects) -> Json:
     return {"readOnlyHint": False, "destructiveHint": True} if effects is Effects.WRITE else {}
 
 
-def _effects(hints: Json) -> Effects:
+def hinted_effects(hints: Json) -> Effects:
+    """What the annotations of a tool say it does."""
     if hints.get("readOnlyHint") is True:
         return Effects.READ
     if hints.get("readOnlyHint") is False or hints.get("destructiveHint") is True:

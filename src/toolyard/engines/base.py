@@ -310,6 +310,10 @@ class ToolEngine(Closing):
         session = await self._afind(session_id, owner)
         return await arun_batch(self._path, self, Batch(session, tool_calls, "simulate", timeout, context))
 
+    def run_now(self, request: CallRequest) -> list[ToolResult] | None:
+        """`arun` where there is nothing to wait for; None, and nothing was begun, where there may be."""
+        return None
+
     async def arun(self, request: CallRequest) -> list[ToolResult]:
         """Everything `aexecute` and `asimulate` can do and more, for the other side of a wire."""
         if request.session_id is None:
@@ -323,7 +327,9 @@ class ToolEngine(Closing):
                 await self.ateardown(session_id, owner=request.owner)
         if self._own_execute or self._own_aexecute:
             run = self.aexecute if request.mode == "execute" else self.asimulate
-            options = given(timeout=request.timeout, owner=request.owner, context=request.context or None)
+            options = given(
+                timeout=request.timeout or request.at_most, owner=request.owner, context=request.context or None
+            )
             refused = refusals(self.tool_registry.snapshot, request)
             calls = [call for call, refusal in zip(request.calls, refused, strict=True) if refusal is None]
             answers = iter(await run(request.session_id, calls, **options) if calls else ())
@@ -334,7 +340,7 @@ class ToolEngine(Closing):
             *(request.context, request.trace, request.definitions, request.scope),
             replay=request.replay and request.mode == "execute",
         )
-        batch.abandoned = request.abandoned
+        batch.obey(request)
         return await arun_batch(self._path, self, batch)
 
     def takes(self, tool: Tool) -> bool:

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Lock
 from types import CoroutineType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolyard.calls.answer import Answerer
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.quick import quick_alone, quick_runner
 from toolyard.calls.request import CallRequest
 from toolyard.engines.base import ToolEngine
-from toolyard.model.bindings import PythonBinding
+from toolyard.model.bindings import PythonBinding, ScriptBinding
 from toolyard.model.call import ToolResult
 from toolyard.model.errors import ConfigError, NoEngine
 from toolyard.model.tool import Tool
 from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
 from toolyard.registry.invoke import checked_answer, settle_coroutine, start_python
+
+if TYPE_CHECKING:
+    from toolyard.engines.script_runner import ScriptRunner
 
 
 @register_tool_engine("python")
@@ -27,7 +30,8 @@ class PythonToolEngine(ToolEngine):
 
     From sync code a sync tool runs in the caller's thread, an async one on the home loop. From async code an
     async tool runs on the caller's loop, a sync one on the engine's threads, since it may block; one that is
-    marked `blocking=False` runs where it is called, and no deadline can cut it short.
+    marked `blocking=False` runs where it is called, and no deadline can cut it short. Handlers of script files run
+    in worker processes, as with `ScriptToolEngine`.
     """
 
     type_name = "python"
@@ -40,6 +44,7 @@ class PythonToolEngine(ToolEngine):
         self._others: dict[type, Callable[[], ToolEngine]] = {}
         self._made: dict[type, ToolEngine] = {}
         self._making = Lock()
+        self._runner: ScriptRunner | None = None
 
     def let_answer(self, binding: type, make: Callable[[], ToolEngine]) -> None:
         """Tools with another binding are answered by what `make` gives, once there are any."""
@@ -77,6 +82,8 @@ class PythonToolEngine(ToolEngine):
         """The function's value, or a coroutine for it."""
         tool = invocation.tool
         binding = tool.binding
+        if type(binding) is ScriptBinding:
+            return self._scripts().answer(invocation)
         if type(binding) is not PythonBinding:
             raise NoEngine(
                 f"{tool.qualified_name} has no Python function behind it",
@@ -88,23 +95,37 @@ class PythonToolEngine(ToolEngine):
             return _answered(tool, binding, value)
         return _finished(tool, binding, value)
 
+    def run_now(self, request: CallRequest) -> list[ToolResult] | None:
+        """A call by itself, of a tool that never blocks."""
+        if self._quick is None or request.session_id is not None or len(request.calls) != 1:
+            return None
+        result = quick_alone(self._path, self, request)
+        return None if result is None else [result]
+
     async def arun(self, request: CallRequest) -> list[ToolResult]:
-        """As any engine does; a call by itself, of a tool that never blocks, takes the short way."""
-        if self._quick is not None and request.session_id is None and len(request.calls) == 1:
-            result = quick_alone(self._path, self, request)
-            if result is not None:
-                return [result]
-        return await super().arun(request)
+        """As any engine does; what can be answered now takes the short way."""
+        results = self.run_now(request)
+        return await super().arun(request) if results is None else results
 
     def takes(self, tool: Tool) -> bool:
         """What has a function behind it, and what others were named for."""
         other = self._other(tool)
-        return type(tool.binding) is PythonBinding if other is None else other.takes(tool)
+        return type(tool.binding) in (PythonBinding, ScriptBinding) if other is None else other.takes(tool)
 
     def blocks(self, tool: Tool) -> bool:
         """Async functions do not, nor those that say so; what any other function does, nobody knows."""
         binding = tool.binding
+        if type(binding) is ScriptBinding:
+            return self._scripts().blocks(tool)
         return not (type(binding) is PythonBinding and (binding.is_async or not binding.blocking))
+
+    def _scripts(self) -> ScriptRunner:
+        with self._making:
+            if self._runner is None:
+                from toolyard.engines.script_runner import ScriptRunner
+
+                self._runner = ScriptRunner()
+            return self._runner
 
     def ended(self, session_id: str, owner: str | None = None) -> None:
         """Tell those who answer others."""
@@ -115,12 +136,16 @@ class PythonToolEngine(ToolEngine):
         """Close those who answer others, too."""
         for engine in self._made.values():
             engine.close()
+        if self._runner is not None:
+            self._runner.close()
         super().close()
 
     async def aclose(self) -> None:
         """`close` for async code."""
         for engine in self._made.values():
             await engine.aclose()
+        if self._runner is not None:
+            await self._runner.aclose()
         super().close()
 
 

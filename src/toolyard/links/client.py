@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from toolyard.links.async_pool import AsyncPool
     from toolyard.links.guard import Gate
     from toolyard.links.pool import Pool
+    from toolyard.links.streaming import Flow
+    from toolyard.links.swift import SwiftPool
     from toolyard.links.trip import Trip
 
 MAX_BYTES = 8 * 1024 * 1024
@@ -118,9 +120,11 @@ class GuardedClient(Closing):
         self._resolve = resolve
         self._lock = threading.Lock()
         self._context: ssl.SSLContext | None = None
+        self._swift_context: ssl.SSLContext | None = None
         self._gate: Gate | None = None
         self._pool: Pool | None = None
         self._pools: PerLoop[AsyncPool] = PerLoop(self._make_async_pool)
+        self._swift: PerLoop[SwiftPool] = PerLoop(self._make_swift_pool)
         if isinstance(verify, str) or cert is not None:
             self._tls()  # a file that cannot be read is said so now, not with the first call
 
@@ -163,15 +167,45 @@ class GuardedClient(Closing):
         finally:
             EXCHANGE.reset(exchange)
 
+    @asynccontextmanager
+    async def astream(self, outgoing: Outgoing) -> AsyncGenerator[Flow, None]:
+        """Make the request and give the answer as soon as its head is there; leaving hangs up on what is not read.
+
+        The size of the body is the caller's to limit. The request's deadline, if it has one, ends the block too.
+        """
+        from toolyard.links.faults import late
+        from toolyard.links.trip import Trip
+
+        self._check_open()
+        pool = await self._swift.here()
+        trip = Trip(self, outgoing)
+        trip.left()
+        if outgoing.credential is not None and trip.needs_credential:
+            await outgoing.credential.aprepare(self, outgoing)
+        clock = asyncio.timeout(trip.left())
+        try:
+            async with clock, aclosing(self._answers(pool, trip)) as answers:
+                async for flow in answers:
+                    yield flow
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            fault = late(trip.target.origin, trip.seconds(), trip.effect())
+        else:
+            return
+        raise fault
+
     def close(self) -> None:
         """Hang up everywhere; pools of running loops are closed by their own loops, soon."""
         self._shut()
         self._pools.close()
+        self._swift.close()
 
     async def aclose(self) -> None:
         """`close`, and this loop's own pool is closed when it returns."""
         self._shut()
         await self._pools.aclose()
+        await self._swift.aclose()
 
     def __repr__(self) -> str:
         return f"<GuardedClient{' (closed)' if self.closed else ''}>"
@@ -222,6 +256,33 @@ class GuardedClient(Closing):
                 raise
         raise fault
 
+    async def _answers(self, pool: SwiftPool, trip: Trip) -> AsyncGenerator[Flow, None]:
+        """The one answer in the end, closed after it was looked at."""
+        from toolyard.links.faults import LIBRARY
+        from toolyard.links.trip import CONNECT_SECONDS
+
+        while True:
+            response = None
+            try:
+                response = await pool.exchange(*trip.written(), trip.exchange, CONNECT_SECONDS)
+                flow = trip.flow(response)
+            except LIBRARY as error:
+                goes_on = trip.goes_on(error)
+                fault = None if goes_on else trip.fault(error)
+                if fault is None and not goes_on:
+                    raise
+            else:
+                fault, goes_on = None, flow is None
+                if flow is not None:
+                    yield flow
+            finally:
+                if response is not None:
+                    await response.aclose()
+            if fault is not None:
+                raise fault
+            if not goes_on:
+                return
+
     def _sync_pool(self) -> Pool:
         pool = self._pool
         if pool is not None:
@@ -240,6 +301,18 @@ class GuardedClient(Closing):
 
         return AsyncPool(self._network(), self._tls, self._size, self._speaks_http2())
 
+    def _make_swift_pool(self) -> SwiftPool:
+        from toolyard.links.swift import SwiftPool
+
+        return SwiftPool(self._network(), self._swift_tls, self._size)
+
+    def _swift_tls(self) -> ssl.SSLContext:
+        """A context of its own: the library's offers other protocols than this one speaks."""
+        if self._swift_context is None:
+            self._swift_context = self._make_tls()
+            self._swift_context.set_alpn_protocols(["http/1.1"])
+        return self._swift_context
+
     def _network(self) -> Gate:
         from toolyard.links.guard import Gate
 
@@ -252,16 +325,19 @@ class GuardedClient(Closing):
     def _tls(self) -> ssl.SSLContext:
         """Reading the authorities takes a while, so it is done once, and not at all without TLS."""
         if self._context is None:
-            from toolyard.links.transport import make_context
-
-            try:
-                context = make_context(self._verify)
-            except OSError as error:
-                raise ConfigError(f"verify={self._verify!r} holds no certificates that can be read: {error}") from None
-            if self._cert is not None:
-                _load(context, self._cert)
-            self._context = context
+            self._context = self._make_tls()
         return self._context
+
+    def _make_tls(self) -> ssl.SSLContext:
+        from toolyard.links.transport import make_context
+
+        try:
+            context = make_context(self._verify)
+        except OSError as error:
+            raise ConfigError(f"verify={self._verify!r} holds no certificates that can be read: {error}") from None
+        if self._cert is not None:
+            _load(context, self._cert)
+        return context
 
     def _speaks_http2(self) -> bool:
         from importlib.util import find_spec

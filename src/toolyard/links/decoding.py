@@ -66,6 +66,17 @@ class Body:
         except zlib.error:
             raise UndecodableError from None
 
+    @property
+    def is_encoded(self) -> bool:
+        """Whether what comes in is not what it stands for."""
+        return self._inflate is not None
+
+    def take(self) -> bytes:
+        """What is decoded so far, which is then no longer kept here."""
+        data = bytes(self._data)
+        self._data.clear()
+        return data
+
     def whole(self) -> bytes:
         """All of it."""
         # A body of no bytes is one without encoding: answers to HEAD, and 204, name one all the same.

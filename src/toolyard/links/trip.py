@@ -14,11 +14,14 @@ from toolyard.links.client import HARMLESS, Incoming, Outgoing
 from toolyard.links.decoding import ACCEPTED, Body, TooLargeError
 from toolyard.links.faults import Circumstances, fault_of, headers_too_large, late
 from toolyard.links.guard import Exchange, PlaceURL
+from toolyard.links.streaming import Flow, flowing
 from toolyard.links.urls import Target, read_url
 from toolyard.model.errors import CallError, Effect, InvalidArguments, ToolFailed
 
 if TYPE_CHECKING:
     from toolyard.links.client import GuardedClient
+    from toolyard.links.swift import Where
+    from toolyard.links.swift_line import SwiftResponse
 
 CONNECT_SECONDS = 10.0
 MAX_REDIRECTS = 5
@@ -66,22 +69,14 @@ class Trip:
             return None
         left = self._outgoing.deadline - time.monotonic()
         if left <= 0:
-            raise late(self.target.origin, self._seconds(), self._effect())
+            raise late(self.target.origin, self.seconds(), self.effect())
         return left
 
     def request(self, left: float | None) -> httpcore2.Request:
         """The request for where the trip has got to."""
-        outgoing, target = self._outgoing, self.target
-        headers = list(self._headers)
-        if outgoing.credential is not None:
-            target = outgoing.credential.apply(target, headers)
-        raw = [(b"host", target.authority.encode())]
-        raw += [(name.encode(), value.encode()) for name, value in headers]
-        if outgoing.body is not None or outgoing.method in _EXPECT_BODY:
-            raw.append((b"content-length", str(len(outgoing.body or b"")).encode()))
-        trusted = self._client.rule.names(target.host, target.port, outgoing.named)
+        outgoing = self._outgoing
+        target, raw, trusted = self._dressed()
         connect = CONNECT_SECONDS if left is None else min(left, CONNECT_SECONDS)
-        self.exchange.begin()
         return httpcore2.Request(
             outgoing.method,
             PlaceURL(target.scheme, target.host, target.port, target.path, trusted),
@@ -90,14 +85,49 @@ class Trip:
             extensions={"timeout": {"pool": left, "connect": connect}},
         )
 
+    def written(self) -> tuple[Where, bytes]:
+        """The same as bytes, and where to."""
+        target, raw, trusted = self._dressed()
+        parts = [f"{self._outgoing.method} {target.path} HTTP/1.1".encode()]
+        parts += [b"%s: %s" % item for item in raw]
+        head = b"\r\n".join(parts) + b"\r\n\r\n"
+        return (target.scheme, target.host, target.port, trusted), head + (self._outgoing.body or b"")
+
+    def _dressed(self) -> tuple[Target, list[tuple[bytes, bytes]], bool]:
+        """Where the next request goes, its headers, and whether the operator named that place."""
+        outgoing, target = self._outgoing, self.target
+        headers = list(self._headers)
+        if outgoing.credential is not None:
+            target = outgoing.credential.apply(target, headers)
+        raw = [(b"host", target.authority.encode())]
+        raw += [(name.encode(), value.encode()) for name, value in headers]
+        if outgoing.body is not None or outgoing.method in _EXPECT_BODY:
+            raw.append((b"content-length", str(len(outgoing.body or b"")).encode()))
+        self.exchange.begin()
+        return target, raw, self._client.rule.names(target.host, target.port, outgoing.named)
+
     def body(self, response: httpcore2.Response) -> Body:
         """Where the body of this answer is collected, if its head is acceptable."""
+        encoding, declared = self._head(response)
+        if self._outgoing.method != "HEAD" and declared.isdigit() and int(declared[:20]) > self._client.max_bytes:
+            raise TooLargeError
+        return Body(self._client.max_bytes, encoding)
+
+    def flow(self, response: SwiftResponse) -> Flow | None:
+        """The answer, to be read while it comes in; None if it is a redirect, which the trip has then followed."""
+        encoding, _ = self._head(response)
+        flow = Flow(self, response, flowing(encoding), self.target.url)
+        self._noted(flow.status)
+        return None if self._moved(flow.status, flow.headers) else flow
+
+    def _head(self, response: httpcore2.Response | SwiftResponse) -> tuple[str, bytes]:
+        """Content-encoding and content-length of an answer whose head is acceptable."""
         if response.status < _FIRST_FINAL:
             raise httpcore2.RemoteProtocolError("an unasked upgrade")
         self.exchange.answered = True
         limit = self._client.max_header_bytes
         if sum(len(name) + len(value) + 4 for name, value in response.headers) > limit:
-            raise headers_too_large(self.target.origin, limit, self._effect())
+            raise headers_too_large(self.target.origin, limit, self.effect())
         encodings, declared = [], b""
         for name, value in response.headers:
             lower = name.lower()
@@ -105,22 +135,15 @@ class Trip:
                 encodings.append(value.decode("latin-1"))
             elif lower == b"content-length":
                 declared = value
-        if self._outgoing.method != "HEAD" and declared.isdigit() and int(declared[:20]) > self._client.max_bytes:
-            raise TooLargeError
-        return Body(self._client.max_bytes, ",".join(encodings))
+        return ",".join(encodings), declared
 
     def arrived(self, response: httpcore2.Response, body: Body) -> Incoming | None:
         """The answer; None if it is a redirect, which the trip has then followed."""
         data = body.whole()
-        credential = self._outgoing.credential
-        if response.status == _UNAUTHORIZED and credential is not None and self.needs_credential:
-            credential.refused()
+        self._noted(response.status)
         headers = tuple((name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers)
-        if response.status in _REDIRECTS and self._outgoing.method in HARMLESS:
-            location = next((value for name, value in headers if name == "location"), None)
-            if location is not None:
-                self._follow(location)
-                return None
+        if self._moved(response.status, headers):
+            return None
         return Incoming(status=response.status, headers=headers, body=data, url=self.target.url)
 
     def goes_on(self, error: Exception) -> bool:
@@ -132,22 +155,37 @@ class Trip:
         self._repeats += 1
         return self._repeats <= MAX_REPEATS
 
-    def fault(self, error: Exception) -> CallError | None:
-        """The failure in our words; None if it is not the network's."""
+    def fault(self, error: Exception, limit: int | None = None) -> CallError | None:
+        """The failure in our words; None if it is not the network's. `limit` is of bytes, if it is the caller's own."""
         deadline = self._outgoing.deadline
         now = Circumstances(
             origin=self.target.origin,
-            effect=self._effect(),
+            effect=self.effect(),
             sent=self.exchange.sent,
             answered=self.exchange.answered,
             closed=self._client.closed,
             late=deadline is not None and time.monotonic() >= deadline,
-            seconds=self._seconds(),
+            seconds=self.seconds(),
             connect_seconds=CONNECT_SECONDS,
-            max_bytes=self._client.max_bytes,
+            max_bytes=self._client.max_bytes if limit is None else limit,
             max_header_bytes=self._client.max_header_bytes,
         )
         return fault_of(error, now)
+
+    def _noted(self, status: int) -> None:
+        credential = self._outgoing.credential
+        if status == _UNAUTHORIZED and credential is not None and self.needs_credential:
+            credential.refused()
+
+    def _moved(self, status: int, headers: tuple[tuple[str, str], ...]) -> bool:
+        """Whether this is a redirect that the trip follows."""
+        if status not in _REDIRECTS or self._outgoing.method not in HARMLESS:
+            return False
+        location = next((value for name, value in headers if name == "location"), None)
+        if location is None:
+            return False
+        self._follow(location)
+        return True
 
     def _follow(self, location: str) -> None:
         here = self.target.origin
@@ -172,10 +210,12 @@ class Trip:
         secrets = () if credential is None else credential.secrets
         return "another origin" if any(secret.lower() in origin for secret in secrets if secret) else origin
 
-    def _effect(self) -> Effect:
+    def effect(self) -> Effect:
+        """What the request may have done so far."""
         return "unknown" if self.exchange.sent and self._outgoing.method not in HARMLESS else "none"
 
-    def _seconds(self) -> float | None:
+    def seconds(self) -> float | None:
+        """How long the request could take at most."""
         return None if self._outgoing.deadline is None else self._outgoing.deadline - self._begun
 
 

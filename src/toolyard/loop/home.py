@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from toolyard.loop.forking import leave, renewed_in_child
 from toolyard.model.errors import SyncInAsyncError
 
 T = TypeVar("T")
@@ -25,12 +26,14 @@ class HomeLoop:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        renewed_in_child(self)
 
     def run(self, work: Coroutine[Any, Any, T], *, twin: str) -> T:
         """Run `work` on the home loop and wait; on the home loop itself, raise and name the `twin`."""
-        if threading.current_thread() is self._thread:
+        if self.is_here() or link_loop.is_here():
             work.close()
-            raise SyncInAsyncError(f"this is the home loop, which must not wait for itself; await {twin} instead")
+            which = "home loop" if self.is_here() else "loop of links"
+            raise SyncInAsyncError(f"this is the {which}, which must not wait for itself; await {twin} instead")
         future: Future[T] | None = None
         try:
             future = asyncio.run_coroutine_threadsafe(work, self._started())
@@ -40,6 +43,20 @@ class HomeLoop:
             if future is not None:
                 future.cancel()
             raise
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Have `work` run on the loop; nobody waits here."""
+        return asyncio.run_coroutine_threadsafe(work, self._started())
+
+    async def arun(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` on this loop and await it from any other; cancelled, it is cancelled too."""
+        if self.is_here():
+            return await work
+        return await asyncio.wrap_future(self.submit(work))
+
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """Have a function called on the loop, soon."""
+        self._started().call_soon_threadsafe(function)
 
     def is_here(self) -> bool:
         """True on the loop's own thread."""
@@ -55,6 +72,12 @@ class HomeLoop:
         loop.call_soon_threadsafe(loop.stop)
         if threading.current_thread() is not thread:
             thread.join()
+
+    def forked(self) -> None:
+        """In a child there is no such thread, and the loop is the parent's."""
+        leave(self._loop)
+        self._lock = threading.Lock()
+        self._loop = self._thread = None
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -90,3 +113,6 @@ def _wind_up(loop: asyncio.AbstractEventLoop) -> None:
 
 home_loop = HomeLoop()
 """The application's one home loop."""
+
+link_loop = HomeLoop("toolyard-links")
+"""Where connections to other processes live that must be tended all the time; no tool of this process runs there."""

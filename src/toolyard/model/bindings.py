@@ -42,7 +42,21 @@ class ScriptBinding(msgspec.Struct, frozen=True):
     directory: str
     file: str
     handler: str = "run"
+    """The name of a function of the file, or its place in `TOOLS`: `TOOLS[3]`."""
     sha256: str | None = None
+    code: bytes = b""
+    """What the file said when it was loaded, and what is run: the bytes of that hash."""
+    settings: Any = None
+    """How the worker process is made; equal for equal options: those who ask for the same share one pool."""
+    isolation: Literal["process", "inprocess"] = "process"
+    timeout: float | None = None
+    """Seconds that a call may take."""
+    takes_ctx: bool = False
+    is_async: bool = False
+
+    def __repr__(self) -> str:
+        # The code may be long, and may hold secrets.
+        return f"<ScriptBinding {self.handler} of {self.file} in {self.directory}>"
 
 
 Location = Literal["path", "query", "header", "cookie"]
@@ -130,11 +144,44 @@ class RestBinding(msgspec.Struct, frozen=True):
         return found
 
 
+Transport = Literal["auto", "http", "sse", "stdio"]
+AuthField = tuple[str, str | tuple[str, ...]]
+
+
+class McpServer(msgspec.Struct, frozen=True, kw_only=True):
+    """How an MCP server is reached. Equal for equal options: those who ask for the same share one connection."""
+
+    name: str
+    """What reports and errors call it: its address without a query, or `stdio: ` and its command."""
+    url: str | None = None
+    transport: Transport = "auto"
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    cwd: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    auth: tuple[AuthField, ...] = ()
+    """As in a config, `(("type", "bearer"), ("token", ...))`; empty if nobody need say who asks."""
+    verify: bool = True
+    ca: str | None = None
+    cert: tuple[str, ...] = ()
+    connect_seconds: float = 10.0
+    """For starting or reaching it, and agreeing on a protocol."""
+
+    def __repr__(self) -> str:
+        # Arguments, environment, headers and credentials may hold secrets, and so may the query of an address.
+        return f"<McpServer {self.name}>"
+
+
 class McpBinding(msgspec.Struct, frozen=True):
     """A tool of an MCP server, under the name it has there."""
 
     server: str
     tool_name: str
+    place: McpServer | None = None
+    """How the server is reached; None: as any other tool of a server of that name."""
+    mirrored: tuple[tuple[str, str], ...] = ()
+    """Arguments that are repeated in a header, by their path with dots, and the name of the header."""
 
 
 Binding = PythonBinding | ScriptBinding | RestBinding | McpBinding

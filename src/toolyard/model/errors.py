@@ -227,6 +227,8 @@ class ToolFailed(CallError):
     effect = "unknown"
     unforeseen: bool = False
     """True if it was made of an exception that the tool did not mean as an answer."""
+    trace: str = ""
+    """Where it was raised, as text, if that was in another process. For logs, not for callers."""
 
 
 class CallTimeout(CallError):

@@ -23,17 +23,22 @@ LOADERS: PluginTable[Loader] = PluginTable(
         "domains": "toolyard.sources.domains:DomainToolLoader",
         "file": "toolyard.sources.file:FileToolLoader",
         "inline": "toolyard.sources.inline:InlineToolLoader",
+        "mcp": "toolyard.sources.mcp:MCPToolLoader",
+        "mcp_config": "toolyard.sources.mcp_config:MCPConfigToolLoader",
         "python": "toolyard.sources.python:PythonToolLoader",
         "rest": "toolyard.sources.rest:RESTToolLoader",
+        "scripts": "toolyard.sources.scripts:ScriptToolLoader",
     },
 )
 ENGINES: PluginTable[Any] = PluginTable(
     "tool engine",
     "toolyard.engines",
     {
+        "mcp": "toolyard.engines.mcp:MCPToolEngine",
         "multi": "toolyard.engines.multi:MultiToolEngine",
         "python": "toolyard.engines.python:PythonToolEngine",
         "rest": "toolyard.engines.rest:RESTToolEngine",
+        "scripts": "toolyard.engines.scripts:ScriptToolEngine",
     },
 )
 ENRICHMENTS: PluginTable[Enrichment] = PluginTable("tool enrichment", "toolyard.enrichments", {})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence, Set
 from operator import is_
 
 import msgspec
 
-from toolyard.model.errors import DefinitionError, MalformedSource, SourceError, ToolyardError
+from toolyard.model.errors import DefinitionError, MalformedSource, SourceError, SourceUnavailable, ToolyardError
 from toolyard.model.report import Rejection, Rewrite, SourceReport, State
 from toolyard.model.tool import Tool
 from toolyard.plugins import Loader
@@ -15,6 +16,7 @@ from toolyard.registry.admission import admit
 from toolyard.registry.candidate import Candidate
 
 DIRECT = "added in code"
+_log = logging.getLogger(__name__)
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -34,6 +36,36 @@ def read_tools(tools: Iterable[Tool]) -> Part:
         candidates.append(candidate)
         rewrites.extend(changes)
     return Part(tuple(candidates), SourceReport(DIRECT, len(candidates), tuple(rewrites)))
+
+
+def prepare_all(loaders: Iterable[Loader]) -> None:
+    """Let sources that have to connect begin to, all at once: one that hangs must not delay the others."""
+    for loader in loaders:
+        prepare = getattr(loader, "prepare", None)
+        if prepare is not None:
+            prepare()
+
+
+def read_all(loaders: Sequence[Loader]) -> list[Part]:
+    """Run every loader. One whose server is not there, and that waits for it, takes no other along.
+
+    It is listed as failed and comes back by itself. Only if nothing else could be loaded either, that is raised.
+    """
+    parts: list[Part] = []
+    unreached: list[SourceUnavailable] = []
+    for loader in loaders:
+        try:
+            parts.append(read_loader(loader))
+        except SourceUnavailable as error:
+            if not getattr(loader, "comes_back", False):
+                raise
+            unreached.append(error)
+            parts.append(failed(loader, error))
+    if unreached and len(unreached) == len(parts):
+        raise unreached[0]
+    for missing in unreached:
+        _log.warning("a source is left out until it is there: %s", missing)
+    return parts
 
 
 def read_loader(loader: Loader) -> Part:

@@ -31,8 +31,9 @@ from toolyard.registry.arguments import RawArguments, read_arguments
 from toolyard.registry.bind import Bound, bind, bind_exact, find
 from toolyard.registry.direct import direct_call
 from toolyard.registry.invoke import acall_python, call_python
-from toolyard.registry.parts import Part, failed, joined, read_loader, read_tools, stale, without
+from toolyard.registry.parts import Part, failed, joined, prepare_all, read_all, read_loader, read_tools, stale, without
 from toolyard.registry.snapshot import Index, Snapshot
+from toolyard.registry.watching import Watcher
 
 
 class ToolRegistry:
@@ -50,6 +51,7 @@ class ToolRegistry:
         """Names taken out of a loader's tools, by the loader's identity."""
         self._parts: tuple[Part, ...] = ()
         self._snapshot = Snapshot()
+        self._watcher = Watcher(lambda loader: self.refresh(only=loader))
         given = tuple(tools)
         self._swap([read_tools(given)] if given else [])
 
@@ -60,16 +62,22 @@ class ToolRegistry:
 
     @classmethod
     def from_loaders(cls, loaders: Iterable[Loader], enrichments: Sequence[Enrichment] = ()) -> ToolRegistry:
-        """Several sources, in order; each is kept for `refresh`. If one fails, all are closed."""
+        """Several sources, in order; each is kept for `refresh`. If one fails, all are closed.
+
+        One whose server is not there, and that comes back by itself, is listed as failed and does not stop the others.
+        """
         registry = cls(enrichments=enrichments)
         kept = list(loaders)
         try:
+            prepare_all(kept)
             with paused_gc():
-                registry._swap([read_loader(loader) for loader in kept])
+                registry._swap(read_all(kept))
         except BaseException:
             for loader in kept:
                 loader.close()
             raise
+        for loader in kept:
+            registry._watcher.follow(loader)
         return registry
 
     @classmethod
@@ -145,6 +153,7 @@ class ToolRegistry:
         except BaseException:
             loader.close()
             raise
+        self._watcher.follow(loader)
 
     def remove(self, name: str) -> list[Tool]:
         """Take out every overload of a qualified name and return them; it stays out on `refresh`."""
@@ -271,6 +280,7 @@ class ToolRegistry:
 
     def close(self) -> None:
         """Close every loader, whatever one of them raises; the tools stay readable."""
+        self._watcher.close()
         with ExitStack() as closing:
             for part in self._parts:
                 if part.loader is not None:

@@ -10,11 +10,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from concurrent.futures import Future
-from contextlib import suppress
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Any
 
 from toolyard.model.errors import (
     DefinitionError,
@@ -25,15 +22,15 @@ from toolyard.model.errors import (
     UnknownSessionError,
 )
 from toolyard.serving.bodies import check_type
-from toolyard.serving.faults import HttpFault
+from toolyard.serving.faults import Headers, HttpFault
 from toolyard.serving.guard import Guard
-from toolyard.serving.limits import Admission
+from toolyard.serving.large import counted
 from toolyard.serving.logs import RequestLog
 from toolyard.serving.openapi import document
 from toolyard.serving.pace import LEAST, Pace
 from toolyard.serving.page import cookie_of, fault_page
 from toolyard.serving.principal import NOBODY, Principal
-from toolyard.serving.request import Disconnected, Receive, Request, Scope, Send
+from toolyard.serving.request import LARGE, Disconnected, Receive, Request, Scope, Send
 from toolyard.serving.response import PLAIN_LINES, Response, json_response, with_care
 from toolyard.serving.routes import Route, Router
 from toolyard.serving.service import Service
@@ -45,8 +42,14 @@ _SLOW_DOWN = "toolyard.slow_down"
 _ANSWER = "toolyard.answer"
 _BEARER = b"bearer "
 _WITH_BODY = frozenset({"POST", "PUT"})
-_LARGE = 64 * 1024
-"""Bytes of a body from which on it costs its sender more than a request."""
+_EXPOSED = (
+    b"access-control-expose-headers",
+    b"x-request-id, etag, retry-after, idempotent-replayed, mcp-session-id, mcp-protocol-version",
+)
+_ALLOWED = (
+    b"authorization, content-type, idempotency-key, x-api-key, x-request-id, "
+    b"mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, last-event-id"
+)
 
 
 class App:
@@ -65,7 +68,7 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI: one request, or the life of the server."""
         if scope["type"] == "http":
-            await self._serve(Request(scope, receive), send)
+            await self._serve(Request(scope, receive, send), send)
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "websocket":
@@ -81,7 +84,8 @@ class App:
             self.service.room.give_back(request)
             return
         except HttpFault as error:
-            fault = error
+            # Its traceback knows this frame, which knows it: garbage of every refusal, for all to wait until collected.
+            fault = error.with_traceback(None)
         except (ToolyardError, OSError, asyncio.CancelledError) as error:
             fault = self._fault_of(error, request)
         except Exception as error:  # noqa: BLE001 - the boundary: whatever it is, it must not take others along
@@ -91,9 +95,8 @@ class App:
         if fault is not None:
             response = self._refusal(fault, request)
             await self._hold_back(fault, request)
-        origin = self._shared_with(request) if self._guard.origins else None
-        if origin is not None or not _send_whole(response, request):
-            await _send(response, request, send, origin)
+        if not request.answered and (request.sharing or not _send_whole(response, request)):
+            await _send(response, request, send)
         seconds = time.perf_counter() - began
         if self.service.metrics is not None:
             self.service.metrics.request(request.route, response.status, seconds)
@@ -108,6 +111,8 @@ class App:
 
     async def _answer(self, request: Request) -> Response:
         self._guard.check(request)
+        if self._guard.origins:
+            request.sharing = self._shared_with(request)
         if request.method == "OPTIONS" and b"origin" in request.headers:
             return _preflight()
         found = self.router.find(request)
@@ -122,44 +127,48 @@ class App:
         # Whole before it gets a place: one whose body dawdles must not keep others from running.
         if principal is not NOBODY:
             admission.check_rate(principal)
-        if route.method in _WITH_BODY:
-            if route.body is not None:
-                check_type(request)
-            body = await request.read(route.max_body or self.service.block.max_body_bytes, self.service.room)
-            if len(body) > _LARGE:
-                admission.charge(principal, len(body))
+            if request.declared <= LARGE:
+                # Only these can be kept waiting by what is larger than they are.
+                self.service.larges.see(principal.key_id)
+        if route.method in _WITH_BODY and len(await self._read(route, request)) > LARGE:
+            return await self._handle_large(route, request)
+        return await self._handle(route, request)
+
+    async def _read(self, route: Route, request: Request) -> bytes:
+        block, max_values = self.service.block, None
+        if route.body is not None:
+            check_type(request)
+            max_values = block.max_values
+        max_bytes = route.max_body or block.max_body_bytes
+        if LARGE < request.declared <= max_bytes:
+            await self.service.larges.turn(request, request.declared)
+        return await request.read(max_bytes, self.service.room, max_values)
+
+    async def _handle_large(self, route: Route, request: Request) -> Response:
+        size = len(request.body or b"")
+        self.service.admission.charge(request.principal, size)
+        await self.service.larges.turn(request, size)
+        try:
+            response = await counted(self._handle(route, request), request)
+        finally:
+            self.service.larges.settle(request)
+        # Whoever waits gets in before it is sent.
+        await asyncio.sleep(0)
+        return response
+
+    async def _handle(self, route: Route, request: Request) -> Response:
         if not route.runs and not route.heavy:
             return await route.handler(self.service, request)
-        places = admission if route.runs else self.service.reads
+        places, principal = self.service.admission if route.runs else self.service.reads, request.principal
         if not places.try_place(principal):
             await places.wait(principal)
         try:
             return await route.handler(self.service, request)
         finally:
             if request.abandoned:
-                self._leave_later(places, principal, request)
+                places.leave_later(principal, request.abandoned)
             else:
                 places.leave(principal)
-
-    def _leave_later(self, places: Admission, principal: Principal, request: Request) -> None:
-        """Give the place back once work that goes on past its deadline is over too."""
-        left = [work for work in request.abandoned if not work.done()]
-        if not left:
-            places.leave(principal)
-            return
-        loop = asyncio.get_running_loop()
-
-        def one_less() -> None:
-            left.pop()
-            if not left:
-                places.leave(principal)
-
-        def over(_: Future[Any]) -> None:
-            with suppress(RuntimeError):  # the loop is closed, and nobody waits for a place any more
-                loop.call_soon_threadsafe(one_less)
-
-        for work in list(left):
-            work.add_done_callback(over)
 
     def _who(self, route: Route, request: Request) -> Principal:
         """The principal whose key came along; what they may do here at all is checked, where is the handler's."""
@@ -203,7 +212,7 @@ class App:
             self.log.event("store", request_id=request.request_id, error=str(error))
             text = f"the store does not answer; the server's log has it as request {request.request_id}"
             return HttpFault(503, "session.unavailable", text, retryable=request.method in ("GET", "HEAD"))
-        for kind, (status, code, retryable) in _STATUS.items():
+        for kind, (status, code, retryable) in STATUS.items():
             if isinstance(error, kind):
                 return HttpFault(status, code, str(error), retryable=retryable)
         if isinstance(error, asyncio.CancelledError):
@@ -219,10 +228,12 @@ class App:
         self.log.failure(request.request_id, error)
         return HttpFault(500, "server.error", f"the server failed; its log has it as request {request.request_id}")
 
-    def _shared_with(self, request: Request) -> bytes | None:
-        """The foreign origin that may read the answer, if it is one that is allowed to."""
+    def _shared_with(self, request: Request) -> Headers:
+        """The headers that let a foreign page read the answer, if it is of an origin that is allowed to."""
         origin = request.headers.get(b"origin")
-        return origin if origin is not None and origin.lower() in self._guard.origins else None
+        if origin is None or origin.lower() not in self._guard.origins:
+            return ()
+        return ((b"access-control-allow-origin", origin), (b"vary", b"origin"), _EXPOSED)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -238,7 +249,7 @@ class App:
         await send({"type": "lifespan.shutdown.complete"})
 
 
-_STATUS: Mapping[type[BaseException], tuple[int, str, bool]] = {
+STATUS: Mapping[type[BaseException], tuple[int, str, bool]] = {
     UnknownSessionError: (404, "session.not_found", False),
     SessionExistsError: (409, "session.exists", False),
     SessionBusyError: (409, "session.busy", True),
@@ -269,7 +280,7 @@ def _head(status: int, content_type: bytes) -> bytes:
     return b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\n%b" % (status, phrase, content_type, PLAIN_LINES)
 
 
-async def _send(response: Response, request: Request, send: Send, origin: bytes | None) -> None:
+async def _send(response: Response, request: Request, send: Send) -> None:
     headers = [
         (b"content-length", b"%d" % len(response.body)),
         (b"x-request-id", request.request_id.encode()),
@@ -279,9 +290,7 @@ async def _send(response: Response, request: Request, send: Send, origin: bytes 
         headers.append((b"content-type", response.content_type))
     if response.status in (204, 304):
         del headers[0]
-    if origin is not None:
-        headers += [(b"access-control-allow-origin", origin), (b"vary", b"origin")]
-        headers.append((b"access-control-expose-headers", b"x-request-id, etag, retry-after, idempotent-replayed"))
+    headers += request.sharing
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     await send({"type": "http.response.body", "body": response.body})
 
@@ -292,7 +301,7 @@ def _preflight() -> Response:
         204,
         headers=(
             (b"access-control-allow-methods", b"GET, HEAD, POST, PUT, DELETE"),
-            (b"access-control-allow-headers", b"authorization, content-type, idempotency-key, x-api-key, x-request-id"),
+            (b"access-control-allow-headers", _ALLOWED),
             (b"access-control-max-age", b"600"),
         ),
     )

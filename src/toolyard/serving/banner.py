@@ -16,12 +16,18 @@ from toolyard.serving.service import Service
 _SHOWN = 20
 _TRIED = 500
 _PREFERRED = "echo"
+_SANDBOX = {
+    "inprocess": "scripts run inside this process: nothing holds them (isolation: inprocess)",
+    "rlimits": "scripts run in processes of their own, sandbox rlimits: limits only, files as their uid may read",
+}
 
 
 def banner(service: Service, url: str) -> str:
     """The lines for a person, each ended; text from catalogs is made visible by whoever prints it."""
     count = len(service.yard.tool_registry)
     lines = [*problems(service.report), f"toolyard serves {count:,} {'tool' if count == 1 else 'tools'} at {url}"]
+    if service.sandbox != "none":
+        lines.append(_SANDBOX.get(service.sandbox, f"scripts run in processes of their own, sandbox {service.sandbox}"))
     keys = service.keys
     if keys is not None and keys.required:
         usable = keys.usable()

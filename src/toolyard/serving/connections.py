@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from toolyard.app.server_block import ServerBlock
+from toolyard.serving.pace import Rests
 from toolyard.serving.turns import Turns
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Connections:
         self.refused: Counter[int] = Counter()
         """Requests answered here, by status: what was not HTTP, too large a head, or too slow."""
         self.turns = Turns(is_key)
+        self.rests = Rests()
         self._interval = min(_SWEEP_SECONDS, block.header_timeout / 4, block.body_timeout / 4, block.idle_timeout / 4)
         self._sweeps = 0
         self._timer: asyncio.TimerHandle | None = None

@@ -118,6 +118,11 @@ class KeyRing:
         now = self._clock()
         return sum(key.state(now) == "usable" for key, _ in self._keys.values())
 
+    def lets_in(self, key_id: str) -> bool:
+        """Whether that key would let somebody in now, as far as this process knows."""
+        found = self._keys.get(key_id)
+        return found is not None and found[0].state(self._clock()) == "usable"
+
     def revoke(self, key_id: str) -> ApiKey | None:
         """End a key for good; None if there is none of that id. In force here at once, elsewhere within `POLL`."""
         while True:

@@ -16,8 +16,11 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from contextlib import suppress
 from types import TracebackType
+from typing import Any
 
 from toolyard.serving.faults import HttpFault
 from toolyard.serving.principal import Limits, Principal
@@ -81,8 +84,9 @@ class Admission:
     """Hands out the places in which requests run.
 
     Places go round robin among the principals that wait, so one with a thousand requests delays another by one of
-    them. Where the queue is full, whoever fills most of it gives way. A principal without a key has neither rate nor
-    concurrency of its own: on a server without keys that is everybody.
+    them, and `apart` seconds lie between two places given to who waited: what begins together ends together, and keeps
+    everybody else waiting. Where the queue is full, whoever fills most of it gives way. A principal without a key has
+    neither rate nor concurrency of its own: on a server without keys that is everybody.
     """
 
     def __init__(
@@ -93,6 +97,7 @@ class Admission:
         rate: float = math.inf,
         burst: float = math.inf,
         concurrency: int | None = None,
+        apart: float = 0.0,
         clock: Clock = time.monotonic,
         max_known: int = _MAX_KNOWN,
     ) -> None:
@@ -112,6 +117,9 @@ class Admission:
         """Those who wait and may run, in the order of their turns."""
         self._crowd: set[Tenant] = set()
         """Those who wait."""
+        self._apart = apart
+        self._pause: asyncio.TimerHandle | None = None
+        """Until the next place may be handed out."""
 
     def enter(self, principal: Principal) -> Entry:
         """`async with`: a place while the block runs."""
@@ -179,6 +187,26 @@ class Admission:
             self._list(tenant)
             self._hand_out()
 
+    def leave_later(self, principal: Principal, abandoned: Iterable[Future[Any]]) -> None:
+        """Give the place back once work that goes on past its deadline is over too."""
+        left = [work for work in abandoned if not work.done()]
+        if not left:
+            self.leave(principal)
+            return
+        loop = asyncio.get_running_loop()
+
+        def one_less() -> None:
+            left.pop()
+            if not left:
+                self.leave(principal)
+
+        def over(_: Future[Any]) -> None:
+            with suppress(RuntimeError):  # the loop is closed, and nobody waits for a place any more
+                loop.call_soon_threadsafe(one_less)
+
+        for work in list(left):
+            work.add_done_callback(over)
+
     def _withdraw(self, tenant: Tenant, turn: asyncio.Future[None]) -> None:
         # It may be gone already: whoever found it cancelled has taken it out.
         if turn in tenant.queue:
@@ -194,7 +222,7 @@ class Admission:
 
     def _hand_out(self) -> None:
         ring = self._ring
-        while ring and self.running < self.max_running:
+        while ring and self.running < self.max_running and self._pause is None:
             tenant = ring.popleft()
             tenant.listed = False
             while tenant.queue:
@@ -204,10 +232,16 @@ class Admission:
                     self.running += 1
                     tenant.running += 1
                     turn.set_result(None)
+                    if self._apart:
+                        self._pause = turn.get_loop().call_later(self._apart, self._go_on)
                     break
             self._list(tenant)
             if not tenant.queue:
                 self._crowd.discard(tenant)
+
+    def _go_on(self) -> None:
+        self._pause = None
+        self._hand_out()
 
     def _make_room(self, tenant: Tenant) -> None:
         """Take the newest request of whoever waits with most, or refuse if that is this one."""

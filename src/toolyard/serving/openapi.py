@@ -28,7 +28,7 @@ _WITH_KEY = {
     403: "The key, or the page the request comes from, is not allowed to do this.",
     429: "Too many requests (`Retry-After` says when to try again), or more sessions than a key may have.",
 }
-_WITH_BODY = {413: "The body is too large.", 415: "The body is not JSON."}
+_WITH_BODY = {413: "The body is too large, or holds too many values.", 415: "The body is not JSON."}
 _SAID = {
     200: "Done.",
     201: "Made.",
@@ -45,7 +45,7 @@ _REF = "#/components/schemas/{name}"
 
 def document(routes: Iterable[Route], *, keys: bool) -> dict[str, Any]:
     """The whole API. `keys` says whether requests need one."""
-    shown = [route for route in routes if not route.access.startswith("page")]
+    shown = [route for route in routes if route.shown and not route.access.startswith("page")]
     types = sorted({kind for route in shown for kind in _types(route)}, key=repr)
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     of = dict(zip(types, schemas, strict=True))

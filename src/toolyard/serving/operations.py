@@ -28,8 +28,7 @@ async def health(service: Service, request: Request) -> Response:
     checks = [_check(source, place, told) for place, source in enumerate(service.report.sources)]
     checks += await _store(service)
     checks += [{"name": name, "status": "degraded", "message": kind} for name, kind in service.failing.items()]
-    # Nothing here runs scripts yet, so nothing needs a sandbox.
-    extensions: dict[str, Any] = {"toolyard.sandbox": "none"}
+    extensions: dict[str, Any] = {"toolyard.sandbox": service.sandbox}
     if told:
         registry = service.yard.tool_registry
         extensions |= {"toolyard.tools": len(registry), "toolyard.generation": registry.generation}

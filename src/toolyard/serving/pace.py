@@ -1,9 +1,12 @@
-"""`Pace`: how long a connection rests that was refused, so that refusing cannot keep the server busy."""
+"""`Pace`: how long a connection rests that was refused; `Rests`: how those who rested come back, a few at a time."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
 
 _RATE = 100.0
 LEAST = 0.1
@@ -13,6 +16,9 @@ _MOST = 1.0
 _KNOWN = 10_000
 _GOLDEN = 0.618034
 """Multiples of it, modulo 1, keep away from each other."""
+_TOGETHER = 2
+_APART = 0.001
+"""Seconds between those who come back together and the next; whoever else is served gets in between."""
 
 
 class Pace:
@@ -35,3 +41,32 @@ class Pace:
         # All that rest equally long would come back together.
         self._spread = (self._spread + _GOLDEN) % 1
         return _MOST * (1 + self._spread) / 2
+
+
+class Rests:
+    """Wakes whoever rests when it is time, and never many at once, however late it is. Used on one event loop."""
+
+    def __init__(self) -> None:
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._number = count()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, loop: asyncio.AbstractEventLoop, seconds: float, wake: Callable[[], None]) -> None:
+        """Call `wake` after so many seconds, or a little later."""
+        due = loop.time() + seconds
+        heappush(self._due, (due, next(self._number), wake))
+        if self._timer is not None:
+            if self._timer.when() <= due:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(due, self._wake, loop)
+
+    def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
+        # A timer may come a little early, by as much as the clock cannot tell.
+        until, due = loop.time() + _APART, self._due
+        self._timer = None
+        for _ in range(_TOGETHER):
+            if due and due[0][0] <= until:
+                heappop(due)[2]()
+        if due and self._timer is None:
+            self._timer = loop.call_at(max(due[0][0], until), self._wake, loop)

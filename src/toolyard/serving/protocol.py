@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
@@ -34,11 +35,19 @@ SLOW_DOWN = "toolyard.slow_down"
 ANSWER = "toolyard.answer"
 """Among a scope's extensions: a function that writes a whole answer at once, for an app that has it whole."""
 
+HEAR = "toolyard.hear"
+"""Among a scope's extensions: a function that takes who is told when the client is gone or the server stops."""
+
+Fate = Literal["gone", "stopping"]
+Told = Callable[[Fate], None]
+
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 _LEAST_RATE = 16 * 1024
 """Bytes a second at which a body earns time beyond its deadline."""
 _UNWANTED_BYTES = 1024 * 1024
 """What is read of a body that was answered before it came, to keep the connection."""
+_READ_BYTES = 64 * 1024
+"""What is read of a connection before others are looked at."""
 _FRAMING = 16
 """Bytes that a chunked body may spend on each of its own."""
 
@@ -56,7 +65,9 @@ class Protocol(Ending):
         shared: Connections,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop, shared)
-        self._extensions = {SLOW_DOWN: self.slow_down, ANSWER: self.answer}
+        self._extensions = {SLOW_DOWN: self.slow_down, ANSWER: self.answer, HEAR: self.hear}
+        self._told: Told | None = None
+        self._fate: Fate | None = None
         self._large = False
         self._head_bytes = 0
         self._timed = False
@@ -69,6 +80,7 @@ class Protocol(Ending):
         """A newcomer, for whom the longest idle connection may have to go."""
         super().connection_made(transport)
         self._line = Line(transport, self._close)
+        cast(Any, transport).max_size = _READ_BYTES
         if self.shared.admit(self):
             self.deadline = self.loop.time() + self.shared.header_timeout
             return
@@ -81,9 +93,14 @@ class Protocol(Ending):
         """Leave nothing of it behind."""
         self.shared.forget(self)
         super().connection_lost(exc)
+        self._fate = "gone"
+        self._tell()
+        self._told = None
         # They refer to this object, which would otherwise have to wait for the collector.
         self._extensions = {}
         del self._line
+        if self.cycle is not None and self.cycle.response_complete:
+            self.cycle = self.scope = cast(Any, None)
 
     def data_received(self, data: bytes) -> None:
         """Parse what came, then see what the connection waits for."""
@@ -224,7 +241,7 @@ class Protocol(Ending):
             self.deadline = self.loop.time() + self.shared.idle_timeout
         elif self._pause:
             self.flow.pause_reading()
-            self.loop.call_later(self._pause, self._go_on)
+            self.shared.rests.add(self.loop, self._pause, self._go_on)
             self._pause = 0.0
             self.shared.waiting[self] = None  # As good as idle, if somebody else needs its place.
         else:
@@ -271,6 +288,26 @@ class Protocol(Ending):
             cycle.transport.close()
         cycle.on_response()
         return True
+
+    def hear(self, told: Told | None) -> bool:
+        """Have somebody told, until they ask not to be, what becomes of the connection; False if it is gone.
+
+        Whoever begins to listen too late is told soon, as if it had happened then.
+        """
+        self._told = told
+        if told is not None and self._fate is not None:
+            self.loop.call_soon(self._tell)
+        return self._fate != "gone"
+
+    def _tell(self) -> None:
+        if self._told is not None and self._fate is not None:
+            self._told(self._fate)
+
+    def shutdown(self) -> None:
+        """The server stops once what runs has ended."""
+        self._fate = self._fate or "stopping"
+        self._tell()
+        super().shutdown()
 
     def slow_down(self, seconds: float) -> bool:
         """Rest after the answer that is being made. True if the connection ends with it: then the answer must wait."""

@@ -138,6 +138,7 @@ async def put_tool(service: Service, request: Request) -> Response:
     name = _name(service, request)
     body, _ = await read_json(request, Registration, service.block)
     _check_admin(request, name)
+    _check_server(request, body)
     try:
         new = await service.registrations.put(name, body)
     except (ConfigError, DefinitionError, MalformedSource) as error:
@@ -184,6 +185,17 @@ def _check_admin(request: Request, name: str) -> None:
     namespace = split_qualified(name)[0]
     if not request.principal.scopes.allows("admin", namespace):
         raise HttpFault(403, "auth.forbidden", f"this key may not change tools of {show(namespace)}")
+
+
+def _check_server(request: Request, registration: Registration) -> None:
+    """A server of the yard is called in the yard's name, by whatever name the policy knows its tools."""
+    if isinstance(registration.binding, McpTarget) and not request.principal.scopes.everywhere("admin"):
+        raise HttpFault(
+            403,
+            "auth.forbidden",
+            "this key may not register tools of an MCP server",
+            hint="that takes a key with '*:admin', since the server's own namespace may be another one",
+        )
 
 
 def _tool(name: str, registration: Registration) -> Tool:

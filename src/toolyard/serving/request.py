@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from concurrent.futures import Future
 from itertools import count
 from typing import Any
 from urllib.parse import parse_qsl
 
+from toolyard.serving.counting import Values
 from toolyard.serving.faults import HttpFault
 from toolyard.serving.principal import NOBODY, Principal
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+LARGE = 64 * 1024
+"""Bytes of a body from which on it costs its sender more than a request."""
 
 _ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 _MAX_QUERY = 100
@@ -58,12 +62,18 @@ class Request:
 
     __slots__ = (
         *("_query", "body", "headers", "method", "path", "principal", "receive", "request_id", "route", "scope"),
-        *("abandoned", "held", "tool", "values"),
+        *("answered", "send", "sharing"),
+        *("abandoned", "allotted", "booked", "held", "spent", "tool", "values"),
     )
 
-    def __init__(self, scope: Scope, receive: Receive) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send | None = None) -> None:
         self.scope = scope
         self.receive = receive
+        self.send = send
+        """For a handler that answers with a stream, and sets `answered` when it begins."""
+        self.answered = False
+        self.sharing: Sequence[tuple[bytes, bytes]] = ()
+        """Headers of the answer that let a page of another origin read it."""
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         """Percent-decoded."""
@@ -85,6 +95,12 @@ class Request:
         self.body: bytes | None = None
         self.held = 0
         """Bytes of its body that count against the room for large ones."""
+        self.allotted = 0.0
+        """Seconds of processor time that it was expected to cost, if it is a large one."""
+        self.booked = 0.0
+        """Seconds by which it has put off the next large one of its key."""
+        self.spent = 0.0
+        """Seconds that it has cost so far."""
         self._query: dict[str, list[str]] | None = None
 
     @property
@@ -94,37 +110,47 @@ class Request:
             self._query = _read_query(self.scope["query_string"])
         return self._query
 
-    async def read(self, max_bytes: int, room: Room | None = None) -> bytes:
-        """The body; 413 as soon as it is known to be too large, however it is framed."""
+    @property
+    def declared(self) -> int:
+        """Bytes of its body as the head says; 0 if it says nothing."""
+        given = self.headers.get(b"content-length", b"")
+        return int(given[:20]) if given.isdigit() else 0
+
+    async def read(self, max_bytes: int, room: Room | None = None, max_values: int | None = None) -> bytes:
+        """The body; 413 as soon as it is known to be too large, or to hold too many values, however it is framed."""
         if self.body is not None:
             return self.body
-        declared = self.headers.get(b"content-length")
-        if declared is not None and declared.isdigit() and int(declared[:20]) > max_bytes:
+        if self.declared > max_bytes:
             raise too_large(max_bytes)
         message = await self.receive()
         if message["type"] == "http.disconnect":
             raise Disconnected
         body: bytes = message["body"]
-        if message.get("more_body", False) or len(body) > max_bytes:
-            body = await self._read_on(body, message, max_bytes, room)
+        if message.get("more_body", False) or len(body) > min(LARGE, max_bytes):
+            body = await self._read_on(message, max_bytes, room, max_values)
         self.body = body
         return body
 
     async def _read_on(
-        self, first: bytes, message: MutableMapping[str, Any], max_bytes: int, room: Room | None
+        self, message: MutableMapping[str, Any], max_bytes: int, room: Room | None, max_values: int | None
     ) -> bytes:
-        chunks, size = [first], len(first)
-        while size <= max_bytes and message.get("more_body", False):
+        values = None if max_values is None else Values(max_values)
+        chunks: list[bytes] = []
+        size = 0
+        while True:
+            chunks.append(message["body"])
+            size += len(message["body"])
+            if size > max_bytes:
+                raise too_large(max_bytes)
+            if room is not None:
+                room.take(self, size)
+            if values is not None:
+                values.feed(message["body"])
+            if not message.get("more_body", False):
+                return b"".join(chunks)
             message = await self.receive()
             if message["type"] == "http.disconnect":
                 raise Disconnected
-            chunks.append(message["body"])
-            size += len(message["body"])
-            if room is not None:
-                room.take(self, size)
-        if size > max_bytes:
-            raise too_large(max_bytes)
-        return b"".join(chunks)
 
 
 def too_large(max_bytes: int) -> HttpFault:

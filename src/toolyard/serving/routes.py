@@ -71,6 +71,8 @@ class Route(msgspec.Struct, frozen=True):
     """Bytes that a body may have, where that is less than the server allows."""
     idempotent: bool = False
     """True if an `Idempotency-Key` header is honoured."""
+    shown: bool = True
+    """False if the OpenAPI document does not speak of it."""
 
 
 class Found(msgspec.Struct, frozen=True):

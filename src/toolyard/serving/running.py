@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from toolyard.calls.events import Mode
-from toolyard.calls.request import CallRequest
+from toolyard.calls.request import CallRequest, Listener
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import ErrorInfo, Interrupted
 from toolyard.model.tool import Effects, Tool
@@ -26,6 +27,16 @@ T = TypeVar("T")
 _NOTHING: Mapping[str, Any] = {}
 _LOGGED = 200
 _KEY = re.compile(rb"[!-~]{1,512}")
+
+
+class Caller(Protocol):
+    """Whoever has something run, over HTTP or not."""
+
+    principal: Principal
+    abandoned: list[Future[Any]]
+    """Work of its calls that goes on past its deadline."""
+    tool: str
+    """The tool that was called, for the log."""
 
 
 class KeyScope(msgspec.Struct, frozen=True):
@@ -76,7 +87,7 @@ def given(value: T | UnsetType, default: T) -> T:
 
 async def run_calls(
     service: Service,
-    request: Request,
+    request: Caller,
     calls: Sequence[ToolCall],
     *,
     session_id: str | None = None,
@@ -85,6 +96,7 @@ async def run_calls(
     context: Mapping[str, Any] = _NOTHING,
     trace: Mapping[str, Any] = _NOTHING,
     definitions: frozenset[str] | None = None,
+    notify: Listener | None = None,
 ) -> list[ToolResult]:
     """Answer calls within the server's time limit and what the caller's key allows."""
     most = service.block.call_timeout
@@ -94,7 +106,8 @@ async def run_calls(
             calls=calls,
             session_id=session_id,
             mode=mode,
-            timeout=most if timeout is None else min(timeout, most),
+            timeout=timeout,
+            at_most=most,
             owner=request.principal.owner,
             context=context,
             trace=trace,
@@ -102,14 +115,36 @@ async def run_calls(
             scope=scope_of(request.principal),
             abandoned=request.abandoned,
             replay=True,
+            notify=notify,
         )
     )
+    _noted(service, request, mode, results, began)
+    return results
+
+
+def run_now(service: Service, request: Caller, call: ToolCall) -> ToolResult | None:
+    """`run_calls` of one call for which nobody has to wait; None, and nothing was begun, for any other."""
+    began = time.perf_counter()
+    asked = CallRequest(
+        calls=(call,),
+        at_most=service.block.call_timeout,
+        owner=request.principal.owner,
+        scope=scope_of(request.principal),
+        replay=True,
+    )
+    results = service.yard.tool_engine.run_now(asked)
+    if results is None:
+        return None
+    _noted(service, request, "execute", results, began)
+    return results[0]
+
+
+def _noted(service: Service, request: Caller, mode: Mode, results: list[ToolResult], began: float) -> None:
     if service.metrics is not None:
         seconds = (time.perf_counter() - began) / len(results)
         for result in results:
             service.metrics.call(result.name, mode, result.error_info.code if result.error_info else "ok", seconds)
     request.tool = results[0].name[:_LOGGED] if len(results) == 1 else f"{len(results)} calls"
-    return results
 
 
 def as_object(value: Any) -> dict[str, Any]:
@@ -131,7 +166,7 @@ def details_of(info: ErrorInfo) -> dict[str, Any]:
 
 async def once(
     service: Service,
-    request: Request,
+    request: Caller,
     key: str | None,
     digest: bytes,
     make: Callable[[], Awaitable[Response]],

@@ -8,6 +8,7 @@ import gc
 import logging
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
@@ -38,8 +39,12 @@ Ready = Callable[[Address, str], None]
 
 _RECORDING_SECONDS = 5.0
 """For cancelled calls to be recorded and answered."""
-_NEWCOMERS = 8
+_NEWCOMERS = 2
 """Connections that are let in before anybody else is looked after."""
+_APART_SECONDS = 0.001
+_SWITCH_SECONDS = 0.001
+_COLLECTED = (700, 10, 20)
+"""To look at all there is takes longer the more connections there are, and the fewer things are older than them."""
 _log = logging.getLogger(__name__)
 
 
@@ -68,6 +73,7 @@ def make_service(config: Config, block: ServerBlock) -> Service:
             rate=block.rate,
             burst=block.burst,
             concurrency=block.concurrency,
+            apart=_APART_SECONDS,
         )
         metrics = Metrics(registry.__contains__) if block.metrics else None
         if metrics is not None:
@@ -129,7 +135,7 @@ def serve(
         server = Server(
             _uvicorn_config(app, connections),
             ready=lambda: ready(address, banner(service, address.url)),
-            reload=partial(_reload, service),
+            reload=partial(reload_sources, service),
             shutdown_timeout=block.shutdown_timeout,
             lifeline=lifeline,
         )
@@ -158,7 +164,8 @@ def _default_app(service: Service) -> Asgi:
     return App(service)
 
 
-async def _reload(service: Service) -> None:
+async def reload_sources(service: Service) -> None:
+    """Load every source again; what goes wrong is logged, and the last good tools stay."""
     try:
         await service.reload()
     except ToolyardError as error:
@@ -214,6 +221,10 @@ class Server(uvicorn.Server):
         # What was loaded stays: the collector need not look at it again and again.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(*_COLLECTED)
+        # The loop gives the interpreter's lock away with every system call, and a thread that computes keeps it for
+        # so long each time.
+        sys.setswitchinterval(min(_SWITCH_SECONDS, sys.getswitchinterval()))
         if self._lifeline is not None:
             asyncio.get_running_loop().add_reader(self._lifeline, self._other_end_speaks)
         self._ready()

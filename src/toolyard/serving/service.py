@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from toolyard.app.hiding import cleaned
 from toolyard.app.toolyard import Toolyard
+from toolyard.engines.script_level import weakest_level
 from toolyard.model.errors import ToolyardError
 from toolyard.model.report import LoadReport
 from toolyard.serving.kept import Kept
+from toolyard.serving.large import Larges
 from toolyard.serving.limits import Admission
 from toolyard.serving.names import Names
 from toolyard.serving.quota import SessionQuota
@@ -55,6 +57,7 @@ class Service:
         metrics: Metrics | None = None,
         secrets: Sequence[str] = (),
     ) -> None:
+        from toolyard.serving.mcp.face import Face
         from toolyard.serving.registration import Registrations
 
         self.yard = yard
@@ -68,11 +71,15 @@ class Service:
         self.reads = Admission(_READS, block.max_waiting)
         """Places for reading what costs much; apart from those in which tools run."""
         self.room = Room(_LARGE_BODIES * block.max_body_bytes)
+        self.larges = Larges()
         self.quota = SessionQuota(yard.tool_engine.sessions, block.sessions_per_key)
         self.kept = Kept()
         """Answers about the catalog, as long as it stays what it is."""
         self.registrations = Registrations(yard.tool_registry, records)
         self._names = Names(yard.tool_registry.snapshot, yard.domains)
+        self._sandbox: tuple[object, str] = (None, "")
+        self.mcp = Face(self)
+        """The same tools for MCP clients."""
         self._tasks: list[asyncio.Task[None]] = []
         self._reloads = 0
         self.failing: dict[str, str] = {}
@@ -89,6 +96,14 @@ class Service:
         return self._names
 
     @property
+    def sandbox(self) -> str:
+        """What holds scripts here: the weakest level in force, `inprocess` for nothing; `none` if there are none."""
+        snapshot = self.yard.tool_registry.snapshot
+        if self._sandbox[0] is not snapshot:
+            self._sandbox = (snapshot, weakest_level(snapshot.tools))
+        return self._sandbox[1]
+
+    @property
     def report(self) -> LoadReport:
         """What every source gave, without the secrets that may be in it."""
         return cleaned(self.yard.tool_registry.report, self.secrets)
@@ -99,7 +114,7 @@ class Service:
         if self.keys is not None:
             await asyncio.to_thread(self.keys.load)
         self._reloads = await self.records.aversion(_RELOAD)
-        work: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {"answers": self.once.tend}
+        work: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {"answers": self.once.tend, "mcp": self.mcp.tend}
         if self.records.shared:
             work["other processes"] = self._look_around
         if self.keys is not None:

@@ -53,18 +53,19 @@ async def create(service: Service, request: Request) -> Response:
     session_id = body.session_id if body.session_id is not UNSET else secrets.token_urlsafe(18)
     state: dict[str, Any] | None = given(body.initial_state, None)
     if state is not None:
-        _check_state(state)
+        check_state(state)
 
     async def make() -> Response:
         engine, owner = service.yard.tool_engine, request.principal.owner
         async with service.quota.place(owner):
             await engine.asetup(session_id, initial_state=state, owner=owner)
-        return json_response(await _view(service, request, session_id), 201)
+        return json_response(await view_of(service, request.principal.owner, session_id), 201)
 
     return await _once(service, request, plain, make)
 
 
-def _check_state(state: dict[str, Any]) -> None:
+def check_state(state: dict[str, Any]) -> None:
+    """Refuse an initial state that is none."""
     try:
         read_initial(state)
     except SessionError as error:
@@ -81,7 +82,7 @@ async def fork(service: Service, request: Request) -> Response:
         engine, owner = service.yard.tool_engine, request.principal.owner
         async with service.quota.place(owner):
             await engine.asetup(session_id, fork_of=request.values[0], owner=owner)
-        return json_response(await _view(service, request, session_id), 201)
+        return json_response(await view_of(service, request.principal.owner, session_id), 201)
 
     return await _once(service, request, plain, make)
 
@@ -136,7 +137,7 @@ def _call(service: Service, request: Request, call: WireCall) -> ToolCall:
 
 async def show(service: Service, request: Request) -> Response:
     """How long the session is, and its hash."""
-    return json_response(await _view(service, request, request.values[0]))
+    return json_response(await view_of(service, request.principal.owner, request.values[0]))
 
 
 async def state(service: Service, request: Request) -> Response:
@@ -149,7 +150,7 @@ async def state(service: Service, request: Request) -> Response:
             raise UnknownSessionError(f"no session is called {session_id!r}")
         return {"state": found, "state_hash": engine.state_hash(session_id, owner=owner)}
 
-    return json_response(await _off_loop(service, read))
+    return json_response(await off_loop(service, read))
 
 
 async def history(service: Service, request: Request) -> Response:
@@ -173,7 +174,7 @@ async def history(service: Service, request: Request) -> Response:
             page["next"] = after + len(found)
         return page
 
-    return json_response(await _off_loop(service, read))
+    return json_response(await off_loop(service, read))
 
 
 async def list_sessions(service: Service, request: Request) -> Response:
@@ -181,7 +182,7 @@ async def list_sessions(service: Service, request: Request) -> Response:
     limit = whole(request, "limit", 1, _PAGE, 100)
     after = one(request, "cursor") or ""
     sessions, owner = service.yard.tool_engine.sessions, request.principal.owner or ""
-    lines = [line for line in await _off_loop(service, lambda: _lines(sessions, owner)) if line[0] > after]
+    lines = [line for line in await off_loop(service, lambda: _lines(sessions, owner)) if line[0] > after]
     page: dict[str, Any] = {
         "sessions": [{"session_id": name, "entries": count, "used": _when(used)} for name, count, used in lines[:limit]]
     }
@@ -204,8 +205,9 @@ async def delete(service: Service, request: Request) -> Response:
     return Response(204)
 
 
-async def _view(service: Service, request: Request, session_id: str) -> dict[str, Any]:
-    sessions, owner = service.yard.tool_engine.sessions, request.principal.owner
+async def view_of(service: Service, owner: str | None, session_id: str) -> dict[str, Any]:
+    """A session from outside."""
+    sessions = service.yard.tool_engine.sessions
 
     def read() -> dict[str, Any]:
         digest = sessions.state_hash(session_id, owner)
@@ -215,10 +217,10 @@ async def _view(service: Service, request: Request, session_id: str) -> dict[str
             "state_hash": digest,
         }
 
-    return await _off_loop(service, read)
+    return await off_loop(service, read)
 
 
-async def _off_loop(service: Service, work: Callable[[], T]) -> T:
+async def off_loop(service: Service, work: Callable[[], T]) -> T:
     """Where a store may block, on a thread of the sessions'."""
     sessions = service.yard.tool_engine.sessions
     if sessions.store is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from toolyard.app.server_block import ServerBlock
 from toolyard.serving.arp import ARP_ROUTES
 from toolyard.serving.catalog import CATALOG_ROUTES
+from toolyard.serving.mcp.routes import MCP_ROUTES
 from toolyard.serving.operations import OPERATION_ROUTES
 from toolyard.serving.page import OPEN_ROUTES, PAGE_ROUTES
 from toolyard.serving.page_sign_in import MAX_SIGN_IN
@@ -26,6 +27,8 @@ def routes_of(block: ServerBlock) -> list[Route]:
         *ARP_ROUTES,
         *OPERATION_ROUTES,
     ]
+    if block.mcp.enabled:
+        routes += MCP_ROUTES
     if block.page:
         routes += [
             Route(

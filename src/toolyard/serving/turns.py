@@ -9,7 +9,7 @@ from collections.abc import Callable
 Start = Callable[[], None]
 Headers = list[tuple[bytes, bytes]]
 
-_EACH = 16
+_EACH = 4
 """Requests that begin in one pass of the event loop. More would save a little, and make everybody wait longer."""
 _BEARER = b"bearer ty_"
 

@@ -59,6 +59,17 @@ class ToolLoader(ABC):
         """What the last `load` did."""
         return self._report or SourceReport(self.source)
 
+    @property
+    def comes_back(self) -> bool:
+        """True if it waits for a server that is not there, so that others need not fail with it."""
+        return False
+
+    def prepare(self) -> None:  # noqa: B027 - most sources are at hand
+        """Begin to connect, and return at once; called for all sources before the first is loaded."""
+
+    def watch(self, changed: Callable[[], None]) -> None:  # noqa: B027 - most sources do not tell
+        """Call `changed` from now on whenever there is something new to load; from any thread."""
+
     def close(self) -> None:  # noqa: B027 - most sources hold no connection
         """Let go of connections."""
 

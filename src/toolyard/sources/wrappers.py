@@ -5,7 +5,7 @@ FilterToolLoader(FileToolLoader("all.yaml"), include=["weather_api::*"], exclude
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -61,6 +61,19 @@ class WrappedToolLoader(ToolLoader):
     def admitted(self) -> Sequence[Candidate]:  # type: ignore[override]
         """The inner source's; tools this wrapper left alone need no second check."""
         return self.inner.admitted
+
+    @property
+    def comes_back(self) -> bool:
+        """As the inner source does."""
+        return self.inner.comes_back
+
+    def prepare(self) -> None:
+        """As the inner source does."""
+        self.inner.prepare()
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """As the inner source does."""
+        self.inner.watch(changed)
 
     def close(self) -> None:
         """Close the inner source."""

@@ -1,0 +1,85 @@
+"""An MCP server at the other end of a pipe, driven with ready bytes, so that only the server is measured."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+WINDOW = 32
+HELLO = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "bench", "version": "1"},
+}
+
+
+class Pipe:
+    """One server process, greeted."""
+
+    def __init__(self, command: list[str], folder: Path) -> None:
+        self.process = subprocess.Popen(
+            command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self._in, self._out = self.process.stdin, self.process.stdout
+        self.ask("initialize", HELLO)
+        self._send(line("notifications/initialized", {}, None))
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self.process.pid
+
+    def _send(self, text: bytes) -> None:
+        self._in.write(text)
+        self._in.flush()
+
+    def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """One request, and its result."""
+        self._send(line(method, params, 0))
+        found: dict[str, Any] = json.loads(self._out.readline())
+        if "result" not in found:
+            raise SystemExit(f"{method} was refused: {found}")
+        result: dict[str, Any] = found["result"]
+        return result
+
+    def run(self, method: str, params: dict[str, Any], calls: int) -> None:
+        """So many of the same request, always a window of them under way; no two of those have the same id."""
+        numbers = (range(1, WINDOW + 1), range(WINDOW + 1, 2 * WINDOW + 1))
+        blocks = [b"".join(line(method, params, number) for number in part) for part in numbers]
+        self._send(blocks[0])
+        for turn in range(1, calls // WINDOW):
+            self._send(blocks[turn % 2])
+            self._take()
+        self._take()
+
+    def _take(self) -> None:
+        for _ in range(WINDOW):
+            said = self._out.readline()
+            if b'"result"' not in said:
+                raise SystemExit(f"a call was not answered as it should be: {said!r}")
+
+    def listed(self) -> int:
+        """How many tools there are, read page by page; nothing is looked at but the way to the next one."""
+        count, cursor = 0, None
+        while True:
+            result = self.ask("tools/list", {} if cursor is None else {"cursor": cursor})
+            count, cursor = count + len(result["tools"]), result.get("nextCursor")
+            if cursor is None:
+                return count
+
+    def close(self) -> None:
+        """End it."""
+        self._in.close()
+        self._out.close()
+        self.process.terminate()
+        self.process.wait()
+
+
+def line(method: str, params: dict[str, Any], number: int | None) -> bytes:
+    """A message as it goes over the pipe."""
+    head = {"jsonrpc": "2.0"} if number is None else {"jsonrpc": "2.0", "id": number}
+    return json.dumps({**head, "method": method, "params": params}).encode() + b"\n"

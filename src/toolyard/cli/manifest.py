@@ -1,0 +1,125 @@
+"""`toolyard manifest`: which scripts of a directory may be loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from toolyard.cli.output import counted, print_json, print_table, print_text
+from toolyard.cli.yard import JsonOption
+from toolyard.model.errors import ManifestError
+from toolyard.sources import script_manifest_changes as changes
+from toolyard.sources.script_files import ScriptDirectory
+from toolyard.sources.script_manifest import MANIFEST, Manifest, read_manifest
+from toolyard.sources.script_review import Reviewed, review
+
+Directory = Annotated[Path, Parameter(help="The directory that holds the scripts.")]
+
+
+def init_(
+    directory: Directory,
+    /,
+    *,
+    hashed: Annotated[
+        bool, Parameter(negative="", help="Keep the hash of each file: changed bytes are refused.")
+    ] = False,
+    empty: Annotated[bool, Parameter(negative="", help="Allow nothing yet, whatever is there.")] = False,
+    json: JsonOption = False,
+) -> int:
+    """Make a manifest that allows the scripts which are there now. Exits 1 if some cannot be allowed."""
+    manifest, refused = changes.init(directory, hashed=hashed, empty=empty)
+    if json:
+        print_json({**_plain(directory, manifest), "refused": refused})
+    else:
+        _show(manifest)
+        if refused:
+            print_table("Refused", ["file", "why"], [(name, why) for name, why in refused.items()])
+        print_text(f"{directory / MANIFEST}: {counted(len(manifest.allow), 'file')} allowed, {len(refused)} refused")
+    return 1 if refused else 0
+
+
+def add_(
+    directory: Directory,
+    /,
+    *files: str,
+    hashed: Annotated[bool, Parameter(negative="", help="Keep the hash of each file from now on.")] = False,
+    json: JsonOption = False,
+) -> int:
+    """Allow files, or approve what they say now; one that is not there yet may be allowed too.
+
+    Parameters
+    ----------
+    files
+        Names of files in the directory, such as foo.py.
+    """
+    if not files and not hashed:
+        raise ManifestError("name the files to be allowed")
+    manifest = changes.add(directory, files, hashed=True if hashed else None)
+    return _done(directory, manifest, f"{counted(len(files), 'file')} added", json)
+
+
+def remove_(directory: Directory, /, *files: str, json: JsonOption = False) -> int:
+    """Allow files no longer; they stay where they are.
+
+    Parameters
+    ----------
+    files
+        Names of files in the manifest.
+    """
+    if not files:
+        raise ManifestError("name the files to be allowed no longer")
+    manifest = changes.remove(directory, files)
+    return _done(directory, manifest, f"{counted(len(set(files)), 'file')} removed", json)
+
+
+def verify_(directory: Directory, /, *, json: JsonOption = False) -> int:
+    """Check that every file the manifest allows is there, may be loaded, and has its hash. Exits 1 if one has not."""
+    listed = [item for item in _reviewed(directory) if item.state != "stray"]
+    bad = [item for item in listed if item.state != "ok"]
+    _show_review("Manifest", listed, json)
+    if not json:
+        print_text(f"{counted(len(listed), 'file')} allowed, {len(bad)} cannot be loaded")
+    return 1 if bad else 0
+
+
+def diff_(directory: Directory, /, *, json: JsonOption = False) -> int:
+    """Show where directory and manifest part: scripts not allowed, missing, changed, or refused. Exits 1 if they do."""
+    different = [item for item in _reviewed(directory) if item.state != "ok"]
+    _show_review("Differences", different, json)
+    if not json:
+        print_text(counted(len(different), "difference"))
+    return 1 if different else 0
+
+
+def _reviewed(directory: Path) -> list[Reviewed]:
+    with ScriptDirectory(directory) as opened:
+        return review(opened, read_manifest(opened))
+
+
+def _done(directory: Path, manifest: Manifest, what: str, json: bool) -> int:
+    if json:
+        print_json(_plain(directory, manifest))
+    else:
+        _show(manifest)
+        print_text(f"{directory / MANIFEST}: {what}, {counted(len(manifest.allow), 'file')} allowed")
+    return 0
+
+
+def _plain(directory: Path, manifest: Manifest) -> dict[str, Any]:
+    return {"manifest": str(directory / MANIFEST), "hashed": manifest.hashed, "allow": manifest.allow}
+
+
+def _show(manifest: Manifest) -> None:
+    rows = [(name, pin or ("not there yet" if manifest.hashed else "")) for name, pin in manifest.allow.items()]
+    print_table("Allowed", ["file", "hash"], rows)
+
+
+def _show_review(title: str, items: Iterable[Reviewed], json: bool) -> None:
+    if json:
+        keys = ("file", "state", "reason", "sha256", "pinned")
+        print_json([{key: getattr(item, key) for key in keys} for item in items])
+        return
+    print_table(title, ["file", "state", "why"], [(item.file, item.state, item.reason) for item in items])

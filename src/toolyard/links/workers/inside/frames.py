@@ -1,0 +1,70 @@
+"""Frames as the child reads and writes them: four bytes of length, then JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+from builtins import len  # noqa: A004 - a script may replace it, and still gets its answer
+from collections.abc import Callable
+from typing import Any
+
+_CHUNK = 65536
+
+_plain = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+_scan = json.JSONDecoder().raw_decode
+
+
+def _quick_encoder() -> Callable[[Any], str]:
+    """The encoder that the standard one makes anew for every value; that costs more than a small value itself."""
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return _plain.encode
+    # Without markers a circle is a RecursionError instead of a ValueError.
+    quick = make(None, _plain.default, json.encoder.encode_basestring, None, ":", ",", False, False, False)
+    join = "".join
+
+    def encode(value: Any) -> str:
+        return join(quick(value, 0))
+
+    return encode if encode({"a": [1.5, None, "b"]}) == '{"a":[1.5,null,"b"]}' else _plain.encode
+
+
+encode = _quick_encoder()
+
+
+def decode(text: str) -> dict[str, Any]:
+    """The object of a frame."""
+    frame: dict[str, Any] = _scan(text)[0]
+    return frame
+
+
+def read(fd: int) -> dict[str, Any] | None:
+    """The next frame; None at the end."""
+    data = os.read(fd, _CHUNK)
+    while 0 < len(data) < 4:
+        data += _more(fd, 4 - len(data))
+    if not data:
+        return None
+    size = int.from_bytes(data[:4], "big")
+    if len(data) == size + 4:
+        return decode(data[4:].decode())
+    parts, missing = [data[4:]], size - len(data) + 4
+    while missing > 0:
+        parts.append(_more(fd, min(missing, _CHUNK * 16)))
+        missing -= len(parts[-1])
+    return decode(b"".join(parts).decode())
+
+
+def write(fd: int, body: bytes) -> None:
+    """Send a frame."""
+    data = len(body).to_bytes(4, "big") + body
+    sent = os.write(fd, data)
+    while sent < len(data):
+        sent += os.write(fd, data[sent : sent + _CHUNK])
+
+
+def _more(fd: int, size: int) -> bytes:
+    data = os.read(fd, size)
+    if not data:
+        os._exit(0)  # Whoever was sending is gone.
+    return data

@@ -1,0 +1,66 @@
+"""The three functions by which script directories are used from code."""
+
+from __future__ import annotations
+
+import os
+import threading
+from weakref import WeakKeyDictionary
+
+from toolyard.model.report import SourceReport
+from toolyard.plugins import Loader
+from toolyard.registry import ToolRegistry
+from toolyard.sources.script_manifest import load_allowlist
+from toolyard.sources.script_manifest_changes import append
+from toolyard.sources.scripts import ScriptToolLoader
+from toolyard.sources.wrappers import WrappedToolLoader
+
+Directory = str | os.PathLike[str]
+
+_locks: WeakKeyDictionary[ToolRegistry, threading.Lock] = WeakKeyDictionary()
+_making = threading.Lock()
+
+
+def load_tools(directory: Directory, registry: ToolRegistry) -> SourceReport:
+    """Register the tools of every allowed script of a directory, and say what came of each file.
+
+    What the same directory gave before is replaced, in one swap: changed files by their new code, deleted ones by
+    nothing. Tools of other sources stay. A file that is refused or broken is logged and listed; the others load. A
+    missing directory, or one without a manifest, gives nothing.
+    """
+    if not isinstance(registry, ToolRegistry):
+        raise TypeError(f"load_tools needs a ToolRegistry, not {type(registry).__name__}")
+    with _lock_of(registry):
+        known: Loader | None = next((loader for loader in registry.loaders if _reads(loader, directory)), None)
+        if known is None:
+            known = ScriptToolLoader(os.fspath(directory))
+            registry.attach(known)
+        else:
+            registry.refresh(only=known)
+        # The registry's report, since it knows which names were taken already by another source.
+        return next(report for report in reversed(registry.report.sources) if report.source == known.source)
+
+
+def load_tool_manifest_allowlist(tools_path: Directory) -> set[str]:
+    """The names of the files that may be loaded; none, and a line in the log, if there is no usable manifest."""
+    return load_allowlist(tools_path)
+
+
+def append_tool_manifest(tool_basename: str, tools_dir: Directory = "tools") -> None:
+    """Allow one more file, which need not be there yet.
+
+    Any number of processes may do so at once. FileNotFoundError if there is no manifest; `ManifestError` if the name
+    is not that of a script, or if the manifest is corrupt, which then stays as it is.
+    """
+    append(tool_basename, tools_dir)
+
+
+def _lock_of(registry: ToolRegistry) -> threading.Lock:
+    """Two who load the same directory at once must not both find that it is new."""
+    with _making:
+        return _locks.setdefault(registry, threading.Lock())
+
+
+def _reads(loader: object, directory: Directory) -> bool:
+    while isinstance(loader, WrappedToolLoader):
+        loader = loader.inner
+    return isinstance(loader, ScriptToolLoader) and loader.is_at(directory)

@@ -1,0 +1,158 @@
+"""Tools that the face itself has: looking for tools, calling what was found, and sessions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from toolyard.dialects.mcp import McpDialect
+from toolyard.model.call import ToolCall, ToolResult
+from toolyard.model.errors import CallError, InvalidArguments
+from toolyard.serving.mcp.calling import CALL_FOUND, called
+from toolyard.serving.mcp.results import result_of
+from toolyard.serving.mcp.turn import Turn
+from toolyard.serving.mcp.wire import Json
+from toolyard.serving.running import scope_of
+from toolyard.serving.search import index_of
+from toolyard.serving.shapes import Shape
+
+if TYPE_CHECKING:
+    from toolyard.serving.mcp.face import Face
+
+Work = Callable[["Face", Turn, Any], Awaitable[Json]]
+"""Answers with a whole `CallToolResult`."""
+Answer = Callable[[Turn, Json], Awaitable[Json]]
+
+_MOST = 50
+
+
+class OwnTool(msgspec.Struct, frozen=True):
+    """One tool of the face's own."""
+
+    name: str
+    description: str
+    arguments: type[Any]
+    work: Work
+    read_only: bool = False
+
+    def shown(self) -> Json:
+        """As a list shows it."""
+        (schema,), definitions = msgspec.json.schema_components([self.arguments], ref_template="#/$defs/{name}")
+        flat = definitions.pop(schema["$ref"].rpartition("/")[2])
+        flat.pop("title", None)
+        flat.pop("description", None)
+        if definitions:
+            flat["$defs"] = definitions
+        hints = {"readOnlyHint": True} if self.read_only else {"readOnlyHint": False, "destructiveHint": False}
+        return {"name": self.name, "description": self.description, "inputSchema": flat, "annotations": hints}
+
+
+class SearchArguments(Shape):
+    """What to look for."""
+
+    query: Annotated[str, Meta(max_length=500, description="Words of the task, or of a tool's name or description.")]
+    k: Annotated[int, Meta(ge=1, le=_MOST, description="How many tools to return.")] = 10
+    namespace: Annotated[str, Meta(description="Only tools of this namespace.")] | UnsetType = UNSET
+
+
+class CallArguments(Shape):
+    """What to call."""
+
+    name: Annotated[str, Meta(min_length=1, description="The name of a tool, as search_tools gave it.")]
+    arguments: Annotated[Json, Meta(description="Arguments that fit the tool's inputSchema.")] = {}
+
+
+async def search_tools(face: Face, turn: Turn, given: SearchArguments) -> Json:
+    """The tools that fit best, with all that is needed to call them."""
+    # Off the loop: the first search of a catalog makes its index.
+    async with face.service.reads.enter(turn.caller.principal):
+        return await asyncio.to_thread(_searched, face, turn, given)
+
+
+def _searched(face: Face, turn: Turn, given: SearchArguments) -> Json:
+    names, scope = face.names, scope_of(turn.caller.principal)
+    snapshot = names.snapshot
+    scores = index_of(snapshot).search(given.query)
+    found = []
+    # The best first; among equals, the first registered.
+    for place in sorted(scores, key=lambda place: (-scores[place], place)):
+        tool = snapshot.tools[place]
+        wanted = given.namespace is UNSET or tool.namespace == given.namespace
+        if wanted and (scope is None or scope.lists(tool)):
+            found.append(tool)
+            if len(found) == given.k:
+                break
+    shown = McpDialect(names=names.wire).format_tools(found) if found else []
+    lines = [{**line, "name": names.spelt(tool)} for tool, line in zip(found, shown, strict=True)]
+    return value_result("search_tools", {"tools": lines})
+
+
+async def call_found(face: Face, turn: Turn, given: CallArguments) -> Json:
+    """Call a tool by its name, as a client that sees all tools would."""
+    return await called(face, turn, given.name, given.arguments)
+
+
+SEARCH_TOOLS = (
+    OwnTool(
+        "search_tools",
+        "Find tools for a task. Returns name, description and inputSchema of the tools that fit best; call one with "
+        "call_tool.",
+        SearchArguments,
+        search_tools,
+        read_only=True,
+    ),
+    OwnTool(
+        CALL_FOUND,
+        "Call a tool that search_tools found, by its name and with arguments that fit its inputSchema.",
+        CallArguments,
+        call_found,
+    ),
+)
+
+
+class OwnTools:
+    """Those that are switched on."""
+
+    def __init__(self, face: Face) -> None:
+        chosen: list[OwnTool] = []
+        if face.block.expose == "search":
+            chosen += SEARCH_TOOLS
+        if face.block.sessions:
+            from toolyard.serving.mcp.session_tools import SESSION_TOOLS
+
+            chosen += SESSION_TOOLS
+        self._answers: dict[str, Answer] = {tool.name: partial(_answer, face, tool) for tool in chosen}
+        self._shown = [tool.shown() for tool in chosen]
+        self.names = frozenset(self._answers)
+
+    def get(self, name: str) -> Answer | None:
+        """Who answers a name, if it is one of these."""
+        return self._answers.get(name)
+
+    def shown(self) -> list[Json]:
+        """As a list shows them."""
+        return self._shown
+
+
+def value_result(name: str, value: Any) -> Json:
+    """The `CallToolResult` of a value."""
+    return result_of(ToolResult(None, name, value), wraps=False, has_schema=False)
+
+
+def fault_result(name: str, error: CallError) -> Json:
+    """The `CallToolResult` of a call that failed."""
+    return result_of(ToolResult.failed(ToolCall(name), error.info), wraps=False, has_schema=False)
+
+
+async def _answer(face: Face, tool: OwnTool, turn: Turn, arguments: Json) -> Json:
+    turn.caller.tool = tool.name
+    try:
+        given = msgspec.convert(arguments, tool.arguments)
+    except msgspec.ValidationError as error:
+        return fault_result(tool.name, InvalidArguments(f"the arguments of {tool.name} do not fit: {error}"))
+    return await tool.work(face, turn, given)

@@ -1,0 +1,59 @@
+"""Results of calls as `CallToolResult`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolyard.dialects.mcp import CALL_ID
+from toolyard.dialects.outcome import error_of, error_value, value_text
+from toolyard.dialects.outcome import result_text as text_of
+from toolyard.model.call import ToolResult
+from toolyard.model.content import CONTENT, blocks_of
+from toolyard.serving.mcp.wire import SERVER_INFO, SERVER_RAW, Json, encode
+
+_MAYBE_JSON = frozenset('{["-0123456789tfn \t\r\n')
+"""What a JSON text can begin with."""
+_META = {SERVER_INFO: SERVER_RAW}
+
+
+def result_of(result: ToolResult, *, wraps: bool, has_schema: bool) -> Json:
+    """The `CallToolResult` of a call. Blocks travel as they are; a value that is no object is `{"result": value}`."""
+    out: Json
+    info = error_of(result)
+    if info is not None:
+        text = text_of(result, marked=True)
+        out = {"content": [{"type": "text", "text": text}], "structuredContent": error_value(info), "isError": True}
+    else:
+        value = result.result
+        blocks = blocks_of(result) if result.metadata else None
+        structured = {"result": value} if wraps or type(value) is not dict else value
+        if blocks is None:
+            out = {"content": [{"type": "text", "text": _text(value)}], "structuredContent": structured}
+        elif value is blocks and not has_schema:
+            out = {"content": blocks}
+        else:
+            out = {"content": blocks, "structuredContent": structured}
+        out["isError"] = False
+    if result.call_id is not None or result.metadata:
+        meta = {f"toolyard/{key}": value for key, value in result.metadata.items() if key != CONTENT}
+        if result.call_id is not None:
+            meta[CALL_ID] = result.call_id
+        if meta:
+            out["_meta"] = meta
+    return out
+
+
+def finished(result: Json, *, stateless: bool) -> bytes:
+    """A result as it travels; the stateless version has every one say who made it, and that it is whole."""
+    if stateless:
+        result["resultType"] = "complete"
+        result["_meta"] = {**result["_meta"], **_META} if "_meta" in result else _META
+    return encode(result)
+
+
+def _text(value: Any) -> str:
+    if type(value) is str and value[:1] not in _MAYBE_JSON and value.isascii():
+        return value
+    if type(value) is str:
+        return value_text(value)
+    return encode(value).decode()

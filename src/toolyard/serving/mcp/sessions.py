@@ -1,0 +1,242 @@
+"""Sessions of the versions that begin with a handshake.
+
+A session is a record beside those of the service, so any worker can go on with one that another began. Each keeps
+what it has seen at hand, believes it for a moment, and then looks again: an ended session is over everywhere within
+`BELIEVED`. What is bound to one process are the streams and the requests under way.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from toolyard.serving.faults import HttpFault
+from toolyard.serving.mcp.streams import Stream
+from toolyard.serving.mcp.underway import Running
+from toolyard.serving.mcp.wire import LIST_CHANGED, RANK, notification
+from toolyard.sessions.records import Records
+
+KIND = "mcp_session"
+BELIEVED = 1.0
+_DEFAULT_LEVEL = RANK["info"]
+_CHANGED = notification(LIST_CHANGED)
+
+
+class _Stored(msgspec.Struct, frozen=True):
+    version: str
+    level: int
+
+
+class McpSession:
+    """One client, from `initialize` to `DELETE`."""
+
+    __slots__ = (
+        "believed",
+        "id",
+        "level",
+        "notices",
+        "owner",
+        "running",
+        "stored",
+        "text",
+        "used",
+        "version",
+    )
+
+    def __init__(self, session_id: str, owner: str, version: str, level: int, now: float) -> None:
+        self.id = session_id
+        self.owner = owner
+        self.version = version
+        self.level = level
+        """The least level of log lines that the client is told."""
+        self.used = now
+        self.stored = now
+        """When the store was last told that it is used."""
+        self.believed = now + BELIEVED
+        self.text = _encoded(version, level)
+        """As the store has it."""
+        self.running: Running = {}
+        """Calls under way here, by the id of their request."""
+        self.notices: Stream | None = None
+        """What its `GET` reads, from the first one on."""
+
+    @property
+    def is_busy(self) -> bool:
+        """True if calls are under way in it, or somebody reads its notices."""
+        return bool(self.running) or (self.notices is not None and self.notices.reader is not None)
+
+
+class McpSessions:
+    """All sessions, as far as this process knows. `idle` is in seconds; `most` are those at hand here.
+
+    `forget` is told owner and id of each that is no longer at hand.
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        *,
+        idle: float,
+        most: int,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        forget: Callable[[str, str], None] = lambda owner, session_id: None,
+    ) -> None:
+        self._records = records
+        self._idle = idle
+        self._most = most
+        self._clock = clock
+        self._wall = wall
+        self._forget = forget
+        self._owners: dict[str, dict[str, McpSession]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    async def open(self, owner: str, version: str) -> McpSession:
+        """A new session. Where there are too many, the longest unused of whoever has most is over."""
+        if self._count >= self._most:
+            await self._make_room(owner)
+        session = McpSession(secrets.token_urlsafe(24), owner, version, _DEFAULT_LEVEL, self._clock())
+        await self._records.aput(KIND, owner, session.id, session.text)
+        return self._take(session)
+
+    def at_hand(self, owner: str, session_id: str) -> McpSession | None:
+        """The session, if it is known here to be there; else `find` may know more."""
+        own = self._owners.get(owner)
+        session = None if own is None else own.get(session_id)
+        if session is None:
+            return None
+        now = self._clock()
+        if now >= session.believed:
+            return None
+        session.used = now
+        return session
+
+    async def find(self, owner: str, session_id: str) -> McpSession | None:
+        """The session, wherever it began; None if it never did, is over, or belongs to somebody else."""
+        session = self.at_hand(owner, session_id)
+        if session is not None:
+            return session
+        stored = await self._records.aget(KIND, owner, session_id) if len(session_id) <= 128 else None
+        now = self._clock()
+        session = self._owners.get(owner, {}).get(session_id)
+        # Where others see the same records, it may have been used there.
+        idle = session is not None and not self._records.shared and now - session.used > self._idle
+        if stored is None or (idle and session is not None and not session.running):
+            if session is not None:
+                await self.end(owner, session_id)
+            return None
+        facts = msgspec.msgpack.decode(stored, type=_Stored)
+        if session is None:
+            if self._count >= self._most:
+                await self._make_room(owner)
+            session = self._take(McpSession(session_id, owner, facts.version, facts.level, now))
+            session.stored = float("-inf")
+        session.used, session.believed = now, now + BELIEVED
+        session.level, session.text = facts.level, stored
+        return session if await self._still_stored(session, now) else None
+
+    async def keep(self, session: McpSession, level: int | None = None) -> bool:
+        """Have the store know that it is used, and at which level if that is new; False if it was ended meanwhile."""
+        known = session.text
+        while True:
+            wanted = _encoded(session.version, level) if level is not None else known
+            if await self._records.areplace(KIND, session.owner, session.id, known, wanted):
+                session.stored, session.text = self._clock(), wanted
+                session.level = msgspec.msgpack.decode(wanted, type=_Stored).level
+                return True
+            stored = await self._records.aget(KIND, session.owner, session.id)
+            if stored is None:
+                self._drop(session.owner, session.id)
+                return False
+            # Another process changed it; what it says there holds.
+            known = stored
+
+    async def _still_stored(self, session: McpSession, now: float) -> bool:
+        return now - session.stored <= self._idle / 4 or await self.keep(session)
+
+    @property
+    def is_busy(self) -> bool:
+        """True if calls are under way in some session."""
+        return any(session.running for own in self._owners.values() for session in own.values())
+
+    def running(self, session_id: str) -> Running:
+        """The calls under way in a session."""
+        for own in self._owners.values():
+            if session_id in own:
+                return own[session_id].running
+        return {}
+
+    async def end(self, owner: str, session_id: str) -> bool:
+        """It is over, and so is what runs in it; False if there was none."""
+        self._drop(owner, session_id)
+        return await self._records.aremove(KIND, owner, session_id)
+
+    async def sweep(self) -> None:
+        """Forget what nobody has used for too long."""
+        now = self._clock()
+        for own in list(self._owners.values()):
+            for session in list(own.values()):
+                if session.is_busy:
+                    session.used = now
+                    await self._still_stored(session, now)
+                elif now - session.used > self._idle:
+                    self._drop(session.owner, session.id)
+                    if not self._records.shared:
+                        await self._records.aremove(KIND, session.owner, session.id)
+        await self._records.aexpire(KIND, self._wall() - self._idle * 1.25)
+
+    def tell(self) -> None:
+        """The catalog has changed: whoever has a stream is told, now or when it comes back."""
+        for own in self._owners.values():
+            for session in own.values():
+                if session.notices is not None:
+                    session.notices.put(_CHANGED)
+
+    def _take(self, session: McpSession) -> McpSession:
+        own = self._owners.setdefault(session.owner, {})
+        known = own.setdefault(session.id, session)
+        self._count += known is session
+        return known
+
+    def _drop(self, owner: str, session_id: str) -> None:
+        own = self._owners.get(owner)
+        session = None if own is None else own.pop(session_id, None)
+        if own is None or session is None:
+            return
+        self._count -= 1
+        if not own:
+            del self._owners[owner]
+        if session.notices is not None:
+            session.notices.end()
+        for underway in session.running.values():
+            underway.stop("over")
+        self._forget(owner, session_id)
+
+    async def _make_room(self, owner: str) -> None:
+        """End a session in which nothing happens, of nobody who has fewer than `owner`; 429 if there is none."""
+        own = len(self._owners.get(owner, ()))
+        for whose in sorted(self._owners.values(), key=len, reverse=True):
+            if len(whose) < own:
+                break
+            idle = [session for session in whose.values() if not session.is_busy]
+            if idle:
+                oldest = min(idle, key=lambda session: session.used)
+                await self.end(oldest.owner, oldest.id)
+                return
+        raise HttpFault(
+            429,
+            "server.overloaded",
+            "all sessions are in use; end one, or try again",
+            retryable=True,
+            headers=((b"retry-after", b"5"),),
+        )
+
+
+def _encoded(version: str, level: int) -> bytes:
+    return msgspec.msgpack.encode(_Stored(version, level))

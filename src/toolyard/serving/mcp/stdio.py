@@ -1,0 +1,269 @@
+"""MCP over standard input and output: one client, one message a line.
+
+Nothing but messages goes to the client. Whatever tools print goes to standard error, and their standard input is
+empty, whether they are Python or processes of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import stat
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, BinaryIO
+
+from toolyard.model.errors import MalformedSource
+from toolyard.parsing import parse_json
+from toolyard.serving.mcp.client import Client
+from toolyard.serving.mcp.hub import Listening
+from toolyard.serving.mcp.wire import INVALID_REQUEST, PARSE_ERROR, RpcFault, error_text
+from toolyard.serving.principal import NOBODY
+
+if TYPE_CHECKING:
+    from toolyard.serving.service import Service
+
+_CHUNK = 256 * 1024
+_HIGH = 8 * 1024 * 1024
+"""Bytes that the client has not read yet, at which it is not listened to any more."""
+_log = logging.getLogger(__name__)
+
+
+class Lines:
+    """Cuts what arrives into lines. One that is too long is dropped as it comes, and told of once."""
+
+    def __init__(self, most: int, line: Callable[[bytes], None], too_long: Callable[[], None]) -> None:
+        self._most = most
+        self._line = line
+        self._too_long = too_long
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._dropping = False
+
+    def feed(self, data: bytes) -> None:
+        """Some more."""
+        start = 0
+        while True:
+            stop = data.find(b"\n", start)
+            if stop < 0:
+                break
+            self._finish(data[start:stop])
+            start = stop + 1
+        if start < len(data):
+            self._keep(data[start:])
+
+    def end(self) -> None:
+        """There is no more; a last line need not be ended."""
+        self._finish(b"")
+
+    def _keep(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._dropping:
+            return
+        if self._size > self._most:
+            self._dropping = True
+            self._parts.clear()
+        else:
+            self._parts.append(part)
+
+    def _finish(self, part: bytes) -> None:
+        if self._parts or self._dropping or len(part) > self._most:
+            self._keep(part)
+            part = b"".join(self._parts)
+        dropped = self._dropping
+        self._parts, self._size, self._dropping = [], 0, False
+        if dropped:
+            self._too_long()
+        elif part and not part.isspace():
+            self._line(part)
+
+
+class Stdio(asyncio.Protocol):
+    """The wire to the one client."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._face = service.mcp
+        block = service.block
+        self._lines = Lines(block.max_body_bytes, self._read, self._too_long)
+        self._out: Out | None = None
+        self._reading: asyncio.ReadTransport | None = None
+        self.client = Client(self._face, self.write, self.write, NOBODY)
+        self.over = asyncio.get_running_loop().create_future()
+        """Done when the client has said all."""
+
+    def connect(self, out: Out) -> None:
+        """Where answers go."""
+        self._out = out
+
+    def write(self, message: bytes) -> None:
+        """Send a message, whole."""
+        if self._out is not None:
+            self._out.write(message + b"\n")
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The client can be heard."""
+        self._reading = transport  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        """It says something."""
+        self._lines.feed(data)
+        if self._out is not None and self._reading is not None and self._out.is_full:
+            self._reading.pause_reading()
+            self._out.when_empty(self._reading.resume_reading)
+
+    def eof_received(self) -> None:
+        """It has said all."""
+        self.finish()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is gone."""
+        self.finish()
+
+    def finish(self) -> None:
+        """There is nobody left to hear."""
+        if not self.over.done():
+            self._lines.end()
+            self.over.set_result(None)
+
+    def _read(self, line: bytes) -> None:
+        try:
+            document = parse_json(line, what="message", max_depth=self._service.block.max_depth)
+        except MalformedSource as error:
+            self.write(error_text(None, RpcFault(PARSE_ERROR, str(error))))
+            return
+        self.client.take(document)
+
+    def _too_long(self) -> None:
+        most = self._service.block.max_body_bytes
+        self.write(error_text(None, RpcFault(INVALID_REQUEST, f"the message is longer than {most:,} bytes")))
+
+
+class Out(asyncio.BaseProtocol):
+    """The way to the client: a pipe if it is one, else a file."""
+
+    def __init__(self, gone: Callable[[], None]) -> None:
+        self._gone = gone
+        self._transport: asyncio.WriteTransport | None = None
+        self._file: BinaryIO | None = None
+        self._waiting: Callable[[], None] | None = None
+        self.is_full = False
+
+    async def open(self, fd: int) -> None:
+        """Take over a file descriptor."""
+        if _is_pipe(fd):
+            pipe = os.fdopen(fd, "wb", buffering=0)
+            self._transport, _ = await asyncio.get_running_loop().connect_write_pipe(lambda: self, pipe)
+            self._transport.set_write_buffer_limits(high=_HIGH)
+        else:
+            self._file = os.fdopen(fd, "wb", buffering=0)
+
+    def write(self, data: bytes) -> None:
+        """All of it, before anything else."""
+        if self._transport is not None:
+            self._transport.write(data)
+        elif self._file is not None:
+            with suppress(OSError):
+                view = memoryview(data)
+                while view:
+                    view = view[self._file.write(view) or 0 :]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is gone."""
+        self._transport = None
+        self._gone()
+
+    def pause_writing(self) -> None:
+        """It does not read."""
+        self.is_full = True
+
+    def resume_writing(self) -> None:
+        """It has read on."""
+        self.is_full = False
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting()
+
+    def when_empty(self, function: Callable[[], None]) -> None:
+        """Call a function when there is room again."""
+        self._waiting = function
+
+    async def flush(self, seconds: float) -> None:
+        """Wait until all is written, for so long at most."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + seconds
+        while self._transport is not None and self._transport.get_write_buffer_size() and clock() < until:
+            if self._transport.is_closing():
+                return
+            await asyncio.sleep(0.005)
+
+    def close(self) -> None:
+        """Say no more."""
+        if self._transport is not None:
+            self._transport.abort()
+        elif self._file is not None:
+            self._file.close()
+
+
+def take_streams() -> tuple[int, int]:
+    """Standard input and output for the protocol alone; everybody else gets an empty input, and standard error."""
+    sys.stdout.flush()
+    reading, writing = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return reading, writing
+
+
+async def serve_stdio(service: Service, reading: int, writing: int, stop: asyncio.Event) -> None:
+    """Answer until the client has said all, or `stop` is set; then wait for what runs, within the server's limit."""
+    await service.start()
+    wire = Stdio(service)
+    out = Out(wire.finish)
+    await out.open(writing)
+    wire.connect(out)
+    face, client = service.mcp, wire.client
+    listening = Listening("", client.changed, lambda: None)
+    face.hub.join(listening)
+    await _open_input(wire, reading)
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({wire.over, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        running = {underway.task for underway in client.running.values()}
+        if running:
+            _, late = await asyncio.wait(running, timeout=service.block.shutdown_timeout)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=service.block.shutdown_timeout)
+        client.end_listening()
+        await out.flush(service.block.shutdown_timeout)
+    finally:
+        stopping.cancel()
+        face.hub.leave(listening)
+        out.close()
+        await service.stop()
+
+
+async def _open_input(wire: Stdio, fd: int) -> None:
+    loop = asyncio.get_running_loop()
+    if _is_pipe(fd):
+        await loop.connect_read_pipe(lambda: wire, os.fdopen(fd, "rb", buffering=0))
+        return
+
+    def read() -> None:
+        with os.fdopen(fd, "rb", buffering=0) as file:
+            while data := file.read(_CHUNK):
+                loop.call_soon_threadsafe(wire.data_received, data)
+        loop.call_soon_threadsafe(wire.eof_received)
+
+    loop.run_in_executor(None, read)
+
+
+def _is_pipe(fd: int) -> bool:
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)

@@ -1,0 +1,136 @@
+"""A directory of scripts on the disk: opened once, read without following links and without waiting."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from toolyard.model.errors import ManifestError, SourceUnavailable
+
+MAX_SCRIPT_BYTES = 4 * 1024 * 1024
+_CHUNK = 1 << 20
+_KINDS = (
+    (stat.S_ISLNK, "a symbolic link"),
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+class ScriptDirectory:
+    """An open directory that only its owner can change.
+
+    Files are looked up by its descriptor: somebody who puts another directory in its place changes nothing here.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        if "\0" in str(path) or not str(path):
+            raise SourceUnavailable(f"{str(path)!r} is no path; name a directory")
+        try:
+            self.fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except NotADirectoryError:
+            raise SourceUnavailable(f"{self.path} is no directory; name the one that holds the scripts") from None
+        except OSError as error:
+            raise SourceUnavailable(f"{self.path}: the directory cannot be opened: {error.strerror}") from error
+        try:
+            found = os.fstat(self.fd)
+            self._owner = found.st_uid
+            self._require_owned(found, str(self.path))
+        except BaseException:
+            os.close(self.fd)
+            raise
+
+    def names(self) -> list[str]:
+        """Everything there is in the directory, sorted."""
+        return sorted(os.listdir(self.fd))
+
+    def stat(self, name: str) -> os.stat_result | None:
+        """What a name stands for, links not followed; None if for nothing."""
+        try:
+            return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def read(self, name: str, *, limit: int = MAX_SCRIPT_BYTES, linked: bool = False) -> bytes:
+        """The bytes of a file; `ManifestError` says why they may not be used, FileNotFoundError that there is none.
+
+        `linked` allows further names (hard links) for the file: where its hash is known, they do no harm.
+        """
+        where = f"{self.path / name}"
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+        try:
+            # Looked at before it is opened, since opening a device may do something; and again afterwards.
+            self._require_safe(os.stat(name, dir_fd=self.fd, follow_symlinks=False), where, limit, linked)
+            descriptor = os.open(name, flags, dir_fd=self.fd)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            reason = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror
+            raise ManifestError(f"{where}: cannot be read: {reason}") from error
+        try:
+            self._require_safe(os.fstat(descriptor), where, limit, linked)
+            return _read(descriptor, limit, where)
+        except OSError as error:
+            raise ManifestError(f"{where}: cannot be read: {error.strerror}") from error
+        finally:
+            os.close(descriptor)
+
+    def require_lone_file(self, found: os.stat_result, where: str) -> None:
+        """Refuse what is no regular file, has another name elsewhere, or belongs to somebody else."""
+        self._require_regular(found, where)
+        if found.st_nlink > 1:
+            raise ManifestError(f"{where}: the file has {found.st_nlink} names (hard links); remove this one")
+
+    def _require_regular(self, found: os.stat_result, where: str) -> None:
+        if not stat.S_ISREG(found.st_mode):
+            kind = next((name for test, name in _KINDS if test(found.st_mode)), "no regular file")
+            raise ManifestError(f"{where}: this is {kind}; only regular files are read")
+        self._require_owned(found, where)
+
+    def _require_safe(self, found: os.stat_result, where: str, limit: int, linked: bool) -> None:
+        self._require_regular(found, where)
+        if found.st_nlink > 1 and not linked:
+            raise ManifestError(
+                f"{where}: the file has {found.st_nlink} names (hard links), so it may change from elsewhere; copy it, "
+                "or have the manifest keep hashes (`toolyard manifest add --hashed`)"
+            )
+        if found.st_size > limit:
+            raise ManifestError(f"{where}: larger than the limit of {limit:,} bytes")
+
+    def _require_owned(self, found: os.stat_result, where: str) -> None:
+        if found.st_mode & stat.S_IWOTH:
+            raise ManifestError(f"{where}: everybody may write to it; take that away (chmod o-w)")
+        mine = os.geteuid()
+        # Root may load what belongs to another user, if the whole directory does.
+        if found.st_uid not in (0, mine) and not (mine == 0 and found.st_uid == self._owner):
+            raise ManifestError(f"{where}: belongs to user {found.st_uid}, not to user {mine} or to root")
+
+    def close(self) -> None:
+        """Let go of the descriptor."""
+        os.close(self.fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _read(descriptor: int, limit: int, where: str) -> bytes:
+    parts: list[bytes] = []
+    total = 0
+    while part := os.read(descriptor, _CHUNK):
+        parts.append(part)
+        total += len(part)
+        if total > limit:
+            raise ManifestError(f"{where}: larger than the limit of {limit:,} bytes")
+    return b"".join(parts)

@@ -1,0 +1,262 @@
+"""`ScriptToolLoader`: the tools of a directory of Python files, which are run in processes of their own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from toolyard.constants import TOOL_DEFAULT_NAMESPACE
+from toolyard.model.errors import (
+    CallError,
+    DefinitionError,
+    DuplicateToolError,
+    MalformedSource,
+    ManifestError,
+    SourceError,
+    SourceUnavailable,
+)
+from toolyard.model.names import check_namespace
+from toolyard.model.report import Rejection, SourceReport
+from toolyard.model.tool import Tool
+from toolyard.sources.base import ToolLoader
+from toolyard.sources.script_files import ScriptDirectory
+from toolyard.sources.script_manifest import MANIFEST, name_problem, read_manifest
+from toolyard.sources.script_options import MIB, read_choice, read_flag, read_seconds, read_settings
+from toolyard.sources.script_review import Reviewed, review
+from toolyard.sources.script_tools import Origin, one_line, tool_of
+from toolyard.sources.script_versions import Version, settle
+
+if TYPE_CHECKING:
+    from toolyard.links.workers import Declared, ScriptFault
+    from toolyard.sources.script_watch import DirectoryWatch, Sight
+
+_STALE = "; its last good version is still served"
+_log = logging.getLogger(__name__)
+
+
+class ScriptToolLoader(ToolLoader):
+    """Every tool of the `*.py` files that `_manifest.json` allows in the directory `path`.
+
+    A file declares one tool by TOOL_NAME, TOOL_DESCRIPTION, TOOL_PARAMETERS and `run`, or several by TOOLS. It is
+    run in a worker process, never in this one; `isolation="inprocess"` runs handlers here, for code that is trusted.
+    `sandbox` is what a worker is held in: auto takes the strictest there is. `env` names the environment variables
+    that scripts see. `timeout` is for calls of tools without TOOL_TIMEOUT, `load_timeout` for reading one file.
+
+    Loading again runs only files that changed; one that broke keeps what it gave before, and the report says so.
+    With `watch`, a registry loads them again by itself.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        namespace: str = TOOL_DEFAULT_NAMESPACE,
+        *,
+        isolation: Literal["process", "inprocess"] = "process",
+        sandbox: Literal["auto", "bwrap", "landlock", "rlimits"] = "auto",
+        imports: Literal["site", "stdlib"] = "site",
+        timeout: float = 30.0,
+        load_timeout: float = 10.0,
+        workers: int = 2,
+        calls_per_worker: int = 200,
+        memory_bytes: int = 512 * MIB,
+        cpu_seconds: int | None = None,
+        files: int = 64,
+        processes: int = 32,
+        file_bytes: int = 64 * MIB,
+        max_output_bytes: int = MIB,
+        max_answer_bytes: int = 8 * MIB,
+        env: Sequence[str] = (),
+        uid: int | None = None,
+        watch: bool = False,
+        on_error: str = "skip",
+        on_duplicate: str = "skip",
+    ) -> None:
+        check_namespace(namespace)
+        self.path = Path(path)
+        self.namespace = namespace
+        self.isolation: Literal["process", "inprocess"] = read_choice("isolation", isolation)
+        limits = {"memory_bytes": memory_bytes, "cpu_seconds": cpu_seconds, "files": files, "processes": processes}
+        limits |= {"file_bytes": file_bytes, "max_output_bytes": max_output_bytes, "max_answer_bytes": max_answer_bytes}
+        life = {"workers": workers, "calls_per_worker": calls_per_worker, "env": env, "uid": uid}
+        self.timeout = read_seconds("timeout", timeout)
+        self.load_timeout = read_seconds("load_timeout", load_timeout)
+        life |= {"declare_seconds": self.load_timeout, "sandbox": sandbox, "imports": imports}
+        self.settings = read_settings({**limits, **life})
+        self.watching = read_flag("watch", watch)
+        self._set_policies(on_error, on_duplicate)
+        self._lock = threading.Lock()
+        self._read: dict[tuple[str, str], Version] = {}
+        """Versions that were read without a fault of the file, by name and hash: they need not be run again."""
+        self._served: dict[str, Version] = {}
+        self._seen: Sight | None = None
+        self._watch: DirectoryWatch | None = None
+
+    @property
+    def source(self) -> str:
+        """The directory's path, as given."""
+        return str(self.path)
+
+    def is_at(self, directory: str | os.PathLike[str]) -> bool:
+        """True if this loader reads that directory, however its path is written."""
+        return os.path.realpath(self.path) == os.path.realpath(directory)
+
+    def load(self) -> list[Tool]:
+        """Every tool of the directory; see `report` for files that gave none, and why."""
+        with self._lock:
+            rejected: list[Rejection] = []
+            if self.watching:
+                from toolyard.sources.script_watch import Eyes
+
+                # Seen before it is read: what changes in between is seen, and loaded, once more.
+                self._seen = Eyes(self.path).look()
+            served = self._settled(self._versions(self._reviewed(rejected), rejected), rejected)
+            candidates = [candidate for version in served.values() for candidate in version.candidates]
+            self._served = served
+            self.admitted = candidates
+            rewrites = tuple(rewrite for version in served.values() for rewrite in version.rewrites)
+            self._report = SourceReport(self.source, len(candidates), rewrites, tuple(rejected))
+            return [candidate.tool for candidate in candidates]
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call `changed` when the directory does, if this source was made to be watched."""
+        if self.watching and self._watch is None:
+            from toolyard.sources.script_watch import DirectoryWatch, Eyes
+
+            self._watch = DirectoryWatch(self.path, self._seen or Eyes(self.path).look(), changed)
+
+    def close(self) -> None:
+        """Stop watching."""
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
+
+    def _reviewed(self, rejected: list[Rejection]) -> list[Reviewed]:
+        try:
+            with ScriptDirectory(self.path) as directory:
+                return review(directory, read_manifest(directory))
+        except SourceError as error:
+            # The gate is shut: nothing is loaded, whatever was before.
+            if self.on_error == "raise":
+                raise
+            self._list(rejected, error, self.source)
+            return []
+
+    def _versions(self, found: list[Reviewed], rejected: list[Rejection]) -> dict[str, Version]:
+        """By file, what is to be served: what was read now, or what was served before where that is better."""
+        fresh = self._declared([item for item in found if item.state == "ok"])
+        served: dict[str, Version] = {}
+        for item in found:
+            old = self._served.get(item.file)
+            if item.state == "ok":
+                new = fresh[item.file]
+                kept = new if new.replaces(old) or old is None else old
+                served[item.file] = kept
+                for error, name in new.faults:
+                    self._refuse(rejected, error, item.file, name, stale=kept is not new)
+                continue
+            # Of a file that was changed, the version that the manifest still asks for is at hand.
+            approved = item.state == "changed" and old is not None and old.sha256 == item.pinned
+            stale = approved and old is not None and bool(old.candidates)
+            if approved and old is not None:
+                served[item.file] = old
+            self._refuse(rejected, ManifestError(item.reason), item.file, stale=stale, choice=item.state == "stray")
+        known = [*fresh.items(), *self._served.items()]
+        self._read = {
+            (file, version.sha256): version.whole for file, version in known if file in fresh and not _failed(version)
+        } | {(file, version.sha256): version.whole for file, version in served.items() if not _failed(version)}
+        return served
+
+    def _declared(self, items: list[Reviewed]) -> dict[str, Version]:
+        """What each file declares; only those whose bytes are new are run."""
+        known = {item.file: self._read.get((item.file, item.sha256 or "")) for item in items}
+        unknown = [item for item in items if known[item.file] is None]
+        answers = iter(self._run(unknown) if unknown else ())
+        return {item.file: known[item.file] or self._version(item, next(answers)) for item in items}
+
+    def _run(self, items: Sequence[Reviewed]) -> Iterable[Declared | ScriptFault]:
+        from toolyard.links.workers import Code, WorkerPool
+
+        pool = WorkerPool(self.settings, label=self.source)
+        try:
+            codes = [Code(item.file, item.sha256 or "", item.data) for item in items]
+            # Each file has a time of its own; all together have at most what they would take one by one.
+            longest = self.settings.start_seconds + self.load_timeout * (len(codes) + 1)
+            return pool.declare(codes, deadline=time.monotonic() + longest)
+        except CallError as error:
+            raise SourceUnavailable(f"{self.source}: no worker could read the scripts: {error}") from error
+        finally:
+            pool.close()
+
+    def _version(self, item: Reviewed, answer: Declared | ScriptFault) -> Version:
+        from toolyard.links.workers import ScriptFault
+
+        version = Version(item.sha256 or "")
+        if isinstance(answer, ScriptFault):
+            place = "" if answer.line is None else f" (line {answer.line})"
+            version.faults.append((MalformedSource(f"{one_line(answer.message)}{place}"), None))
+            _log.debug("%s: %s", self.path / item.file, answer.trace)
+            return version
+        origin = Origin(
+            os.path.realpath(self.path),
+            item.file,
+            version.sha256,
+            item.data,
+            self.namespace,
+            self.source,
+            self.settings,
+            self.isolation,
+            self.timeout,
+        )
+        for raw in answer.tools:
+            try:
+                candidate, rewrites = tool_of(raw, origin)
+            except DefinitionError as error:
+                name = raw.get("name")
+                version.faults.append((error, one_line(name) if isinstance(name, str) else None))
+            else:
+                version.candidates.append(candidate)
+                version.rewrites.extend(rewrites)
+        return version
+
+    def _settled(self, chosen: dict[str, Version], rejected: list[Rejection]) -> dict[str, Version]:
+        """What is served of each file, with no name twice; who lost a name is listed, or raised."""
+        served, collisions = settle(chosen, self._served)
+        for item in collisions:
+            error = DuplicateToolError(f"{item.problem} ({self.source})")
+            if self.on_duplicate == "raise":
+                raise error
+            self._list(rejected, error, str(self.path / item.file), item.tool, note=_STALE if item.stale else "")
+        return served
+
+    def _refuse(
+        self,
+        rejected: list[Rejection],
+        error: Exception,
+        file: str,
+        name: str | None = None,
+        *,
+        stale: bool = False,
+        choice: bool = False,
+    ) -> None:
+        """List what is left out, or raise as the policy says; what the manifest does not name was never asked for."""
+        where = str(self.path / (MANIFEST if name_problem(file) else file))
+        if self.on_error == "raise" and not choice:
+            raise MalformedSource(f"tool {name!r}: {error}" if name else str(error), where=where) from error
+        self._list(rejected, error, where, name, note=_STALE if stale else "")
+
+    def _list(
+        self, rejected: list[Rejection], error: Exception, where: str, name: str | None = None, note: str = ""
+    ) -> None:
+        reason = f"{str(error).removeprefix(f'{where}: ')}{note}"
+        _log.warning("%s: %s", where, reason)
+        rejected.append(Rejection(where, reason, name, type(error).__name__))
+
+
+def _failed(version: Version) -> bool:
+    """True if the file itself could not be run, which may have been the fault of its surroundings."""
+    return any(isinstance(error, MalformedSource) for error, _ in version.faults)

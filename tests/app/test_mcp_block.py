@@ -1,0 +1,57 @@
+"""The `server.mcp` block: what it takes, and how it says what it does not."""
+
+import jsonschema_rs
+import pytest
+
+from toolyard.app.mcp_block import MCP_SCHEMA, McpBlock, read_mcp
+from toolyard.app.server_block import SERVER_SCHEMA, ServerBlock, read_server
+from toolyard.model.errors import ConfigError
+
+GOOD = [
+    {},
+    {"enabled": False},
+    {"expose": "search", "sessions": True, "names": "bare"},
+    {"page_size": 1, "session_idle_seconds": 0.5, "max_sessions": 1, "max_streams": 1},
+    {"instructions": "Ask for the weather first."},
+]
+BAD = [
+    ({"expose": "some"}, "mcp.expose"),
+    ({"enabled": "yes"}, "mcp.enabled"),
+    ({"sessions": 1}, "mcp.sessions"),
+    ({"names": "short"}, "mcp.names"),
+    ({"page_size": 0}, "mcp.page_size"),
+    ({"page_size": True}, "mcp.page_size"),
+    ({"session_idle_seconds": 0}, "mcp.session_idle_seconds"),
+    ({"session_idle_seconds": "1"}, "mcp.session_idle_seconds"),
+    ({"max_sessions": 0}, "mcp.max_sessions"),
+    ({"max_streams": 1.5}, "mcp.max_streams"),
+    ({"instructions": ""}, "mcp.instructions"),
+    ({"expos": "all"}, "mcp"),
+    ([], "mcp"),
+]
+
+
+@pytest.mark.parametrize("block", GOOD)
+def test_schema_and_reader_take_the_same(block):
+    assert jsonschema_rs.is_valid(MCP_SCHEMA, block)
+    read = read_mcp(block, "mcp")
+    assert all(getattr(read, key) == value for key, value in block.items())
+
+
+@pytest.mark.parametrize(("block", "where"), BAD)
+def test_what_is_wrong_is_named_by_its_key(block, where):
+    assert not jsonschema_rs.is_valid(MCP_SCHEMA, block)
+    with pytest.raises(ConfigError, match=rf"^{where}: "):
+        read_mcp(block, "mcp")
+
+
+def test_it_is_on_by_default_and_belongs_to_the_server():
+    assert ServerBlock().mcp == McpBlock() == read_server({}, "server").mcp
+    assert McpBlock().enabled
+    assert read_server({"mcp": {"expose": "search"}}, "server").mcp.expose == "search"
+    assert SERVER_SCHEMA["properties"]["mcp"] is MCP_SCHEMA
+
+
+def test_every_key_is_described():
+    assert set(MCP_SCHEMA["properties"]) == set(McpBlock.__struct_fields__)
+    assert all(each["description"] for each in MCP_SCHEMA["properties"].values())

@@ -1,0 +1,72 @@
+"""Script directories with an engine behind them: real files, real workers."""
+
+import os
+import textwrap
+from contextlib import contextmanager
+
+from script_folder import Folder
+
+from toolyard import ScriptToolEngine, ScriptToolLoader, ToolCall, ToolRegistry
+from toolyard.links.workers import LEVELS, why_not
+
+AVAILABLE = [level for level in LEVELS if why_not(level) is None]
+IS_ROOT = os.geteuid() == 0
+HEAD = """
+TOOL_NAME = "{name}"
+TOOL_DESCRIPTION = "Does {name}."
+TOOL_PARAMETERS = {{"type": "object"}}
+"""
+
+
+class Sink:
+    """Keeps what is told about calls."""
+
+    def __init__(self):
+        self.events = []
+
+    def emit(self, event):
+        self.events.append(event)
+
+    def close(self):
+        pass
+
+
+def put(folder, name, body):
+    """A file of one tool, and a place in the manifest for it."""
+    file = f"{name}.py"
+    text = HEAD.format(name=name) + textwrap.dedent(body)
+    (folder.path / file).write_text(text)
+    known = folder.allowed() if folder.manifest.exists() else []
+    folder.allow(*dict.fromkeys([*known, file]))
+    return folder.path / file
+
+
+@contextmanager
+def yard(path, scripts, *, engine=ScriptToolEngine, options=None, **settings):
+    """A registry of a directory with these scripts, and an engine with a session `s`."""
+    folder = Folder(path)
+    for name, body in scripts.items():
+        put(folder, name, body)
+    loader = ScriptToolLoader(path, **(options or {}))
+    with ToolRegistry.from_loaders([loader]) as registry:
+        assert not registry.report.rejected, registry.report.rejected
+        with engine(registry, **settings) as made:
+            made.setup("s")
+            yield folder, registry, made
+
+
+def call(engine, name, arguments=None, session="s", **more):
+    """One call and its result."""
+    return engine.execute(
+        session, [ToolCall(name, arguments or {}, "c1" if more.pop("with_id", False) else None)], **more
+    )[0]
+
+
+async def acall(engine, name, arguments=None, session="s", **more):
+    """`call` for a task."""
+    return (await engine.aexecute(session, [ToolCall(name, arguments or {})], **more))[0]
+
+
+def code(result):
+    """The error code and the effect of a result; None for success."""
+    return None if result.error_info is None else (result.error_info.code, result.error_info.effect)

@@ -1,0 +1,62 @@
+"""Servers that nobody here wrote: how each is started."""
+
+import subprocess
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from mcp_rig import install
+from mcp_rig.processes import START, free_port, listening
+
+
+def needed(part):
+    """What is installed, or a skip that says aloud what is missing."""
+    try:
+        return part()
+    except install.CannotInstall as error:
+        pytest.skip(f"NOT TESTED, it cannot be installed: {error}")
+
+
+def npm(name, *words):
+    """The command of a server of the npm packages."""
+    modules = needed(install.packages)
+    return [str(install.node()), str(modules / "@modelcontextprotocol" / name / "dist" / "index.js"), *map(str, words)]
+
+
+def pypi(name, *words):
+    """The command of a server of the PyPI packages."""
+    return [str(needed(install.servers) / name), *map(str, words)]
+
+
+def stdio_source(namespace, command, **more):
+    """The entry of a config for it; a machine that is busy may take long to start it."""
+    entry = {"type": "mcp", "namespace": namespace, "command": command[0], "args": command[1:]}
+    return entry | {"connect_timeout": START} | more
+
+
+@contextmanager
+def everything(way, env=None, port=None):
+    """The source entry of a running `everything`, by the way it is reached."""
+    with ExitStack() as stack:
+        if way == "stdio":
+            yield stdio_source("everything", npm("server-everything", "stdio"), env=env or {})
+            return
+        port = port or free_port()
+        word, path = {"http": ("streamableHttp", "/mcp"), "sse": ("sse", "/sse")}[way]
+        stack.enter_context(listening(npm("server-everything", word), {"PORT": str(port), **(env or {})}, port))
+        url = f"http://127.0.0.1:{port}{path}"
+        yield {"type": "mcp", "namespace": "everything", "url": url, "connect_timeout": START}
+
+
+def repository(folder):
+    """A git repository with one commit, for the git server."""
+    commands = (
+        ["init", "-q", "-b", "main"],
+        ["add", "."],
+        ["-c", "user.name=rig", "-c", "user.email=rig@example.com", "commit", "-q", "-m", "the first commit"],
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "read.me").write_text("hello\n")
+    for words in commands:
+        subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
+    return folder

@@ -1,0 +1,138 @@
+"""The published checker of the protocol, scenario by scenario, against our server and our client."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mcp_rig import install
+from mcp_rig.processes import START, telling, toolyard
+from mcp_rig.real_servers import needed
+
+TESTS = Path(__file__).resolve().parents[1]
+YARD = TESTS / "serving" / "mcp_face"
+
+CONTENT = {f"tools-call-{kind}" for kind in ("simple-text", "image", "audio", "embedded-resource", "mixed-content")}
+BOTH = {
+    *CONTENT,
+    *("tools-list", "tools-call-error", "tools-call-with-progress", "json-schema-2020-12"),
+    *("server-sse-multiple-streams", "dns-rebinding-protection"),
+}
+OURS = {
+    "2025-11-25": {
+        *BOTH,
+        *("server-initialize", "server-session-lifecycle", "ping", "logging-set-level", "tools-call-with-logging"),
+    },
+    "2026-07-28": {
+        *BOTH,
+        *("server-stateless", "http-header-validation", "http-custom-header-server-validation"),
+    },
+}
+NOT_OURS = ("resources-", "prompts-", "completion-", "input-required-", "elicitation-", "tasks-", "sep-")
+"""What a server of tools does not offer: resources, prompts, completion, and questions back to the client."""
+PARTLY = {"tools-call-sampling", "tools-call-elicitation", "caching", "server-sse-polling"}
+"""Asks the client back, wants lists of prompts and resources too, or that a stream be resumed."""
+
+
+def run(kind, *words, folder):
+    """Run the checker; the checks of each scenario, by its name."""
+    program = needed(install.packages) / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+    done = subprocess.run(
+        [install.node(), program, kind, "-o", folder, *words], capture_output=True, text=True, timeout=6 * START
+    )
+    checks = {}
+    for path in folder.rglob("checks.json"):
+        # The folder is called `server-NAME-2026-11-15T11-20-28-603Z`.
+        name = re.sub(r"-\d{4}-\d\d-\d\dT.*", "", path.parent.name.removeprefix(f"{kind}-"))
+        assert name not in checks
+        checks[name] = json.loads(path.read_text())
+    assert checks, done.stdout + done.stderr
+    return checks
+
+
+@pytest.fixture(scope="module")
+def server():
+    """Where the tools that the checker asks for are served."""
+    with telling(toolyard("serve", YARD / "conformance_yard.yaml", "--port", "0"), {"PYTHONPATH": str(YARD)}) as served:
+        yield f"{served[0]}/mcp"
+
+
+@pytest.fixture(scope="module")
+def checked(server, tmp_path_factory):
+    """The checks of every scenario of a version, run once."""
+    kept = {}
+
+    def of(version):
+        if version not in kept:
+            words = ("--url", server, "--spec-version", version, "--suite", "all")
+            kept[version] = run("server", *words, folder=tmp_path_factory.mktemp("server"))
+        return kept[version]
+
+    return of
+
+
+ALLOWED = {
+    # There are no prompts that could change.
+    ("sep-2575-server-sends-prompts-list-changed-on-subscription", "SKIPPED"),
+    # Nobody answers what the server would ask for, so it is not offered.
+    ("sep-2575-client-declares-roots-capability", "SKIPPED"),
+    ("sep-2575-client-declares-sampling-capability", "SKIPPED"),
+    # Said once for each method, and a client of tools uses none of resources and prompts.
+    ("sep-2243-client-includes-standard-headers", "SKIPPED"),
+}
+
+
+def bad(checks):
+    """Whatever is not a success: warnings and skipped checks too, unless there is a reason for it."""
+    return [
+        check
+        for check in checks
+        if check["status"] not in {"SUCCESS", "INFO"} and (check["id"], check["status"]) not in ALLOWED
+    ]
+
+
+@pytest.mark.parametrize(("version", "scenario"), [(v, s) for v, found in OURS.items() for s in sorted(found)])
+def test_our_server_passes(checked, version, scenario):
+    checks = checked(version)[scenario]
+    assert any(check["status"] == "SUCCESS" for check in checks)
+    assert not bad(checks), json.dumps(bad(checks), indent=1)
+
+
+@pytest.mark.parametrize("version", OURS)
+def test_every_scenario_is_either_ours_or_known_not_to_be(checked, version):
+    assert OURS[version] <= set(checked(version))
+    left = {name for name in set(checked(version)) - OURS[version] - PARTLY if not name.startswith(NOT_OURS)}
+    assert left == set()
+
+
+LOGIN = {f"auth/{name}" for name in ("metadata-default", "scope-step-up", "token-endpoint-auth-basic")}
+CLIENT = {
+    "2025-11-25": {
+        *LOGIN,
+        *("initialize", "tools_call", "sse-retry", "elicitation-sep1034-client-defaults"),
+        "json-schema-2020-12-preservation",
+    },
+    "2026-07-28": {
+        *LOGIN,
+        *(
+            "tools_call",
+            "request-metadata",
+            "http-standard-headers",
+            "http-custom-headers",
+            "http-invalid-tool-headers",
+        ),
+        *("json-schema-ref-no-deref", "json-schema-2020-12-preservation", "sep-2322-client-request-state"),
+    },
+}
+
+
+@pytest.mark.parametrize(("version", "scenario"), [(v, s) for v, found in CLIENT.items() for s in sorted(found)])
+def test_our_client_passes(version, scenario, tmp_path):
+    command = f"{sys.executable} {TESTS / 'links' / 'mcp_client' / 'conformance_client.py'}"
+    words = ("--command", command, "--scenario", scenario, "--spec-version", version)
+    (checks,) = run("client", *words, folder=tmp_path).values()
+    assert any(check["status"] == "SUCCESS" for check in checks)
+    assert not bad(checks), json.dumps(bad(checks), indent=1)

@@ -1,0 +1,207 @@
+"""Our server, on every transport, as clients that nobody here wrote see it."""
+
+import asyncio
+import json
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.sse import sse_client
+from mcp_types import PaginatedRequestParams
+
+from mcp_rig import install
+from mcp_rig.processes import HERE, START, gone, new_mark, telling, toolyard
+from mcp_rig.real_servers import needed
+
+CONFIG = HERE / "table_yard.json"
+STDIO = toolyard("mcp", CONFIG)
+WAYS = ("stdio", "http", "sse")
+TOOLS = {
+    f"table__{name}"
+    for name in (
+        *("give", "add", "record", "nothing", "later", "blocking", "fail", "away", "picky", "crash", "liar"),
+        *("forbidden", "told", "show", "show_with_value", "say"),
+    )
+}
+BLOCKS = ["text", "image", "audio", "resource_link", "resource", "resource"]
+
+
+@pytest.fixture(scope="module")
+def url():
+    with telling(toolyard("serve", CONFIG, "--port", "0")) as (found, _):
+        yield found
+
+
+def target(way, url):
+    """What the client of the SDK takes for a server."""
+    if way == "stdio":
+        return StdioServerParameters(command=STDIO[0], args=STDIO[1:])
+    return f"{url}/mcp" if way == "http" else sse_client(f"{url}/sse")
+
+
+class TestSdk:
+    @pytest.fixture(params=WAYS)
+    def way(self, request):
+        return request.param
+
+    @pytest.fixture(params=["auto", "legacy"])
+    def mode(self, request):
+        return request.param
+
+    async def test_lists_and_calls(self, way, mode, url):
+        async with Client(target(way, url), mode=mode) as client:
+            assert client.protocol_version == ("2026-07-28" if mode == "auto" else "2025-11-25")
+            listed = {tool.name: tool for tool in (await client.list_tools()).tools}
+            assert set(listed) == TOOLS
+            assert listed["table__add"].input_schema["required"] == ["a"]
+            assert listed["table__add"].output_schema is not None
+            assert (await client.call_tool("table__add", {"a": 1})).structured_content == {"result": 2}
+            shown = await client.call_tool("table__show", {})
+            assert [block.type for block in shown.content] == BLOCKS
+
+    async def test_failures_are_results_with_a_code(self, way, mode, url):
+        async with Client(target(way, url), mode=mode) as client:
+            for name, arguments, code in [
+                ("table__fail", {"words": "no"}, "tool.execution_error"),
+                ("table__add", {"a": "x"}, "tool.invalid_args"),
+                ("table__forbidden", {}, "tool.denied"),
+                ("table__later", {"seconds": 30}, "tool.timeout"),
+            ]:
+                result = await client.call_tool(name, arguments)
+                assert result.is_error and result.content
+                assert result.structured_content["error"]["code"] == code
+
+    async def test_hears_progress_before_the_answer(self, way, mode, url):
+        heard = []
+
+        async def progress(done, total, message):
+            heard.append((done, total, message))
+
+        async with Client(target(way, url), mode=mode) as client:
+            result = await client.call_tool("table__told", {}, progress_callback=progress)
+            assert result.content[0].text == "told"
+        assert heard == [(1, 2, "half"), (2, 2, None)]
+
+    async def test_cancels_a_call_and_goes_on(self, way, mode, url):
+        async with Client(target(way, url), mode=mode) as client:
+            call = asyncio.create_task(client.call_tool("table__later", {"seconds": 30}))
+            await asyncio.sleep(0.1)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            assert (await client.call_tool("table__add", {"a": 1, "b": 1})).structured_content == {"result": 2}
+
+    async def test_many_calls_at_once(self, way, mode, url):
+        async with Client(target(way, url), mode=mode) as client:
+            calls = [client.call_tool("table__add", {"a": number, "b": 1}) for number in range(40)]
+            sums = [result.structured_content["result"] for result in await asyncio.gather(*calls)]
+        assert sums == list(range(1, 41))
+
+
+async def test_the_sdk_reads_every_page(tmp_path):
+    config = json.loads(CONFIG.read_text())
+    config["tools"]["registry"][0]["target"] = str(HERE / "table_tools.py")
+    config["server"]["mcp"] = {"page_size": 5}
+    (tmp_path / "paged.json").write_text(json.dumps(config))
+    command = toolyard("mcp", tmp_path / "paged.json")
+    mark = new_mark()
+    async with Client(StdioServerParameters(command=command[0], args=command[1:], env=mark)) as client:
+        names, cursor, pages = [], None, 0
+        while True:
+            page = await client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+            names += [tool.name for tool in page.tools]
+            cursor, pages = page.next_cursor, pages + 1
+            if cursor is None:
+                break
+    assert (set(names), len(names), pages) == (TOOLS, len(TOOLS), 4)
+    await asyncio.to_thread(gone, mark)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_fastmcp_lists_and_calls(way, url):
+    python = needed(install.fastmcp)
+    place = {"stdio": json.dumps(STDIO), "http": f"{url}/mcp", "sse": f"{url}/sse"}[way]
+    done = subprocess.run(
+        [python, HERE / "fastmcp_driver.py", place], capture_output=True, text=True, timeout=2 * START
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    got = json.loads(done.stdout.splitlines()[-1])
+    assert set(got.pop("tools")) == TOOLS
+    assert got == {
+        "sum": {"result": 3},
+        "told": "told",
+        "heard": [[1, 2, "half"], [2, 2, None]],
+        "shown": BLOCKS,
+        "refused": got["refused"],
+    }
+    assert "no" in got["refused"]
+
+
+RUNS = [*((way, "legacy") for way in WAYS), ("http", "modern"), ("stdio", "modern")]
+
+
+@pytest.fixture(scope="module")
+def inspected(url, tmp_path_factory):
+    """What the inspector said, by transport, era and method; all at once, since it takes its time."""
+    modules, folder = needed(install.packages), tmp_path_factory.mktemp("inspector")
+    program = modules / "@modelcontextprotocol" / "inspector" / "clients" / "launcher" / "build" / "index.js"
+    servers = {
+        "stdio": {"command": STDIO[0], "args": STDIO[1:]},
+        "http": {"type": "http", "url": f"{url}/mcp"},
+        "sse": {"type": "sse", "url": f"{url}/sse"},
+    }
+    (folder / "servers.json").write_text(json.dumps({"mcpServers": servers}))
+    call = ["--tool-name", "table__record", "--tool-args-json", json.dumps(RECORD)]
+
+    def ask(way, era, method):
+        words = [
+            "--cli",
+            "--config",
+            folder / "servers.json",
+            "--server",
+            way,
+            "--protocol-era",
+            era,
+            "--format",
+            "json",
+        ]
+        more = call if method == "tools/call" else ["--strict"]
+        return subprocess.run(
+            [install.node(), program, *words, "--method", method, *more],
+            env={**os.environ, "HOME": str(folder)},
+            capture_output=True,
+            text=True,
+            timeout=3 * START,
+        )
+
+    with ThreadPoolExecutor(3) as pool:
+        asked = {
+            (way, era, method): pool.submit(ask, way, era, method)
+            for way, era in RUNS
+            for method in ("tools/list", "tools/call")
+        }
+        return {key: done.result() for key, done in asked.items()}
+
+
+RECORD = {"name": "n", "tags": ["a", "b"], "place": {"lat": 1.5}}
+
+
+@pytest.mark.parametrize(("way", "era"), RUNS)
+class TestInspector:
+    def test_lists_and_finds_nothing_to_complain_about(self, inspected, way, era):
+        done = inspected[way, era, "tools/list"]
+        assert done.returncode == 0, done.stderr
+        assert {tool["name"] for tool in found(done)["tools"]} == TOOLS
+
+    def test_calls(self, inspected, way, era):
+        done = inspected[way, era, "tools/call"]
+        assert done.returncode == 0, done.stderr
+        assert found(done)["structuredContent"] == RECORD
+
+
+def found(done):
+    """The result, whichever envelope it came in."""
+    said = json.loads(done.stdout)
+    return said.get("result", said)

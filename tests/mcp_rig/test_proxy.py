@@ -1,0 +1,69 @@
+"""The proxy example, between a real server and a real client."""
+
+import json
+import sys
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+from mcp_rig.processes import HERE, gone, new_mark, telling
+from mcp_rig.real_servers import npm
+
+PROXY = HERE.parents[1] / "examples" / "proxy" / "proxy.py"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "a.txt").write_text("hello")
+    return tmp_path
+
+
+async def what_a_client_sees(target, folder):
+    """The same tools, read through, and refused where the policy says so."""
+    files = folder / "files"
+    async with Client(target) as client:
+        listed = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert len(listed) == 14 and listed["read_text_file"].annotations.read_only_hint
+        read = await client.call_tool("read_text_file", {"path": f"{files}/a.txt"})
+        assert read.structured_content == {"content": "hello"} and not read.is_error
+        outside = await client.call_tool("read_text_file", {"path": "/etc/passwd"})
+        assert outside.is_error and "Access denied" in outside.content[0].text
+        wrote = await client.call_tool("write_file", {"path": f"{files}/b.txt", "content": "x"})
+        assert wrote.is_error and wrote.structured_content["error"]["code"] == "tool.denied"
+        assert not (files / "b.txt").exists()
+    lines = [json.loads(line) for line in (folder / "trace.jsonl").read_text().splitlines()]
+    assert [line["name"] for line in lines] == ["files::read_text_file", "files::read_text_file", "files::write_file"]
+    assert "hello" not in (folder / "trace.jsonl").read_text()
+
+
+async def test_in_and_out_over_stdio(folder):
+    mark = new_mark()
+    env = {**mark, "PROXY_TRACE": str(folder / "trace.jsonl")}
+    words = [str(PROXY), "--name", "files", *npm("server-filesystem", folder / "files")]
+    await what_a_client_sees(StdioServerParameters(command=sys.executable, args=words, env=env), folder)
+    gone(mark)
+
+
+async def test_in_over_stdio_and_out_over_http(folder):
+    mark = new_mark()
+    env = {**mark, "PROXY_TRACE": str(folder / "trace.jsonl")}
+    words = ["--name", "files", "--port", "0", *npm("server-filesystem", folder / "files")]
+    with telling([sys.executable, PROXY, *words], env) as (url, _):
+        await what_a_client_sees(f"{url}/mcp", folder)
+    gone(mark)
+
+
+async def test_in_over_http_and_out_over_stdio(folder):
+    """A proxy of a proxy: what one gives out, another takes in."""
+    env = {"PROXY_TRACE": str(folder / "first.jsonl")}
+    words = ["--name", "inner", "--port", "0", *npm("server-filesystem", folder / "files")]
+    with telling([sys.executable, PROXY, *words], env) as (url, _):
+        outer = [str(PROXY), "--name", "outer", f"{url}/mcp"]
+        own = {"PROXY_TRACE": str(folder / "second.jsonl")}
+        async with Client(StdioServerParameters(command=sys.executable, args=outer, env=own)) as client:
+            tools = [tool.name for tool in (await client.list_tools()).tools]
+            assert "read_text_file" in tools
+            read = await client.call_tool("read_text_file", {"path": f"{folder}/files/a.txt"})
+            assert read.structured_content == {"content": "hello"}
+    assert "inner::read_text_file" in (folder / "first.jsonl").read_text()

@@ -1,0 +1,64 @@
+"""A yard for as long as a test needs it, and short ways to call what is in it."""
+
+import asyncio
+from contextlib import contextmanager
+
+from toolyard import ToolCall, Toolyard
+from toolyard.app.build import build_parts, read_anything
+from toolyard.calls.request import CallRequest
+
+
+class Calling:
+    """What a test does with a yard."""
+
+    def __init__(self, yard):
+        self.yard = yard
+        self.registry = yard.tool_registry
+        self.engine = yard.tool_engine
+        self.session = "s"
+        self.engine.setup(self.session)
+
+    def tools(self, namespace):
+        """By their own names."""
+        return {tool.name: tool for tool in self.registry.all_tools() if tool.namespace == namespace}
+
+    def call(self, name, /, **arguments):
+        """In the session of the yard."""
+        return self.engine.execute(self.session, [ToolCall(name, arguments)])[0]
+
+    def value(self, name, /, **arguments):
+        """The result of a call that must succeed."""
+        result = self.call(name, **arguments)
+        assert not result.is_error, result.error
+        return result.result
+
+    def code(self, name, /, **arguments):
+        """The code of the error of a call that must fail."""
+        result = self.call(name, **arguments)
+        assert result.is_error, result
+        return result.error_info.code
+
+    async def ask(self, name, arguments, *, within=None, notify=None):
+        """In a session of its own."""
+        request = CallRequest(calls=[ToolCall(name, arguments)], timeout=within, notify=notify)
+        return (await self.engine.arun(request))[0]
+
+    def many(self, calls):
+        """All at once, each in a session of its own."""
+
+        async def together():
+            return await asyncio.gather(*(self.ask(name, arguments) for name, arguments in calls))
+
+        return asyncio.run(together())
+
+
+@contextmanager
+def yard_of(*sources, engines=None, **blocks):
+    """A yard of these sources, as `toolyard serve` makes it: what fails is reported, and the others go on.
+
+    An engine is found for each source by its binding, unless it names one.
+    """
+    tools = {"registry": list(sources), "engines": engines or {}}
+    registry, engine, _ = build_parts(read_anything({"tools": tools, **blocks}), lenient=True)
+    with Toolyard(registry, engine) as yard:
+        yield Calling(yard)
