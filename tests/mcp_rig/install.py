@@ -94,6 +94,8 @@ def _once(name, wanted, build):
 def _run(command, cwd=None):
     # The environment of another python must not leak into the one being made.
     env = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "VIRTUAL_ENV"}}
+    # Whom the machine trusts, node trusts only if it is told to.
+    env.setdefault("NODE_OPTIONS", "--use-system-ca")
     words = [str(word) for word in command]
     try:
         done = subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, timeout=TIMEOUT)

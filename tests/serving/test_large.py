@@ -107,6 +107,7 @@ async def test_another_key_is_not_held_up_by_it():
     larges.see("third")
     await larges.turn(asked("one"), 4 * MEGABYTE)
     await larges.turn(asked("other"), 4 * MEGABYTE)
+    assert (await refused(larges)).status == 429  # only the first is
 
 
 async def test_who_is_gone_does_not_count():

@@ -22,6 +22,7 @@ def until(condition, seconds=10.0):
     while not condition():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.01)
+    return True
 
 
 def in_seconds(seconds):

@@ -63,7 +63,7 @@ def test_a_change_of_the_tools_is_heard(kind, server, links):
     link.watch(heard.append)
     link.list_tools()
     # The stream for such things is opened beside the calls.
-    until(lambda: [link.call("change", {}), "changed" in heard][1])
+    assert until(lambda: [link.call("change", {}), "changed" in heard][1])
 
 
 def test_a_call_past_its_deadline_is_cancelled_at_the_server(kind, server, links):

@@ -140,7 +140,7 @@ def test_a_call_past_its_deadline_is_cancelled(sse, link):
 def test_requests_of_the_server_are_answered(sse, link):
     link.list_tools()
     sse.say({"jsonrpc": "2.0", "id": 77, "method": "ping"})
-    until(lambda: json.loads(sse.requests[-1].body) == {"jsonrpc": "2.0", "id": 77, "result": {}})
+    assert until(lambda: json.loads(sse.requests[-1].body) == {"jsonrpc": "2.0", "id": 77, "result": {}})
 
 
 def test_a_stream_that_never_says_where_requests_go_fails_in_time(links):

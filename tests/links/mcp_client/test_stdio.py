@@ -303,7 +303,7 @@ def test_watchers_hear_of_changes_and_of_coming_and_going(link):
 
 def test_begin_connects_without_a_call(link):
     link.begin()
-    until(lambda: link.state == "up")
+    assert until(lambda: link.state == "up")
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ def until(condition, seconds=20.0):
     while not condition():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.02)
+    return True
 
 
 def soon(seconds=30.0):

@@ -131,7 +131,7 @@ def run(name):
     return os.getpid()
 """)
     pool.call(code, "run", {"name": name}, deadline=soon())
-    until(lambda: not named(name))
+    assert until(lambda: not named(name))
     still_works(pool)
 
 

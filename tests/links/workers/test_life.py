@@ -60,7 +60,7 @@ def test_when_the_server_ends_however_everybody_ends(level, way):
         else:
             process.send_signal(signal.SIGKILL if way == "kill" else signal.SIGTERM)
         process.wait(20)
-        until(lambda: not named(name))
+        assert until(lambda: not named(name))
         if level != "bwrap":
             until(lambda: not Path(folder).parent.exists())
 
