@@ -18,6 +18,12 @@ SECTIONS = (
     "mcp",
     "mcp_serve",
     "scripts",
+    "lm",
+    "replay",
+    "simulator",
+    "insight_vectors",
+    "search",
+    "dataflow",
     "soak",
 )
 

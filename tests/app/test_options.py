@@ -69,3 +69,19 @@ class OpenEnded(ToolLoader):
 def test_a_loader_that_takes_anything_is_not_told_what_was_meant():
     with build_registry({"tools": [{"type": "test-open-ended", "engines": 3}]}) as registry:
         assert registry.report.ok and len(registry) == 0
+
+
+def test_an_option_with_keys_of_its_own_is_described_in_place_and_read_by_them():
+    from toolyard.engines.lm import LMToolEngine
+
+    described = option_schemas(LMToolEngine)["lm_config"]
+    assert "$ref" not in str(described) and "$defs" not in described
+    block = {
+        "type": "openai",
+        "timeout": Variable("7.5"),
+        "prices": {"prompt": Variable("2")},
+        "api_key": Variable("12"),
+    }
+    assert typed_options(LMToolEngine, {"lm_config": block}) == {
+        "lm_config": {"type": "openai", "timeout": 7.5, "prices": {"prompt": 2}, "api_key": "12"}
+    }

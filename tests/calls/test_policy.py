@@ -5,8 +5,7 @@ import threading
 
 import jsonschema_rs
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from toolyard.calls import policy as policy_module
 from toolyard.calls.policy import POLICY_SCHEMA, Ask, Budget, Policy, Rule

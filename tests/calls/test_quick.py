@@ -7,8 +7,7 @@ import threading
 
 import pytest
 from call_support import call, codes, executions, registry_of
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from toolyard.calls import quick as module
 from toolyard.calls.tracing import Tracer

@@ -8,11 +8,10 @@ import time
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.calls import redact
-from toolyard.calls.redact import REDACTED, Redactor, looks_secret, names_a_secret
+from toolyard.calls.redact import REDACTED, Redactor, hides, looks_secret, names_a_secret
 from toolyard.model.errors import ConfigError
 
 SECRET = 'p/ä"ss wörd+\\1'
@@ -283,3 +282,12 @@ def test_a_megabyte_of_mixed_hostile_text_is_redacted():
 def test_no_shape_has_a_quantifier_inside_a_quantifier():
     for _, shape in redact._SHAPES:
         assert not re.search(r"[+*]\)[+*{]", shape), shape
+
+
+@pytest.mark.parametrize(
+    ("pointer", "hidden"),
+    [("/a/0/b", True), ("/a", True), ("", True), ("/a/1", False), ("/c~1d", False), ("/none", True), ("/a/9", True)],
+)
+def test_a_pointer_to_what_was_taken_out_is_known(pointer, hidden):
+    value = {"a": [{"b": "Bearer [redacted]"}, 5], "c/d": "plain"}
+    assert hides(value, pointer) is hidden

@@ -2,8 +2,7 @@
 
 import pytest
 from call_support import engine_of, executions
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard import ToolCall
 from toolyard.calls.replay import replayed

@@ -7,8 +7,7 @@ import sys
 import jsonschema_rs
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from toolyard.calls.events import CallEvent, json_bytes
 from toolyard.calls.redact import REDACTED, Redactor

@@ -3,11 +3,13 @@
 import asyncio
 
 import pytest
-from call_support import SOON, Hung, Listener, Spans, call, engine_of
+from call_support import SOON, Hung, Listener, Spans, call, engine_of, registry_of
 from msgspec import UNSET
 
 from toolyard.calls.policy import Policy, Rule
+from toolyard.calls.redact import Redactor
 from toolyard.calls.tracing import Tracer
+from toolyard.engines.base import ToolEngine
 from toolyard.model.call import ToolCall
 
 
@@ -120,3 +122,17 @@ async def test_a_call_cancelled_while_it_waits_for_a_place_leaves_no_span_open()
     await first
     assert spans.open == []
     assert [(event.code, event.effect) for event in spans.events] == [("tool.interrupted", "none"), (None, None)]
+
+
+def test_what_an_engine_notes_is_told_without_secrets():
+    class Noting(ToolEngine):
+        def answer(self, invocation):
+            invocation.notes = {"history": {"dropped": 3}, "server": "of hidden-key"}
+            return 1
+
+    listener, redactor = Listener(), Redactor(["hidden-key"])
+    engine = Noting(registry_of(add), tracer=Tracer([listener], redactor=redactor))
+    engine.setup("s")
+    engine.execute("s", [call("add", x=1), call("none")])
+    assert listener.events[0].notes == {"history": {"dropped": 3}, "server": "of [redacted]"}
+    assert listener.events[1].notes is None

@@ -5,8 +5,7 @@ import inspect
 import threading
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from waiting import SOON, Hung, until
 
 from client.served import served

@@ -4,8 +4,7 @@ import asyncio
 from urllib.parse import urlsplit
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from client.cutting_proxy import CuttingProxy
 from client.served import served

@@ -6,21 +6,11 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from client.served import served
 from client.yard import make_registry
-from toolyard import (
-    Effects,
-    PythonToolEngine,
-    RestBinding,
-    Tool,
-    ToolCall,
-    ToolContext,
-    ToolRegistry,
-    function_tool,
-)
+from toolyard import Effects, PythonToolEngine, RestBinding, Tool, ToolCall, ToolContext, ToolRegistry, function_tool
 from toolyard.client import RemoteToolRegistry
 from toolyard.model.bindings import RestParameter
 from toolyard.model.errors import (

@@ -1,7 +1,6 @@
 """Any sequence of uses gives what it gives in process."""
 
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
 from client.served import served

@@ -5,8 +5,7 @@ import threading
 import traceback
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from links.fake_server import hang_up, raw, refused, whole
 from waiting import SOON
 

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from dialect_strategies import accepted, qualified, scalars, tool, values
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from toolyard.dialects import DIALECTS, Dialect, WireNames, get_dialect
 from toolyard.model import ErrorInfo, Tool, ToolCall, ToolResult

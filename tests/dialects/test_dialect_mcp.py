@@ -3,8 +3,7 @@ import json
 import jsonschema_rs
 import pytest
 from dialect_strategies import tool
-from mcp_types import CallToolResult
-from mcp_types import Tool as SdkTool
+from mcp_types import CallToolResult, Tool as SdkTool
 
 from toolyard.dialects import McpDialect
 from toolyard.model import Effects, ErrorInfo, Tool, ToolCall, ToolResult

@@ -1,8 +1,7 @@
 """The wrapper `{"result": ...}`, put on by servers and taken off here."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard import InvalidSchemaError, Tool
 from toolyard.dialects.mcp import McpDialect

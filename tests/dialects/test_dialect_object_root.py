@@ -3,8 +3,7 @@ from copy import deepcopy
 import jsonschema_rs
 import pytest
 from dialect_strategies import accepted, inputs, junk
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from toolyard.dialects.changes import ChangeLog
 from toolyard.dialects.object_root import object_root

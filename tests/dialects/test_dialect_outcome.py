@@ -2,8 +2,7 @@ import json
 
 import pytest
 from dialect_strategies import values
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.dialects.outcome import error_of, read_content, read_result, read_value, result_text, value_text
 from toolyard.model import ErrorInfo, ToolResult

@@ -1,7 +1,6 @@
 import re
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.dialects.changes import ChangeLog
 from toolyard.dialects.property_names import (

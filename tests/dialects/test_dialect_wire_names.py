@@ -5,8 +5,7 @@ import time
 
 import pytest
 from dialect_strategies import qualified, tool
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from toolyard.dialects import WireNames, wire_names
 from toolyard.model import Tool

@@ -6,8 +6,7 @@ import time
 from concurrent.futures import Future
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard import Effects, PythonToolEngine, SessionError, Tool, ToolCall, ToolEngine, ToolRegistry, function_tool
 from toolyard.loop.threads import Threads

@@ -17,9 +17,20 @@ PROMISED = {
     *("Tool", "ToolCall", "ToolResult", "Effects", "ErrorInfo", "TOOL_NAMESPACE_SEP", "TOOL_DEFAULT_NAMESPACE"),
     *("ToolRegistry", "ToolLoader", "FileToolLoader", "InlineToolLoader", "PythonToolLoader", "DomainToolLoader"),
     *("RESTToolLoader", "MCPToolLoader", "ScriptToolLoader"),
-    *("ToolEngine", "PythonToolEngine", "RESTToolEngine", "MCPToolEngine", "MultiToolEngine", "Toolyard"),
+    *(
+        "ToolEngine",
+        "PythonToolEngine",
+        "RESTToolEngine",
+        "MCPToolEngine",
+        "MultiToolEngine",
+        "LMToolEngine",
+        "Toolyard",
+    ),
+    "ReplayToolEngine",
     *("PythonBinding", "ScriptBinding", "RestBinding", "McpBinding"),
     *("StrictModel", "Registry", "UnknownToolError", "tool", "function_tool"),
+    *("EmbeddingsEnrichment", "DataflowEnrichment", "OutputParametersEnrichment", "NeighborsEnrichment"),
+    *("ToolEnrichment", "ToolSampler"),
     *(f"{verb}_tool_{kind}" for verb in ("register", "get") for kind in ("loader", "engine", "enrichment", "sampler")),
 }
 
@@ -28,6 +39,7 @@ EXTRA = {
     *("FilterToolLoader", "LoadReport", "RenameToolLoader", "RenamespaceToolLoader", "ToolContext"),
     *("Budget", "CallEvent", "Invocation", "Policy", "PostgresStore", "Redactor", "Rule", "Sessions", "SqliteStore"),
     *("Content", "MCPConfigToolLoader", "McpServer", "ScriptToolEngine", "Tracer"),
+    *("Edge", "Feed", "Sample"),
 }
 
 

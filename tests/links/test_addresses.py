@@ -3,8 +3,7 @@
 import ipaddress
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.links.addresses import AddressRule, Blocked, is_public, read_host
 from toolyard.model.errors import ConfigError, Denied

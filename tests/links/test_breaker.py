@@ -3,8 +3,7 @@
 import threading
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.links.breaker import Breaker
 from toolyard.model.errors import Unavailable

@@ -14,8 +14,7 @@ import traceback
 import warnings
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from waiting import SOON, until
 
 from links.conftest import LOCAL, get, local, post

@@ -6,8 +6,7 @@ import threading
 
 import httpcore2
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from waiting import SOON, until
 
 from links.conftest import get, local, post

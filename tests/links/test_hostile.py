@@ -9,8 +9,7 @@ import tracemalloc
 import zlib
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from waiting import SOON
 
 from links.conftest import get, local, post

@@ -13,8 +13,7 @@ import traceback
 import warnings
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from waiting import SOON, until
 
 from links.fake_server import FakeServer, hang_up, raw, whole

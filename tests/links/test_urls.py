@@ -4,8 +4,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.links.addresses import Blocked
 from toolyard.links.urls import read_origin, read_url

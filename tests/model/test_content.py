@@ -3,8 +3,7 @@
 import base64
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.model.call import ToolResult
 from toolyard.model.content import CONTENT, Content, audio, blocks_of, image, resource, resource_link, text

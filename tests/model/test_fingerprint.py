@@ -1,7 +1,6 @@
 import random
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.model.fingerprint import fingerprint
 

@@ -1,5 +1,4 @@
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.model.json_words import closest, json_type, pointer_of
 from toolyard.schema.refs import resolve_pointer

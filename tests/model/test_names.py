@@ -1,8 +1,7 @@
 import unicodedata
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.model.errors import InvalidNameError
 from toolyard.model.names import check_namespace, check_tool_name, qualify, split_qualified

@@ -4,8 +4,7 @@ import dataclasses
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pydantic import BaseModel, Field
 
 from toolyard.model.tree_size import fits, is_flat, is_shallow

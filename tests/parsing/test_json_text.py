@@ -10,8 +10,7 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from toolyard.model.errors import MalformedSource
 from toolyard.parsing import iter_json_lines, parse_json

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import yaml as pyyaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from toolyard.parsing import locate
 

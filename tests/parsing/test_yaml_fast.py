@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from hostile_yaml import hostile
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from yaml_twins import identical, twins
 
 from toolyard.parsing import parse_yaml, yaml_exact

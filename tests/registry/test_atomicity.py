@@ -2,8 +2,7 @@
 
 import threading
 
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from toolyard import DefinitionError, SourceUnavailable, Tool, ToolCall, ToolLoader, ToolRegistry, ToolyardError

@@ -3,8 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from toolyard import CallError, InvalidArguments, PythonBinding, Tool, ToolRegistry, function_tool
 from toolyard.registry.candidate import Candidate

@@ -1,6 +1,5 @@
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from toolyard.schema import check_budget, compile_schema, normalise
 from toolyard.schema.clean import is_clean

@@ -1,7 +1,6 @@
 import copy
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.schema import compile_schema
 from toolyard.schema.coerce import coerce, integer_plan, integral_floats

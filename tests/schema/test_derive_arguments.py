@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal
 import jsonschema_rs
 import pytest
 from derive_cases import Box, Colour, Node, Options, Point, accepts, function_of, property_for, run, schema_for
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import AliasChoices, Field
 
 from toolyard.model.errors import DefinitionError, InvalidArguments

@@ -6,8 +6,7 @@ import sys
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import BaseModel
 
 from toolyard.schema.docstring import DocInfo, parse_docstring, read_docstring

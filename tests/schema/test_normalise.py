@@ -1,8 +1,7 @@
 import copy
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.schema import compile_schema, normalise

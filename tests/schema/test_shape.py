@@ -1,8 +1,7 @@
 """`Shape`: which schemas are so simple that valid values are known to be, and copies that share nothing."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from toolyard.model.tree_size import is_shallow
 from toolyard.schema.compile import compile_schema

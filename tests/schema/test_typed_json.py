@@ -1,8 +1,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from toolyard.schema import compile_schema
 from toolyard.schema.typed_json import typed_decoder

@@ -14,6 +14,7 @@ from waiting import SOON, until
 from toolyard import Effects, Tool, ToolContext, function_tool
 from toolyard.app.build import read_anything
 from toolyard.app.server_block import ServerBlock
+from toolyard.model.bindings import ScriptBinding
 from toolyard.model.errors import ToolFailed
 from toolyard.serving.app import App
 from toolyard.serving.connections import Connections
@@ -117,20 +118,20 @@ def served(config=CORE, *, tools=(), **options):
         if tools:
             service.yard.tool_registry.add(*tools)
         connections = Connections(block)
-        server = uvicorn.Server(
-            uvicorn.Config(
-                App(service),
-                http=partial(Protocol, shared=connections),
-                ws="none",
-                lifespan="on",
-                log_config=None,
-                log_level="critical",
-                access_log=False,
-                proxy_headers=False,
-                server_header=False,
-                timeout_graceful_shutdown=SOON,
-            )
+        settings = uvicorn.Config(
+            App(service),
+            http=partial(Protocol, shared=connections),
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=SOON,
         )
+        settings.get_loop_factory = lambda: connections.new_loop
+        server = uvicorn.Server(settings)
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=512))
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
@@ -214,5 +215,11 @@ def desk_tools():
         function_tool(add, namespace="desk", name="twice"),
         function_tool(add, namespace="other", name="twice"),
         function_tool(size, namespace="wörk/shop", name="größe 100% / día"),
-        Tool("unanswered", "desk", "Nobody answers.", {"type": "object"}),
+        Tool(
+            "unanswered",
+            "desk",
+            "Nobody answers.",
+            {"type": "object"},
+            binding=ScriptBinding("nowhere", "unanswered.py"),
+        ),
     ]

@@ -1,4 +1,4 @@
-"""soak_abuse.py [BLOCKS]: abuse in real numbers against one server; prints what it did, exit code 1 if a limit is missed.
+"""soak_abuse.py [BLOCKS] [--first]: abuse in real numbers against one server. Exit code 1 if a limit is missed.
 
 Limits: newcomers are served during all of it, the light key's p99 stays within twice of its p99 without a flood,
 memory is flat from the second cycle on, and within 2 s after the abuse everything is as before.
@@ -6,6 +6,10 @@ memory is flat from the second cycle on, and within 2 s after the abuse everythi
 The floods come from a process of the scheduling class SCHED_IDLE: on a machine of two processors it would otherwise take
 the server's or the light client's, alone and beside a flood, and the scheduler would be measured. It has the second
 processor to itself but for the light client's few requests, so it is not slower for that.
+
+Whatever else runs on the machine is measured too, and the server feels it more the more it has to do. With --first, for
+which one must be root, all of this goes before everything else: server and light client in real time, a flood at the
+highest priority there is otherwise.
 """
 
 import resource
@@ -20,10 +24,24 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from abuse_support import Flood, Line, connections, drip, guarded, light, p99, resident, send_nonsense, was_ended
+from abuse_support import (
+    Flood,
+    Line,
+    connections,
+    drip,
+    go_first,
+    guarded,
+    light,
+    p99,
+    resident,
+    send_nonsense,
+    was_ended,
+)
 
 RATIO, RECOVERY, GROWTH = 2.0, 2.0, 16
 CYCLES, SECONDS = 3, 5
+EVERY = 0.01
+"""Seconds from one request of the light key to the next: 500 in a block, or their p99 is hardly more than the slowest."""
 LARGE = b'{"args":{"text":"' + b"x" * 3_900_000 + b'"}}'
 HOSTILE = b'{"args":{"text":[' + b",".join([b"[" * 90 + b"]" * 90] * 22_000) + b"]}}"
 REPEATED = b'{"args":{"text":[' + b",".join([b'{"a":1}'] * 480_000) + b'], "x":1, "x":2}}'
@@ -126,9 +144,9 @@ def compare(server, findings, name, options, blocks):
     with Line(server.address) as line:
         light(server, 0.5, line)
         for _ in range(blocks):
-            calm.append(p99(light(server, SECONDS, line)))
+            calm.append(p99(light(server, SECONDS, line, every=EVERY)))
             with Flood(server, SECONDS, **options) as flood:
-                busy.append(p99(light(server, SECONDS, line)))
+                busy.append(p99(light(server, SECONDS, line, every=EVERY)))
                 told = flood.ended()
             slowest = max(slowest, recovery(server))
     ratio = statistics.median(with_it / without for with_it, without in zip(busy, calm, strict=True))
@@ -143,7 +161,11 @@ def compare(server, findings, name, options, blocks):
 def main():
     # Stopped from outside, it still stops the server.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    blocks = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    arguments = sys.argv[1:]
+    if "--first" in arguments:
+        arguments.remove("--first")
+        go_first()
+    blocks = int(arguments[0]) if arguments else 5
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     findings = Findings()
     with tempfile.TemporaryDirectory() as name, guarded(Path(name)) as server:

@@ -5,8 +5,7 @@ import json
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from service_support import served
 
 from toolyard.app.server_block import ServerBlock

@@ -4,8 +4,7 @@ from html.parser import HTMLParser
 from urllib.parse import parse_qsl, urlencode
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.serving.form import read_form, read_json
 from toolyard.serving.form_fields import MAX_FIELDS, MORE, form_fields, pretty, skeleton

@@ -1,7 +1,6 @@
 """Answers that are kept: the ones in use stay, and together they never take more than their room."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.serving.kept import Kept
 from toolyard.serving.response import Response

@@ -6,8 +6,7 @@ import time
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from sessions import conftest as places
 from sessions.test_postgres import kill_connections
 from waiting import SOON

@@ -6,8 +6,7 @@ import logging
 import threading
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.serving.logs import MAX_QUEUED, LogHandler, RequestLog, json_line, taking_logs, text_line
 

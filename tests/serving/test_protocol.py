@@ -9,8 +9,7 @@ import threading
 import time
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from waiting import until
 from wire_support import Echo, answer, closed, early, read_answer, read_answers, running
 

@@ -129,6 +129,8 @@ def test_a_tool_may_be_bound_to_a_rest_call_an_mcp_server_or_a_simulator(yard, b
     answer = put(yard, f"sky::bound-{binding['type']}", {"parameters": SCHEMA, "binding": binding})
     assert answer.status == 201
     called = yard.invoke(f"sky::bound-{binding['type']}", {"city": "Rome"})
+    if binding["type"] == "simulator":
+        assert (answer.json["engine"], called.json["result"]) == ("lm", {"status": "success", "city": "Rome"})
     if "engine" not in answer.json:
         assert (called.status, called.json["error"]["code"]) == (409, "tool.no_engine")
     source = {tool["name"]: tool["source"] for tool in yard.get("/arp/v1/tools").json}

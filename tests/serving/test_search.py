@@ -1,7 +1,6 @@
 """Search: words of names, descriptions and tags, found without looking at every tool."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard import Tool, ToolRegistry
 from toolyard.serving.search import MOST_WORDS, index_of

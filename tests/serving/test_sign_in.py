@@ -6,8 +6,7 @@ import threading
 from urllib.parse import urlencode
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from service_support import CORE, served
 
 from toolyard.serving.faults import HttpFault

@@ -3,8 +3,7 @@
 import asyncio
 from collections import Counter
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.serving.pace import LEAST, Pace, Rests
 from toolyard.serving.turns import Turns
@@ -84,7 +83,7 @@ class Loop:
                 timer._run()
 
 
-async def test_who_rested_comes_back_in_order_and_never_with_many_others():
+async def test_who_rested_comes_back_in_order_and_never_with_another():
     loop, rests, woken = Loop(), Rests(), []
     for number in range(20):
         rests.add(loop, 1.0 - number / 100, lambda number=number: woken.append(number))
@@ -96,4 +95,16 @@ async def test_who_rested_comes_back_in_order_and_never_with_many_others():
         sizes.append(len(woken))
         loop.late_by(0.001)
     assert woken == list(reversed(range(20)))
-    assert max(after - before for before, after in zip([0, *sizes], [*sizes, 20], strict=True)) <= 2
+    assert max(after - before for before, after in zip([0, *sizes], [*sizes, 20], strict=True)) == 1
+
+
+async def test_who_is_gone_takes_nobodys_turn():
+    loop, rests, woken = Loop(), Rests(), []
+    for _ in range(60):
+        rests.add(loop, 0.1, lambda: False)
+    rests.add(loop, 0.2, lambda: woken.append("first"))
+    rests.add(loop, 0.2, lambda: woken.append("second"))
+    loop.late_by(1.0)
+    assert woken == ["first"]
+    loop.late_by(0.001)
+    assert woken == ["first", "second"]

@@ -1,7 +1,6 @@
 """How tools are called on the wires."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard import Tool, ToolRegistry
 from toolyard.serving.names import Names

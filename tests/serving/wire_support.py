@@ -23,7 +23,6 @@ class Running:
             app,
             http=partial(Protocol, shared=self.shared),
             ws="none",
-            loop="asyncio",
             lifespan="off",
             interface="asgi3",
             log_config=None,
@@ -32,6 +31,7 @@ class Running:
             proxy_headers=False,
             server_header=False,
         )
+        config.get_loop_factory = lambda: self.shared.new_loop
         self.server = uvicorn.Server(config)
         self.socket = socket.create_server(("127.0.0.1", 0), backlog=2048)
         self.port = self.socket.getsockname()[1]

@@ -4,8 +4,7 @@ import datetime
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import ErrorInfo

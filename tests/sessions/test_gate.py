@@ -7,8 +7,7 @@ import threading
 import time
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from toolyard.model.errors import SyncInAsyncError
 from toolyard.sessions.gate import Gate, _Task, _Thread

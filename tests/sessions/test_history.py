@@ -2,8 +2,7 @@
 
 import sys
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from toolyard.sessions.history import History
 

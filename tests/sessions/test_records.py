@@ -8,8 +8,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from sessions.test_postgres import Cut, kill_connections
 from toolyard.model.errors import SessionError

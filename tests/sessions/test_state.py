@@ -3,8 +3,7 @@
 import datetime
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from toolyard.model.errors import SessionError
 from toolyard.sessions.state import EngineState, State, read_changes, write_changes

@@ -8,8 +8,7 @@ import sys
 import threading
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from script_folder import Folder, script
 from waiting import until
 

@@ -1,8 +1,7 @@
 """Declarations come out of a process that ran a stranger's code, so nothing in them is believed."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard import DefinitionError
 from toolyard.sources.script_tools import Origin, tool_of

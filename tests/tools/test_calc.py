@@ -7,8 +7,7 @@ import warnings
 from fractions import Fraction
 
 import pytest
-from hypothesis import assume, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, example, given, settings, strategies as st
 
 from toolyard import ToolFailed
 from toolyard.tools.core.calc import MAX_DEPTH, MAX_DIGITS, MAX_LENGTH, MAX_TERMS, evaluate

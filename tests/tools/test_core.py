@@ -7,8 +7,7 @@ import zoneinfo
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard import DomainToolLoader, Effects, PythonToolEngine, ToolCall, ToolFailed, ToolRegistry
 from toolyard.tools.core import load_tools

@@ -5,8 +5,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from toolyard import InvalidNameError, InvalidOutput, StrictModel, ToolFailed, UnknownToolError
-from toolyard.typed import EchoToolInput, EchoToolOutput, Registry, echo_tool
-from toolyard.typed import registry as global_registry
+from toolyard.typed import EchoToolInput, EchoToolOutput, Registry, echo_tool, registry as global_registry
 
 
 class In(StrictModel):

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
-from toolyard.app.config import MAX_CONFIG_BYTES, Config, PluginEntry, read_config, read_config_file
+from toolyard.app.config import MAX_CONFIG_BYTES, Config, PluginEntry, located_files, read_config, read_config_file
 from toolyard.app.engines import make_engines, stand_ins
 from toolyard.app.hiding import cleaned, hiding
 from toolyard.app.kind import is_config
@@ -27,6 +28,7 @@ from toolyard.model.report import LoadReport
 from toolyard.plugins import ENGINES, ENRICHMENTS, LOADERS, Enrichment, Loader, PluginTable, get_tool_engine
 from toolyard.plugins.table import parameters_of
 from toolyard.registry import ToolRegistry
+from toolyard.registry.enriching import in_order
 from toolyard.registry.parts import prepare_all
 
 _log = logging.getLogger(__name__)
@@ -37,8 +39,11 @@ _BY_BINDING: dict[type, str] = {
     RestBinding: "rest",
     McpBinding: "mcp",
     ScriptBinding: "scripts",
+    NoneType: "lm",
 }
-"""Who answers a tool whose source names no engine."""
+"""Who answers a tool whose source names no engine; one that nothing is behind is simulated, by its schemas alone."""
+_ENRICHMENT_FILES = ("cache", "results")
+"""Options of enrichments that name a file or folder."""
 
 ConfigLike = str | Path | Mapping[str, Any]
 
@@ -71,7 +76,11 @@ def make_loaders(config: Config, *, lenient: bool = False) -> list[Loader]:
     `lenient` sets every loader that allows it to list bad entries and duplicates instead of raising.
     """
     policies = {"on_error": "skip", "on_duplicate": "skip"} if lenient else {}
-    return [_made(LOADERS, entry, {**policies, **entry.options}) for entry in config.loaders]
+    loaders = [_made(LOADERS, entry, {**policies, **entry.options}) for entry in config.loaders]
+    inline = [loader for loader, entry in zip(loaders, config.loaders, strict=True) if entry.type == "inline"]
+    for number, loader in enumerate(inline[1:], 2):
+        loader.label = f"inline {number}"
+    return loaders
 
 
 def _made(table: PluginTable[Any], entry: PluginEntry, options: dict[str, Any]) -> Any:
@@ -102,18 +111,19 @@ def build_registry(config: ConfigLike) -> ToolRegistry:
 
 
 def _everything(config: Config) -> tuple[ToolRegistry, list[Loader], LoadReport]:
-    loaders = make_loaders(config)
-    registry = ToolRegistry.from_loaders(loaders, _enrichments(config))
+    loaders, enrichments = make_loaders(config), _enrichments(config)
+    registry = ToolRegistry.from_loaders(loaders, enrichments)
     return registry, loaders, registry.report
 
 
 def survey(config: ConfigLike) -> tuple[ToolRegistry, LoadReport]:
     """Load what can be loaded and report on all of it: one broken source does not hide the others.
 
-    The rest of the config is checked too, and raises; nothing is connected or written.
+    The rest of the config is checked too, and raises; nothing is connected or written, and no enrichment is run.
     """
     read = read_anything(config)
     with hiding(read.secrets):
+        in_order(_enrichments(read))
         registry, loaders, report = _what_loads(read)
         Policy.from_config(read.policy, f"{read.where}: policy")
         Tracer.check_config(read.tracing, f"{read.where}: tracing")
@@ -122,7 +132,7 @@ def survey(config: ConfigLike) -> tuple[ToolRegistry, LoadReport]:
 
 
 def _what_loads(config: Config) -> tuple[ToolRegistry, list[Loader], LoadReport]:
-    registry = ToolRegistry(enrichments=_enrichments(config))
+    registry = ToolRegistry()
     loaders = make_loaders(config, lenient=True)
     prepare_all(loaders)
     for loader in loaders:
@@ -130,8 +140,31 @@ def _what_loads(config: Config) -> tuple[ToolRegistry, list[Loader], LoadReport]
     return registry, loaders, cleaned(registry.report, config.secrets)
 
 
+def _what_loads_enriched(config: Config) -> tuple[ToolRegistry, list[Loader], LoadReport]:
+    enrichments = _enrichments(config)
+    in_order(enrichments)  # before anything is loaded, which may take long
+    registry, loaders, report = _what_loads(config)
+    if enrichments:
+        # Once for all sources. A fault in it is no fault of the source that was loaded last.
+        with ExitStack() as undo:
+            undo.callback(registry.close)
+            registry.enrich(*enrichments)
+            undo.pop_all()
+    return registry, loaders, report
+
+
 def _enrichments(config: Config) -> list[Enrichment]:
-    return [_made(ENRICHMENTS, entry, entry.options) for entry in config.enrichments]
+    return [_made(ENRICHMENTS, entry, _located(entry, config.base)) for entry in config.enrichments]
+
+
+def _located(entry: PluginEntry, base: Path) -> dict[str, Any]:
+    """The options of an enrichment with relative paths taken from the config's folder."""
+    options = located_files(entry.type, dict(entry.options), base)
+    for key in _ENRICHMENT_FILES:
+        value = options.get(key)
+        if isinstance(value, str) and value and not value.startswith("~"):
+            options[key] = str(base / value)
+    return options
 
 
 def engine_of(config: Config, registry: ToolRegistry, loaders: list[Loader], **shared: Any) -> ToolEngine:
@@ -224,7 +257,7 @@ def build_parts(
     `lenient` leaves out what cannot be loaded; the report says what.
     """
     with hiding(config.secrets):
-        return _parts(config, approver, _what_loads if lenient else _everything)
+        return _parts(config, approver, _what_loads_enriched if lenient else _everything)
 
 
 def _parts(

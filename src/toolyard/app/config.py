@@ -24,9 +24,15 @@ from toolyard.parsing import parse_json, parse_yaml, read_bytes
 
 MAX_CONFIG_BYTES = 4 * 1024 * 1024
 _FILES = ("ca", "cert")
-_CONNECTS: dict[str, tuple[str, ...]] = {"mcp": ("cwd", "roots", "approved"), "mcp_config": ("approved",)}
+_CONNECTS: dict[str, tuple[str, ...]] = {
+    "mcp": ("cwd", "roots", "approved"),
+    "mcp_config": ("approved",),
+    "replay": ("cassette",),
+}
 """What else is a file or folder, by the type of a plugin."""
 _PAIR = 2
+_GGUF = ".gguf"
+"""How the name of a file ends that is a language model."""
 
 
 class PluginEntry(msgspec.Struct, frozen=True):
@@ -71,6 +77,15 @@ def located_files(kind: str, options: dict[str, Any], base: Path) -> dict[str, A
     auth = options.get("auth")
     if kind in _CONNECTS and isinstance(auth, dict) and isinstance(auth.get("store"), str):
         options["auth"] = {**auth, "store": str(base / auth["store"])}
+    model = options.get("lm_config")
+    if isinstance(model, dict):
+        files = (
+            "ca",
+            "journal",
+            *(("model_id_or_path",) if str(model.get("model_id_or_path")).endswith(_GGUF) else ()),
+        )
+        located = {key: str(base / model[key]) for key in files if isinstance(model.get(key), str)}
+        options["lm_config"] = {**model, **located}
     return options
 
 

@@ -127,9 +127,24 @@ def _of_annotation(annotation: Any) -> dict[str, Any]:
     from pydantic.errors import PydanticUserError
 
     try:
-        return TypeAdapter(annotation).json_schema()
+        schema = TypeAdapter(annotation).json_schema()
     except (PydanticUserError, TypeError, NameError):
         return {}
+    named = schema.pop("$defs", {})
+    inlined: dict[str, Any] = _inlined(schema, named)
+    return inlined
+
+
+def _inlined(node: Any, named: Mapping[str, Any]) -> Any:
+    """The schema without references: it becomes part of another, whose root is elsewhere."""
+    if isinstance(node, list):
+        return [_inlined(item, named) for item in node]
+    if not isinstance(node, dict):
+        return node
+    name = str(node.get("$ref", "")).rpartition("/")[2]
+    if name in named:
+        return _inlined(named[name], {other: schema for other, schema in named.items() if other != name})
+    return {key: _inlined(value, named) for key, value in node.items()}
 
 
 def _hints(cls: type) -> dict[str, Any]:

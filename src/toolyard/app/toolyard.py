@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolyard.app.build import ConfigLike, build_parts, read_anything
 from toolyard.calls.policy import Approver
@@ -13,6 +13,9 @@ from toolyard.model.closing import Closing
 from toolyard.plugins import get_tool_sampler
 from toolyard.registry import ToolRegistry
 from toolyard.sources.domains import DomainToolLoader
+
+if TYPE_CHECKING:
+    from toolyard.insight.sampler import ToolSampler
 
 
 class Toolyard(Closing):
@@ -44,9 +47,10 @@ class Toolyard(Closing):
         loaders = [loader for loader in self.tool_registry.loaders if isinstance(loader, DomainToolLoader)]
         return frozenset[str]().union(*(loader.namespaces for loader in loaders))
 
-    def sampler(self, kind: str, **options: Any) -> Any:
+    def sampler(self, type: str, **options: Any) -> ToolSampler[Any]:  # noqa: A002 (as a config spells it)
         """A sampler of that registered type over this registry."""
-        return get_tool_sampler(kind, registry=self.tool_registry, **options)
+        made: ToolSampler[Any] = get_tool_sampler(type, registry=self.tool_registry, **options)
+        return made
 
     def close(self) -> None:
         """Close engines, sessions, tracing and sources, whatever one of them raises."""

@@ -13,6 +13,9 @@ from typing import Any, Protocol
 
 import msgspec
 
+from toolyard.calls.faults.apply import altered, check_time, in_its_place, own_failure_first, wait_of
+from toolyard.calls.faults.plan import FaultPlan
+from toolyard.calls.faults.rules import Fault
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.settings import Gates, Settings
 from toolyard.loop.threads import Threads
@@ -50,8 +53,46 @@ class Answerer(Protocol):
         """True if `answer` does its work before it returns, so that an event loop must not call it."""
 
 
-def answer(engine: Answerer, invocation: Invocation) -> Any:
-    """Have the call answered from this thread; raises `CallError` whatever went wrong with it."""
+def answer(engine: Answerer, invocation: Invocation, faults: FaultPlan | None = None) -> Any:
+    """Have the call answered from this thread; raises `CallError` whatever went wrong with it, `faults` included."""
+    fault = None if faults is None else _decided(faults, invocation)
+    if fault is None:
+        return _answered(engine, invocation)
+    wait, late = wait_of(fault, invocation)
+    if wait:
+        time.sleep(wait)
+    check_time(invocation, late)
+    if fault.instead:
+        return in_its_place(fault, invocation)
+    with own_failure_first(invocation):
+        value = _answered(engine, invocation)
+    return altered(fault, invocation, value, engine.settings.max_result_bytes)
+
+
+async def aanswer(engine: Answerer, invocation: Invocation, faults: FaultPlan | None = None) -> Any:
+    """`answer` for a task: the loop goes on meanwhile."""
+    fault = None if faults is None else _decided(faults, invocation)
+    if fault is None:
+        return await _aanswered(engine, invocation)
+    import asyncio
+
+    wait, late = wait_of(fault, invocation)
+    if wait:
+        await asyncio.sleep(wait)
+    check_time(invocation, late)
+    if fault.instead:
+        return in_its_place(fault, invocation)
+    with own_failure_first(invocation):
+        value = await _aanswered(engine, invocation)
+    return altered(fault, invocation, value, engine.settings.max_result_bytes)
+
+
+def _decided(faults: FaultPlan, invocation: Invocation) -> Fault | None:
+    return faults.decide(invocation.tool.qualified_name, invocation.session, invocation.mode)
+
+
+def _answered(engine: Answerer, invocation: Invocation) -> Any:
+    """With the engine's limits, and as often as they allow."""
     if engine.settings.unlimited:
         return _attempt(engine, invocation)
     gates, arguments = engine.gates.of(invocation.tool.qualified_name), _kept_for_later(engine, invocation)
@@ -70,8 +111,7 @@ def answer(engine: Answerer, invocation: Invocation) -> Any:
         _again(invocation, arguments)
 
 
-async def aanswer(engine: Answerer, invocation: Invocation) -> Any:
-    """`answer` for a task: the loop goes on meanwhile."""
+async def _aanswered(engine: Answerer, invocation: Invocation) -> Any:
     if engine.settings.unlimited:
         return await _aattempt(engine, invocation)
     import asyncio
@@ -169,7 +209,7 @@ def _in_a_thread(engine: Answerer, invocation: Invocation) -> Any:
         if future.done():
             return future.result()  # answered at the last moment
         _leave_behind(engine, invocation, future)
-        raise _too_late(invocation) from None
+        raise too_late(invocation) from None
     except CallError:
         raise
     except BaseException:
@@ -191,7 +231,7 @@ async def _in_a_thread_for_a_task(engine: Answerer, invocation: Invocation) -> A
     except TimeoutError:
         _leave_behind(engine, invocation, future)
         _ignore(waiting)
-        raise _too_late(invocation) from None
+        raise too_late(invocation) from None
     except BaseException:
         _leave_behind(engine, invocation, future)
         _ignore(waiting)
@@ -213,7 +253,7 @@ async def _within(work: Coroutine[Any, Any, Any], invocation: Invocation) -> Any
         if not task.done():
             task.cancel()
             await _see_off(task, invocation)
-    raise _too_late(invocation)
+    raise too_late(invocation)
 
 
 async def _settled(work: Coroutine[Any, Any, Any], invocation: Invocation) -> Any:
@@ -263,7 +303,8 @@ def _ignore(future: Any) -> None:
     future.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
-def _too_late(invocation: Invocation) -> CallTimeout:
+def too_late(invocation: Invocation) -> CallTimeout:
+    """What is said of a call whose deadline has passed."""
     if not invocation.begun:
         return CallTimeout(
             f"{invocation.tool.qualified_name} could not begin before its deadline: all threads are busy", effect="none"

@@ -44,6 +44,8 @@ class CallEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The end of what a script printed; None if it was nothing, or the tool is no script."""
     stderr: str | None = None
     """Likewise; where the script raised, its traceback comes last."""
+    notes: dict[str, Any] | None = None
+    """What the engine says about how it answered, such as how much of a long history it looked at."""
     arguments: Any = msgspec.UNSET
     result: Any = msgspec.UNSET
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from toolyard.calls.events import Mode
+from toolyard.calls.faults.rules import Fault
 from toolyard.model.call import ToolCall
 from toolyard.model.context import Notice, Notify, ToolContext
 from toolyard.model.fingerprint import digest
@@ -53,6 +54,12 @@ class Invocation(msgspec.Struct, eq=False):
     """Of the answer, as JSON; known once it is there."""
     printed: tuple[str, str] | None = None
     """The end of what the tool wrote to stdout and stderr, if that is kept; the trace tells it."""
+    fault: Fault | None = None
+    """What befell the call on purpose; the metadata of the result tells it."""
+    replayed: bool = False
+    """True if the answer is a recording, from which secrets were taken out; their places are not checked."""
+    notes: dict[str, Any] | None = None
+    """What else the engine has to say about how it answered, as plain JSON; the trace tells it."""
 
     @property
     def session_id(self) -> str:

@@ -20,6 +20,7 @@ import msgspec
 from toolyard.calls.answer import Answerer, aanswer, answer, awaited
 from toolyard.calls.batch import Batch, Root, check_calls, check_thread
 from toolyard.calls.discretion import is_own_exception, told_discreetly
+from toolyard.calls.faults.plan import FaultPlan
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.outcome import check_output, kept_changes, plain_answer, plain_content
 from toolyard.calls.policy import Policy
@@ -54,6 +55,12 @@ _ASKED_AT_ONCE = 64
 def _who_answers(batch: Batch, tool: Tool) -> Answerer:
     engine = batch.root.route(tool)
     return engine.simulator(tool) if batch.mode == "simulate" else engine
+
+
+def _faults(batch: Batch, engine: Answerer, tool: Tool) -> FaultPlan | None:
+    """The plan of whoever would execute the call, also where another simulates it; else that of all of them."""
+    planned = engine if batch.mode == "execute" else batch.root.route(tool)
+    return planned.settings.faults or batch.root.settings.faults
 
 
 class CallPath:
@@ -96,7 +103,7 @@ class CallPath:
             if session.durable and invocation.tool.effects is not Effects.READ:
                 self.recorder.announce(session, call_text(call, invocation.bound.sent))
                 announced = True
-            value = answer(engine, invocation)
+            value = answer(engine, invocation, _faults(batch, engine, invocation.tool))
             result, entry, changes = self._success(engine, invocation, value)
         except CallError as error:
             result, entry = self._failure(call, batch.bound, invocation, error)
@@ -166,7 +173,7 @@ class CallPath:
             if session.durable and invocation.tool.effects is not Effects.READ:
                 await self.recorder.aannounce(session, call_text(call, invocation.bound.sent))
                 announced = True
-            value = await aanswer(engine, invocation)
+            value = await aanswer(engine, invocation, _faults(batch, engine, invocation.tool))
             result, entry, changes = self._success(engine, invocation, value)
         except CallError as error:
             result, entry = self._failure(call, batch.bound, invocation, error)
@@ -265,6 +272,8 @@ class CallPath:
             metadata["coercions"] = [coercion.to_dict() for coercion in bound.coercions]
         if invocation.attempt > 1:
             metadata["attempts"] = invocation.attempt
+        if invocation.fault is not None:
+            metadata["fault"] = invocation.fault.told
         if invocation.tool.output_parameters:
             violations = check_output(plain, invocation, settings)
             if violations:
@@ -290,6 +299,8 @@ class CallPath:
             metadata["coercions"] = [coercion.to_dict() for coercion in bound.coercions]
         if invocation is not None and invocation.attempt > 1:
             metadata["attempts"] = invocation.attempt
+        if invocation is not None and invocation.fault is not None:
+            metadata["fault"] = invocation.fault.told
         try:
             result = ToolResult.failed(call, info, **metadata)
             if bound is not None:

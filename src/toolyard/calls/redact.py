@@ -194,6 +194,27 @@ def _compiled(pattern: str) -> re.Pattern[str]:
         raise ConfigError(f"redaction pattern {pattern!r} is not a regular expression: {error}") from None
 
 
+def hides(value: Any, pointer: str) -> bool:
+    """True if something was taken out of a JSON value there, or anywhere below."""
+    for part in pointer.split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, dict) and name in value:
+            value = value[name]
+        elif isinstance(value, list) and name.isdecimal() and int(name) < len(value):
+            value = value[int(name)]
+        else:
+            break
+    return _has_hidden(value)
+
+
+def _has_hidden(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(REDACTED in key or _has_hidden(item) for key, item in value.items())
+    if isinstance(value, list):
+        return any(map(_has_hidden, value))
+    return isinstance(value, str) and REDACTED in value
+
+
 def looks_secret(key: str) -> bool:
     """True for a key under which only secrets are kept, in any data: `db_password`, `API-Key`, ..."""
     # Only what can be a key somebody wrote is worth remembering.

@@ -8,6 +8,8 @@ from typing import Any, Literal
 import msgspec
 
 from toolyard.calls.blocks import TOOL_GLOB_SCHEMA, glob_matcher, read_tool_globs
+from toolyard.calls.faults.plan import FaultPlan
+from toolyard.calls.faults.rules import FAULTS_SCHEMA
 from toolyard.model.errors import ConfigError
 from toolyard.sessions.gate import Gate
 
@@ -42,6 +44,10 @@ SETTINGS_SCHEMA: dict[str, dict[str, Any]] = {
     "retry_delay": {"type": "number", "minimum": 0, "description": "Seconds before the first repeat."},
     "threads": {**_ONE_OR_MORE, "description": "Threads for tools that block."},
     "abandoned": {"enum": list(_WAYS), "description": "Whether a call that overran its deadline keeps the session."},
+    "faults": {
+        "anyOf": [FAULTS_SCHEMA, {"type": "null"}],
+        "description": "Calls that fail, or are answered wrongly, on purpose.",
+    },
 }
 """JSON Schema of each setting; `Settings` accepts exactly what they accept."""
 
@@ -58,6 +64,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     retry_delay: float = 0.2
     threads: int = 64
     abandoned: Abandoned = "hold"
+    faults: FaultPlan | None = None
 
     def __post_init__(self) -> None:
         _one_of("output_check", self.output_check, _CHECKS)
@@ -70,6 +77,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             _whole(name, getattr(self, name), 1)
         if self.max_concurrent_calls is not None:
             _whole("max_concurrent_calls", self.max_concurrent_calls, 1)
+        if not isinstance(self.faults, FaultPlan | None):
+            raise ConfigError(f"faults must be a FaultPlan, not {self.faults!r}")
         per_tool = self.max_concurrent_calls_per_tool
         if isinstance(per_tool, Mapping):
             for pattern, limit in per_tool.items():
@@ -80,8 +89,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unlimited(self) -> bool:
-        """True if a call needs neither to wait for others nor to be tried again."""
-        return self.max_concurrent_calls is None and self.max_concurrent_calls_per_tool is None and not self.retries
+        """True if a call needs neither to wait for others nor to be tried again, and none is made to fail."""
+        bounded = self.max_concurrent_calls is not None or self.max_concurrent_calls_per_tool is not None
+        return not bounded and not self.retries and self.faults is None
 
 
 class Gates:

@@ -137,6 +137,8 @@ def _last_attributes(event: CallEvent) -> dict[str, Any]:
         if text is not None:
             # The end of it says more than the beginning.
             attributes[f"toolyard.{name}"] = _sound(text[-_LONGEST:])
+    if event.notes is not None:
+        attributes["toolyard.notes"] = json_bytes(event.notes).decode()
     if event.arguments is not msgspec.UNSET:
         attributes["gen_ai.tool.call.arguments"] = json_bytes(event.arguments).decode()
     if event.result is not msgspec.UNSET and event.code is None:

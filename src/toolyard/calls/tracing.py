@@ -203,10 +203,10 @@ class Tracer:
 
     def _cleaned(self, event: CallEvent) -> CallEvent:
         changes: dict[str, Any] = {}
-        for field in ("error", "stdout", "stderr"):
-            text = getattr(event, field)
-            if text is not None:
-                changes[field] = self._clean(text)
+        for field in ("error", "stdout", "stderr", "notes"):
+            told = getattr(event, field)
+            if told is not None:
+                changes[field] = self._clean(told)
         if event.definition_hash is None:
             # No tool has this name: it is whatever the caller wrote.
             changes["name"] = self._clean(event.name)

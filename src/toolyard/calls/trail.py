@@ -66,6 +66,7 @@ class Trail:
             effect=None if info is None else info.effect,
             stdout=stdout or None,
             stderr=stderr or None,
+            notes=None if invocation is None else invocation.notes,
             arguments=self._arguments(),
             result=msgspec.UNSET if info is not None else result.result,
         )

@@ -22,7 +22,10 @@ for _command, _help in {
     "check": "Load a config or catalog and say what was loaded, rewritten and rejected.",
     "tools": "List the tools.",
     "show": "Show one tool, whole.",
+    "search": "Find tools by what they do.",
     "call": "Call a tool and print its result.",
+    "sample": "Draw tools that belong together.",
+    "graph": "Draw which tools feed which, as SVG or as a page.",
     "serve": "Serve the tools over HTTP.",
     "mcp": "Serve the tools to one MCP client, over standard input and output.",
     "schema": "Print the JSON Schema of config files.",
@@ -54,6 +57,15 @@ for _command, _help in {
 app.command(_keys)
 
 
+_cassettes = App(name="cassette", help="Look at recorded calls and check them against the tools.")
+for _command, _help in {
+    "show": "List the recordings.",
+    "check": "Say where cassette and tools have moved apart.",
+}.items():
+    _cassettes.command(f"toolyard.cli.cassette:{_command}_", name=_command, help=_help)
+app.command(_cassettes)
+
+
 _manifests = App(name="manifest", help="Say which scripts of a directory may be loaded.")
 for _command, _help in {
     "init": "Make a manifest that allows the scripts which are there now.",
@@ -64,6 +76,15 @@ for _command, _help in {
 }.items():
     _manifests.command(f"toolyard.cli.manifest:{_command}_", name=_command, help=_help)
 app.command(_manifests)
+
+
+_embeddings = App(name="embeddings", help="The embedding model that search and enrichments use by default.")
+for _command, _help in {
+    "install": "Install its weights, and what runs them without torch.",
+    "status": "Say whether it is installed, and where.",
+}.items():
+    _embeddings.command(f"toolyard.cli.embeddings:{_command}_", name=_command, help=_help)
+app.command(_embeddings)
 
 
 def run(arguments: Sequence[str]) -> int:

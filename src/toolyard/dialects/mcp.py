@@ -14,6 +14,7 @@ from toolyard.dialects.schema_types import types_of
 from toolyard.dialects.subschemas import References, rebuild
 from toolyard.model import Effects, ErrorInfo, Schema, Tool, ToolCall, ToolResult
 from toolyard.model.errors import ToolFailed
+from toolyard.model.guesses import promises_output
 
 CALL_ID = "toolyard/call_id"
 """The `_meta` key for a call's id, which params and results have no field for."""
@@ -29,7 +30,7 @@ class McpDialect(Dialect):
     def _format_tool(self, tool: Tool, wire_name: str, log: ChangeLog) -> Json:
         out: Json = {"name": wire_name, "description": tool.description, "inputSchema": _input(tool.parameters, log)}
         out |= {key: tool.metadata[key] for key, kind in _PASSED_ON.items() if isinstance(tool.metadata.get(key), kind)}
-        if tool.output_parameters:
+        if promises_output(tool):
             out["outputSchema"] = _output(tool.output_parameters, log)
         passed_on = {key: value for key, value in out.pop("annotations", {}).items() if key != "readOnlyHint"}
         annotations = {**_annotations(tool.effects), **passed_on}
@@ -104,7 +105,7 @@ class McpDialect(Dialect):
 
 def wraps(tool: Tool) -> bool:
     """True if results of the tool are structured as `{"result": ...}`, also where they are objects."""
-    return bool(tool.output_parameters) and not is_object(tool.output_parameters)
+    return promises_output(tool) and not is_object(tool.output_parameters)
 
 
 def _protocol_error(call_id: str | None, error: Json) -> ToolResult:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
 from typing import Any, ClassVar, TypeVar
 from uuid import uuid4
 
@@ -22,6 +21,7 @@ from msgspec.structs import replace
 from toolyard.calls.answer import Answerer
 from toolyard.calls.batch import Batch, arun_alone, arun_batch, run_batch
 from toolyard.calls.events import Mode
+from toolyard.calls.faults.plan import FaultPlan
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.invoke import CallPath
 from toolyard.calls.policy import Policy
@@ -31,7 +31,7 @@ from toolyard.calls.request import CallRequest
 from toolyard.calls.scope import refusals
 from toolyard.calls.settings import MAX_RESULT_BYTES, Abandoned, Gates, OutputCheck, Settings
 from toolyard.calls.tracing import Tracer
-from toolyard.engines.older_style import NO_CONTEXT, completed, given
+from toolyard.engines.older_style import NO_CONTEXT, completed, drafting, given, is_drafting
 from toolyard.loop.threads import Threads, wrapped
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.closing import Closing
@@ -44,9 +44,6 @@ from toolyard.sessions.sessions import Sessions
 
 T = TypeVar("T")
 
-_DRAFTING: ContextVar[frozenset[tuple[int, str]]] = ContextVar("toolyard_drafting", default=frozenset())
-"""Engines and sessions for which `execute` is being used to simulate."""
-
 
 class ToolEngine(Closing):
     """Answers calls in sessions. Every method has an a-twin for async code.
@@ -56,13 +53,14 @@ class ToolEngine(Closing):
 
     `timeout` is in seconds; None means that nothing limits an in-process call, which cannot be interrupted
     anyway. With `abandoned="hold"` a session stays taken while a call that overran its deadline still runs, so that
-    two calls never run in it at once; with "release" the session goes on without it.
+    two calls never run in it at once; with "release" the session goes on without it. `faults` is a plan of what goes
+    wrong on purpose; see `FaultPlan`.
     """
 
     type_name: ClassVar[str] = "engine"
     idempotent: bool = False
     """True if `answer` passes `invocation.idempotency_key` on to something that makes a repeat harmless."""
-    reaches_out: ClassVar[bool] = False
+    reaches_out: bool = False
     """True if calls may change the world outside this process; see `OutwardEngine`."""
     _own_execute: ClassVar[bool] = False
     _own_aexecute: ClassVar[bool] = False
@@ -98,6 +96,7 @@ class ToolEngine(Closing):
         retry_delay: float = 0.2,
         threads: int = 64,
         abandoned: Abandoned = "hold",
+        faults: FaultPlan | Mapping[str, Any] | None = None,
     ) -> None:
         self.name = self.type_name if name is None else name
         if self.name == EXECUTIONS or not self.name:
@@ -113,6 +112,7 @@ class ToolEngine(Closing):
             retry_delay=retry_delay,
             threads=threads,
             abandoned=abandoned,
+            faults=FaultPlan.read(faults, "faults"),
         )
         self.gates = Gates(self.settings)
         self.threads = Threads(threads, f"toolyard-{self.name}")
@@ -227,11 +227,8 @@ class ToolEngine(Closing):
             options = given(timeout=timeout, owner=owner, context=context)
             return home_loop.run(self.asimulate(session_id, tool_calls, **options), twin="asimulate")
         if self._own_execute or self._own_aexecute:
-            token = _DRAFTING.set(_DRAFTING.get() | {(id(self), session_id)})
-            try:
+            with drafting(self, session_id):
                 return self.execute(session_id, tool_calls, **given(timeout=timeout, owner=owner, context=context))
-            finally:
-                _DRAFTING.reset(token)
         session = self.sessions.find(session_id, owner)
         return run_batch(self._path, self, Batch(session, tool_calls, "simulate", timeout, context))
 
@@ -302,11 +299,8 @@ class ToolEngine(Closing):
         if self._own_simulate and not self._own_asimulate:
             return await wrapped(self.threads.submit(lambda: self.simulate(session_id, tool_calls, **options)))
         if self._own_execute or self._own_aexecute:
-            token = _DRAFTING.set(_DRAFTING.get() | {(id(self), session_id)})
-            try:
+            with drafting(self, session_id):
                 return await self.aexecute(session_id, tool_calls, **options)
-            finally:
-                _DRAFTING.reset(token)
         session = await self._afind(session_id, owner)
         return await arun_batch(self._path, self, Batch(session, tool_calls, "simulate", timeout, context))
 
@@ -381,7 +375,7 @@ class ToolEngine(Closing):
 
     def _asked_for(self, session_id: str) -> Mode:
         """What a subclass's own `execute` is being used for, when it comes down here."""
-        return "simulate" if (id(self), session_id) in _DRAFTING.get() else "execute"
+        return "simulate" if is_drafting(self, session_id) else "execute"
 
     async def _afind(self, session_id: str, owner: str | None) -> Session:
         if self.sessions.known(session_id, owner):

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 NO_CONTEXT: Mapping[str, Any] = {}
+_DRAFTING: ContextVar[frozenset[tuple[int, str]]] = ContextVar("toolyard_drafting", default=frozenset())
+"""Engines and sessions for which `execute` is being used to simulate."""
 
 
 def given(**options: Any) -> dict[str, Any]:
@@ -26,3 +30,18 @@ def completed(init: Callable[..., None], ours: Callable[[Any], None]) -> Callabl
             self.__dict__.update(own)
 
     return complete
+
+
+@contextmanager
+def drafting(engine: object, session_id: str) -> Iterator[None]:
+    """Within it, what an engine's own `execute` does in that session is a simulation."""
+    token = _DRAFTING.set(_DRAFTING.get() | {(id(engine), session_id)})
+    try:
+        yield
+    finally:
+        _DRAFTING.reset(token)
+
+
+def is_drafting(engine: object, session_id: str) -> bool:
+    """True inside `drafting`."""
+    return (id(engine), session_id) in _DRAFTING.get()

@@ -11,10 +11,11 @@ Third parties may instead declare the entry-point groups `toolyard.loaders`, `to
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from toolyard.plugins.protocols import Enrichment, Loader
-from toolyard.plugins.table import PluginTable
+from toolyard.plugins.table import C, PluginTable
 
 LOADERS: PluginTable[Loader] = PluginTable(
     "tool loader",
@@ -34,20 +35,60 @@ ENGINES: PluginTable[Any] = PluginTable(
     "tool engine",
     "toolyard.engines",
     {
+        "lm": "toolyard.engines.lm:LMToolEngine",
         "mcp": "toolyard.engines.mcp:MCPToolEngine",
         "multi": "toolyard.engines.multi:MultiToolEngine",
         "python": "toolyard.engines.python:PythonToolEngine",
+        "replay": "toolyard.engines.replay:ReplayToolEngine",
         "rest": "toolyard.engines.rest:RESTToolEngine",
         "scripts": "toolyard.engines.scripts:ScriptToolEngine",
     },
 )
-ENRICHMENTS: PluginTable[Enrichment] = PluginTable("tool enrichment", "toolyard.enrichments", {})
-SAMPLERS: PluginTable[Any] = PluginTable("tool sampler", "toolyard.samplers", {})
+ENRICHMENTS: PluginTable[Enrichment] = PluginTable(
+    "tool enrichment",
+    "toolyard.enrichments",
+    {
+        "dataflow": "toolyard.insight.dataflow.enrichment:DataflowEnrichment",
+        "embeddings": "toolyard.insight.embeddings:EmbeddingsEnrichment",
+        "neighbors": "toolyard.insight.neighbors:NeighborsEnrichment",
+        "output_parameters": "toolyard.insight.output_parameters:OutputParametersEnrichment",
+    },
+)
+SAMPLERS: PluginTable[Any] = PluginTable(
+    "tool sampler",
+    "toolyard.samplers",
+    {
+        "tc/chain": "toolyard.insight.samplers.chain:ChainSampler",
+        "tc/conflict": "toolyard.insight.samplers.conflict:ConflictSampler",
+        "tc/coverage": "toolyard.insight.samplers.coverage:CoverageSampler",
+        "tc/dag": "toolyard.insight.samplers.dag:DagSampler",
+        "tc/fan_in": "toolyard.insight.samplers.fans:FanInSampler",
+        "tc/fan_out": "toolyard.insight.samplers.fans:FanOutSampler",
+        "tc/irrelevant": "toolyard.insight.samplers.irrelevant:IrrelevantSampler",
+        "tc/missing": "toolyard.insight.samplers.missing:MissingSampler",
+        "tc/mix": "toolyard.insight.samplers.mix:MixSampler",
+        "tc/neighbor": "toolyard.insight.samplers.neighbor:NeighborSampler",
+        "tc/random": "toolyard.insight.samplers.random:RandomSampler",
+        "tc/sparse": "toolyard.insight.samplers.sparse:SparseSampler",
+    },
+)
 
 register_tool_loader = LOADERS.register
 register_tool_engine = ENGINES.register
 register_tool_enrichment = ENRICHMENTS.register
-register_tool_sampler = SAMPLERS.register
+
+
+def register_tool_sampler(name: str) -> Callable[[C], C]:
+    """Class decorator that claims `name`, and tells the class of it: `sampler_name`."""
+    claim = SAMPLERS.register(name)
+
+    def named(cls: C) -> C:
+        claimed = claim(cls)
+        claimed.sampler_name = name  # type: ignore[attr-defined]
+        return claimed
+
+    return named
+
 
 get_tool_loader = LOADERS.create
 get_tool_engine = ENGINES.create

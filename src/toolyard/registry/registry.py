@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -15,21 +15,17 @@ import msgspec
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.call import ToolCall
 from toolyard.model.context import ToolContext
-from toolyard.model.errors import (
-    DefinitionError,
-    EnrichmentError,
-    InvalidArguments,
-    ToolyardError,
-    UnknownToolError,
-)
+from toolyard.model.errors import DefinitionError, InvalidArguments, ToolyardError, UnknownToolError
 from toolyard.model.names import show
 from toolyard.model.report import LoadReport
 from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
 from toolyard.plugins import Enrichment, Loader, get_tool_loader
+from toolyard.plugins.searching import FoundTools, ToolSearch, new_search
 from toolyard.registry.arguments import RawArguments, read_arguments
 from toolyard.registry.bind import Bound, bind, bind_exact, find
 from toolyard.registry.direct import direct_call
+from toolyard.registry.enriching import ChangeLock, Enricher, in_order
 from toolyard.registry.invoke import acall_python, call_python
 from toolyard.registry.parts import Part, failed, joined, prepare_all, read_all, read_loader, read_tools, stale, without
 from toolyard.registry.snapshot import Index, Snapshot
@@ -44,13 +40,17 @@ class ToolRegistry:
     """
 
     def __init__(self, tools: Iterable[Tool] = (), *, enrichments: Sequence[Enrichment] = ()) -> None:
-        self._change = threading.Lock()
-        self._reload = threading.Lock()
-        self._enrichments = tuple(enrichments)
+        self._change = ChangeLock()
+        self._reload = ChangeLock()
+        self._searching = threading.Lock()
+        self._enrichments = in_order(enrichments)
+        self._enricher = Enricher()
         self._removed: dict[int, frozenset[str]] = {}
         """Names taken out of a loader's tools, by the loader's identity."""
         self._parts: tuple[Part, ...] = ()
-        self._snapshot = Snapshot()
+        self._search: ToolSearch | None = None
+        self._snapshot = self._loaded = Snapshot()
+        """What there is, and what there was before enrichments changed it."""
         self._watcher = Watcher(lambda loader: self.refresh(only=loader))
         given = tuple(tools)
         self._swap([read_tools(given)] if given else [])
@@ -66,9 +66,10 @@ class ToolRegistry:
 
         One whose server is not there, and that comes back by itself, is listed as failed and does not stop the others.
         """
-        registry = cls(enrichments=enrichments)
+        registry = cls()
         kept = list(loaders)
         try:
+            registry._enrichments = in_order(enrichments)
             prepare_all(kept)
             with paused_gc():
                 registry._swap(read_all(kept))
@@ -127,6 +128,32 @@ class ToolRegistry:
         candidate, bound = bind_exact(candidates, read_arguments(arguments))
         return await acall_python(candidate.tool, bound, ctx)
 
+    def search(
+        self,
+        query: str,
+        k: int = 5,
+        namespace: str | Collection[str] | None = None,
+        tags: str | Collection[str] | None = None,
+        *,
+        threshold: float | None = None,
+    ) -> FoundTools:
+        """Hits with `.tool` and `.score`, best first: at most `k`, fewer where fewer fit, none where nothing does.
+
+        Filters come before the ranking; a tool must have all of the `tags`. `.mode` says whether meanings were compared
+        too, or words alone. The first search of a catalog makes its vectors, which takes a while; they are kept.
+        Scores are probabilities; `threshold` is the one that the best hit must reach, 0.6 to be rather sure.
+        """
+        return self.searcher.search(self._snapshot, query, k, namespace=namespace, tags=tags, threshold=threshold)
+
+    @property
+    def searcher(self) -> ToolSearch:
+        """What `search` asks; made when it is first needed."""
+        if self._search is None:
+            with self._searching:  # not that of changes, which enrichments may hold for long
+                if self._search is None:
+                    self._search = new_search()
+        return self._search
+
     def add(self, *tools: Tool) -> None:
         """Register more tools; all or none."""
         if tools:
@@ -169,6 +196,17 @@ class ToolRegistry:
                 self._removed[id(part.loader)] = self._removed.get(id(part.loader), frozenset()) | {name}
             return removed
 
+    def enrich(self, *enrichments: Enrichment) -> None:
+        """Run more enrichments: now, and after every change. They and those before run in the order they need."""
+        with self._change:
+            before = self._enrichments
+            self._enrichments = in_order((*before, *enrichments))
+            try:
+                self._swap(list(self._parts))
+            except BaseException:
+                self._enrichments = before
+                raise
+
     def refresh(self, *, strict: bool = False, only: Loader | None = None) -> LoadReport:
         """Load every source again, or `only` one of them, and return the new report.
 
@@ -205,7 +243,7 @@ class ToolRegistry:
         self._swap(accepted)
 
     def _append(self, part: Part) -> None:
-        index = Index(self._snapshot)
+        index = Index(self._loaded)
         rejected = index.add(part.candidates, skip_duplicates=_skips(part))
         part = _with_rejected(part, rejected, index)
         earlier = self._parts
@@ -227,15 +265,11 @@ class ToolRegistry:
 
     def _install(self, parts: list[Part], index: Index) -> None:
         report = LoadReport(tuple(part.report for part in parts))
-        snapshot = index.freeze(artifacts={}, report=report, generation=self._snapshot.generation + 1)
-        for enrichment in self._enrichments:
-            tools, artifacts = _enriched(enrichment, snapshot)
-            index = Index()
-            index.add(read_tools(tools).candidates)
-            merged = {**snapshot.artifacts, **artifacts}
-            snapshot = index.freeze(artifacts=merged, report=report, generation=snapshot.generation)
+        snapshot = loaded = index.freeze(artifacts={}, report=report, generation=self._snapshot.generation + 1)
+        if self._enrichments:
+            snapshot = self._enricher.run(self._enrichments, snapshot)
         self._parts = tuple(parts)
-        self._snapshot = snapshot
+        self._snapshot, self._loaded = snapshot, loaded
 
     @property
     def generation(self) -> int:
@@ -305,21 +339,6 @@ class ToolRegistry:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _enriched(enrichment: Enrichment, snapshot: Snapshot) -> tuple[Sequence[Tool], Mapping[str, Any]]:
-    try:
-        tools, artifacts = enrichment.enrich(snapshot)
-    except ToolyardError:
-        raise
-    except Exception as error:
-        raise EnrichmentError(f"{type(enrichment).__name__}: {type(error).__name__}: {error}") from error
-    if len(tools) != len(snapshot.tools):
-        raise EnrichmentError(
-            f"{type(enrichment).__name__} returned {len(tools)} tools for {len(snapshot.tools)}; it may change "
-            "tools, but not add or drop any"
-        )
-    return tools, artifacts
 
 
 def _reload(part: Part, strict: bool) -> Part:

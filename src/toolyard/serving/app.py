@@ -40,6 +40,7 @@ from toolyard.sessions.group_commit import StoreFailing
 
 _SLOW_DOWN = "toolyard.slow_down"
 _ANSWER = "toolyard.answer"
+_BELONG = "toolyard.belong"
 _BEARER = b"bearer "
 _WITH_BODY = frozenset({"POST", "PUT"})
 _EXPOSED = (
@@ -126,6 +127,7 @@ class App:
         admission, principal = self.service.admission, request.principal
         # Whole before it gets a place: one whose body dawdles must not keep others from running.
         if principal is not NOBODY:
+            _belongs_to(principal, request)
             admission.check_rate(principal)
             if request.declared <= LARGE:
                 # Only these can be kept waiting by what is larger than they are.
@@ -259,19 +261,33 @@ STATUS: Mapping[type[BaseException], tuple[int, str, bool]] = {
 }
 
 
+def _belongs_to(principal: Principal, request: Request) -> None:
+    """Have the connection stand in line with those of the same key."""
+    extensions = request.scope.get("extensions")
+    belong = None if extensions is None else extensions.get(_BELONG)
+    if belong is not None:
+        belong(principal.key_id)
+
+
 def _send_whole(response: Response, request: Request) -> bool:
     """The common answer in one go, where the server knows how: nothing in its head comes from outside."""
     extensions = request.scope.get("extensions")
     answer = None if extensions is None else extensions.get(_ANSWER)
-    if answer is None or response.headers or not response.body:
+    if answer is None or not response.body or (response.headers and not _says_when(response.headers)):
         return False
-    head = b"%bcontent-length: %d\r\nx-request-id: %b\r\n" % (
+    head = b"%b%bcontent-length: %d\r\nx-request-id: %b\r\n" % (
         _head(response.status, response.content_type),
+        b"%b: %b\r\n" % response.headers[0] if response.headers else b"",
         len(response.body),
         request.request_id.encode(),
     )
     written: bool = answer(request.scope, head, response.body)
     return written
+
+
+def _says_when(headers: Headers) -> bool:
+    """Whether they are those of the refusal that a flood gets, and that has to cost least."""
+    return len(headers) == 1 and headers[0][0] == b"retry-after"
 
 
 @lru_cache(maxsize=256)

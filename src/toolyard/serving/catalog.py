@@ -21,7 +21,7 @@ from toolyard.serving.request import Request
 from toolyard.serving.response import JSON, Response, json_response
 from toolyard.serving.routes import Parameter, Route
 from toolyard.serving.running import scope_of
-from toolyard.serving.search import index_of
+from toolyard.serving.search import found_tools
 from toolyard.serving.service import Service
 from toolyard.serving.shapes import NativeListing, ProviderListing, V0Listed
 
@@ -29,7 +29,7 @@ _MOST = 1000
 _TEXT = {"type": "string"}
 
 QUERY = (
-    Parameter("q", {"type": "string", "maxLength": 500}, "Words to look for in names, descriptions and tags."),
+    Parameter("q", {"type": "string", "maxLength": 500}, "A task, or words of names, descriptions, tags; best first."),
     Parameter("namespace", _TEXT, "Only tools of this namespace.", repeatable=True),
     Parameter("tag", _TEXT, "Only tools with this tag.", repeatable=True),
     Parameter("format", {"type": "string", "enum": list(DIALECTS)}, "Spell tools as this provider wants them."),
@@ -87,9 +87,11 @@ def listing(service: Service, request: Request) -> Response:
     snapshot = service.yard.tool_registry.snapshot
     limit = whole(request, "limit", 1, _MOST, 100)
     start = int(one(request, "cursor") or 0)
-    found = _filtered(visible(service, request, snapshot), request, snapshot)
+    found, mode = _filtered(service, request, snapshot)
     page = found[start : start + limit]
     answer: dict[str, Any] = {"tools": [], "generation": snapshot.generation}
+    if mode is not None:
+        answer["search"] = mode
     if start + limit < len(found):
         answer["next_cursor"] = str(start + limit)
     spelling = one(request, "format")
@@ -112,7 +114,9 @@ def native(tool: Tool) -> dict[str, Any]:
     }
 
 
-def _filtered(tools: Sequence[Tool], request: Request, snapshot: Snapshot) -> Sequence[Tool]:
+def _filtered(service: Service, request: Request, snapshot: Snapshot) -> tuple[Sequence[Tool], str | None]:
+    """The tools that were asked for; if by words, the best first, and how they were looked for."""
+    tools = visible(service, request, snapshot)
     namespaces, tags = set(request.query.get("namespace", ())), set(request.query.get("tag", ()))
     if namespaces:
         tools = [tool for tool in tools if tool.namespace in namespaces]
@@ -120,12 +124,10 @@ def _filtered(tools: Sequence[Tool], request: Request, snapshot: Snapshot) -> Se
         tools = [tool for tool in tools if tags <= set(tool.tags)]
     words = one(request, "q")
     if not words:
-        return tools
-    scores = index_of(snapshot).search(words)
+        return tools, None
     allowed = set(map(id, tools))
-    found = [place for place in scores if id(snapshot.tools[place]) in allowed]
-    # The best first; among equals, the first registered.
-    return [snapshot.tools[place] for place in sorted(found, key=lambda place: (-scores[place], place))]
+    where = None if tools is snapshot.tools else lambda tool: id(tool) in allowed
+    return found_tools(service.yard.tool_registry, snapshot, words, where)
 
 
 def definition_of(service: Service, request: Request, name: str, fingerprint: str | None) -> Tool:

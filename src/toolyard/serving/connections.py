@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from toolyard.serving.turns import Turns
 
 if TYPE_CHECKING:
     from toolyard.serving.ending import Ending
+    from toolyard.serving.lanes import Lanes
 
 _SWEEP_SECONDS = 0.5
 _FULL_SWEEP = 20
@@ -41,9 +43,21 @@ class Connections:
         """Requests answered here, by status: what was not HTTP, too large a head, or too slow."""
         self.turns = Turns(is_key)
         self.rests = Rests()
+        self.lanes: Lanes | None = None
+        """Of the loop, if it is one of `new_loop`."""
         self._interval = min(_SWEEP_SECONDS, block.header_timeout / 4, block.body_timeout / 4, block.idle_timeout / 4)
         self._sweeps = 0
         self._timer: asyncio.TimerHandle | None = None
+
+    def new_loop(self) -> asyncio.AbstractEventLoop:
+        """A loop on which these connections are listened to in turn among their keys, where the system can do that."""
+        if not hasattr(select, "epoll"):
+            return asyncio.SelectorEventLoop()
+        from toolyard.serving.lane_loop import LaneLoop
+
+        loop = LaneLoop()
+        self.lanes = loop.lanes
+        return loop
 
     def admit(self, newcomer: Ending) -> bool:
         """Count a new connection in, closing the longest idle one if there are too many; False if none is idle."""

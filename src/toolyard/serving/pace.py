@@ -1,4 +1,4 @@
-"""`Pace`: how long a connection rests that was refused; `Rests`: how those who rested come back, a few at a time."""
+"""`Pace`: how long a connection rests that was refused; `Rests`: how those who rested come back, one at a time."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _MOST = 1.0
 _KNOWN = 10_000
 _GOLDEN = 0.618034
 """Multiples of it, modulo 1, keep away from each other."""
-_TOGETHER = 2
-_APART = 0.001
-"""Seconds between those who come back together and the next; whoever else is served gets in between."""
+_APART = 0.0005
+"""Seconds between one that comes back and the next; whoever else is served gets in between."""
+_GONE = 64
+"""Those that are looked for at a time and are not there any more: they take nobody's turn."""
 
 
 class Pace:
@@ -44,15 +45,15 @@ class Pace:
 
 
 class Rests:
-    """Wakes whoever rests when it is time, and never many at once, however late it is. Used on one event loop."""
+    """Wakes whoever rests when it is time, and never two at once, however late it is. Used on one event loop."""
 
     def __init__(self) -> None:
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._due: list[tuple[float, int, Callable[[], object]]] = []
         self._number = count()
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, loop: asyncio.AbstractEventLoop, seconds: float, wake: Callable[[], None]) -> None:
-        """Call `wake` after so many seconds, or a little later."""
+    def add(self, loop: asyncio.AbstractEventLoop, seconds: float, wake: Callable[[], object]) -> None:
+        """Call `wake` after so many seconds, or a little later. It says False if there was nobody to wake."""
         due = loop.time() + seconds
         heappush(self._due, (due, next(self._number), wake))
         if self._timer is not None:
@@ -65,8 +66,8 @@ class Rests:
         # A timer may come a little early, by as much as the clock cannot tell.
         until, due = loop.time() + _APART, self._due
         self._timer = None
-        for _ in range(_TOGETHER):
-            if due and due[0][0] <= until:
-                heappop(due)[2]()
+        for _ in range(_GONE):
+            if not due or due[0][0] > until or heappop(due)[2]() is not False:
+                break
         if due and self._timer is None:
             self._timer = loop.call_at(max(due[0][0], until), self._wake, loop)

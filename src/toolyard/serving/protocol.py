@@ -19,6 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from toolyard.serving.ending import LINGER_SECONDS, Ending
 from toolyard.serving.faults import HttpFault
+from toolyard.serving.lanes import NEWCOMERS
 from toolyard.serving.line import NO_TRAILERS, Line
 from toolyard.serving.refusals import MAX_HEAD_BYTES, MAX_HEADERS, MAX_PIPELINED, invalid, large_head, late
 from toolyard.serving.request import Scope
@@ -37,6 +38,9 @@ ANSWER = "toolyard.answer"
 
 HEAR = "toolyard.hear"
 """Among a scope's extensions: a function that takes who is told when the client is gone or the server stops."""
+
+BELONG = "toolyard.belong"
+"""Among a scope's extensions: a function that is told whose key the request has shown."""
 
 Fate = Literal["gone", "stopping"]
 Told = Callable[[Fate], None]
@@ -65,8 +69,10 @@ class Protocol(Ending):
         shared: Connections,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop, shared)
-        self._extensions = {SLOW_DOWN: self.slow_down, ANSWER: self.answer, HEAR: self.hear}
+        self._extensions = {SLOW_DOWN: self.slow_down, ANSWER: self.answer, HEAR: self.hear, BELONG: self.belong}
         self._told: Told | None = None
+        self._fd = -1
+        self._lane: str | None = None
         self._fate: Fate | None = None
         self._large = False
         self._head_bytes = 0
@@ -81,6 +87,8 @@ class Protocol(Ending):
         super().connection_made(transport)
         self._line = Line(transport, self._close)
         cast(Any, transport).max_size = _READ_BYTES
+        self._fd = transport.get_extra_info("socket").fileno()
+        self.belong(NEWCOMERS)
         if self.shared.admit(self):
             self.deadline = self.loop.time() + self.shared.header_timeout
             return
@@ -92,6 +100,9 @@ class Protocol(Ending):
     def connection_lost(self, exc: Exception | None) -> None:
         """Leave nothing of it behind."""
         self.shared.forget(self)
+        if self.shared.lanes is not None:
+            self.shared.lanes.forget(self._fd)
+            self._fd = -1
         super().connection_lost(exc)
         self._fate = "gone"
         self._tell()
@@ -188,6 +199,14 @@ class Protocol(Ending):
         cycle.message_event.set()
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        lanes = self.shared.lanes
+        if self._lane and lanes is not None and lanes.shared:
+            # It was read in its turn already.
+            self._begin_task(cycle, app)
+        else:
+            self._start_in_turn(cycle, app)
+
+    def _start_in_turn(self, cycle: Any, app: Any) -> None:
         turns = self.shared.turns
         if turns.needed:
             turns.take(self.loop, cycle.scope["headers"], partial(self._begin_task, cycle, app))
@@ -241,11 +260,17 @@ class Protocol(Ending):
             self.deadline = self.loop.time() + self.shared.idle_timeout
         elif self._pause:
             self.flow.pause_reading()
-            self.shared.rests.add(self.loop, self._pause, self._go_on)
+            self.shared.rests.add(self.loop, self._pause, self._wake_up)
             self._pause = 0.0
             self.shared.waiting[self] = None  # As good as idle, if somebody else needs its place.
         else:
             self._go_on()
+
+    def _wake_up(self) -> bool:
+        if self.transport.is_closing():
+            return False
+        self._go_on()
+        return True
 
     def _go_on(self) -> None:
         if self.stage == "leaving" or self.transport.is_closing():
@@ -255,7 +280,7 @@ class Protocol(Ending):
         if self.pipeline:
             self.shared.waiting.pop(self, None)
             cycle, app = self.pipeline.pop()
-            self._start_asgi_task(cycle, app)
+            self._start_in_turn(cycle, app)
         elif self.stage == "whole":
             self._rest()
         elif self.stage == "refused":
@@ -298,6 +323,11 @@ class Protocol(Ending):
         if told is not None and self._fate is not None:
             self.loop.call_soon(self._tell)
         return self._fate != "gone"
+
+    def belong(self, name: str) -> None:
+        """Listen to the connection, as long as it is there, in turn with all others of that name."""
+        if name != self._lane and self.shared.lanes is not None and self._fd != -1:
+            self._lane = self.shared.lanes.assign(self._fd, name)
 
     def _tell(self) -> None:
         if self._told is not None and self._fate is not None:

@@ -79,10 +79,15 @@ class Registrations:
             return
         async with self._changing:
             stored = await self._stored()
-            self._seen = version
-            if stored != self._source.entries:
+            before = self._source.entries
+            if stored != before:
                 self._source.entries = stored
-                await asyncio.to_thread(self._registry.refresh, only=self._source)
+                try:
+                    await asyncio.to_thread(self._registry.refresh, only=self._source)
+                except BaseException:
+                    self._source.entries = before  # so that it is tried again
+                    raise
+            self._seen = version
 
     async def put(self, name: str, registration: Registration) -> bool:
         """Register or replace; True if it is new."""

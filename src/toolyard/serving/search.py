@@ -1,22 +1,50 @@
-"""Looking tools up by words: an index over names, descriptions and tags, made once a snapshot."""
+"""Looking tools up, as the wires do it.
+
+What fits the task comes first, as the registry's search has it. A few words may also be meant as words: then what has
+them in its name, description or tags follows, the beginning of a word being enough. More words than that are a task,
+and where no tool fits it, none is shown.
+"""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from weakref import WeakKeyDictionary
 
 from toolyard.model.tool import Tool
+from toolyard.registry import ToolRegistry
 from toolyard.registry.snapshot import Snapshot
 
 MOST_WORDS = 12
+_FEW_WORDS = 4
+"""Words that may be meant as words, and not as a task."""
+_MOST_HITS = 50
 _WORD = re.compile(r"[^\W_]+")
 _PREFIXES = 50
 """Words that one that is not a word of its own may be the beginning of."""
 _IN_NAME, _IN_TEXT = 4, 2
 
 _indexes: WeakKeyDictionary[Snapshot, Index] = WeakKeyDictionary()
+
+
+def found_tools(
+    registry: ToolRegistry, snapshot: Snapshot, text: str, where: Callable[[Tool], bool] | None
+) -> tuple[list[Tool], str]:
+    """The tools that a query finds among those that `where` allows, best first, and the mode of the search.
+
+    Vectors that are not there yet are made meanwhile, and words alone are compared.
+    """
+    hits = registry.searcher.search(snapshot, text, _MOST_HITS, where=where, wait=False)
+    found = {id(hit.tool): hit.tool for hit in hits}
+    if len(_WORD.findall(text)) <= _FEW_WORDS:
+        scores = index_of(snapshot).search(text)
+        # The best first; among equals, the first registered.
+        for place in sorted(scores, key=lambda place: (-scores[place], place)):
+            tool = snapshot.tools[place]
+            if where is None or where(tool):
+                found.setdefault(id(tool), tool)
+    return list(found.values()), hits.mode
 
 
 def index_of(snapshot: Snapshot) -> Index:

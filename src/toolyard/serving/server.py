@@ -43,8 +43,9 @@ _NEWCOMERS = 2
 """Connections that are let in before anybody else is looked after."""
 _APART_SECONDS = 0.001
 _SWITCH_SECONDS = 0.001
-_COLLECTED = (700, 10, 20)
-"""To look at all there is takes longer the more connections there are, and the fewer things are older than them."""
+_COLLECTED = (400, 4, 80)
+"""When the collector looks: at little, and often, since all wait for it. To look at all there is takes longer the more
+connections there are, and the fewer things are older than them; that is done as seldom as it would be."""
 _log = logging.getLogger(__name__)
 
 
@@ -176,7 +177,8 @@ async def reload_sources(service: Service) -> None:
 
 def _uvicorn_config(app: Asgi, connections: Connections) -> uvicorn.Config:
     protocol = partial(Protocol, shared=connections)
-    return uvicorn.Config(
+    return _Config(
+        connections,
         cast(Any, app),
         http=cast(type[asyncio.Protocol], protocol),
         ws="none",
@@ -191,6 +193,18 @@ def _uvicorn_config(app: Asgi, connections: Connections) -> uvicorn.Config:
         proxy_headers=False,
         server_header=False,
     )
+
+
+class _Config(uvicorn.Config):
+    """uvicorn's, with the loop that the connections want."""
+
+    def __init__(self, connections: Connections, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._connections = connections
+
+    def get_loop_factory(self) -> Callable[[], asyncio.AbstractEventLoop]:
+        """How to make it."""
+        return self._connections.new_loop
 
 
 class Server(uvicorn.Server):

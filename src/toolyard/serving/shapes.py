@@ -147,6 +147,7 @@ class NativeListing(Shape):
 
     tools: list[NativeTool]
     generation: Count
+    search: Literal["hybrid", "lexical"] | UnsetType = UNSET
     next_cursor: str | UnsetType = UNSET
 
 
@@ -156,6 +157,7 @@ class ProviderListing(Shape):
     tools: list[Json]
     generation: Count
     changes: list[Json]
+    search: Literal["hybrid", "lexical"] | UnsetType = UNSET
     next_cursor: str | UnsetType = UNSET
 
 

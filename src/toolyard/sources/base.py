@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource
 from toolyard.model.report import Rejection, Rewrite, SourceReport
@@ -35,7 +35,7 @@ class ToolLoader(ABC):
     """A bad entry raises, or is listed and left out."""
     on_duplicate: Policy = "raise"
     """A tool that is already registered raises, or is listed and left out."""
-    label: ClassVar[str] = ""
+    label: str = ""
 
     admitted: Sequence[Candidate] = ()
     """What the last `load` gave, ready for a registry; empty for loaders that leave the checks to it."""

@@ -16,6 +16,7 @@ class InlineToolLoader(ToolLoader):
     """A list of definitions, or a mapping of names to definitions, in any catalog dialect."""
 
     label = "inline"
+    """A config with several of them numbers them from the second on, so that their tools can be told apart."""
 
     def __init__(
         self,
@@ -34,9 +35,10 @@ class InlineToolLoader(ToolLoader):
         intake = Intake(self, own=False)
         named = self._tools.items() if isinstance(self._tools, Mapping) else None
         if named is None and (isinstance(self._tools, (str, bytes)) or not isinstance(self._tools, Sequence)):
-            raise MalformedSource(f"tools must be a list or a mapping, not {json_type(self._tools)}", where="inline")
+            raise MalformedSource(f"tools must be a list or a mapping, not {json_type(self._tools)}", where=self.label)
         pairs = named if named is not None else [(None, raw) for raw in self._tools]
         for index, (name, raw) in enumerate(pairs):
             place = f"#/{index if name is None else name}"
-            intake.define(raw, f"inline{place}", namespace=self.namespace, name=name, source="inline", place=place)
+            where = f"{self.label}{place}"
+            intake.define(raw, where, namespace=self.namespace, name=name, source=self.label, place=place)
         return intake.finish()

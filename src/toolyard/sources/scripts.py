@@ -5,25 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
-from toolyard.model.errors import (
-    CallError,
-    DefinitionError,
-    DuplicateToolError,
-    MalformedSource,
-    ManifestError,
-    SourceError,
-    SourceUnavailable,
-)
+from toolyard.model.errors import DefinitionError, DuplicateToolError, MalformedSource, ManifestError, SourceError
 from toolyard.model.names import check_namespace
 from toolyard.model.report import Rejection, SourceReport
 from toolyard.model.tool import Tool
 from toolyard.sources.base import ToolLoader
+from toolyard.sources.script_crew import Crew
 from toolyard.sources.script_files import ScriptDirectory
 from toolyard.sources.script_manifest import MANIFEST, name_problem, read_manifest
 from toolyard.sources.script_options import MIB, read_choice, read_flag, read_seconds, read_settings
@@ -114,7 +106,12 @@ class ScriptToolLoader(ToolLoader):
 
                 # Seen before it is read: what changes in between is seen, and loaded, once more.
                 self._seen = Eyes(self.path).look()
-            served = self._settled(self._versions(self._reviewed(rejected), rejected), rejected)
+            crew = Crew(self.settings, self.source)
+            try:
+                versions = self._versions(self._reviewed(rejected, crew), rejected, crew)
+            finally:
+                crew.close()
+            served = self._settled(versions, rejected)
             candidates = [candidate for version in served.values() for candidate in version.candidates]
             self._served = served
             self.admitted = candidates
@@ -135,10 +132,14 @@ class ScriptToolLoader(ToolLoader):
         if watch is not None:
             watch.close()
 
-    def _reviewed(self, rejected: list[Rejection]) -> list[Reviewed]:
+    def _reviewed(self, rejected: list[Rejection], crew: Crew) -> list[Reviewed]:
         try:
             with ScriptDirectory(self.path) as directory:
-                return review(directory, read_manifest(directory))
+                manifest = read_manifest(directory)
+                if manifest.allow and not self._read:
+                    # Nothing is known yet, so that something will have to be run.
+                    crew.get_ready()
+                return review(directory, manifest)
         except SourceError as error:
             # The gate is shut: nothing is loaded, whatever was before.
             if self.on_error == "raise":
@@ -146,9 +147,9 @@ class ScriptToolLoader(ToolLoader):
             self._list(rejected, error, self.source)
             return []
 
-    def _versions(self, found: list[Reviewed], rejected: list[Rejection]) -> dict[str, Version]:
+    def _versions(self, found: list[Reviewed], rejected: list[Rejection], crew: Crew) -> dict[str, Version]:
         """By file, what is to be served: what was read now, or what was served before where that is better."""
-        fresh = self._declared([item for item in found if item.state == "ok"])
+        fresh = self._declared([item for item in found if item.state == "ok"], crew)
         served: dict[str, Version] = {}
         for item in found:
             old = self._served.get(item.file)
@@ -171,28 +172,15 @@ class ScriptToolLoader(ToolLoader):
         } | {(file, version.sha256): version.whole for file, version in served.items() if not _failed(version)}
         return served
 
-    def _declared(self, items: list[Reviewed]) -> dict[str, Version]:
+    def _declared(self, items: list[Reviewed], crew: Crew) -> dict[str, Version]:
         """What each file declares; only those whose bytes are new are run."""
         known = {item.file: self._read.get((item.file, item.sha256 or "")) for item in items}
         unknown = [item for item in items if known[item.file] is None]
-        answers = iter(self._run(unknown) if unknown else ())
-        return {item.file: known[item.file] or self._version(item, next(answers)) for item in items}
+        answers = iter(_run(unknown, crew) if unknown else ())
+        place = os.path.realpath(self.path)
+        return {item.file: known[item.file] or self._version(item, next(answers), place) for item in items}
 
-    def _run(self, items: Sequence[Reviewed]) -> Iterable[Declared | ScriptFault]:
-        from toolyard.links.workers import Code, WorkerPool
-
-        pool = WorkerPool(self.settings, label=self.source)
-        try:
-            codes = [Code(item.file, item.sha256 or "", item.data) for item in items]
-            # Each file has a time of its own; all together have at most what they would take one by one.
-            longest = self.settings.start_seconds + self.load_timeout * (len(codes) + 1)
-            return pool.declare(codes, deadline=time.monotonic() + longest)
-        except CallError as error:
-            raise SourceUnavailable(f"{self.source}: no worker could read the scripts: {error}") from error
-        finally:
-            pool.close()
-
-    def _version(self, item: Reviewed, answer: Declared | ScriptFault) -> Version:
+    def _version(self, item: Reviewed, answer: Declared | ScriptFault, directory: str) -> Version:
         from toolyard.links.workers import ScriptFault
 
         version = Version(item.sha256 or "")
@@ -202,7 +190,7 @@ class ScriptToolLoader(ToolLoader):
             _log.debug("%s: %s", self.path / item.file, answer.trace)
             return version
         origin = Origin(
-            os.path.realpath(self.path),
+            directory,
             item.file,
             version.sha256,
             item.data,
@@ -255,6 +243,12 @@ class ScriptToolLoader(ToolLoader):
         reason = f"{str(error).removeprefix(f'{where}: ')}{note}"
         _log.warning("%s: %s", where, reason)
         rejected.append(Rejection(where, reason, name, type(error).__name__))
+
+
+def _run(items: Sequence[Reviewed], crew: Crew) -> list[Declared | ScriptFault]:
+    from toolyard.links.workers import Code
+
+    return crew.declare([Code(item.file, item.sha256 or "", item.data) for item in items])
 
 
 def _failed(version: Version) -> bool:

@@ -3,8 +3,7 @@
 from urllib.parse import parse_qsl, unquote
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from engines.engine_support import call
 from engines.hostile.hostile_server import (

@@ -5,8 +5,7 @@ import json
 from urllib.parse import parse_qsl, unquote
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, assume, given, settings, strategies as st
 from werkzeug.http import parse_options_header
 
 from toolyard import Effects, RestBinding, RESTToolEngine, Tool, ToolCall

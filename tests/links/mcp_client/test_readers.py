@@ -4,8 +4,7 @@ import json
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.links.mcp_client.events import EventReader
 from toolyard.links.mcp_client.lines import LineReader, TooLong

@@ -1,8 +1,7 @@
 import os
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.links.workers.frames import BadFrame, FrameReader, framed
 from toolyard.links.workers.inside import frames as inside

@@ -1,7 +1,6 @@
 from concurrent.futures import Future
 
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from toolyard.links.workers.seats import Seat, Seats

@@ -5,8 +5,7 @@ import re
 import string
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from service_support import CORE, desk_tools, served
 
 from mcp_face.mcp_support import Session, Stateless, request, result
@@ -17,7 +16,7 @@ from toolyard.serving.names import Names
 
 
 def many(count, namespace="many"):
-    """As many tools as are wanted, answered by nobody."""
+    """As many tools as are wanted; nothing is behind them, so they are simulated."""
     return [
         Tool(f"tool_{number}", namespace, f"The tool number {number}.", {"type": "object"}) for number in range(count)
     ]
@@ -86,7 +85,7 @@ def test_five_thousand_tools_are_listed_and_called():
         client = Stateless(found)
         listed = pages(client)
         assert [len(page) for page in listed] == [1000, 1000, 1000, 1000, 1000, 3]
-        assert result(client.call("many__tool_4999"))["structuredContent"]["error"]["code"] == "tool.no_engine"
+        assert result(client.call("many__tool_4999"))["structuredContent"] == {"status": "success"}
 
 
 def test_overloads_have_names_of_their_own():

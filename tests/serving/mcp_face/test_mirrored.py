@@ -3,8 +3,7 @@
 import base64
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from service_support import served
 
 from mcp_face.mcp_support import Stateless, result

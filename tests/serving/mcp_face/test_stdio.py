@@ -9,8 +9,7 @@ import threading
 from contextlib import contextmanager
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from waiting import SOON, until
 
 from mcp_face.mcp_support import META, request

@@ -3,8 +3,7 @@
 import copy
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from conftest import DATA
 from openapi.documents import OK, body, check_schemas, loader_of, parameter

@@ -1,8 +1,7 @@
 """Names of tools: legal, one a tool, and the same whatever stands around them."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from openapi.documents import OK, document, notes_of, tools_of
 from toolyard.model.names import check_tool_name

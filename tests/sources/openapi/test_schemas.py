@@ -1,8 +1,7 @@
 """Schemas: OpenAPI's dialects as JSON Schema 2020-12, nothing dangling, nothing lost in silence."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from openapi.documents import accepts, answer, body, document, loader_of, notes_of, operation, parameter, tool_of
 

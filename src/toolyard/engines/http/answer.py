@@ -9,8 +9,8 @@ from typing import Any
 
 from toolyard.calls.redact import Redactor
 from toolyard.engines.http.media import charset_of, kind_of, plain
-from toolyard.engines.http.retry import RETRYABLE, retry_after
 from toolyard.links.client import HARMLESS, Incoming
+from toolyard.links.retry import RETRYABLE, retry_after
 from toolyard.model.errors import CallError, Effect, MalformedSource, ToolFailed, Unavailable
 from toolyard.parsing import parse_json
 

@@ -30,7 +30,10 @@ from toolyard.loop.home import link_loop
 
 Role = Literal["serve", "declare"]
 
-_MODULES = ("frames", "kernel", "processes", "confine", "script", "serving", "inert", "declaring", "nursery")
+_MODULES = (
+    *("frames", "kernel", "processes", "confine", "script", "serving"),
+    *("inert", "straight", "declaring", "nursery"),
+)
 _BOOT = """
 import marshal, sys, types
 given = marshal.load(sys.stdin.buffer)
@@ -68,9 +71,11 @@ class Ended(msgspec.Struct, frozen=True):
 class Nursery:
     """A process, and all those below it. Its methods block for a moment and may be called from any thread."""
 
-    def __init__(self, settings: WorkerSettings, level: Level) -> None:
+    def __init__(self, settings: WorkerSettings, level: Level, role: Role = "serve") -> None:
         self.settings = settings
         self.level = level
+        self.role: Role = role
+        """What most of its workers will be for: it gets ready for that, and can do the other too."""
         self.through: tuple[str, ...] = ()
         """Places of modules that scripts could not have read by their path; see `sandbox`."""
         self._names = (f"w{number}" for number in itertools.count(1))
@@ -201,6 +206,7 @@ class Nursery:
         return {
             "control": control,
             "parent": None if in_bwrap else os.getpid(),
+            "ahead": self.role == "serve",
             "path": module_places() if settings.imports == "site" else (),
             "uid": None if someone is None else someone[0],
             "gid": None if someone is None else someone[1],

@@ -8,7 +8,6 @@ import site
 import sys
 import sysconfig
 from functools import cache
-from pathlib import Path
 
 from toolyard.links.workers.settings import WorkerSettings
 from toolyard.model.errors import ConfigError
@@ -96,10 +95,16 @@ def tasks_of(uid: int) -> int:
         if not entry.name.isdigit():
             continue
         try:
-            status = Path(entry.path, "status").read_text()
+            with open(f"{entry.path}/status", "rb") as file:
+                status = file.read()
         except OSError:
             continue
-        fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
-        if fields.get("Uid", "").split()[:1] == [str(uid)]:
-            count += int(fields.get("Threads", "1"))
+        if _field(status, b"\nUid:") == uid:
+            count += _field(status, b"\nThreads:") or 1
     return count
+
+
+def _field(status: bytes, name: bytes) -> int | None:
+    """The first number of a line; there are many processes, so that nothing else of theirs is taken apart."""
+    words = status.partition(name)[2].split(None, 1)
+    return int(words[0]) if words else None

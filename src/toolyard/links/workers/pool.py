@@ -131,6 +131,10 @@ class WorkerPool(Closing):
             raise
         return self._finish(worker, code, exchange, reply)
 
+    def get_ready_to_declare(self) -> None:
+        """Begin with what `declare` needs, while its caller is not ready yet; nobody waits here."""
+        self._submit(lambda: self._staff.get_ready("declare"))
+
     def declare(self, codes: Sequence[Code], *, deadline: float | None = None) -> list[Declared | ScriptFault]:
         """What each file declares, or why it does not, in the same order.
 
@@ -154,11 +158,16 @@ class WorkerPool(Closing):
 
     async def aclose(self) -> None:
         """`close` for async code."""
+        await asyncio.wrap_future(self.close_soon())
+
+    def close_soon(self) -> Future[None]:
+        """`close` in a thread."""
         try:
-            closing = self._threads.submit(self.close)
+            return self._threads.submit(self.close)
         except SessionError:
-            return
-        await asyncio.wrap_future(closing)
+            closed: Future[None] = Future()
+            closed.set_result(None)
+            return closed
 
     def _token(self) -> str:
         """Something that a script cannot know before its call; made in advance, since it is asked for every time."""

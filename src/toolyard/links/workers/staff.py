@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 
 from toolyard.links.workers.faults import how
 from toolyard.links.workers.nursery import Ended, Nursery, NurseryBroken, Role
@@ -34,6 +35,11 @@ class Staff:
             except NurseryBroken as error:
                 raise Unavailable(f"{self._label}: {error}") from None
 
+    def get_ready(self, role: Role) -> None:
+        """Start the process that workers are forked from. If it cannot be, whoever needs one will hear of it."""
+        with suppress(NurseryBroken, Unavailable):
+            self._open_nursery(role)
+
     def end(self, worker: Worker) -> Ended:
         """End a worker. Where something of it cannot be ended, everybody of its nursery is."""
         nursery = worker.nursery
@@ -59,7 +65,7 @@ class Staff:
         return Exchange(worker, self._settings)
 
     def _start(self, role: Role, deadline: float | None) -> Worker:
-        worker = self._open_nursery().fork(role)
+        worker = self._open_nursery(role).fork(role)
         end = time.monotonic() + self._settings.start_seconds
         try:
             reply = self.exchange(worker).wait(end if deadline is None else min(end, deadline))
@@ -75,7 +81,7 @@ class Staff:
             raise Unavailable(f"{self._label}: {reply.broken or 'a worker is not ready'}")
         return worker
 
-    def _open_nursery(self) -> Nursery:
+    def _open_nursery(self, role: Role) -> Nursery:
         with self._lock:
             if self._is_closed:
                 raise Unavailable(f"{self._label}: the workers are closed", retryable=False)
@@ -83,7 +89,7 @@ class Staff:
                 self._nursery.close()
                 self._nursery = None
             if self._nursery is None:
-                nursery = Nursery(self._settings, self._level)
+                nursery = Nursery(self._settings, self._level, role)
                 nursery.start()
                 self._nursery = nursery
             return self._nursery

@@ -11,6 +11,7 @@ import msgspec
 from toolyard.dialects.mcp import CALL_ID
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import ErrorInfo, UnknownToolError
+from toolyard.model.guesses import promises_output
 from toolyard.serving.bodies import digest_of
 from toolyard.serving.mcp.envelope import level_of
 from toolyard.serving.mcp.results import finished, result_of
@@ -86,7 +87,7 @@ def call_now(face: Face, message: Message, caller: Caller, *, stateless: bool) -
         places.leave(principal)
     if result is None:
         return None
-    shown = result_of(result, wraps=known.wraps, has_schema=bool(known.tool.output_parameters))
+    shown = result_of(result, wraps=known.wraps, has_schema=promises_output(known.tool))
     return finished(shown, stateless=stateless)
 
 
@@ -111,7 +112,7 @@ async def called(face: Face, turn: Turn, name: str, arguments: Json) -> Json:
         raise RpcFault(INVALID_PARAMS, result.error_info.message, {"error": result.error_info.to_dict()})
     if known is None:
         return result_of(result, wraps=False, has_schema=False)
-    return result_of(result, wraps=known.wraps, has_schema=bool(known.tool.output_parameters))
+    return result_of(result, wraps=known.wraps, has_schema=promises_output(known.tool))
 
 
 async def placed_calls(face: Face, turn: Turn, calls: Sequence[ToolCall], **options: Any) -> list[ToolResult]:

@@ -13,12 +13,13 @@ from msgspec import UNSET, Meta, UnsetType
 from toolyard.dialects.mcp import McpDialect
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import CallError, InvalidArguments
+from toolyard.model.tool import Tool
 from toolyard.serving.mcp.calling import CALL_FOUND, called
 from toolyard.serving.mcp.results import result_of
 from toolyard.serving.mcp.turn import Turn
 from toolyard.serving.mcp.wire import Json
 from toolyard.serving.running import scope_of
-from toolyard.serving.search import index_of
+from toolyard.serving.search import found_tools
 from toolyard.serving.shapes import Shape
 
 if TYPE_CHECKING:
@@ -77,16 +78,14 @@ async def search_tools(face: Face, turn: Turn, given: SearchArguments) -> Json:
 def _searched(face: Face, turn: Turn, given: SearchArguments) -> Json:
     names, scope = face.names, scope_of(turn.caller.principal)
     snapshot = names.snapshot
-    scores = index_of(snapshot).search(given.query)
-    found = []
-    # The best first; among equals, the first registered.
-    for place in sorted(scores, key=lambda place: (-scores[place], place)):
-        tool = snapshot.tools[place]
-        wanted = given.namespace is UNSET or tool.namespace == given.namespace
-        if wanted and (scope is None or scope.lists(tool)):
-            found.append(tool)
-            if len(found) == given.k:
-                break
+
+    def wanted(tool: Tool) -> bool:
+        mine = given.namespace is UNSET or tool.namespace == given.namespace
+        return mine and (scope is None or scope.lists(tool))
+
+    free = given.namespace is UNSET and scope is None
+    registry = face.service.yard.tool_registry
+    found = found_tools(registry, snapshot, given.query, None if free else wanted)[0][: given.k]
     shown = McpDialect(names=names.wire).format_tools(found) if found else []
     lines = [{**line, "name": names.spelt(tool)} for tool, line in zip(found, shown, strict=True)]
     return value_result("search_tools", {"tools": lines})
@@ -100,8 +99,8 @@ async def call_found(face: Face, turn: Turn, given: CallArguments) -> Json:
 SEARCH_TOOLS = (
     OwnTool(
         "search_tools",
-        "Find tools for a task. Returns name, description and inputSchema of the tools that fit best; call one with "
-        "call_tool.",
+        "Find tools for a task. Returns name, description and inputSchema of the tools that fit, best first; "
+        "call one with call_tool.",
         SearchArguments,
         search_tools,
         read_only=True,

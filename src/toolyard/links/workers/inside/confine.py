@@ -5,13 +5,16 @@ from __future__ import annotations
 import fcntl
 import os
 import resource
-import signal
 import sys
-from typing import Any
 
 from . import kernel
+from .processes import KILL
 
-Config = dict[str, Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Config = dict[str, Any]
 
 _FIRST = 10
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
@@ -50,7 +53,7 @@ def confine(config: Config, name: str, rules: list[tuple[int, int]]) -> None:
         os.mkdir(home, 0o700)
         os.chown(home, config["uid"], config["gid"], follow_symlinks=False)
     drop(config)
-    kernel.die_with_parent(signal.SIGKILL)
+    kernel.die_with_parent(KILL)
     if os.getppid() != parent:
         os._exit(0)
     kernel.show_memory() if config["through"] else kernel.hide_memory()

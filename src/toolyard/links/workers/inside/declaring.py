@@ -6,29 +6,31 @@ reads groups of them reads nothing else.
 
 from __future__ import annotations
 
-import ast
-import contextlib
 import gc
-import importlib
 import os
-import re
 import select
-import signal
 import sys
 import types
-from typing import Any
 
 from . import frames, kernel
-from .confine import Config
 from .inert import is_inert
-from .processes import end_group
-from .script import Refused, clean, described, execute, name_of
+from .processes import KILL, end_group, suppress
+from .script import Refused, clean, described, execute, get_ready, name_of
 from .serving import IN, OUT, flush, takes_ctx
+from .straight import is_straight
 
-File = tuple[str, bytes]
-Said = dict[str, Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
-_IMPORT = re.compile(rb"^(?:from[ \t]+([\w.]+)[ \t]+import\b|import[ \t]+([\w., \t]+))", re.MULTILINE)
+    from .confine import Config
+
+    File = tuple[str, bytes]
+    Said = dict[str, Any]
+
+_IMPORT = rb"(?m)^(?:from[ \t]+([\w.]+)[ \t]+import\b|import[ \t]+([\w., \t]+))"
+_TREE = 0x400
+"""Has `compile` give the tree of a text, as `ast.parse` does."""
 _NOT_AHEAD = frozenset({"antigravity", "this", "idlelib", "test", "turtledemo", "__main__", "readline"})
 _FLAGS = {"timeout": "TOOL_TIMEOUT", "effects": "TOOL_EFFECTS", "tags": "TOOL_TAGS", "version": "TOOL_VERSION"}
 _LAST_MOMENT = 500
@@ -50,6 +52,7 @@ def serve(config: Config) -> None:
             gc.disable()
             _tell(frame["token"], frames.encode(_together(files, limit)).encode(), again=True)
             continue
+        get_ready()
         for _, source in files:
             _import_ahead(source, tried)
         body, clean = _in_a_fork(files, limit)
@@ -65,7 +68,10 @@ def _tell(token: str, body: bytes, *, again: bool) -> None:
 
 def _import_ahead(source: bytes, tried: set[str]) -> None:
     """Import what a file is about to import, once for all: those are modules of the operator, not of scripts."""
-    for match in _IMPORT.finditer(source):
+    import importlib
+    import re
+
+    for match in re.finditer(_IMPORT, source):
         for part in (match[1] or match[2]).split(b","):
             words = part.split()
             name = words[0].decode("ascii", "replace") if words else ""
@@ -73,7 +79,7 @@ def _import_ahead(source: bytes, tried: set[str]) -> None:
                 continue
             tried.add(name)
             # If it cannot be imported, the file will say so itself.
-            with contextlib.suppress(Exception):
+            with suppress(Exception):
                 importlib.import_module(name)
 
 
@@ -84,7 +90,7 @@ def _in_a_fork(files: list[File], limit: int) -> tuple[bytes, bool]:
     if pid == 0:
         try:
             os.setpgid(0, 0)
-            kernel.die_with_parent(signal.SIGKILL)
+            kernel.die_with_parent(KILL)
             os.close(reader)
             os.close(IN)
             os.close(OUT)
@@ -100,8 +106,8 @@ def _in_a_fork(files: list[File], limit: int) -> tuple[bytes, bool]:
     finally:
         os.close(reader)
     end_group(pid)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        os.kill(pid, KILL)
     _, status = os.waitpid(pid, 0)
     is_clean = _is_alone()
     if body is None:
@@ -132,7 +138,7 @@ def _from_fork(reader: int, pid: int, limit: int) -> bytes | None:
         while True:
             ready = {fd for fd, _ in poll.poll()}
             chunk = b""
-            with contextlib.suppress(BlockingIOError):
+            with suppress(BlockingIOError):
                 chunk = os.read(reader, 1 << 20)
             data += chunk
             size = int.from_bytes(data[:4], "big") if len(data) >= 4 else None
@@ -150,37 +156,46 @@ def _from_fork(reader: int, pid: int, limit: int) -> bytes | None:
 def _alone(files: list[File], limit: int) -> list[Said | None]:
     """What the one file says, whatever it does meanwhile."""
     ((file, source),) = files
-    return [_said(file, source, source, limit)]
+    try:
+        return [{"tools": _tools(file, source, limit)}]
+    except BaseException as error:  # noqa: BLE001 - whatever a file does at its top is its own fault
+        return [{"fault": described(error, file, source) | {"refused": isinstance(error, Refused)}}]
 
 
 def _together(files: list[File], limit: int) -> list[Said | None]:
-    """What each file says that can do nothing to the others; None for the rest."""
+    """What each file says that can do nothing to the others; None for the rest.
+
+    One that fails is read once more, alone: what it stumbled over may be of its neighbours, or of its number.
+    """
     found: list[Said | None] = []
     for file, source in files:
         try:
-            tree = ast.parse(source, file)
+            code = compile(source, file, "exec", dont_inherit=True)
+            is_harmless = is_straight(code) or is_inert(compile(source, file, "exec", _TREE, dont_inherit=True))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            found.append(None)
-            continue
-        said = _said(file, source, tree, limit // len(files)) if is_inert(tree) else None
-        # One that fails is read once more, alone: what it stumbled over may be of its neighbours, or of its number.
-        found.append(None if said is None or "fault" in said else said)
+            is_harmless = False
+        found.append(_said_by(file, code, limit // len(files)) if is_harmless else None)
     return found
 
 
-def _said(file: str, source: bytes, code: bytes | ast.Module, limit: int) -> Said:
+def _said_by(file: str, code: types.CodeType, limit: int) -> Said | None:
+    try:
+        return {"tools": _tools(file, code, limit)}
+    except BaseException:  # noqa: BLE001 - whatever a file does at its top is its own fault
+        return None
+
+
+def _tools(file: str, code: bytes | types.CodeType, limit: int) -> list[dict[str, Any]]:
     name = name_of(file)
     try:
         tools = describe(vars(execute(file, code)))
         size = len(frames.encode(tools).encode())
         if size > limit:
             raise Refused(f"it declares {size} bytes, more than the {limit} that are allowed")
-    except BaseException as error:  # noqa: BLE001 - whatever a file does at its top is its own fault
-        return {"fault": described(error, file, source) | {"refused": isinstance(error, Refused)}}
     finally:
         # The next file of a group is not to find this one.
         sys.modules.pop(name, None)
-    return {"tools": tools}
+    return tools
 
 
 def describe(names: dict[str, Any]) -> list[dict[str, Any]]:

@@ -7,14 +7,14 @@ Whatever is in doubt is not inert, and is executed in a process of its own; so i
 
 from __future__ import annotations
 
-import ast
+import _ast as ast
 import sys
 
 _ERRORS = frozenset({"Exception", "ImportError", "KeyError", "ModuleNotFoundError", "OSError", "RuntimeError"})
 _ERRORS |= {"TypeError", "ValueError"}
 _MAKERS = frozenset({"dict", "float", "frozenset", "int", "list", "set", "str", "tuple"})
 _WRAPPERS = frozenset({"classmethod", "property", "staticmethod"})
-_BUILTINS = _ERRORS | _MAKERS | _WRAPPERS | {"bool", "bytes", "complex", "object", "type", "__name__", "__file__"}
+BUILTINS = _ERRORS | _MAKERS | _WRAPPERS | {"bool", "bytes", "complex", "object", "type", "__name__", "__file__"}
 _FIELD, _DATACLASS = "dataclasses.field", "dataclasses.dataclass"
 _MAY_CALL = _MAKERS | {
     *("datetime.timedelta", "decimal.Decimal", "enum.auto", "logging.getLogger", "pathlib.Path", "pathlib.PurePath"),
@@ -27,8 +27,8 @@ _METHODS |= {"__lt__", "__le__", "__gt__", "__ge__", "__iter__", "__next__", "__
 _METHODS |= {"__enter__", "__exit__", "__add__", "__sub__", "__mul__", "__int__", "__float__"}
 """What nothing asks a class for, only its instances; and there are none while the file is read."""
 _SUBSCRIPTS = ("typing.", "collections.", "os.environ", "dataclasses.InitVar")
-_NOT_QUIET = frozenset({"_inside", "__main__", "antigravity", "ctypes", "idlelib", "readline", "test", "this"})
-_NOT_QUIET |= {"turtledemo"}
+NOT_QUIET = frozenset({"_inside", "__main__", "antigravity", "ctypes", "idlelib", "readline", "test", "this"})
+NOT_QUIET |= {"turtledemo"}
 """Modules that do something when they are imported, or when something of them is named."""
 _OPERATORS = (ast.BitOr, ast.Add, ast.Sub, ast.Div)
 
@@ -91,7 +91,7 @@ class _Look:
             else:
                 name = alias.asname or alias.name.split(".")[0]
                 full = alias.name if alias.asname else name
-            if not _NOT_QUIET.isdisjoint(f"{full}.{alias.name}".split(".")):
+            if not NOT_QUIET.isdisjoint(f"{full}.{alias.name}".split(".")):
                 raise _Doubt
             self._bind(name)
             self._own.discard(name)
@@ -99,7 +99,7 @@ class _Look:
 
     def _bind(self, name: str) -> None:
         # Dunders have meanings of their own, and a name bound twice is not worth following.
-        if name in self._imported or name in _BUILTINS or (name.startswith("__") and name.endswith("__")):
+        if name in self._imported or name in BUILTINS or (name.startswith("__") and name.endswith("__")):
             raise _Doubt
         self._own.add(name)
         self._plain.discard(name)
@@ -211,7 +211,7 @@ class _Look:
     def _full(self, node: ast.expr) -> str | None:
         """The dotted name of something imported or built in; None for anything else."""
         if isinstance(node, ast.Name):
-            built_in = node.id if node.id in _BUILTINS and node.id not in self._own else None
+            built_in = node.id if node.id in BUILTINS and node.id not in self._own else None
             return self._imported.get(node.id, built_in)
         if isinstance(node, ast.Attribute):
             front = self._full(node.value)
@@ -242,7 +242,7 @@ class _Look:
                     raise _Doubt
             elif isinstance(node, ast.Subscript):
                 name = self._full(node.value)
-                if name is None or not (name in _BUILTINS or name.startswith(_SUBSCRIPTS)):
+                if name is None or not (name in BUILTINS or name.startswith(_SUBSCRIPTS)):
                     raise _Doubt
                 self._values(node.slice)
             elif not isinstance(node, ast.Lambda):
@@ -255,7 +255,7 @@ class _Look:
                 self._alternatives(part)
             elif isinstance(part, ast.Subscript):
                 self._values(part)
-            elif not (self._is_plain(part) or (isinstance(part, ast.Name) and self._full(part) in _BUILTINS)):
+            elif not (self._is_plain(part) or (isinstance(part, ast.Name) and self._full(part) in BUILTINS)):
                 raise _Doubt
 
     def _is_plain(self, node: ast.expr) -> bool:

@@ -5,24 +5,35 @@ It reads nothing that a worker can write. When whoever started it is gone, it en
 
 from __future__ import annotations
 
-import array
-import contextlib
+import _socket
 import gc
-import json
 import os
 import select
-import signal
-import socket
 import sys
 import time
-from typing import Any
 
-from . import declaring, kernel, serving
-from .confine import Config, confine, drop, high, look_through, prepare, unreachable
-from .processes import end_group, sweep
+from . import declaring, frames, kernel, serving
+from .confine import confine, drop, high, look_through, prepare, unreachable
+from .processes import end_group, suppress, sweep
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from typing import Any
+
+    from .confine import Config
+else:
+    # What `signal` wraps in names that are slow to make.
+    import _signal as signal
 
 _PATIENCE = 5.0
 _ROUND = 1000
+_INT = 4
+_AHEAD = (
+    *("array", "ast", "contextlib", "importlib", "json", "linecache"),
+    *("re", "signal", "socket", "traceback", "typing"),
+)
+"""What most scripts, or their errors, want: imported once for all workers that serve."""
 _ROLES = {"serve": serving.serve, "declare": declaring.serve}
 
 
@@ -31,7 +42,7 @@ class Nursery:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._control = socket.socket(fileno=high(config["control"]))
+        self._control = _socket.socket(fileno=high(config["control"]))
         self._wake, self._woken = (high(fd) for fd in os.pipe())
         self._pids: dict[str, int] = {}
         self._ended: dict[str, int] = {}
@@ -54,6 +65,9 @@ class Nursery:
         if self._config["parent"] is not None:
             kernel.die_with_parent(signal.SIGTERM)
             self._leaving = os.getppid() != self._config["parent"]
+        if self._config["ahead"]:
+            for name in _AHEAD:
+                __import__(name)
         sys.path.extend(self._config["path"])
         closed = unreachable(self._config)
         self._config["through"] = bool(closed)
@@ -61,7 +75,7 @@ class Nursery:
         self._rules = prepare(self._config)
         gc.collect()
         gc.freeze()
-        self._control.send(json.dumps({"ready": True, "through": closed}).encode())
+        self._control.send(frames.encode({"ready": True, "through": closed}).encode())
 
     def run(self) -> None:
         """Do as the socket says, until it closes."""
@@ -75,7 +89,7 @@ class Nursery:
                 self._sweep()
             for fd, _ in ready:
                 if fd == self._wake:
-                    with contextlib.suppress(BlockingIOError):
+                    with suppress(BlockingIOError):
                         os.read(self._wake, 4096)
                     self._reap()
                 else:
@@ -86,22 +100,22 @@ class Nursery:
         self._leaving = True
 
     def _obey(self) -> None:
-        size = array.array("i").itemsize
-        data, extra, _, _ = self._control.recvmsg(65536, socket.CMSG_SPACE(size * 4))
-        fds = array.array("i")
+        data, extra, _, _ = self._control.recvmsg(65536, _socket.CMSG_SPACE(_INT * 4))
+        fds: list[int] = []
         for _, kind, words in extra:
-            if kind == socket.SCM_RIGHTS:
-                fds.frombytes(words[: len(words) - len(words) % size])
+            if kind == _socket.SCM_RIGHTS:
+                whole = range(0, len(words) - len(words) % _INT, _INT)
+                fds += [int.from_bytes(words[start : start + _INT], sys.byteorder) for start in whole]
         if not data:
             self._leaving = True
             return
-        message = json.loads(data)
+        message = frames.decode(data.decode())
         if message["do"] == "fork":
             self._fork(message["name"], message["role"], [high(fd) for fd in fds])
         else:
-            said = json.dumps(self._end(message["name"])).encode()
+            said = frames.encode(self._end(message["name"])).encode()
             # If nobody wants to know any more, the next thing to be read is the end.
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 self._control.send(said)
 
     def _fork(self, name: str, role: str, fds: list[int]) -> None:
@@ -142,7 +156,7 @@ class Nursery:
     def _reap(self) -> None:
         pids = {pid: name for name, pid in self._pids.items()}
         died = False
-        with contextlib.suppress(ChildProcessError):
+        with suppress(ChildProcessError):
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
@@ -204,7 +218,7 @@ class Nursery:
         """Whose folder a helper has emptied loses it."""
         name = self._helpers.pop(pid, None)
         if name is not None:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.rmdir(name, dir_fd=self._work)
 
     def _end_all(self) -> None:
@@ -212,12 +226,12 @@ class Nursery:
         for name in list(self._pids):
             self._end(name)
         for pid in list(self._helpers):
-            with contextlib.suppress(ChildProcessError):
+            with suppress(ChildProcessError):
                 os.waitpid(pid, 0)
             self._emptied(pid)
         self._sweep()
         if self._config["parent"] is not None:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.rmdir(self._config["work"])
 
 
@@ -228,3 +242,5 @@ def main(config: Config) -> None:
     nursery = Nursery(config)
     nursery.open()
     nursery.run()
+    # Nobody is left, and nothing is to be flushed: to tidy up takes longer than all of that.
+    os._exit(0)

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
-from collections.abc import Collection
-from contextlib import suppress
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+KILL = 9
+"""SIGKILL, without the module that would say so, which is slow to import."""
 _SECONDS = 2.0
+
+
+class suppress:  # noqa: N801 - it is the one of `contextlib`, which is slow to import
+    """Go on after errors of these kinds."""
+
+    def __init__(self, *kinds: type[BaseException]) -> None:
+        self._kinds = kinds
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        return kind is not None and issubclass(kind, self._kinds)
 
 
 def end_group(pid: int) -> None:
     """Everybody in a process group; the kernel lets nobody fork away from that."""
     with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
+        os.killpg(pid, KILL)
 
 
 def sweep(known: Collection[int]) -> bool:
@@ -27,7 +43,7 @@ def sweep(known: Collection[int]) -> bool:
         for pid in strangers:
             end_group(pid)
             with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, KILL)
         for pid in strangers:
             with suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)

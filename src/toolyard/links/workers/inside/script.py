@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import ast
-import linecache
 import os
-import re
 import sys
-import traceback
 import types
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import ast
+    from typing import Any
 
 PREFIX = "toolyard_script_"
-_ENTRY = re.compile(r"TOOLS\[(\d{1,6})\]")
+_ENTRY, _ENTRY_END, _DIGITS = "TOOLS[", "]", 6
 _MESSAGE, _TRACE = 2000, 20000
 
 
@@ -22,25 +22,25 @@ class Refused(Exception):
 
 def name_of(file: str) -> str:
     """What the module of a file is called: as no other module is."""
-    return PREFIX + re.sub(r"\W", "_", os.path.basename(file).removesuffix(".py"))
+    return PREFIX + "".join(char if char.isalnum() else "_" for char in os.path.basename(file).removesuffix(".py"))
 
 
-def execute(file: str, source: bytes | ast.Module) -> types.ModuleType:
+def execute(file: str, source: bytes | ast.Module | types.CodeType) -> types.ModuleType:
     """Run the top of a script, under a name that hides no other module."""
     module = types.ModuleType(name_of(file))
     module.__file__ = file
     sys.modules[module.__name__] = module
-    code = compile(source, file, "exec", dont_inherit=True)
+    code = source if isinstance(source, types.CodeType) else compile(source, file, "exec", dont_inherit=True)
     exec(code, module.__dict__)  # noqa: S102 - it is what a worker is for
     return module
 
 
 def handler_of(module: types.ModuleType, name: str) -> Any:
     """What answers calls: a function of that name, or the handler of `TOOLS[n]`."""
-    entry = _ENTRY.fullmatch(name)
-    if entry is not None:
+    digits = name[len(_ENTRY) : -1] if name.startswith(_ENTRY) and name.endswith(_ENTRY_END) else ""
+    if digits.isdecimal() and len(digits) <= _DIGITS:
         tools = getattr(module, "TOOLS", ())
-        number = int(entry[1])
+        number = int(digits)
         handler = tools[number]["handler"] if number < len(tools) else None
     else:
         handler = getattr(module, name, None)
@@ -49,8 +49,17 @@ def handler_of(module: types.ModuleType, name: str) -> Any:
     return handler
 
 
+def get_ready() -> None:
+    """Import what `described` needs while there is memory for it, and nothing of a script has been run."""
+    import linecache  # noqa: F401
+    import traceback  # noqa: F401
+
+
 def described(error: BaseException, file: str, source: bytes) -> dict[str, Any]:
     """An exception as data; the trace starts at the script."""
+    import linecache
+    import traceback
+
     text = source.decode("utf-8", "replace")
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     trace = error.__traceback__

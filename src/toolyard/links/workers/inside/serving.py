@@ -7,11 +7,15 @@ import sys
 import types
 from _thread import _count
 from builtins import len, type  # noqa: A004 - a script may replace them, and still gets its answer
-from typing import Any
 
 from . import frames
-from .confine import Config
 from .script import Refused, described, execute, handler_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .confine import Config
 
 IN, OUT = 3, 4
 

@@ -1,0 +1,141 @@
+"""Dataflow beside the bare matrix product that compares every output with every parameter.
+
+Both have the vectors of all texts at hand, and so the definitions read, and one thread. The limit is one product of the
+distinct texts of outputs and of parameters, at the width of the usual model. What is measured is all that lies between
+what was read from the definitions and the finished arrays; the last row reads the definitions as well, which is done
+once for each. Tools come from the corpus that `eval_simulator` finds, a namespace for each
+file; where that is small, again under other namespaces.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+from typing import Any
+
+from benchmarks.harness import Row, measure, show
+
+SMALL, LARGE = 800, 8000
+GOAL = 2.5
+GROWTH = 2.6
+"""Memory at twice the tools, at most; the square would be 4."""
+
+
+def run() -> bool:
+    """Run in processes of their own, which have one thread."""
+    good = json.loads(_child("time", SMALL).splitlines()[-1])["good"]
+    grown = {count: json.loads(_child("memory", count).splitlines()[-1])["mb"] for count in (LARGE // 2, LARGE)}
+    ratio = grown[LARGE] / grown[LARGE // 2]
+    for count, mb in grown.items():
+        print(f"{count} tools: {mb:.0f} MB more at the peak, {1024 * mb / count:.1f} KB a tool")
+    print(f"twice the tools, {ratio:.2f} x the memory (goal <= {GROWTH})")
+    return bool(good) and ratio <= GROWTH
+
+
+def _child(what: str, count: int) -> str:
+    one = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.dataflow", what, str(count)],
+        env={**os.environ, **one},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    print("\n".join(done.stdout.splitlines()[:-1]))
+    return done.stdout
+
+
+def _tools(count: int) -> list[Any]:
+    from benchmarks.eval_simulator import files, load
+    from toolyard.model.tool import Tool
+
+    found = []
+    for path in files([]):
+        if path.suffix == ".yaml" and path.parent.name == "catalogs":
+            continue  # the same as JSON lines
+        for tool in load(path) or ():
+            if tool.output_parameters:
+                found.append(Tool(tool.name, path.stem, tool.description, tool.parameters, tool.output_parameters))
+    random.Random(1).shuffle(found)
+    copies = [found] + [
+        [tool.replace(namespace=f"{tool.namespace}{number}") for tool in found]
+        for number in range(1, -(-count // len(found)))
+    ]
+    return [tool for copy in copies for tool in copy][:count]
+
+
+def _time(count: int) -> bool:
+    import numpy as np
+
+    from toolyard.insight.dataflow.enrichment import compute, limits_of
+    from toolyard.insight.dataflow.profile import told_of
+    from toolyard.insight.dataflow.tables import tables_of
+    from toolyard.insight.dataflow.tokens import token_vectors
+    from toolyard.insight.dataflow.weights import MIN_SCORE
+    from toolyard.parsing import paused_gc
+
+    tools = _tools(count)
+    told = [told_of(tool) for tool in tools]
+    tables = tables_of(told)
+    named = token_vectors(tables.texts)
+    described = token_vectors([one.text for one in told])
+    outputs = named[np.unique(tables.outputs.texts)]
+    inputs = np.ascontiguousarray(named[np.unique(tables.inputs.texts)])
+    known = {len(named): named, len(described): described}
+    limits = limits_of(MIN_SCORE, 10)
+
+    def product() -> object:
+        return outputs @ inputs.T
+
+    def edges() -> object:
+        return compute(tools, told, lambda texts: known[len(texts)], limits)
+
+    def whole() -> object:
+        with paused_gc():
+            read = [told_of(tool) for tool in tools]
+        return compute(tools, read, lambda texts: known[len(texts)], limits)
+
+    limit = f"{len(outputs)} x {len(inputs)} texts, {named.shape[1]} wide, one product"
+    rows = [
+        Row(limit, product),
+        Row(f"{count} tools, definitions read before", edges, limit=limit, goal=GOAL),
+        Row(f"{count} tools, reading the definitions too", whole, limit=limit),
+    ]
+    measure(rows, rounds=9)
+    return show("Dataflow", rows)
+
+
+def _memory(count: int) -> float:
+    from toolyard.insight.dataflow.enrichment import compute, limits_of
+    from toolyard.insight.dataflow.profile import told_of
+    from toolyard.insight.dataflow.tables import tables_of
+    from toolyard.insight.dataflow.tokens import token_vectors
+    from toolyard.insight.dataflow.weights import MIN_SCORE
+
+    tools = _tools(count)
+    told = [told_of(tool) for tool in tools]
+    named, described = token_vectors(tables_of(told).texts), token_vectors([one.text for one in told])
+    known = {len(named): named, len(described): described}
+    before = _resident()
+    compute(tools, told, lambda texts: known[len(texts)], limits_of(MIN_SCORE, 10))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return max(peak - before, 1.0)
+
+
+def _resident() -> float:
+    """Megabytes in use now."""
+    with open("/proc/self/statm", encoding="ascii") as stream:
+        return int(stream.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1024 / 1024
+
+
+def _main(what: str, count: int) -> None:
+    answer = {"good": _time(count)} if what == "time" else {"mb": _memory(count)}
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1], int(sys.argv[2]))

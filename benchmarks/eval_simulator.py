@@ -1,0 +1,163 @@
+"""`python -m benchmarks.eval_simulator [FILE or FOLDER ...]`: how well the simulator plays real catalogs.
+
+For each file: tools with an output schema, how many of their answers are valid, and how many chains of
+create -> get -> list -> update -> delete -> get hold together, step by step. Which tools form a chain is what the
+simulator itself works out; nothing here knows about any one specification. Without arguments: the corpus named by
+`TOOLYARD_CORPUS`, or the one beside the project, or the sample in `tests/data`. Exits 1 if an answer was not valid.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.simulator_chains import run_chains
+from benchmarks.simulator_limits import allows_nothing
+from toolyard import FileToolLoader, RESTToolLoader, ToolCall, ToolRegistry, get_tool_engine
+from toolyard.engines.base import ToolEngine
+from toolyard.engines.simulator import Simulator
+from toolyard.engines.simulator.draw import Draw, GaveUp
+from toolyard.engines.simulator.values import Values
+from toolyard.model.errors import ToolyardError
+
+ROOT = Path(__file__).resolve().parents[1]
+ROUNDS = 3
+STEPS = ("create", "get", "list", "update", "delete", "gone")
+
+
+@dataclass
+class Score:
+    """What came of one file."""
+
+    name: str
+    tools: int = 0
+    schemas: int = 0
+    answers: int = 0
+    valid: int = 0
+    impossible: int = 0
+    """Tools whose output schema no value satisfies."""
+    faults: list[str] = field(default_factory=list)
+    chains: int = 0
+    whole: int = 0
+    steps: Counter[str] = field(default_factory=Counter)
+    tried: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: Score) -> None:
+        """Take another into account."""
+        for name in ("tools", "schemas", "answers", "valid", "impossible", "chains", "whole"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.steps += other.steps
+        self.tried += other.tried
+
+    def row(self) -> str:
+        """One line of the table."""
+        valid = f"{100 * self.valid / self.answers:.2f}%" if self.answers else ""
+        steps = [f"{self.steps[step]}/{self.tried[step]}" if self.tried[step] else "" for step in STEPS[1:]]
+        whole = f"{self.whole}/{self.chains}" if self.chains else ""
+        cells = [self.name[:60], f"{self.schemas}/{self.tools}", valid, str(self.impossible or ""), whole, *steps]
+        return "| " + " | ".join(cells) + " |"
+
+
+def main(arguments: list[str]) -> int:
+    """Print the table; 1 if an answer was not valid."""
+    print("| file | with a schema | valid | impossible | chains | get | list | update | delete | gone |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+    total = Score("all")
+    for path in files(arguments):
+        score = score_of(path)
+        if score is not None and (score.schemas or score.chains):
+            print(score.row())
+            total.add(score)
+            for fault in score.faults[:5]:
+                print(f"  {fault}", file=sys.stderr)
+    print(total.row())
+    return 0 if total.valid == total.answers else 1
+
+
+def files(arguments: list[str]) -> Iterator[Path]:
+    """Every catalog and specification that is meant."""
+    for start in [Path(argument) for argument in arguments] or [_corpus()]:
+        if start.is_file():
+            yield start
+        for folder in ("openapi", "openapi_multifile", "catalogs", "mcp_listings"):
+            inside = start / folder if start.is_dir() else start
+            names = ("*.json", "*.yaml", "*.jsonl")
+            yield from sorted({path for name in names for path in inside.glob(f"{name}")})
+            if folder == "openapi_multifile":
+                yield from sorted(inside.glob("*/spec/swagger.*"))
+
+
+def _corpus() -> Path:
+    named = os.environ.get("TOOLYARD_CORPUS")
+    beside = ROOT.parent / "shared" / "corpus"
+    return Path(named) if named else beside if beside.is_dir() else ROOT / "tests" / "data"
+
+
+def load(path: Path) -> ToolRegistry | None:
+    """The tools of a file; None if it has none."""
+    openapi = "openapi" in path.parent.name or "swagger" in path.name
+    options: dict[str, Any] = {"namespace": "n", "on_error": "skip", "on_duplicate": "skip"}
+    loader = RESTToolLoader(str(path), **options) if openapi else FileToolLoader(str(path), **options)
+    try:
+        return ToolRegistry.from_loaders([loader])
+    except ToolyardError as error:
+        print(f"  {path.name}: {error}", file=sys.stderr)
+        return None
+
+
+def score_of(path: Path, *, rounds: int = ROUNDS, chains: bool = True) -> Score | None:
+    """How the tools of one file do; None if it cannot be read."""
+    registry = load(path)
+    if registry is None:
+        return None
+    engine: ToolEngine = get_tool_engine(
+        "lm", registry=registry, lm_config={"type": "schema", "seed": 1}, output_check="strict"
+    )
+    score = Score(path.name, tools=len(registry))
+    with engine:
+        for tool in registry:
+            if not tool.output_parameters:
+                continue
+            score.schemas += 1
+            if allows_nothing(tool.output_parameters):
+                score.impossible += 1
+                continue
+            _answers(engine, tool, score, rounds)
+        for chain in run_chains(engine, list(registry)) if chains else ():
+            score.chains += 1
+            score.whole += all(chain.values())
+            score.tried.update(chain.keys())
+            score.steps.update(step for step, good in chain.items() if good)
+    return score
+
+
+def _answers(engine: ToolEngine, tool: Any, score: Score, rounds: int) -> None:
+    parameters = Values(tool.parameters or {"type": "object"})
+    for attempt in range(rounds):
+        session = f"{tool.qualified_name} {attempt} {tool.fingerprint}"
+        engine.setup(session)
+        try:
+            arguments = parameters.make(Draw(session.encode()))
+        except GaveUp:
+            arguments = {}
+        call = ToolCall(tool.qualified_name, arguments, overload=tool.fingerprint)
+        result = engine.execute(session, [call])[0]
+        engine.teardown(session)
+        score.answers += 1
+        error = result.error
+        if not parameters.check(arguments):
+            # Nothing fits its parameters, or nothing was found that does: asked beside the usual way.
+            value = Simulator(1).value(tool, arguments)
+            error = None if Values(tool.output_parameters).check(value) else "answered with something not allowed"
+        score.valid += error is None
+        if error is not None:
+            score.faults.append(f"{tool.qualified_name}: {error}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

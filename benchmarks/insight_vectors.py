@@ -1,0 +1,246 @@
+"""Vectors of tools: to make them, to find the nearest, and to have them again at the next start."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.harness import Row, measure, show
+from toolyard import FileToolLoader, Tool, ToolRegistry
+from toolyard.insight.cache import ItemCache
+from toolyard.insight.dataflow.enrichment import DataflowEnrichment
+from toolyard.insight.dataflow.tokens import token_vectors
+from toolyard.insight.dense import DenseIndex
+from toolyard.insight.embedders import default_embedder
+from toolyard.insight.embedders.base import Embedder, Matrix, unit
+from toolyard.insight.embeddings import EmbeddingsEnrichment
+from toolyard.insight.neighbors import NeighborsEnrichment
+from toolyard.insight.output_parameters import OutputParametersEnrichment
+from toolyard.insight.vectors import cached_vectors, text_of
+
+ROOT = Path(__file__).resolve().parents[1]
+TOOLS = 10_000
+MANY = 100_000
+BASE = 400
+"""Real tools that the large sets are made of."""
+QUERIES = 100
+TEXTS = 16
+RECALL = 0.95
+
+
+def run() -> bool:
+    """Measure and print, in a process where a product of matrices keeps to one thread, as everything else does."""
+    one = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1")
+    command = [sys.executable, "-m", "benchmarks.insight_vectors"]
+    sys.stdout.flush()
+    return subprocess.run(command, env={**os.environ, **one}, cwd=ROOT).returncode == 0
+
+
+def main() -> bool:
+    """All parts."""
+    embedder = default_embedder()
+    if embedder is None:
+        print("\n## R. vectors\n\nNOT MEASURED: the weights are not installed; `toolyard embeddings install`")
+        return False
+    tools = _tools()
+    good = [_embedding(embedder, tools), _nearest(embedder, tools), _warm_start(_answering(tools))]
+    return all(good)
+
+
+def _embedding(embedder: Embedder, tools: list[Tool]) -> bool:
+    texts = [text_of(tool) for tool in tools[:: len(tools) // TEXTS]][:TEXTS]
+    products = _products(sum(len(text) for text in texts) // 4 // len(texts))
+    limit = "LIMIT its matrix products in float32"
+    rows = [
+        Row(limit, products, repeat=len(texts), calls=1),
+        Row("embed a tool", lambda: embedder.encode(texts), limit=limit, goal=0.8, calls=len(texts)),
+        Row("embed a query", lambda: embedder.encode(["what will the weather be in Paris"]), limit=limit),
+    ]
+    measure(rows, 5)
+    return show("R1. vectors: to make them", rows)
+
+
+def _products(tokens: int) -> Callable[[], object]:
+    """The multiplications that a text of average length needs."""
+    random = np.random.default_rng(0)
+    state, inner = (random.standard_normal((tokens, width), np.float32) for width in (384, 1536))
+    square = [random.standard_normal((384, 384), np.float32) for _ in range(4)]
+    wide, back = random.standard_normal((384, 1536), np.float32), random.standard_normal((1536, 384), np.float32)
+    return lambda: [([state @ one for one in square], state @ wide, inner @ back) for _ in range(6)]
+
+
+def _nearest(embedder: Embedder, tools: list[Tool]) -> bool:
+    base = cached_vectors(embedder, [text_of(tool) for tool in tools[:BASE]], ItemCache())
+    asked = [tool.description.split(".")[0] or tool.name for tool in tools[:: len(tools) // QUERIES]][:QUERIES]
+    queries = cached_vectors(embedder, asked, ItemCache())
+    few, many = _spread(base, TOOLS), _spread(base, MANY)
+    small, large = DenseIndex(few), DenseIndex(many)
+    recall = _recall(large, many, queries)
+    turns = _turns(queries)
+    rows = []
+    for count, vectors, index, goal in ((TOOLS, few, small, 1.5), (MANY, many, large, 0.3)):
+        limit = f"LIMIT one product, {count:,} vectors"
+        note = f"recall {recall:.3f}, looks at {index.looked_at:.0%}" if index is large else ""
+        rows.append(Row(limit, lambda vectors=vectors: vectors @ next(turns), repeat=50))
+        rows.append(
+            Row(
+                f"top 5 of {count:,}",
+                lambda index=index: index.search(next(turns), 5),
+                repeat=50,
+                limit=limit,
+                goal=goal,
+                note=note,
+            )
+        )
+    measure(rows, 7)
+    good = show("R2. vectors: the nearest", rows)
+    if recall < RECALL:
+        print(f"\nMISSED: recall {recall:.3f}, below {RECALL}")
+    return good and recall >= RECALL
+
+
+def _warm_start(tools: list[Tool]) -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        enrich = _enriching(Path(folder))
+        enrich(tools)
+        files = sorted((Path(folder) / "arrays").iterdir())
+        size = sum(file.stat().st_size for file in files) / 1e6
+        limit = f"LIMIT read the arrays ({size:.0f} MB) from disk"
+        fresh = _fresh(tools)
+
+        def start() -> object:
+            return [array.sum() for array in _arrays(enrich(next(fresh)))]
+
+        def read() -> object:
+            return [np.fromfile(file, np.uint8) for file in files]
+
+        by_clock = f"{limit}, by the clock"
+        rows = [
+            Row(limit, read),
+            Row(f"warm start of {len(tools):,} tools", start, limit=limit, goal=3.0),
+            Row(by_clock, read, clock=time.perf_counter),
+            Row(f"warm start of {len(tools):,} tools, by the clock", start, limit=by_clock, clock=time.perf_counter),
+        ]
+        _measure_cold(rows, files, 11)
+        return show("R3. vectors: the next start", rows)
+
+
+def _measure_cold(rows: list[Row], files: list[Path], rounds: int) -> None:
+    """As `measure`, with the files on disk only."""
+    for _ in range(rounds):
+        for row in rows:
+            for file in files:
+                with file.open("rb") as stream:
+                    os.fsync(stream.fileno())
+                    os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            gc.collect()
+            begin = row.clock()
+            row.run()
+            row.samples.append(row.clock() - begin)
+
+
+def _enriching(folder: Path) -> Callable[[list[Tool]], dict[str, Any]]:
+    """What all enrichments find out about tools, made as a new process would make it."""
+    embedder = _Quick()
+
+    def enrich(tools: list[Tool]) -> dict[str, Any]:
+        view = _View(tools)
+        for kind in (EmbeddingsEnrichment, DataflowEnrichment, NeighborsEnrichment):
+            _, found = kind(model=embedder, cache=folder).enrich(view)
+            view.artifacts.update(found)
+        return view.artifacts
+
+    return enrich
+
+
+def _arrays(artifacts: dict[str, Any]) -> Iterator[NDArray[Any]]:
+    """Every array of the artifacts, so that none is left unread on disk."""
+    yield artifacts["embeddings"].matrix
+    yield from artifacts["dataflow"].arrays
+    yield from (*artifacts["neighbors"].rows, *artifacts["neighbors"].same)
+
+
+class _View:
+    def __init__(self, tools: list[Tool]) -> None:
+        self.tools = tuple(tools)
+        self.artifacts: dict[str, Any] = {}
+
+
+class _Quick:
+    """An embedder whose vectors cost little, and are alike where texts are: there are as many edges as usual."""
+
+    name, version, dimensions, batch = "quick", "1", 384, 4096
+
+    def encode(self, texts: list[str]) -> Matrix:
+        return np.asarray(token_vectors(texts), np.float32)
+
+
+def _fresh(tools: list[Tool]) -> Iterator[list[Tool]]:
+    """The same tools, each time as if just loaded: nothing about them is remembered."""
+    copies = [[tool.replace() for tool in tools] for _ in range(3)]
+    while True:
+        for copy in copies:
+            for tool in copy[:1]:
+                tool.__dict__.clear()
+            yield copy
+
+
+def _tools() -> list[Tool]:
+    """Ten thousand tools: real ones, and again in namespaces of their own as far as there are not enough."""
+    found: list[Tool] = []
+    for file in sorted(_catalogs().glob("*.jsonl")):
+        loader = FileToolLoader(file, namespace=file.stem, on_error="skip", on_duplicate="skip")
+        found += ToolRegistry.from_loaders([loader]).all_tools()
+    found = [tool for tool in found if tool.description][:TOOLS]
+    again = [tool.replace(namespace=f"{tool.namespace}_again") for tool in found]
+    while len(found) < TOOLS:
+        found += again[: TOOLS - len(found)]
+        again = [tool.replace(namespace=f"{tool.namespace}_again") for tool in again]
+    return found
+
+
+def _answering(tools: list[Tool]) -> list[Tool]:
+    """The tools as they are after the enrichment before: each says what it returns."""
+    by_rules = OutputParametersEnrichment(lm_config={"type": "schema"}, cache=False)
+    return list(by_rules.enrich(_View(tools))[0])
+
+
+def _catalogs() -> Path:
+    """The full corpus where it is at hand, else the shipped sample."""
+    named = os.environ.get("TOOLYARD_CORPUS")
+    beside = Path(named) if named else ROOT.parent / "shared" / "corpus"
+    return beside / "catalogs" if (beside / "catalogs").is_dir() else ROOT / "tests" / "data" / "catalogs"
+
+
+def _spread(base: Matrix, count: int) -> Matrix:
+    """Vectors around real ones, as the tools of many catalogs are."""
+    random = np.random.default_rng(1)
+    noise = unit(random.standard_normal((count, base.shape[1]), np.float32))
+    return unit(base[random.integers(0, len(base), count)] + 0.5 * noise)
+
+
+def _recall(index: DenseIndex, vectors: Matrix, queries: Matrix) -> float:
+    hits = 0
+    for query in queries:
+        scores = vectors @ query
+        hits += len({*np.argpartition(scores, -5)[-5:].tolist()} & {*index.search(query, 5)[0].tolist()})
+    return hits / (5 * len(queries))
+
+
+def _turns(queries: Matrix) -> Iterator[Matrix]:
+    while True:
+        yield from queries
+
+
+if __name__ == "__main__":
+    sys.exit(0 if main() else 1)

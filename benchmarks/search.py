@@ -1,0 +1,166 @@
+"""Search: the first five of many tools, beside one product of the tools' vectors and the query's.
+
+`search` is all that happens once the query's vectors are there: candidates by words and by vectors, their features, the
+order, the chances. `matmul` is one float32 product of every tool's vector with the vectors of the same query's
+segments and nothing else. The rows with `embedding` also make the query's vectors, which no product of the limit does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from hashlib import blake2b
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from benchmarks.eval_search import corpus, read_tools
+from benchmarks.harness import Row, measure, show
+from toolyard import Tool, ToolRegistry
+from toolyard.insight.cache import ItemCache
+from toolyard.insight.dense import DenseIndex
+from toolyard.insight.embedders import default_embedder
+from toolyard.insight.embedders.base import Embedder, Matrix, unit
+from toolyard.insight.search import candidates
+from toolyard.insight.search.index import ToolIndex, View
+from toolyard.insight.search.judge import evidence, ordered, probabilities
+from toolyard.insight.search.meaning import Known, Meaning
+from toolyard.insight.search.query import Query, QueryVectors, read_query
+from toolyard.insight.search.table import table_of
+from toolyard.insight.search.weights import HYBRID_WEIGHTS
+from toolyard.insight.vectors import cached_vectors
+
+ROOT = Path(__file__).resolve().parents[1]
+QUERIES = 40
+FIRST = 5
+RECALL = 0.95
+NOUNS = ("archive", "backup", "cloud", "daily", "export", "fleet", "global", "hosted", "internal", "joint", "keyed")
+
+
+class Varied:
+    """The embedder, but for texts of made-up tools: near the vector of the tool that they were made of."""
+
+    def __init__(self, inner: Embedder, cache: ItemCache) -> None:
+        self.name, self.version, self.dimensions, self.batch = "varied", inner.version, inner.dimensions, 1024
+        self._inner, self._cache = inner, cache
+
+    def encode(self, texts: Sequence[str]) -> Matrix:
+        """One row a text."""
+        rows = cached_vectors(self._inner, [_plain(text) for text in texts], self._cache, "tools")
+        for place, text in enumerate(texts):
+            if " variant " in text:
+                seed = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
+                noise = np.random.default_rng(seed).standard_normal(self.dimensions, np.float32)
+                rows[place] += noise * np.float32(0.02)
+        return unit(rows)
+
+
+def _plain(text: str) -> str:
+    """The text of the tool that a made-up one is like: without the word behind its name, and what was added."""
+    if " variant " not in text:
+        return text
+    name, _, rest = text.partition(". ")
+    description, _, added = rest.partition(" variant ")
+    return f"{name.rpartition(' ')[0]}. {description} {added[added.index('(') :]}"
+
+
+def run() -> bool:
+    """Measure and print, in a process where a product of matrices keeps to one thread, as everything else does."""
+    one = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1")
+    sys.stdout.flush()
+    command = [sys.executable, "-m", "benchmarks.search"]
+    return subprocess.run(command, env={**os.environ, **one}, cwd=ROOT).returncode == 0
+
+
+def main() -> bool:
+    """10,000 tools and 100,000."""
+    embedder = default_embedder()
+    if embedder is None:
+        print("\n## S. search\n\nNOT MEASURED: the weights are not installed; `toolyard embeddings install`")
+        return False
+    return all([_size(embedder, 10_000, 1.5), _size(embedder, 100_000, 0.3)])
+
+
+def _size(embedder: Embedder, count: int, goal: float) -> bool:
+    meaning = Meaning(Varied(embedder, ItemCache()), ItemCache(False))
+    index = ToolIndex(meaning)
+    view = index.view(ToolRegistry(_tools(count)).snapshot)
+    known = index.known(view, wait=True)
+    assert known is not None
+    queries = [read_query(text) for text in _queries()]
+    vectors = [meaning.of_query(query, known) for query in queries]
+    matrix = np.ascontiguousarray(known.dense.vectors)
+    turn = iter(range(10**9))
+
+    def product() -> object:
+        return matrix @ vectors[next(turn) % QUERIES].segments.T
+
+    def search() -> object:
+        place = next(turn) % QUERIES
+        return _found(queries[place], view, known, vectors[place])
+
+    def whole() -> object:
+        query = read_query(queries[next(turn) % QUERIES].text + " ")
+        return _found(query, view, known, Meaning(embedder).of_query(query, known))
+
+    name = f"{count:,} tools"
+    rows = [
+        Row(f"matmul, {name}", product, repeat=QUERIES),
+        Row(f"search, {name}", search, repeat=QUERIES, limit=f"matmul, {name}", goal=goal),
+        Row(f"search with embedding, {name}", whole, repeat=4, limit=f"matmul, {name}"),
+    ]
+    measure(rows, 5)
+    good = show(f"S. search: the first {FIRST} of {name}", rows)
+    recall = _recall(queries, view, known, vectors)
+    share = known.dense.looked_at
+    print(f"recall of the exact ranking's first {FIRST}: {recall:.3f} (goal {RECALL}); vectors looked at: {share:.2f}")
+    return good and recall >= RECALL
+
+
+def _found(query: Query, view: View, known: Known, vectors: QueryVectors) -> list[int]:
+    table = table_of(query, view, known, vectors, None)
+    order, scores = ordered(table, HYBRID_WEIGHTS)
+    probabilities(evidence(table, order, scores, FIRST), HYBRID_WEIGHTS)
+    return [int(row) for row in table.rows[order[:FIRST]]]
+
+
+def _recall(queries: list[Query], view: View, known: Known, vectors: list[QueryVectors]) -> float:
+    """Beside the same search with every vector compared in full, and the places of every word looked at."""
+    exact = msgspec.structs.replace(
+        known, dense=DenseIndex(known.dense.vectors, exact_below=10**9), axes=None, sketch=None
+    )
+    found = [_found(query, view, known, vector) for query, vector in zip(queries, vectors, strict=True)]
+    usual, candidates._MOST_POSTINGS = candidates._MOST_POSTINGS, 10**9
+    try:
+        wanted = [_found(query, view, exact, vector) for query, vector in zip(queries, vectors, strict=True)]
+    finally:
+        candidates._MOST_POSTINGS = usual
+    shares = [len(set(want) & set(have)) / max(len(want), 1) for want, have in zip(wanted, found, strict=True)]
+    return float(np.mean(shares))
+
+
+def _tools(count: int) -> list[Tool]:
+    """Real tools, and made-up ones that are like them."""
+    real = read_tools(corpus())[:6000]
+    made = list(real[:count])
+    number = 0
+    while len(made) < count:
+        base, turn = real[number % len(real)], number // len(real)
+        noun, other = NOUNS[turn % len(NOUNS)], NOUNS[turn // len(NOUNS)]
+        description = f"{base.description} variant {noun} {other}"
+        made.append(base.replace(namespace=f"n{turn}", name=f"{base.name}_{noun}", description=description))
+        number += 1
+    return made
+
+
+def _queries() -> list[str]:
+    lines = (corpus() / "queries.jsonl").read_text("utf-8").splitlines()
+    return [json.loads(line)["query"] for line in lines[:: max(len(lines) // QUERIES, 1)]][:QUERIES]
+
+
+if __name__ == "__main__":
+    sys.exit(0 if main() else 1)

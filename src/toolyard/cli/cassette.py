@@ -1,0 +1,84 @@
+"""`toolyard cassette`: what was recorded, and whether it still fits the tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from cyclopts import Parameter
+
+from toolyard.cli.output import counted, print_json, print_table, print_text, working
+from toolyard.cli.yard import ConfigOption, JsonOption, SkipOption, open_registry
+from toolyard.engines.replay_cassette import Cassette, Recording
+from toolyard.engines.replay_drift import drift_of
+from toolyard.model.errors import ErrorInfo
+
+NameOption = Annotated[str | None, Parameter(name="--tool", help="Only recordings of the tool of that name.")]
+
+_SHOWN = 80
+
+
+def show_(path: Path, /, *, tool: NameOption = None, json: JsonOption = False) -> int:
+    """List the recordings of a cassette.
+
+    Parameters
+    ----------
+    path
+        The cassette: a .jsonl or .yaml file.
+    """
+    with working(f"reading {path}"):
+        cassette = Cassette.load(path)
+    numbers = [number for number, item in enumerate(cassette.recordings) if tool in (None, item.name)]
+    if json:
+        print_json([cassette.recordings[number].to_dict() for number in numbers])
+        return 0
+    rows = [_row(number, cassette.recordings[number]) for number in numbers]
+    print_table(f"{path.name}", ["number", "tool", "arguments", "answer", "when", "took"], rows)
+    print_text(f"{counted(len(rows), 'recording')} of {counted(len(cassette.names()), 'tool')}")
+    return 0
+
+
+def check_(
+    path: Path, /, *, config: ConfigOption = None, skip_bad: SkipOption = False, json: JsonOption = False
+) -> int:
+    """Hold a cassette against the tools as they are now. Exits 1 if they have moved apart.
+
+    Lists tools that are gone or defined otherwise, and recorded arguments that their tool no longer accepts.
+    Calls that are never played are known only to those who make them: `ReplayToolEngine.drift()`, and the summary of
+    the pytest plugin.
+
+    Parameters
+    ----------
+    path
+        The cassette: a .jsonl or .yaml file.
+    """
+    with working(f"reading {path}"):
+        cassette = Cassette.load(path)
+    with open_registry(config, skip_bad=skip_bad) as registry:
+        drift = drift_of(cassette, registry)
+    if json:
+        print_json(drift.to_dict())
+        return 0 if drift.ok else 1
+    for line in drift.lines():
+        print_text(line)
+    said = "all fit" if drift.ok else f"{counted(len(drift.lines()), 'finding')}"
+    print_text(f"{counted(len(cassette), 'recording')} of {counted(len(cassette.names()), 'tool')}; {said}")
+    return 0 if drift.ok else 1
+
+
+def _row(number: int, recording: Recording) -> tuple[str, ...]:
+    if isinstance(recording.error, ErrorInfo):
+        answer = f"{recording.error.code}: {recording.error.message}"
+    else:
+        answer = _text(recording.result)
+    took = f"{recording.duration * 1000:.1f} ms"
+    return str(number), recording.name, _cut(_text(recording.arguments)), _cut(answer), recording.when, took
+
+
+def _text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -1,0 +1,79 @@
+"""`toolyard embeddings`: the model that search and enrichments use by default."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from toolyard.cli.output import print_json, print_text, working
+from toolyard.cli.yard import JsonOption
+
+
+def install_(
+    *,
+    dry_run: Annotated[bool, Parameter(name="--dry-run", negative="", help="Only say what would be run.")] = False,
+    json: JsonOption = False,
+) -> int:
+    """Install the weights and what runs them, about 90 MB and no torch, and prepare them."""
+    from toolyard.insight.embedders.install import install_commands, install_missing
+
+    if dry_run:
+        commands = install_commands()
+        if json:
+            print_json({"commands": [["python", *command] for command in commands]})
+        else:
+            for command in commands:
+                print_text(f"python {' '.join(command)}")
+            if not commands:
+                print_text("everything is installed")
+        return 0
+    with working("installing the embedding model"):
+        install_missing()
+    with working("preparing the embedding model"):
+        report = _report(prepare=True)
+    _show(report, json)
+    return 0 if report["installed"] else 1
+
+
+def status_(*, json: JsonOption = False) -> int:
+    """Say whether the weights are installed, and where they are; 1 if they are not."""
+    report = _report(prepare=False)
+    _show(report, json)
+    return 0 if report["installed"] else 1
+
+
+def _report(*, prepare: bool) -> dict[str, Any]:
+    from toolyard.insight.embedders.bert import BertEmbedder
+    from toolyard.insight.embedders.choose import default_embedder, missing_parts
+    from toolyard.insight.embedders.weights import MODEL, packaged_folder
+
+    embedder = default_embedder()
+    graph = None
+    if isinstance(embedder, BertEmbedder):
+        graph = embedder.prepare() if prepare else embedder.graph
+        if prepare:
+            # What is said to work was seen to work.
+            embedder.encode(["Get the current weather in a city."])
+    folder = packaged_folder()
+    return {
+        "model": MODEL,
+        "installed": embedder is not None,
+        "missing": missing_parts(),
+        "weights": None if folder is None else str(folder),
+        "graph": None if graph is None else str(graph),
+        "dimensions": None if embedder is None else embedder.dimensions,
+    }
+
+
+def _show(report: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(report)
+        return
+    if not report["installed"]:
+        print_text(f"{report['model']} is not installed: {', '.join(report['missing'])} lacking")
+        print_text("`toolyard embeddings install` installs it; without it, search is lexical")
+        return
+    print_text(f"{report['model']} is installed, {report['dimensions']} dimensions")
+    print_text(f"weights: {report['weights']}")
+    print_text(f"graph: {report['graph'] or 'built with the first text'}")

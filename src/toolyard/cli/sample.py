@@ -1,0 +1,113 @@
+"""`toolyard sample`: tools that belong together, drawn by chance."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from cyclopts import Parameter
+
+from toolyard.cli.output import print_json, print_table, print_text, visible
+from toolyard.cli.yard import JsonOption, SkipOption, open_registry
+from toolyard.insight.sample import Sample
+from toolyard.model.errors import ConfigError, SamplingError
+from toolyard.plugins import get_tool_sampler
+
+_OWN = {"k": "say -k", "seed": "say --seed", "registry": "the tools are those of the config"}
+"""What is no matter of `-o`."""
+
+
+def sample(
+    config: Path,
+    type: str,  # noqa: A002 (it is called so in configs)
+    /,
+    *,
+    k: Annotated[int | None, Parameter(name=["-k"])] = None,
+    seed: int | None = None,
+    count: Annotated[int, Parameter(name=["--count", "-n"])] = 1,
+    option: Annotated[tuple[str, ...], Parameter(name=["--option", "-o"], negative="", consume_multiple=False)] = (),
+    skip_bad: SkipOption = False,
+    json: JsonOption = False,
+) -> int:
+    """Draw tools with a sampler and print them, with what feeds what.
+
+    Exits 1 when there are not that many tools of the kind; those that were found are told.
+
+    Parameters
+    ----------
+    config
+        A config (with a `tools:` block) or a catalog file.
+    type
+        The sampler: tc/random, tc/chain, tc/fan_out, tc/fan_in, tc/dag, tc/neighbor, tc/sparse, tc/conflict,
+        tc/irrelevant, tc/missing, tc/coverage, tc/mix, or one of a plugin.
+    k
+        How many tools.
+    seed
+        The same seed draws the same tools.
+    count
+        How many samples.
+    option
+        An option of the sampler, `min_score=0.7`; the value is read as JSON where it is JSON. May be given often.
+    """
+    if count < 1:
+        raise ConfigError(f"--count must be 1 or more, not {count}")
+    given = _options(option)
+    with open_registry(config, skip_bad=skip_bad) as registry:
+        sampler = get_tool_sampler(type, registry=registry, k=k, seed=seed, **given)
+        try:
+            samples = [sampler.sample()] if count == 1 else list(sampler.series(count))
+        except SamplingError as error:
+            if isinstance(error, ConfigError):
+                raise
+            return _failed(error, json)
+    if json:
+        shown = [drawn.to_dict() for drawn in samples]
+        print_json(shown[0] if count == 1 else shown)
+        return 0
+    for drawn in samples:
+        _show(type, drawn)
+    return 0
+
+
+def _options(given: tuple[str, ...]) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for one in given:
+        name, sign, text = one.partition("=")
+        if not sign or not name:
+            raise ConfigError(f"an option is given as NAME=VALUE, not {one!r}")
+        if name in _OWN:
+            raise ConfigError(f"-o {name}=...: {_OWN[name]}")
+        try:
+            options[name] = msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            options[name] = text
+    return options
+
+
+def _failed(error: SamplingError, as_json: bool) -> int:
+    found = [tool.qualified_name for tool in error.tools]
+    if as_json:
+        told = {"type": "SamplingError", "message": str(error), "requested": error.requested, "tools": found}
+        print_json({"error": told})
+        return 1
+    sys.stderr.write(f"toolyard: {visible(str(error))}\n")
+    if found:
+        sys.stderr.write(f"  found: {visible(', '.join(found))}\n")
+    return 1
+
+
+def _show(kind: str, drawn: Sample) -> None:
+    rows = [
+        (tool.qualified_name, role, tool.description.partition("\n")[0])
+        for tool, role in zip(drawn, drawn.roles, strict=True)
+    ]
+    print_table("Sample", ["name", "role", "description"], rows)
+    for edge in drawn.edges:
+        fed = ", ".join(f"{feed.output} -> {feed.parameter}" for feed in edge.feeds[:3])
+        print_text(f"{edge.source} feeds {edge.target} ({edge.score:.2f}){': ' + fed if fed else ''}")
+    for key, value in drawn.details.items():
+        print_text(f"{key}: {msgspec.json.encode(value).decode()}")
+    score = "" if drawn.score is None else f", score {drawn.score:.3f}"
+    print_text(f"{len(drawn)} tools, {drawn.topology}, seed {drawn.seed}{score}; drawn by {kind}")

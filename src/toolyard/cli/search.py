@@ -1,0 +1,68 @@
+"""`toolyard search`: tools by what they do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from toolyard.cli.output import counted, print_json, print_table, print_text, warn
+from toolyard.cli.yard import JsonOption, SkipOption, open_registry
+from toolyard.insight.search.results import Hit
+from toolyard.insight.search.searcher import MOST_HITS
+from toolyard.model.errors import ConfigError
+
+
+def search(
+    config: Path,
+    query: str,
+    /,
+    *,
+    k: Annotated[int, Parameter(name=["-k"])] = 5,
+    namespace: Annotated[tuple[str, ...], Parameter(name=["--namespace", "-n"], negative="")] = (),
+    tag: Annotated[tuple[str, ...], Parameter(name=["--tag", "-t"], negative="")] = (),
+    threshold: float | None = None,
+    skip_bad: SkipOption = False,
+    json: JsonOption = False,
+) -> int:
+    """Find the tools that fit a task, best first; nothing where nothing fits, and then it exits 1.
+
+    Parameters
+    ----------
+    config
+        A config (with a `tools:` block) or a catalog file.
+    query
+        The task in words, or a tool's name.
+    k
+        At most how many.
+    namespace
+        Only tools of this namespace; may be given often.
+    tag
+        Only tools with this tag; with all of them, if it is given often.
+    threshold
+        The score, from 0 to 1, that the best must reach; 0 shows the nearest, whatever it is.
+    """
+    if not 1 <= k <= MOST_HITS:
+        raise ConfigError(f"-k must be from 1 to {MOST_HITS}, not {k}")
+    with open_registry(config, skip_bad=skip_bad) as registry:
+        found = registry.search(query, k, namespace=namespace or None, tags=tag or None, threshold=threshold)
+    if found.note:
+        warn(found.note)
+    if json:
+        print_json({"hits": [_plain(hit) for hit in found], "mode": found.mode, "note": found.note})
+        return 0 if len(found) else 1
+    rows = [(f"{hit.score:.2f}", hit.tool.qualified_name, hit.tool.description.partition("\n")[0]) for hit in found]
+    if rows:
+        print_table("Found", ["score", "name", "description"], rows)
+    print_text(f"{counted(len(found), 'tool')}, {found.mode} search")
+    return 0 if rows else 1
+
+
+def _plain(hit: Hit) -> dict[str, Any]:
+    return {
+        "name": hit.tool.qualified_name,
+        "score": hit.score,
+        "reasons": dict(hit.reasons),
+        "tool": hit.tool.to_dict(),
+    }

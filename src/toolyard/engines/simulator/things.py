@@ -1,0 +1,131 @@
+"""`Things`: what a session has made, changed and removed, of one kind.
+
+Kept in the session as JSON, so that it is rolled back, forked and stored with it: an index, and each thing by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from typing import Any
+
+from toolyard.engines.simulator.draw import plain_letters
+
+Fields = dict[str, Any]
+
+_INSIDE = ("metadata", "attributes", "properties")
+"""Parts of a thing in which its name may be."""
+_LONGEST = 100
+
+
+class Things:
+    """Those of one kind and scope."""
+
+    def __init__(self, state: MutableMapping[str, Any], kind: str) -> None:
+        self._state = state
+        self._kind = kind
+        self._index: dict[str, Any] = state.get(kind) or {"next": 1, "live": [], "gone": [], "written": False}
+
+    @property
+    def written(self) -> bool:
+        """True if a call made or removed one, so that no others are to be made up."""
+        return bool(self._index["written"])
+
+    def wrote(self) -> None:
+        """Remember that a call made or removed one."""
+        self._index["written"] = True
+        self._save()
+
+    def __len__(self) -> int:
+        return len(self._index["live"])
+
+    def numbers(self) -> list[int]:
+        """Those that are there, eldest first."""
+        return [number for number, _ in self._index["live"]]
+
+    def next_number(self) -> int:
+        """The number of the one that is made next."""
+        number: int = self._index["next"]
+        return number
+
+    def find(self, value: Any, fields: tuple[str, ...]) -> int | None:
+        """The one that is called so, the latest of several."""
+        return _found(reversed(self._index["live"]), str(value), fields)
+
+    def is_gone(self, value: Any, fields: tuple[str, ...]) -> bool:
+        """True if one that was called so has been removed."""
+        return _found(iter(self._index["gone"]), str(value), fields) is not None
+
+    def read(self, number: int) -> Fields:
+        """What is known about one."""
+        fields: Fields = self._state.get(f"{self._kind}#{number}") or {}
+        return fields
+
+    def add(self, fields: Fields, called: dict[str, Any]) -> int:
+        """Keep a new one; `called` are further names it goes by."""
+        number = self.next_number()
+        self._index["next"] = number + 1
+        self._index["live"].append([number, _handles(fields) | _texts(called)])
+        self._state[f"{self._kind}#{number}"] = fields
+        self._save()
+        return number
+
+    def write(self, number: int, fields: Fields) -> None:
+        """Keep what has become of one."""
+        for entry in self._index["live"]:
+            if entry[0] == number:
+                handles = entry[1] | _handles(fields)
+                if handles != entry[1]:
+                    entry[1] = handles
+                    self._save()
+        if self.read(number) != fields:
+            self._state[f"{self._kind}#{number}"] = fields
+
+    def remove(self, number: int) -> None:
+        """Forget one, but not that it was there."""
+        for entry in self._index["live"]:
+            if entry[0] == number:
+                self._index["gone"].append([0, entry[1]])
+        self._index["live"] = [entry for entry in self._index["live"] if entry[0] != number]
+        if f"{self._kind}#{number}" in self._state:
+            del self._state[f"{self._kind}#{number}"]
+        self.wrote()
+
+    def removed(self, called: dict[str, Any]) -> None:
+        """Remember that one was removed that nobody had asked for before."""
+        self._index["gone"].append([0, _texts(called)])
+        self.wrote()
+
+    def back(self, value: Any, fields: tuple[str, ...]) -> None:
+        """One that was removed may be made again."""
+        text = str(value)
+        self._index["gone"] = [entry for entry in self._index["gone"] if _found(iter([entry]), text, fields) is None]
+        self._save()
+
+    def _save(self) -> None:
+        self._state[self._kind] = self._index
+
+
+def _found(entries: Iterator[list[Any]], value: str, fields: tuple[str, ...]) -> int | None:
+    kept = list(entries)
+    for field in fields:
+        for number, handles in kept:
+            if handles.get(field) == value:
+                return int(number)
+    return None
+
+
+def _handles(fields: Fields) -> dict[str, str]:
+    """What a thing may be asked for by: anything short, since nobody knows what others call it by."""
+    inner = [fields[part] for part in _INSIDE if isinstance(fields.get(part), dict)]
+    found: dict[str, str] = {}
+    for part in (*inner, fields):
+        found |= _texts(part)
+    return found
+
+
+def _texts(values: dict[str, Any]) -> dict[str, str]:
+    return {
+        plain_letters(name): str(value)
+        for name, value in values.items()
+        if isinstance(value, (str, int)) and not isinstance(value, bool) and len(str(value)) <= _LONGEST
+    }

@@ -1,0 +1,1 @@
+"""What is learned about tools: enrichments, samplers and search."""

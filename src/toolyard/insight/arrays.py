@@ -1,0 +1,219 @@
+"""`ArrayStore`: arrays that were derived from a whole set of tools, kept for the next start.
+
+`ItemCache` knows single items, so that one new tool costs one. This is the short way on top of it: when nothing at all
+has changed, the arrays are mapped into memory as they are. What is not found here is made from the items again.
+
+    key = set_key(snapshot.tools, "dataflow", VERSION, embedder.name, embedder.version, options)
+    arrays = store.get("dataflow", key)
+    if arrays is None:
+        arrays = store.put("dataflow", key, {"targets": targets, "scores": scores})
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from operator import attrgetter, is_
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from toolyard.insight.cache import CacheOption, cache_folder, item_key, say_once
+from toolyard.model.tool import Tool
+from toolyard.parsing import paused_gc
+
+FOLDER = "arrays"
+LIMIT = 1 << 30
+"""Bytes of all arrays together; beyond, those not used for longest go."""
+
+Array = NDArray[Any]
+
+_definition = attrgetter("namespace", "name", "description", "parameters", "output_parameters")
+_encode = msgspec.msgpack.Encoder().encode
+_MARK = "set_key"
+_MAGIC = b"toolyard"
+_HEAD = len(_MAGIC) + 8
+_ALIGN = 64
+_AT_ONCE = 256
+"""Definitions that are written and hashed while they are still in the processor's cache."""
+
+
+def set_key(tools: Sequence[Tool], *parts: Any) -> bytes:
+    """The key of what is derived from the definitions of all these tools, in this order, and from `parts`.
+
+    Parts are plain JSON. The tools are hashed once, however many keys are made for them.
+    """
+    return item_key("set", 1, definitions_digest(tools), *parts)
+
+
+def definitions_digest(tools: Sequence[Tool]) -> str:
+    """A hash of names, namespaces, descriptions and schemas, in order."""
+    if not tools:
+        return ""
+    # Kept with the first tool, so that it goes when the tools go.
+    kept = tools[0].__dict__.get(_MARK)
+    if kept is not None and len(kept[0]) == len(tools) and all(map(is_, kept[0], tools)):
+        return str(kept[1])
+    with paused_gc():
+        found = _hashed(tools)
+    tools[0].__dict__[_MARK] = (tuple(tools), found)
+    return found
+
+
+def _hashed(tools: Sequence[Tool]) -> str:
+    # On most processors quicker than any other that is safe from collisions.
+    digest = sha256()
+    for start in range(0, len(tools), _AT_ONCE):
+        digest.update(_told(tools[start : start + _AT_ONCE]))
+    return digest.hexdigest()
+
+
+def _told(tools: Sequence[Tool]) -> bytes:
+    definitions = list(map(_definition, tools))
+    try:
+        return _encode(definitions)
+    except (UnicodeEncodeError, OverflowError):
+        # Half a surrogate pair, or a number beyond 64 bits: one form is as good as another.
+        return repr(definitions).encode("utf-8", "surrogatepass")
+
+
+class ArrayStore:
+    """Named arrays by kind and key, each set in a file of its own, written whole or not at all.
+
+    A store that cannot be used is never an error: it is said once, and nothing is found.
+    """
+
+    def __init__(self, option: CacheOption = None, *, limit: int = LIMIT) -> None:
+        folder = cache_folder(option)
+        self.path = None if folder is None else folder / FOLDER
+        self._limit = limit
+
+    def get(self, kind: str, key: bytes) -> dict[str, Array] | None:
+        """The arrays, read-only and mapped into memory; None if they are not there, or not whole."""
+        place = self._place(kind, key)
+        if place is None or not place.is_file():
+            return None
+        try:
+            arrays = _mapped(place)
+        except (OSError, ValueError, TypeError, msgspec.MsgspecError) as error:
+            say_once("arrays in %s cannot be read, and are made again: %s", place, error)
+            with suppress(OSError):
+                place.unlink()
+            return None
+        with suppress(OSError):  # somebody else's, or on a disk that is only read
+            os.utime(place)
+        return arrays
+
+    def put(self, kind: str, key: bytes, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """Keep the arrays; they are returned as `get` would, or as they are where nothing can be kept."""
+        place = self._place(kind, key)
+        needed = sum(array.nbytes for array in arrays.values())
+        if place is None or needed > self._limit:
+            return dict(arrays)
+        part = place.with_name(f".{place.name}.{os.getpid()}.{threading.get_ident()}")
+        try:
+            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._make_room(needed)
+            _write(part, arrays)
+            put_in_place(part, place)
+        except OSError as error:
+            say_once("arrays cannot be kept in %s: %s", place.parent, error)
+            with suppress(OSError):
+                part.unlink()
+        return self.get(kind, key) or dict(arrays)
+
+    def _place(self, kind: str, key: bytes) -> Path | None:
+        return None if self.path is None else self.path / f"{kind}-{key.hex()}"
+
+    def _make_room(self, needed: int) -> None:
+        """Remove what was not used for longest. A process that has it mapped keeps it."""
+        assert self.path is not None
+        found = sorted(_sizes(self.path), key=lambda entry: entry[0])
+        total = sum(size for _, size, _ in found)
+        for _, size, place in found:
+            if total + needed <= self._limit:
+                return
+            with suppress(OSError):
+                place.unlink()
+            total -= size
+
+
+def put_in_place(part: Path, place: Path) -> None:
+    """Give a finished file its name, whatever has that name; who finds the name finds a whole file."""
+    try:
+        part.replace(place)
+    except OSError:
+        if not place.is_dir():
+            raise
+        shutil.rmtree(place, ignore_errors=True)
+        part.replace(place)
+
+
+class _Entry(msgspec.Struct, array_like=True):
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    size: int
+
+
+_read_entries = msgspec.msgpack.Decoder(list[_Entry]).decode
+
+
+def _mapped(file: Path) -> dict[str, Array]:
+    if file.stat().st_size < _HEAD:
+        raise ValueError("it is cut off")
+    # A plain array over the same memory: the subclass costs time with every slice.
+    data = np.asarray(np.memmap(file, np.uint8, mode="r"))
+    head = data[:_HEAD].tobytes()
+    length = int.from_bytes(head[len(_MAGIC) :], "little")
+    if not head.startswith(_MAGIC) or _HEAD + length > len(data):
+        raise ValueError("it does not hold arrays")
+    found: dict[str, Array] = {}
+    for entry in _read_entries(data[_HEAD : _HEAD + length].tobytes()):
+        if not 0 <= entry.start <= entry.start + entry.size <= len(data):
+            raise ValueError("it is cut off")
+        part = data[entry.start : entry.start + entry.size]
+        found[entry.name] = part.view(np.dtype(entry.dtype)).reshape(entry.shape)
+    return found
+
+
+def _write(file: Path, arrays: Mapping[str, Array]) -> None:
+    """All arrays in one file: what is where, then their bytes, each aligned."""
+    plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    if any(array.dtype.hasobject for array in plain.values()):
+        raise TypeError("arrays of Python objects cannot be kept")
+    # Where they begin depends on how long the list is: its numbers are written at full width first.
+    entries = [_Entry(name, one.dtype.str, one.shape, 2**40, one.nbytes) for name, one in plain.items()]
+    at = _aligned(_HEAD + len(msgspec.msgpack.encode(entries)))
+    for entry in entries:
+        entry.start, at = at, _aligned(at + entry.size)
+    told = msgspec.msgpack.encode(entries)
+    with file.open("wb") as stream:
+        stream.write(_MAGIC + len(told).to_bytes(8, "little") + told)
+        for entry, array in zip(entries, plain.values(), strict=True):
+            stream.write(bytes(entry.start - stream.tell()))
+            stream.write(array.data if array.size else b"")
+        stream.flush()
+        # A name must not be there before its contents, whatever happens to the machine.
+        os.fsync(stream.fileno())
+
+
+def _aligned(offset: int) -> int:
+    return -(-offset // _ALIGN) * _ALIGN
+
+
+def _sizes(folder: Path) -> list[tuple[float, int, Path]]:
+    found = []
+    for place in folder.iterdir():
+        with suppress(OSError):  # another process has just removed it
+            status = place.stat()
+            found.append((status.st_mtime, status.st_size, place))
+    return found

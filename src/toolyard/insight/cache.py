@@ -1,0 +1,251 @@
+"""`ItemCache`: what was computed for one item (a text, a schema), kept in a file by everything that matters for it.
+
+Adding one tool to ten thousand computes one. Any number of threads and processes may share the file; what one of them
+has finished is there for all, and stays if it is killed. A cache that cannot be used is never an error: it is said
+once, and everything is computed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from toolyard.insight.progress import tracked
+from toolyard.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    import sqlite3
+
+CACHE_DIR_VARIABLE = "TOOLYARD_CACHE_DIR"
+FILE = "enrichments.db"
+CHUNK = 256
+"""Items that are computed, and then committed, at a time."""
+
+_APPLICATION = 0x746F6F63
+_VERSION = 1
+_BUSY_SECONDS = 30.0
+_AT_ONCE = 500
+"""Keys asked for in one statement."""
+_TABLE = """
+CREATE TABLE IF NOT EXISTS items (kind TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, PRIMARY KEY (kind, key))
+"""
+_WRITE = "INSERT OR REPLACE INTO items (kind, key, value) VALUES (?, ?, ?)"
+
+_log = logging.getLogger(__name__)
+_told: set[str] = set()
+_telling = threading.Lock()
+
+CacheOption = str | Path | bool | None
+"""What the option `cache` of an enrichment takes: a folder, False for none, True or None for the usual one."""
+
+
+def item_key(kind: str, version: int | str, *parts: Any) -> bytes:
+    """The key of one item: a hash of its kind, the version of the code, and all it is computed from.
+
+    Parts are plain JSON. Mappings that differ only in the order of their keys are the same part; where the order
+    matters, give the text.
+    """
+    return blake2b(_canonical((kind, version, parts)), digest_size=20).digest()
+
+
+def _canonical(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value, order="deterministic")
+    except UnicodeEncodeError:
+        # Half a surrogate pair: no UTF-8 has it, an escape does.
+        return json.dumps(value, sort_keys=True).encode()
+
+
+def cache_folder(option: CacheOption = None) -> Path | None:
+    """The folder of everything that is kept between runs; None if nothing is to be kept.
+
+    `option` names it, else `$TOOLYARD_CACHE_DIR`, else `toolyard` in the user's cache folder.
+    """
+    if option is False:
+        return None
+    if isinstance(option, str | Path) and str(option):
+        return _home(option)
+    if not isinstance(option, str | Path | bool | None):
+        raise ConfigError(f"cache must be a folder or false, not {type(option).__name__}")
+    own = os.environ.get(CACHE_DIR_VARIABLE)
+    if own:
+        return _home(own)
+    shared = os.environ.get("XDG_CACHE_HOME")
+    if shared:
+        return Path(shared) / "toolyard"
+    try:
+        return Path.home() / ".cache" / "toolyard"
+    except RuntimeError:
+        return None
+
+
+def _home(given: str | Path) -> Path:
+    try:
+        os.fsencode(given)
+        if "\0" in str(given):
+            raise ValueError("a path has no null character")
+        return Path(given).expanduser()
+    except (RuntimeError, ValueError) as error:
+        raise ConfigError(f"cache: {str(given)!r} is no folder: {error}") from None
+
+
+def say_once(what: str, *values: object) -> None:
+    """Log a warning that this process has not logged before."""
+    text = what % values
+    with _telling:
+        if text in _told:
+            return
+        _told.add(text)
+    _log.warning("%s", text)
+
+
+class ItemCache:
+    """Values by kind and key, in one SQLite file of a folder.
+
+    Nothing is held open between two calls, so that a cache may be made before a fork, and used by any thread.
+    """
+
+    def __init__(self, option: CacheOption = None) -> None:
+        folder = cache_folder(option)
+        self.path = None if folder is None else folder / FILE
+
+    def get_many(self, kind: str, keys: Iterable[bytes]) -> dict[bytes, bytes]:
+        """The values that are there, by key."""
+        wanted = list(dict.fromkeys(keys))
+        found: dict[bytes, bytes] = {}
+
+        def read(db: sqlite3.Connection) -> None:
+            for start in range(0, len(wanted), _AT_ONCE):
+                some = wanted[start : start + _AT_ONCE]
+                marks = ", ".join("?" * len(some))
+                rows = db.execute(f"SELECT key, value FROM items WHERE kind = ? AND key IN ({marks})", (kind, *some))  # noqa: S608
+                found.update(rows)
+
+        if self.path is not None and os.path.exists(self.path):
+            self._use(self.path, read)
+        return found
+
+    def put_many(self, kind: str, items: Iterable[tuple[bytes, bytes]]) -> None:
+        """Keep values; all of them are committed when this returns."""
+        rows = [(kind, key, value) for key, value in items]
+
+        def write(db: sqlite3.Connection) -> None:
+            db.execute("BEGIN IMMEDIATE")
+            db.executemany(_WRITE, rows)
+            db.execute("COMMIT")
+
+        if rows and self.path is not None:
+            self._use(self.path, write)
+
+    def fill(
+        self,
+        kind: str,
+        keys: Sequence[bytes],
+        compute: Callable[[list[int]], Sequence[bytes]],
+        *,
+        chunk: int = CHUNK,
+        force: bool = False,
+        label: str = "",
+    ) -> list[bytes]:
+        """The value of every key, in order. What is not there is computed once, `chunk` at a time, and kept.
+
+        `compute` gets places in `keys` (the first of each key that lacks) and returns their values. A chunk is
+        committed before the next is begun. `force` computes all again.
+        """
+        found = {} if force else self.get_many(kind, keys)
+        lacking: dict[bytes, int] = {}
+        for place, key in enumerate(keys):
+            if key not in found and key not in lacking:
+                lacking[key] = place
+        todo = list(lacking.items())
+        starts = range(0, len(todo), chunk)
+        with self.held() if len(starts) > 1 else nullcontext():
+            for start in tracked(starts, label or kind, total=len(starts)):
+                some = todo[start : start + chunk]
+                values = compute([place for _, place in some])
+                fresh = dict(zip((key for key, _ in some), values, strict=True))
+                self.put_many(kind, fresh.items())
+                found.update(fresh)
+        return [found[key] for key in keys]
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep the file open meanwhile: what closes it last has to tidy it up, which takes the disk a while."""
+        path = self.path
+        with ExitStack() as kept:
+            if path is not None:
+                self._use(path, lambda _: kept.enter_context(closing(_connect(path))))
+            yield
+
+    def _use(self, path: Path, work: Callable[[sqlite3.Connection], object]) -> None:
+        """Open the file for some work; whatever is wrong with it ends the work, not the caller."""
+        import sqlite3
+
+        try:
+            with closing(_connect(path)) as db:
+                work(db)
+        except (sqlite3.Error, OSError) as error:
+            say_once("the cache %s cannot be used, so everything is computed: %s", path, error)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    import sqlite3
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        # Descriptions of private tools are nobody else's to read.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
+    try:
+        application, version = (int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in _MARKS)
+        if application != _APPLICATION or version != _VERSION:
+            _prepare(db, application, version)
+        db.execute("PRAGMA synchronous = NORMAL")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+_MARKS: Mapping[str, int] = {"application_id": _APPLICATION, "user_version": _VERSION}
+
+
+def _prepare(db: sqlite3.Connection, application: int, version: int) -> None:
+    import sqlite3
+
+    tables = int(db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    if application not in (0, _APPLICATION) or (application == 0 and (version or tables)):
+        raise sqlite3.DatabaseError("it is another program's database; name another folder")
+    if version > _VERSION:
+        raise sqlite3.DatabaseError("a newer toolyard wrote it; name another folder")
+    _use_wal(db)
+    db.execute("BEGIN IMMEDIATE")
+    db.execute(_TABLE)
+    for name, value in _MARKS.items():
+        db.execute(f"PRAGMA {name} = {value}")
+    db.execute("COMMIT")
+
+
+def _use_wal(db: sqlite3.Connection) -> None:
+    import sqlite3
+
+    # Two processes that switch a new file at once: one is told "locked" at once, whatever its timeout.
+    give_up = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)

@@ -1,0 +1,262 @@
+"""`Dataflow`: which tools can feed which others. The artifact of the enrichment of that name.
+
+The edges are kept as flat arrays, source by source, so that an artifact is read from disk by mapping a few files.
+Tools are told apart by their place in `tools`, which is registration order, because names have overloads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from toolyard.insight.sample import Edge, Feed, How
+from toolyard.model.tool import Tool
+
+HOWS: tuple[How, ...] = get_args(How)
+SIGNALS = ("name", "type", "text")
+OUT, IN = 1, 2
+"""Marks of an edge: among the best of its source, among the best of its target."""
+
+Array = npt.NDArray[Any]
+Fed = tuple[str, str, float]
+
+
+class Arrays(NamedTuple):
+    """The edges of a set of tools. Those of tool `i` are at `offsets[i]:offsets[i + 1]`, best first."""
+
+    offsets: Array
+    targets: Array
+    scores: Array
+    marks: Array
+    covers: Array
+    """True if the feeds give every required parameter of the target."""
+    in_offsets: Array
+    in_edges: Array
+    """Numbers of edges, target by target, best first."""
+    feed_offsets: Array
+    """The feeds of edge `e` are at `feed_offsets[e]:feed_offsets[e + 1]`, best first."""
+    feed_outputs: Array
+    """Numbers of paths."""
+    feed_parameters: Array
+    feed_scores: Array
+    feed_hows: Array
+    feed_signals: Array
+    path_offsets: Array
+    path_bytes: Array
+    """Every path, in UTF-8, one behind the other."""
+
+
+class Dataflow(Mapping[str, Any]):
+    """Edges between tools, each with the values it carries.
+
+    As a mapping it has the two keys `out` and `in`, each `{qualified name: {fingerprint: {namespace: [...]}}}` with
+    `(name, fingerprint, score, [(output, parameter, score), ...])` for the best of that namespace; under `in` the
+    pairs are `(parameter, output, score)`. The methods give every edge: those that are among the best of their
+    source and those that are among the best of their target.
+    """
+
+    def __init__(self, tools: Sequence[Tool], arrays: Arrays, *, text: str = "", min_score: float = 0.0) -> None:
+        self.tools: tuple[Tool, ...] = tuple(tools)
+        self.arrays = arrays
+        self.text = text
+        """Where the text signal came from: the name of a model, or "tokens"."""
+        self.min_score = min_score
+
+    @classmethod
+    def from_edges(cls, tools: Sequence[Tool], edges: Iterable[Edge | tuple[int, int, float]]) -> Dataflow:
+        """Of given edges: `Edge`s, or (place of the source, place of the target, score)."""
+        tools = tuple(tools)
+        places = _places(tools)
+        rows = []
+        for edge in edges:
+            if isinstance(edge, Edge):
+                source = _place(places, edge.source, edge.source_overload)
+                target = _place(places, edge.target, edge.target_overload)
+                rows.append((source, target, edge.score, edge.covers_required, edge.feeds))
+            else:
+                rows.append((*edge, False, ()))
+        return cls(tools, _arrays_of(len(tools), rows))
+
+    @property
+    def edge_count(self) -> int:
+        """How many edges there are."""
+        return len(self.arrays.targets)
+
+    def out_edges(self, place: int) -> list[tuple[int, float]]:
+        """The tools that the tool at `place` can feed: (place, score), best first, ties by place."""
+        start, end = self.arrays.offsets[place : place + 2].tolist()
+        return list(zip(self.arrays.targets[start:end].tolist(), self.arrays.scores[start:end].tolist(), strict=True))
+
+    def in_edges(self, place: int) -> list[tuple[int, float]]:
+        """The tools that can feed the tool at `place`: (place, score), best first, ties by place."""
+        start, end = self.arrays.in_offsets[place : place + 2].tolist()
+        numbers = self.arrays.in_edges[start:end]
+        return list(zip(self._sources[numbers].tolist(), self.arrays.scores[numbers].tolist(), strict=True))
+
+    def edge(self, source: int, target: int) -> Edge | None:
+        """The edge between two places, with what it carries; None if there is none."""
+        start, end = self.arrays.offsets[source : source + 2].tolist()
+        found = np.flatnonzero(self.arrays.targets[start:end] == target)
+        return self._edge(source, start + int(found[0])) if len(found) else None
+
+    def edges(self) -> Iterator[Edge]:
+        """Every edge, source by source, best first."""
+        for number, source in enumerate(self._sources.tolist()):
+            yield self._edge(source, number)
+
+    def places(self, qualified_name: str) -> tuple[int, ...]:
+        """Where the overloads of a name are; empty if the name is unknown."""
+        return tuple(self._by_name.get(qualified_name, {}).values())
+
+    def place(self, tool: Tool) -> int | None:
+        """Where a tool is; None if it is not there."""
+        return self._by_name.get(tool.qualified_name, {}).get(tool.fingerprint)
+
+    def __getitem__(self, key: str) -> Any:
+        if key == "out":
+            return self._view_out
+        if key == "in":
+            return self._view_in
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("out", "in"))
+
+    def __len__(self) -> int:
+        return 2
+
+    def __repr__(self) -> str:
+        return f"Dataflow({len(self.tools)} tools, {self.edge_count} edges)"
+
+    @cached_property
+    def _by_name(self) -> dict[str, dict[str, int]]:
+        return _places(self.tools)
+
+    @cached_property
+    def _sources(self) -> Array:
+        return np.repeat(np.arange(len(self.tools), dtype=np.int32), np.diff(self.arrays.offsets))
+
+    @cached_property
+    def _view_out(self) -> dict[str, Any]:
+        return self._view(OUT, self.arrays.offsets, np.arange(self.edge_count), self.arrays.targets, swapped=False)
+
+    @cached_property
+    def _view_in(self) -> dict[str, Any]:
+        return self._view(IN, self.arrays.in_offsets, self.arrays.in_edges, self._sources, swapped=True)
+
+    def _view(self, mark: int, offsets: Array, order: Array, partners: Array, *, swapped: bool) -> dict[str, Any]:
+        view: dict[str, Any] = {}
+        for place, tool in enumerate(self.tools):
+            spaces: dict[str, list[tuple[str, str, float, list[Fed]]]] = {}
+            for number in order[int(offsets[place]) : int(offsets[place + 1])].tolist():
+                if not self.arrays.marks[number] & mark:
+                    continue
+                partner = self.tools[int(partners[number])]
+                fed = [_pair(feed, swapped) for feed in self._feeds(number)]
+                score = round(float(self.arrays.scores[number]), 4)
+                spaces.setdefault(partner.namespace, []).append((partner.name, partner.fingerprint, score, fed))
+            if spaces:
+                view.setdefault(tool.qualified_name, {})[tool.fingerprint] = spaces
+        return view
+
+    def _edge(self, source: int, number: int) -> Edge:
+        first, second = self.tools[source], self.tools[int(self.arrays.targets[number])]
+        return Edge(
+            source=first.qualified_name,
+            target=second.qualified_name,
+            score=float(self.arrays.scores[number]),
+            feeds=tuple(self._feeds(number)),
+            covers_required=bool(self.arrays.covers[number]),
+            source_overload=first.fingerprint,
+            target_overload=second.fingerprint,
+        )
+
+    def _feeds(self, number: int) -> Iterator[Feed]:
+        arrays = self.arrays
+        for at in range(*arrays.feed_offsets[number : number + 2].tolist()):
+            yield Feed(
+                output=self._path(int(arrays.feed_outputs[at])),
+                parameter=self._path(int(arrays.feed_parameters[at])),
+                score=float(arrays.feed_scores[at]),
+                how=HOWS[int(arrays.feed_hows[at])],
+                signals=dict(zip(SIGNALS, arrays.feed_signals[at].tolist(), strict=True)),
+            )
+
+    def _path(self, number: int) -> str:
+        start, end = self.arrays.path_offsets[number : number + 2].tolist()
+        return bytes(self.arrays.path_bytes[start:end]).decode("utf-8", "surrogatepass")
+
+
+def _pair(feed: Feed, swapped: bool) -> Fed:
+    ends = (feed.parameter, feed.output) if swapped else (feed.output, feed.parameter)
+    return (*ends, round(feed.score, 4))
+
+
+def _places(tools: Sequence[Tool]) -> dict[str, dict[str, int]]:
+    places: dict[str, dict[str, int]] = {}
+    for place, tool in enumerate(tools):
+        places.setdefault(tool.qualified_name, {})[tool.fingerprint] = place
+    return places
+
+
+def _place(places: Mapping[str, Mapping[str, int]], name: str, overload: str) -> int:
+    found = places[name]
+    return found[overload] if overload else next(iter(found.values()))
+
+
+def pack_paths(paths: Iterable[str]) -> tuple[Array, Array]:
+    """Texts as two arrays: where each begins, and their bytes."""
+    # Half a surrogate pair may be part of a name.
+    encoded = [path.encode("utf-8", "surrogatepass") for path in paths]
+    offsets = np.zeros(len(encoded) + 1, np.int64)
+    np.cumsum([len(path) for path in encoded], out=offsets[1:])
+    return offsets, np.frombuffer(b"".join(encoded), np.uint8)
+
+
+def by_target(count: int, sources: Array, targets: Array, scores: Array) -> tuple[Array, Array]:
+    """The same edges target by target: offsets, and the numbers of the edges, best first."""
+    order = np.lexsort((sources, -scores, targets)).astype(np.int32)
+    return offsets_of(targets, count), order
+
+
+def offsets_of(owners: Array, count: int) -> Array:
+    """Where the rows of each owner begin, for rows that stand in the order of their owners."""
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(owners, minlength=count), out=offsets[1:])
+    return offsets
+
+
+def _arrays_of(count: int, rows: Sequence[tuple[int, int, float, bool, Sequence[Feed]]]) -> Arrays:
+    rows = sorted(rows, key=lambda row: (row[0], -row[2], row[1]))
+    sources = np.array([row[0] for row in rows], np.int32)
+    targets = np.array([row[1] for row in rows], np.int32)
+    scores = np.array([row[2] for row in rows], np.float32)
+    feeds = [feed for row in rows for feed in row[4]]
+    numbers: dict[str, int] = {}
+    ends = [[numbers.setdefault(path, len(numbers)) for path in (feed.output, feed.parameter)] for feed in feeds]
+    pairs = np.array(ends, np.int32).reshape(-1, 2)
+    in_offsets, in_edges = by_target(count, sources, targets, scores)
+    path_offsets, path_bytes = pack_paths(numbers)
+    return Arrays(
+        offsets=offsets_of(sources, count),
+        targets=targets,
+        scores=scores,
+        marks=np.full(len(rows), OUT | IN, np.uint8),
+        covers=np.array([row[3] for row in rows], np.bool_),
+        in_offsets=in_offsets,
+        in_edges=in_edges,
+        feed_offsets=np.cumsum([0, *(len(row[4]) for row in rows)]),
+        feed_outputs=pairs[:, 0],
+        feed_parameters=pairs[:, 1],
+        feed_scores=np.array([feed.score for feed in feeds], np.float32),
+        feed_hows=np.array([HOWS.index(feed.how) for feed in feeds], np.uint8),
+        feed_signals=np.array([[feed.signals.get(key, 0.0) for key in SIGNALS] for feed in feeds], np.float32).reshape(
+            -1, len(SIGNALS)
+        ),
+        path_offsets=path_offsets,
+        path_bytes=path_bytes,
+    )

@@ -1,0 +1,187 @@
+"""From kinds of values to tools: which edges there are, which are kept, and what each carries.
+
+Sources are taken a block at a time. Of every block only what is among the best of a source (for each namespace of
+targets), or may yet be among the best of a target, is kept, so that memory grows with the tools and not with pairs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from toolyard.insight.dataflow.artifact import IN, OUT, Arrays, by_target, offsets_of, pack_paths
+from toolyard.insight.dataflow.match import Matches
+from toolyard.insight.dataflow.tables import Tables, expand, first_of, rank_in_runs
+from toolyard.insight.dataflow.weights import Weights
+
+Array = npt.NDArray[Any]
+
+MAX_FEEDS = 8
+"""Of one edge: the best for each parameter, the best of those."""
+_ROWS = 2_000_000
+_POOL = 1_000_000
+_TOOLS = 512
+
+
+class Feeds(NamedTuple):
+    """Values that could be handed on, one row each."""
+
+    sources: Array
+    targets: Array
+    logits: Array
+    outputs: Array
+    """Rows of the outputs."""
+    inputs: Array
+    matches: Array
+
+
+class Limits(NamedTuple):
+    """What an edge must have to be kept."""
+
+    logit: float
+    neighbors: int
+    """Of each tool and namespace."""
+
+
+class Nature(NamedTuple):
+    """What of the tools themselves counts."""
+
+    spaces: Array
+    """For each tool, the number of its namespace."""
+    vectors: Array
+    required: Array
+    """For each tool, how many values a call cannot do without."""
+
+
+def edges_of(tables: Tables, matches: Matches, nature: Nature, weights: Weights, limits: Limits) -> Arrays:
+    """The edges that are kept, with their feeds."""
+    pool: Feeds | None = None
+    for start, end in _blocks(tables, matches):
+        feeds = _block(tables, matches, nature, weights, limits, start, end)
+        feeds = _keep(feeds, nature.spaces, limits.neighbors)
+        pool = feeds if pool is None else Feeds(*map(np.concatenate, zip(pool, feeds, strict=True)))
+        if len(pool.sources) > _POOL:
+            pool = _keep(pool, nature.spaces, limits.neighbors)
+    if pool is None:
+        pool = Feeds(*(np.zeros(0, kind) for kind in _KINDS))
+    return _arrays(tables, matches, nature, pool, limits.neighbors)
+
+
+_KINDS = (np.int32, np.int32, np.float32, np.int32, np.int32, np.int32)
+
+
+def _blocks(tables: Tables, matches: Matches) -> Any:
+    """Ranges of sources with a bounded number of rows, and of tools, each."""
+    outputs, inputs = tables.outputs, tables.inputs
+    occurrences = np.diff(inputs.kind_offsets)
+    reach = np.concatenate(([0], np.cumsum(occurrences[matches.inputs])))
+    per_kind = reach[matches.offsets[1:]] - reach[matches.offsets[:-1]]
+    total = np.concatenate(([0], np.cumsum(per_kind[outputs.members])))[outputs.tool_offsets]
+    start, count = 0, len(outputs.tool_offsets) - 1
+    while start < count:
+        end = int(np.searchsorted(total, total[start] + _ROWS, side="right")) - 1
+        end = min(max(end, start + 1), start + _TOOLS, count)
+        yield start, end
+        start = end
+
+
+def _block(
+    tables: Tables, matches: Matches, nature: Nature, weights: Weights, limits: Limits, start: int, end: int
+) -> Feeds:
+    outputs, inputs = tables.outputs, tables.inputs
+    first, last = int(outputs.tool_offsets[start]), int(outputs.tool_offsets[end])
+    kinds = outputs.members[first:last]
+    starts = matches.offsets[kinds]
+    rows, found = expand(starts, matches.offsets[kinds + 1] - starts)
+    wanted = matches.inputs[found]
+    begins = inputs.kind_offsets[wanted]
+    pairs, places = expand(begins, inputs.kind_offsets[wanted + 1] - begins)
+    takers = inputs.by_kind[places]
+    given, met = rows[pairs] + first, found[pairs]
+    sources, targets = outputs.tools[given], inputs.tools[takers]
+    alike = nature.vectors[start:end] @ nature.vectors.T if nature.vectors.size else None
+    logits = matches.logits[met].copy()
+    if alike is not None:
+        logits += weights.tools * np.clip(alike[sources - start, targets], 0.0, 1.0)
+    apart = nature.spaces[sources] != nature.spaces[targets]
+    logits += apart * (weights.apart + weights.scoped * matches.scoped[met])
+    good = np.flatnonzero((logits >= limits.logit) & (sources != targets))
+    columns = (sources, targets, logits, given, takers, met)
+    return Feeds(*(column[good].astype(kind) for column, kind in zip(columns, _KINDS, strict=True)))
+
+
+def _keep(feeds: Feeds, spaces: Array, neighbors: int) -> Feeds:
+    """The best feed of each parameter, of edges among the best of their source or of their target so far."""
+    order = np.lexsort((feeds.outputs, -feeds.logits, feeds.inputs, feeds.sources))
+    feeds = Feeds(*(column[order] for column in feeds))
+    # An input belongs to one target: source and input are the parameter of the edge.
+    first = first_of(_pair(feeds.sources, feeds.inputs))
+    feeds = Feeds(*(column[first] for column in feeds))
+    order = np.lexsort((feeds.inputs, -feeds.logits, feeds.targets, feeds.sources))
+    feeds = Feeds(*(column[order] for column in feeds))
+    edges = _pair(feeds.sources, feeds.targets)
+    feeds = Feeds(*(column[rank_in_runs(edges) < MAX_FEEDS] for column in feeds))
+    begins = first_of(_pair(feeds.sources, feeds.targets))
+    marks = _marks(feeds.sources[begins], feeds.targets[begins], feeds.logits[begins], spaces, neighbors)
+    lengths = np.diff(np.append(begins, len(feeds.sources)))
+    kept = np.repeat(marks > 0, lengths)
+    return Feeds(*(column[kept] for column in feeds))
+
+
+def _pair(first: Array, second: Array) -> Array:
+    return first.astype(np.int64) << 32 | second.astype(np.int64)
+
+
+def _marks(sources: Array, targets: Array, logits: Array, spaces: Array, neighbors: int) -> Array:
+    marks = np.zeros(len(sources), np.uint8)
+    for mark, owners, others in ((OUT, sources, targets), (IN, targets, sources)):
+        groups = _pair(owners, spaces[others])
+        order = np.lexsort((others, -logits, groups))
+        best = order[rank_in_runs(groups[order]) < neighbors]
+        marks[best] |= mark
+    return marks
+
+
+def _arrays(tables: Tables, matches: Matches, nature: Nature, pool: Feeds, neighbors: int) -> Arrays:
+    pool = _keep(pool, nature.spaces, neighbors)
+    count = len(nature.spaces)
+    begins = first_of(_pair(pool.sources, pool.targets))
+    sources, targets = pool.sources[begins], pool.targets[begins]
+    lengths = np.diff(np.append(begins, len(pool.sources)))
+    marks = _marks(sources, targets, pool.logits[begins], nature.spaces, neighbors)
+    probabilities = _probability(pool.logits)
+    scores = probabilities[begins]
+    owned = np.repeat(np.arange(len(begins)), lengths)
+    fed = np.bincount(owned, weights=tables.inputs.needed[pool.inputs], minlength=len(begins))
+    order = np.lexsort((targets, -scores, sources))
+    rows, positions = expand(begins[order], lengths[order])
+    pool, probabilities = Feeds(*(column[positions] for column in pool)), probabilities[positions]
+    sources, targets, scores = sources[order], targets[order], scores[order]
+    in_offsets, in_edges = by_target(count, sources, targets, scores)
+    names = tables.outputs.paths[pool.outputs], tables.inputs.paths[pool.inputs]
+    used, numbers = np.unique(np.concatenate(names), return_inverse=True)
+    path_offsets, path_bytes = pack_paths(tables.paths[number] for number in used.tolist())
+    required = nature.required[targets]
+    return Arrays(
+        offsets=offsets_of(sources, count),
+        targets=targets,
+        scores=scores,
+        marks=marks[order],
+        covers=(fed[order] >= required) & (required > 0),
+        in_offsets=in_offsets,
+        in_edges=in_edges,
+        feed_offsets=np.concatenate(([0], np.cumsum(lengths[order]))),
+        feed_outputs=numbers[: len(rows)].astype(np.int32),
+        feed_parameters=numbers[len(rows) :].astype(np.int32),
+        feed_scores=probabilities,
+        feed_hows=matches.hows[pool.matches],
+        feed_signals=np.stack([part[pool.matches] for part in (matches.name, matches.type, matches.text)], axis=1),
+        path_offsets=path_offsets,
+        path_bytes=path_bytes,
+    )
+
+
+def _probability(logits: Array) -> Array:
+    return np.round(1.0 / (1.0 + np.exp(-logits)), 4).astype(np.float32)

@@ -1,0 +1,131 @@
+"""`DataflowEnrichment`: finds which tool's answer can feed which other tool."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from toolyard.insight.arrays import ArrayStore, set_key
+from toolyard.insight.base import ToolEnrichment
+from toolyard.insight.cache import CacheOption, ItemCache
+from toolyard.insight.dataflow.artifact import Array, Arrays, Dataflow
+from toolyard.insight.dataflow.edges import Limits, Nature, edges_of
+from toolyard.insight.dataflow.match import match
+from toolyard.insight.dataflow.profile import Told, told_of
+from toolyard.insight.dataflow.tables import tables_of
+from toolyard.insight.dataflow.tokens import token_vectors
+from toolyard.insight.dataflow.weights import MIN_SCORE, MODEL, TOKENS
+from toolyard.insight.embedders import default_embedder, embedder_of
+from toolyard.insight.embedders.choose import Model
+from toolyard.insight.vectors import cached_vectors
+from toolyard.model.errors import ConfigError
+from toolyard.model.tool import Tool
+from toolyard.parsing import paused_gc
+from toolyard.plugins import View
+
+VERSION = 2
+"""Of the rules: what an older one has kept is not used."""
+
+
+class DataflowEnrichment(ToolEnrichment):
+    """Writes the artifact `dataflow`.
+
+    `model` is an embedding model as `embeddings` takes it; without one, and without the weights of the usual one,
+    texts are compared by their words. An edge is kept if its probability is `min_score` or more and it is among the
+    `max_neighbors` best of its source for that namespace, or of its target. `force` computes again what is cached.
+    """
+
+    reads: ClassVar[tuple[str, ...]] = ("tool.output_parameters",)
+    writes: ClassVar[tuple[str, ...]] = ("dataflow",)
+
+    def __init__(
+        self,
+        *,
+        model: Model = None,
+        max_neighbors: int = 10,
+        min_score: float = MIN_SCORE,
+        force: bool = False,
+        cache: CacheOption = None,
+    ) -> None:
+        if isinstance(max_neighbors, bool) or not isinstance(max_neighbors, int) or max_neighbors < 1:
+            raise ConfigError(f"max_neighbors of dataflow must be a whole number from 1, not {max_neighbors!r}")
+        if isinstance(min_score, bool) or not isinstance(min_score, int | float) or not 0 <= min_score <= 1:
+            raise ConfigError(f"min_score of dataflow must be a number from 0 to 1, not {min_score!r}")
+        self.embedder = default_embedder() if model is None else embedder_of(model)
+        self.max_neighbors = max_neighbors
+        self.min_score = float(min_score)
+        self.force = force
+        self._items = ItemCache(cache)
+        self._store = ArrayStore(cache)
+        self._told: dict[str, Told] = {}
+
+    def enrich(self, snapshot: View) -> tuple[Sequence[Tool], Mapping[str, Any]]:
+        """The tools as they are, and the artifact."""
+        tools = snapshot.tools
+        text = "tokens" if self.embedder is None else self.embedder.name
+        version = "" if self.embedder is None else self.embedder.version
+        key = set_key(tools, "dataflow", VERSION, text, version, self.max_neighbors, self.min_score)
+        found = None if self.force else self._store.get("dataflow", key)
+        if found is None or found.keys() != set(Arrays._fields):
+            found = self._store.put("dataflow", key, self._compute(tools)._asdict())
+        return tools, {"dataflow": Dataflow(tools, Arrays(**found), text=text, min_score=self.min_score)}
+
+    def _compute(self, tools: Sequence[Tool]) -> Arrays:
+        told = self._tell(tools)
+        return compute(
+            tools, told, self._vectors, limits_of(self.min_score, self.max_neighbors), tokens=self.embedder is None
+        )
+
+    def _tell(self, tools: Sequence[Tool]) -> list[Told]:
+        """What is compared of each tool; computed once for each definition."""
+        known, told = self._told, {}
+        keys = [_identity(tool) for tool in tools]
+        with paused_gc():
+            for key, tool in zip(keys, tools, strict=True):
+                told[key] = known.get(key) or told_of(tool)
+        self._told = told
+        return [told[key] for key in keys]
+
+    def _vectors(self, texts: Sequence[str]) -> Array:
+        if self.embedder is None:
+            return token_vectors(texts)
+        return cached_vectors(self.embedder, texts, self._items, "dataflow", force=self.force)
+
+
+def _identity(tool: Tool) -> str:
+    try:
+        return f"{tool.name} {tool.definition_hash}"
+    except UnicodeEncodeError:
+        # Half a surrogate pair in a description.
+        return repr((tool.name, tool.description, tool.parameters, tool.output_parameters))
+
+
+def limits_of(min_score: float, max_neighbors: int) -> Limits:
+    """What an edge must have."""
+    score = min(max(min_score, 1e-6), 1 - 1e-6)
+    return Limits(math.log(score / (1 - score)), max_neighbors)
+
+
+def compute(
+    tools: Sequence[Tool],
+    told: Sequence[Told],
+    vectors: Callable[[Sequence[str]], Array],
+    limits: Limits,
+    *,
+    tokens: bool = False,
+) -> Arrays:
+    """The edges of tools. `vectors` gives one row of length one for each text."""
+    weights = TOKENS if tokens else MODEL
+    with paused_gc():
+        tables = tables_of(told)
+    matches = match(tables, vectors(tables.texts), weights, limits.logit)
+    spaces = {space: number for number, space in enumerate(dict.fromkeys(tool.namespace for tool in tools))}
+    nature = Nature(
+        spaces=np.array([spaces[tool.namespace] for tool in tools], np.int32),
+        vectors=vectors([one.text for one in told]),
+        required=np.array([one.required for one in told], np.int32),
+    )
+    return edges_of(tables, matches, nature, weights, limits)

@@ -1,0 +1,155 @@
+"""Which kind of output can feed which kind of input: name, type and text, each apart, and together a probability.
+
+Kinds meet where they share a facet, so most pairs are never looked at. For those that meet, and fit by type, the
+texts are compared. The weights come from pairs of real tools that were labelled by hand (`make eval-dataflow`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from toolyard.insight.dataflow.artifact import HOWS
+from toolyard.insight.dataflow.tables import Side, Tables, expand, first_of
+from toolyard.insight.dataflow.types import details_fit, fit
+from toolyard.insight.dataflow.weights import Weights
+
+Array = npt.NDArray[Any]
+
+MIN_NAME = 0.3
+"""Below, no text makes up for it."""
+_BLOCK = 4_000_000
+"""Pairs at a time, so that memory does not grow with the square of the tools."""
+_DENSE = 0.04
+"""Beyond this share of pairs, comparing all texts at once is quicker than comparing those that met."""
+
+
+class Matches(NamedTuple):
+    """Pairs of kinds, by output kind: those of kind `o` are at `offsets[o]:offsets[o + 1]`."""
+
+    offsets: Array
+    inputs: Array
+    logits: Array
+    """Without what depends on the tools."""
+    hows: Array
+    name: Array
+    type: Array
+    text: Array
+    scoped: Array
+
+
+def match(tables: Tables, vectors: Array, weights: Weights, least: float) -> Matches:
+    """Every pair of kinds that could reach the logit `least` between some two tools."""
+    types, hows = _type_table(tables)
+    parts: list[tuple[Array, ...]] = []
+    for rows, columns, names in _meetings(tables):
+        kept = _typed(tables, types, rows, columns, names)
+        if not len(kept[0]):
+            continue
+        rows, columns, names, fits = kept
+        texts = _texts(tables, vectors, rows, columns)
+        logits = (
+            weights.base
+            + weights.name * names
+            + weights.text * texts
+            + weights.type * 3.0 * (fits - 1.0)
+            + weights.state * (tables.outputs.state[rows] | tables.inputs.state[columns])
+            + weights.required * tables.inputs.required[columns]
+        ).astype(np.float32)
+        good = logits + weights.tools >= least
+        how = hows[tables.outputs.shapes[rows], tables.inputs.shapes[columns]]
+        parts.append(tuple(part[good] for part in (rows, columns, logits, how, names, fits, texts)))
+    return _matches(tables, parts)
+
+
+def _matches(tables: Tables, parts: list[tuple[Array, ...]]) -> Matches:
+    empty = (
+        [np.zeros(0, np.int32)] * 2 + [np.zeros(0, np.float32), np.zeros(0, np.uint8)] + [np.zeros(0, np.float32)] * 3
+    )
+    joined = [np.concatenate(columns) for columns in zip(*parts, strict=True)] if parts else empty
+    order = np.argsort(joined[0], kind="stable")
+    rows, columns, logits, how, names, fits, texts = (part[order] for part in joined)
+    offsets = np.zeros(len(tables.outputs.kinds) + 1, np.int64)
+    np.cumsum(np.bincount(rows, minlength=len(tables.outputs.kinds)), out=offsets[1:])
+    return Matches(offsets, columns, logits, how, names, fits, texts, tables.inputs.scoped[columns])
+
+
+def _meetings(tables: Tables) -> Any:
+    """Blocks of (output kinds, input kinds, name signal) that share a facet; each pair once."""
+    outputs, inputs = tables.outputs, tables.inputs
+    order = np.argsort(inputs.facets, kind="stable")
+    starts = np.searchsorted(inputs.facets[order], np.arange(tables.facet_count + 1))
+    counts = np.diff(starts)[outputs.facets]
+    width = max(1, len(inputs.kinds))
+    for begin, end in _blocks(outputs, counts):
+        owners, positions = expand(starts[outputs.facets[begin:end]], counts[begin:end])
+        entries = order[positions]
+        signal = outputs.facet_weights[begin:end][owners] * inputs.facet_weights[entries]
+        strong = signal >= MIN_NAME
+        rows = outputs.facet_kinds[begin:end][owners[strong]].astype(np.int64)
+        keys = rows * width + inputs.facet_kinds[entries[strong]]
+        signal = signal[strong]
+        sort = np.argsort(keys)
+        keys, signal = keys[sort], signal[sort]
+        runs = first_of(keys)
+        if len(runs):
+            keys = keys[runs]
+            yield (keys // width).astype(np.int32), (keys % width).astype(np.int32), np.maximum.reduceat(signal, runs)
+
+
+def _blocks(outputs: Side, counts: Array) -> Any:
+    """Cuts of the facets of outputs, between two kinds, so that each block has a bounded number of meetings."""
+    total = np.concatenate(([0], np.cumsum(counts)))
+    kinds = np.append(first_of(outputs.facet_kinds), len(outputs.facet_kinds))
+    begin = 0
+    while begin < len(kinds) - 1:
+        limit = total[kinds[begin]] + _BLOCK
+        end = int(np.searchsorted(total[kinds], limit, side="right")) - 1
+        end = max(end, begin + 1)
+        yield int(kinds[begin]), int(kinds[end])
+        begin = end
+
+
+def _type_table(tables: Tables) -> tuple[Array, Array]:
+    scores = np.zeros((len(tables.output_shapes), len(tables.input_shapes)), np.float32)
+    hows = np.zeros(scores.shape, np.uint8)
+    for row, given in enumerate(tables.output_shapes):
+        for column, wanted in enumerate(tables.input_shapes):
+            scores[row, column], how = fit(*given, *wanted)
+            hows[row, column] = HOWS.index(how)
+    return scores, hows
+
+
+def _typed(tables: Tables, types: Array, rows: Array, columns: Array, names: Array) -> tuple[Array, ...]:
+    """Those that fit by type, format and listed values, and how well."""
+    fits = types[tables.outputs.shapes[rows], tables.inputs.shapes[columns]]
+    outputs, inputs = tables.outputs.kinds, tables.inputs.kinds
+    special = np.array([bool(one.format or one.enum) for one in inputs], np.bool_)
+    for at in np.flatnonzero(special[columns] & (fits > 0)).tolist():
+        fits[at] *= details_fit(outputs[int(rows[at])], inputs[int(columns[at])])
+    good = fits > 0.2
+    return rows[good], columns[good], names[good], fits[good]
+
+
+def _texts(tables: Tables, vectors: Array, rows: Array, columns: Array) -> Array:
+    """How alike the texts of each pair are, 0 to 1."""
+    left, right = tables.outputs.texts[rows], tables.inputs.texts[columns]
+    some, left = np.unique(left, return_inverse=True)
+    others, right = np.unique(right, return_inverse=True)
+    found = np.empty(len(left), np.float32)
+    if len(left) > _DENSE * len(some) * len(others):
+        step = max(1, _BLOCK // max(1, len(others)))
+        wanted = vectors[others].T
+        order = np.argsort(left, kind="stable")
+        cuts = np.searchsorted(left[order], np.arange(0, len(some) + step, step))
+        for number, start in enumerate(range(0, len(some), step)):
+            here = order[cuts[number] : cuts[number + 1]]
+            block = vectors[some[start : start + step]] @ wanted
+            found[here] = block[left[here] - start, right[here]]
+    else:
+        for start in range(0, len(left), 65536):
+            part = slice(start, start + 65536)
+            found[part] = np.einsum("ij,ij->i", vectors[some[left[part]]], vectors[others[right[part]]])
+    return np.clip(found, 0.0, 1.0, out=found)

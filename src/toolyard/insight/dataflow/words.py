@@ -1,0 +1,118 @@
+"""The words of an identifier, each in one form: `userIDs`, `user_ids` and `User-Id` are all `user id`."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+_PARTS = re.compile(r"[A-Z]+s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_a-zA-Z]+")
+
+_FORMS = {
+    **dict.fromkeys(("identifier", "uid", "sid", "ids", "pk", "oid"), ("id",)),
+    "addr": ("address",),
+    "acct": ("account",),
+    "amt": ("amount",),
+    "apis": ("api",),
+    "app": ("application",),
+    "cat": ("category",),
+    "cfg": ("configuration",),
+    "config": ("configuration",),
+    "conf": ("configuration",),
+    "ccy": ("currency",),
+    "dept": ("department",),
+    "desc": ("description",),
+    "dest": ("destination",),
+    "dir": ("directory",),
+    "doc": ("document",),
+    "env": ("environment",),
+    "filename": ("file", "name"),
+    "filepath": ("file", "path"),
+    "firstname": ("first", "name"),
+    "fullname": ("full", "name"),
+    "geo": ("geo",),
+    "hostname": ("host", "name"),
+    "img": ("image",),
+    "info": ("information",),
+    "lang": ("language",),
+    "lastname": ("last", "name"),
+    "lat": ("latitude",),
+    "lng": ("longitude",),
+    "lon": ("longitude",),
+    "loc": ("location",),
+    "msg": ("message",),
+    "msisdn": ("phone",),
+    "nickname": ("nick", "name"),
+    "num": ("number",),
+    "org": ("organization",),
+    "organisation": ("organization",),
+    "param": ("parameter",),
+    "pct": ("percent",),
+    "percentage": ("percent",),
+    "guid": ("uuid",),
+    "pkg": ("package",),
+    "phonenumber": ("phone", "number"),
+    "pic": ("picture",),
+    "postcode": ("postal", "code"),
+    "zip": ("postal",),
+    "zipcode": ("postal", "code"),
+    "prod": ("product",),
+    "qty": ("quantity",),
+    "ref": ("reference",),
+    "repo": ("repository",),
+    "src": ("source",),
+    "tel": ("phone",),
+    "telephone": ("phone",),
+    "temp": ("temperature",),
+    "timezone": ("time", "zone"),
+    "tz": ("time", "zone"),
+    "txn": ("transaction",),
+    "uri": ("url",),
+    "link": ("url",),
+    "href": ("url",),
+    "userid": ("user", "id"),
+    "username": ("user", "login"),
+    "val": ("value",),
+    "ver": ("version",),
+    "vol": ("volume",),
+    "mail": ("email",),
+    "ticker": ("symbol",),
+}
+
+_SAME = frozenset(
+    """access address alias always analysis atlas aws axis basis bias bonus boss bus business campus canvas census
+    class cross css diagnosis dns dss gas gps has https ids ios is kubernetes lens less loss news pass plus
+    process progress radius sales series sms species ss status success this tls us virus was yes""".split()  # noqa: SIM905
+)
+
+
+@lru_cache(maxsize=65536)
+def words_of(name: str) -> tuple[str, ...]:
+    """The words of a name: lower case, singular, abbreviations written out."""
+    return tuple(words_in(name))
+
+
+def words_in(text: str) -> list[str]:
+    """The same of a text that is not worth remembering."""
+    found: list[str] = []
+    for part in _PARTS.findall(text.replace("ID", "Id")):
+        found += _form(part.lower())
+    return found
+
+
+@lru_cache(maxsize=65536)
+def _form(word: str) -> tuple[str, ...]:
+    if word in _FORMS:
+        return _FORMS[word]
+    single = singular(word)
+    return _FORMS.get(single, (single,))
+
+
+def singular(word: str) -> str:
+    """`cities` -> `city`; what does not look like a plural stays."""
+    if len(word) < 4 or word in _SAME or not word.endswith("s") or word.endswith("ss"):
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    if word.endswith(("sses", "shes", "ches", "xes", "zes")):
+        return word[:-2]
+    return word[:-1] if not word.endswith(("us", "is")) else word

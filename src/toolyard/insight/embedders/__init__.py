@@ -1,0 +1,15 @@
+"""Models that turn text into vectors; none is imported before it is asked for.
+
+| `model` | what runs |
+|---|---|
+| nothing | all-MiniLM-L6-v2 in this process, if its weights are installed |
+| `sentence-transformers/...`, a path | the sentence-transformers library, which must be installed |
+| a mapping `{type: openai, model_id_or_path, base_url, api_key, ...}` | a server that speaks `/embeddings` |
+"""
+
+from __future__ import annotations
+
+from toolyard.insight.embedders.base import Embedder
+from toolyard.insight.embedders.choose import default_embedder, embedder_of
+
+__all__ = ["Embedder", "default_embedder", "embedder_of"]

@@ -1,0 +1,1 @@
+"""The samplers that come with toolyard, one topology a file."""

@@ -1,0 +1,155 @@
+"""`tc/conflict`: tools that are easily taken for each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+import numpy as np
+
+from toolyard.insight.sample import Sample
+from toolyard.insight.sampler import Ask, SamplerOptions, Score, ToolSampler
+from toolyard.model.tool import Tool
+
+
+class ConflictOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `tc/conflict` takes."""
+
+    k: Annotated[int, msgspec.Meta(ge=2)] | None = None
+    min_score: Score = 0.0
+    """The least likeness to the gold tool."""
+    groups: Annotated[int, msgspec.Meta(ge=1)] = 1
+    """In how many groups, each with a gold tool of its own, the `k` tools are."""
+    tool: str | None = None
+    """The qualified name of the gold tool of the first group; None for one drawn by chance."""
+    candidates: Annotated[int, msgspec.Meta(ge=1)] = 4
+    """Of so many tools drawn by chance, the one that is most easily confused becomes the gold one."""
+    max_tries: Annotated[int, msgspec.Meta(ge=1)] = 256
+    """Tools that are tried as the gold one."""
+
+
+class ConflictSampler(ToolSampler[ConflictOptions]):
+    """One gold tool and others that look like it but are called, or answer, in another way.
+
+    Tools of the same bare name in other namespaces come first. Tools that differ in nothing but their namespace are
+    no conflict, and left out.
+    """
+
+    sampler_name = "tc/conflict"
+    topology = "conflict"
+    options_type: ClassVar[type[ConflictOptions]] = ConflictOptions
+
+    def draw(self, ask: Ask[ConflictOptions]) -> Sample:
+        """Group by group: a gold tool, then the tools most like it."""
+        options = ask.options
+        if ask.k < 2 * options.groups:
+            raise ask.refusal(f"{options.groups} groups need at least {2 * options.groups} tools, not {ask.k}")
+        rows: list[tuple[int, str, int, float]] = []
+        gold: list[dict[str, Any]] = []
+        for group in range(options.groups):
+            size = ask.k // options.groups + (group < ask.k % options.groups)
+            found = self._group(ask, group, size, [row[0] for row in rows])
+            rows += [(place, "gold" if at == 0 else "confusable", group, score) for at, (place, score) in found]
+            if found:
+                gold.append(_told(ask, found[0][1][0], [one for _, one in found[1:]], group))
+        mixed = list(ask.chance("order").each(rows))
+        return ask.sample(
+            [place for place, *_ in mixed],
+            reason="no tool is like so many others" + (f" by {options.min_score}" if options.min_score else ""),
+            roles=[role for _, role, *_ in mixed],
+            score=min((score for _, role, _, score in rows if role == "confusable"), default=None),
+            details={
+                "gold": gold[0]["tool"] if gold else None,
+                "gold_overload": gold[0]["overload"] if gold else None,
+                "groups": gold,
+                "group_of": [group for _, _, group, _ in mixed],
+                "likeness": ask.world.likeness.kind,
+            },
+        )
+
+    def _group(
+        self, ask: Ask[ConflictOptions], group: int, size: int, taken: list[int]
+    ) -> list[tuple[int, tuple[int, float]]]:
+        """The gold tool and its likes, or the most that were met."""
+        best: list[tuple[int, float]] = []
+        best_score = -1.0
+        whole = 0
+        for number, gold in enumerate(_golds(ask, group, taken)):
+            if number == ask.options.max_tries or whole == ask.options.candidates:
+                break
+            found = _likes(ask, gold, size - 1, taken)
+            score = min((score for _, score in found), default=0.0)
+            if (len(found) + 1, score) > (len(best), best_score):
+                best, best_score = [(gold, 1.0), *found], score
+            whole += len(found) == size - 1
+        return list(enumerate(best))
+
+
+def _golds(ask: Ask[ConflictOptions], group: int, taken: list[int]) -> Iterable[int]:
+    name = ask.options.tool
+    if ask.anchor is not None and group == 0:
+        return [ask.anchor]
+    if name is not None and group == 0:
+        return [ask.place_of(name)]
+    names = {ask.world.name_ids[place] for place in taken}
+    return (place for place in ask.chance("gold", group).each(ask.places) if ask.world.name_ids[place] not in names)
+
+
+def _likes(ask: Ask[ConflictOptions], gold: int, number: int, taken: list[int]) -> list[tuple[int, float]]:
+    """The tools most like the gold one, with their likeness, each name once, namesakes first."""
+    names = ask.world.name_ids
+    used = {names[gold], *(names[place] for place in taken)}
+    found: list[tuple[int, float]] = []
+    for place, score in _by_likeness(ask, gold):
+        if len(found) == number or score < ask.options.min_score:
+            break
+        if names[place] not in used and differences(ask.tools[gold], ask.tools[place]):
+            used.add(names[place])
+            found.append((place, score))
+    return found
+
+
+def _by_likeness(ask: Ask[ConflictOptions], gold: int) -> Iterator[tuple[int, float]]:
+    """Places and their likeness: namesakes, then the nearest, then the rest, which is worked out only if needed."""
+    likeness = ask.world.likeness
+    inside = frozenset(ask.spaces)
+    namesakes = [place for place in ask.world.namesakes(ask.tools[gold].name) if place != gold]
+    namesakes = [place for place in namesakes if ask.tools[place].namespace in inside]
+    if namesakes:
+        scores = likeness.to(gold)
+        rows = sorted(((place, float(scores[place])) for place in namesakes), key=lambda row: (-row[1], row[0]))
+        yield from (row for row in rows if row[1] >= ask.options.min_score)
+    nearest = likeness.nearest(gold)
+    yield from (row for row in nearest if ask.tools[row[0]].namespace in inside)
+    known = frozenset(place for place, _ in nearest)
+    scores = likeness.to(gold)
+    rest = np.asarray([place for place in ask.places if place not in known and place != gold], np.intp)
+    order = rest[np.lexsort((rest, -scores[rest]))]
+    yield from zip(order.tolist(), scores[order].tolist(), strict=True)
+
+
+def differences(one: Tool, other: Tool) -> list[str]:
+    """The parts of the contract in which two tools differ, their names apart."""
+    found = ["parameters"] if one.fingerprint != other.fingerprint else []
+    found += ["output_parameters"] if one.output_parameters != other.output_parameters else []
+    found += ["description"] if one.description != other.description else []
+    return found + (["effects"] if one.effects != other.effects else [])
+
+
+def _told(ask: Ask[ConflictOptions], gold: int, likes: list[tuple[int, float]], group: int) -> dict[str, Any]:
+    tool = ask.tools[gold]
+    return {
+        "group": group,
+        "tool": tool.qualified_name,
+        "overload": tool.fingerprint,
+        "conflicts": [
+            {
+                "tool": ask.tools[place].qualified_name,
+                "likeness": round(score, 4),
+                "same_name": ask.tools[place].name == tool.name,
+                "differs": differences(tool, ask.tools[place]),
+            }
+            for place, score in likes
+        ],
+    }

@@ -1,0 +1,240 @@
+"""`tc/dag`: tools that hang together, without a circle."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Annotated, ClassVar, NamedTuple
+
+import msgspec
+
+from toolyard.insight.sample import Sample
+from toolyard.insight.sampler import Ask, SamplerOptions, Score, ToolSampler, Tries
+from toolyard.insight.samplers.graph import Graph
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Arc = tuple[int, int]
+_ARCS = 100
+"""To look at so many edges counts as a step."""
+
+
+class DagOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `tc/dag` takes."""
+
+    min_score: Score = 0.0
+    """The weakest edge that counts."""
+    depth: Count | None = None
+    """How many levels, exactly. A tool stands one level below the lowest of those that feed it."""
+    width: Count | None = None
+    """The most tools on one level: as many can run side by side."""
+    branching: Count | None = None
+    """The most tools that one tool feeds."""
+    max_tries: Tries = 20_000
+    """Steps of the search, after which it gives up."""
+
+
+class DagSampler(ToolSampler[DagOptions]):
+    """A connected graph without circles, in topological order: level by level."""
+
+    sampler_name = "tc/dag"
+    topology = "dag"
+    required_artifacts = ("dataflow",)
+    options_type: ClassVar[type[DagOptions]] = DagOptions
+
+    def draw(self, ask: Ask[DagOptions]) -> Sample:
+        """Grow from random starts."""
+        graph = ask.world.graph(ask.options.min_score, ask.spaces)
+        _check(ask)
+        search = DagSearch(ask, graph)
+        found = search.run()
+        levels = found.levels
+        places = sorted(levels, key=lambda place: (levels[place], found.order.index(place)))
+        edges = [graph.edge(*arc) for arc in _all_arcs(graph, found, ask.options.branching)]
+        return ask.sample(
+            places,
+            reason=search.reason,
+            roles=[f"level {levels[place]}" for place in places],
+            edges=edges,
+            score=min((edge.score for edge in edges), default=None),
+            details={
+                "levels": [levels[place] for place in places],
+                "depth": max(levels.values(), default=-1) + 1,
+                "width": max(Counter(levels.values()).values(), default=0),
+            },
+        )
+
+
+def _check(ask: Ask[DagOptions]) -> None:
+    k, depth, width = ask.k, ask.options.depth, ask.options.width
+    if depth is not None and depth > k:
+        raise ask.refusal(f"{k} tools cannot have {depth} levels")
+    if depth is not None and width is not None and depth * width < k:
+        raise ask.refusal(f"{depth} levels of {width} tools hold no more than {depth * width}, not {k}")
+    if depth == 1 and k > 1:
+        raise ask.refusal(f"{k} tools that feed each other have at least 2 levels, not 1")
+
+
+class Grown(NamedTuple):
+    """A graph as far as it has grown: every tool but the first came with one arc."""
+
+    order: tuple[int, ...]
+    arcs: tuple[Arc, ...]
+    levels: dict[int, int]
+
+
+class DagSearch:
+    """Grows a graph tool by tool, and goes back where it can grow no further."""
+
+    def __init__(self, ask: Ask[DagOptions], graph: Graph) -> None:
+        self._ask = ask
+        self._graph = graph
+        self._options = ask.options
+        self._chance = ask.chance("growth")
+        self._left = ask.options.max_tries
+        bounds = (ask.options.depth, ask.options.width, ask.options.branching)
+        self._bounded = any(bound is not None for bound in bounds)
+        self.best = Grown((), (), {})
+        most = max(graph.reach, default=0)
+        self._hopeless = ask.k > max(1, most)
+        """True if no tools that hang together are so many; a part of them can still be told of."""
+        if self._hopeless:
+            self._left = min(self._left, 2 * most)
+
+    def run(self) -> Grown:
+        """A graph of `k` tools, or the largest that was met."""
+        starts: Iterable[int] = self._starts()
+        limit = 16 * self._ask.k
+        # One start must not use up what the others need: it gets more steps each time it comes back.
+        while True:
+            late: list[int] = []
+            for start in starts:
+                found, done = self._from(start, limit)
+                if found is not None:
+                    return found
+                if self._left <= 0:
+                    return self.best
+                if not done:
+                    late.append(start)
+            if not late:
+                return self.best
+            starts, limit = late, limit * 4
+
+    @property
+    def reason(self) -> str:
+        """Why there is none."""
+        if self._left <= 0 and not self._hopeless:
+            return f"no such graph was met in max_tries={self._options.max_tries} steps"
+        return "there is no such graph in the dataflow"
+
+    def _starts(self) -> Iterable[int]:
+        if self._ask.anchor is not None:
+            return [self._ask.anchor]
+        chance = self._ask.chance("start")
+        if self._ask.k == 1:
+            return chance.each(self._ask.places)
+        reach = self._graph.reach
+        # If none is large enough, the largest can still give the part that is told of.
+        enough = min(self._ask.k, max(reach, default=0))
+        return (place for place in chance.each(self._graph.linked) if reach[place] >= enough)
+
+    def _from(self, start: int, limit: int) -> tuple[Grown | None, bool]:
+        """A graph that grew from `start`; and whether all of them were looked at."""
+        first = Grown((start,), (), {start: 0})
+        seen: set[frozenset[int] | frozenset[Arc]] = set()
+        stack = [(first, self._larger(first))]
+        while stack:
+            grown, larger = stack[-1]
+            if len(grown.order) > len(self.best.order):
+                self.best = grown
+            if len(grown.order) == self._ask.k and self._deep_enough(grown):
+                return grown, True
+            if limit <= 0 or self._left <= 0:
+                return None, False
+            limit -= 1
+            self._left -= 1
+            after = next(larger, None)
+            if after is None:
+                stack.pop()
+                continue
+            mark: frozenset[int] | frozenset[Arc] = frozenset(after.arcs) if self._bounded else frozenset(after.order)
+            if mark not in seen:
+                seen.add(mark)
+                stack.append((after, self._larger(after)))
+        return None, True
+
+    def _larger(self, grown: Grown) -> Iterator[Grown]:
+        """The graphs with one tool more, in the order in which to try them."""
+        if len(grown.order) == self._ask.k:
+            return
+        names = self._graph.name_ids
+        used = {names[place] for place in grown.order}
+        arcs: list[Arc] = []
+        weights: list[float] = []
+        for place in grown.order:
+            for other, score in self._graph.out[place]:
+                if names[other] not in used:
+                    arcs.append((place, other))
+                    weights.append(score)
+            for other, score in self._graph.into[place]:
+                if names[other] not in used:
+                    arcs.append((other, place))
+                    weights.append(score)
+        self._left -= len(arcs) // _ARCS
+        for arc in self._chance.by_weight(arcs, weights):
+            new = arc[1] if arc[1] not in grown.levels else arc[0]
+            more = (*grown.arcs, arc)
+            after = Grown((*grown.order, new), more, _levels(grown.levels, arc, more))
+            if self._fits(after):
+                yield after
+
+    def _fits(self, grown: Grown) -> bool:
+        """Whether it keeps to the options, and can still come to the depth that is wanted."""
+        options = self._options
+        depth = max(grown.levels.values()) + 1
+        if options.depth is not None and not depth <= options.depth <= depth + self._ask.k - len(grown.order):
+            return False
+        if options.branching is not None and Counter(arc[0] for arc in grown.arcs).most_common(1)[0][1] > (
+            options.branching
+        ):
+            return False
+        # Levels sink as tools are put above them, so only the last word counts, unless nothing can sink any more.
+        final = len(grown.order) == self._ask.k
+        return not (
+            final and options.width is not None and max(Counter(grown.levels.values()).values()) > options.width
+        )
+
+    def _deep_enough(self, grown: Grown) -> bool:
+        return self._options.depth in (None, max(grown.levels.values()) + 1)
+
+
+def _levels(before: dict[int, int], arc: Arc, arcs: tuple[Arc, ...]) -> dict[int, int]:
+    """The longest way to each place, with one arc more; the arcs are those of a tree, so they have no circle."""
+    source, target = arc
+    if source in before:
+        return {**before, target: before[source] + 1}
+    levels = {**before, source: 0}
+    fed: dict[int, list[int]] = {}
+    for start, end in arcs:
+        fed.setdefault(start, []).append(end)
+    sinking = [(source, target)]
+    while sinking:
+        above, place = sinking.pop()
+        if levels[place] <= levels[above]:
+            levels[place] = levels[above] + 1
+            sinking += [(place, below) for below in fed.get(place, ())]
+    return levels
+
+
+def _all_arcs(graph: Graph, found: Grown, branching: int | None) -> list[Arc]:
+    """The arcs it grew by, and those that lead down as well: they add no circle and change no level."""
+    arcs = list(found.arcs)
+    known = set(arcs)
+    fed = Counter(source for source, _ in arcs)
+    for source in found.order:
+        for target, _ in graph.out[source]:
+            if target not in found.levels or (source, target) in known:
+                continue
+            if found.levels[source] < found.levels[target] and (branching is None or fed[source] < branching):
+                fed[source] += 1
+                arcs.append((source, target))
+    return sorted(arcs, key=lambda arc: (found.levels[arc[0]], found.order.index(arc[0]), found.levels[arc[1]]))

@@ -1,0 +1,53 @@
+"""Samplers that draw with the help of others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from toolyard.insight.sample import Sample
+from toolyard.insight.sampler import Ask, SamplerOptionError, ToolSampler
+from toolyard.plugins import get_tool_sampler
+
+
+def inner_sampler(registry: Any, given: Any, outer: str) -> ToolSampler[Any]:
+    """A sampler that is given as it is, by its name, or as a mapping of `type` and its options."""
+    if isinstance(given, ToolSampler):
+        return given
+    if isinstance(given, str):
+        given = {"type": given}
+    if not isinstance(given, Mapping) or not isinstance(given.get("type"), str):
+        raise SamplerOptionError(
+            f"{outer}: a sampler is given by its name, or as a mapping such as {{type: tc/chain, k: 3}}, not {given!r}"
+        )
+    options = {str(name): value for name, value in given.items() if name != "type"}
+    if "registry" in options:
+        raise SamplerOptionError(f"{outer}: a sampler inside it has the same registry; leave out 'registry'")
+    made: ToolSampler[Any] = get_tool_sampler(given["type"], registry=registry, **options)
+    return made
+
+
+def draw_inner(
+    ask: Ask[Any], inner: ToolSampler[Any], k: int, seed: int, *, anchor: int | None = None, short: bool | None = None
+) -> Sample:
+    """A sample of the inner sampler, of the same snapshot, in the namespaces that the outer one is to draw from."""
+    given: dict[str, Any] = {"k": k, "seed": seed}
+    if ask.options.namespace is not None:
+        given["namespace"] = ask.options.namespace
+    if ask.options.allow_short if short is None else short:
+        given["allow_short"] = True
+    if type(inner).sample is ToolSampler.sample:
+        return inner.sample_from(ask.view, given, anchor)
+    # A class that overrides `sample` whole sees the registry as it is now, and takes what options it takes.
+    drawn = inner.sample(given.pop("k"), **given)
+    return drawn if isinstance(drawn, Sample) else Sample(drawn, topology=inner.topology, seed=seed)
+
+
+def places_of(ask: Ask[Any], sample: Sample) -> list[int]:
+    """Where the tools of a sample are in the snapshot; one that a sampler changed is where it came from."""
+    places: list[int] = []
+    for tool in sample:
+        overloads = ask.world.named(tool.namespace, tool.name)
+        exact = [place for place in overloads if ask.tools[place].fingerprint == tool.fingerprint]
+        places += (exact or overloads)[:1]
+    return places

@@ -1,0 +1,150 @@
+"""`tc/neighbor`: tools around one tool."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Protocol
+
+import msgspec
+
+from toolyard.insight.sample import Sample
+from toolyard.insight.sampler import Ask, SamplerOptions, ToolSampler, Tries
+from toolyard.insight.samplers.chance import Chance
+from toolyard.insight.samplers.shares import Strategy, shares_of
+from toolyard.insight.samplers.world import World
+
+_TOOLS_A_TRY = 32
+"""Samples of more tools than that are tried less often."""
+
+
+class Near(Protocol):
+    """What the sampler needs to know of the artifact."""
+
+    def near(self, place: int) -> list[tuple[int, float]]:
+        """The neighbors of a place, best first."""
+
+    def duplicates(self, place: int) -> tuple[int, ...]:
+        """The places of tools that are nearly the same."""
+
+
+class NeighborOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `tc/neighbor` takes."""
+
+    namespace_weights: dict[str, float] | None = None
+    """Namespace -> how often the seed comes from it; the others share what is left."""
+    strategy: Strategy = "proportional"
+    """How they share it: by their number of tools, or evenly ("uniform")."""
+    temperature: Annotated[float, msgspec.Meta(gt=0)] = 1.0
+    """The lower, the more the nearest are preferred."""
+    use_seed_namespace: bool = True
+    """Take only tools of the seed's namespace."""
+    min_score: Annotated[float, msgspec.Meta(ge=-1, le=1)] = -1.0
+    """The least likeness that makes a neighbor."""
+    max_tries: Tries = 200
+    """Seeds that are tried."""
+
+
+class NeighborSampler(ToolSampler[NeighborOptions]):
+    """A seed and tools like it, none of them nearly the same as another.
+
+    Where the neighbors of the seed are too few, theirs come in, and so on.
+    """
+
+    sampler_name = "tc/neighbor"
+    topology = "neighbors"
+    required_artifacts = ("neighbors",)
+    options_type: ClassVar[type[NeighborOptions]] = NeighborOptions
+
+    def draw(self, ask: Ask[NeighborOptions]) -> Sample:
+        """Grow a neighborhood from random seeds until one is large enough."""
+        artifact = ask.world.artifacts["neighbors"]
+        near: Near = artifact if hasattr(artifact, "near") else _Plain(artifact, ask.world)
+        best: list[tuple[int, float]] = []
+        chance = ask.chance("neighbors")
+        left = ask.options.max_tries * _TOOLS_A_TRY
+        for number, seed in enumerate(self._seeds(ask)):
+            if number == ask.options.max_tries or left <= 0:
+                break
+            found = _grow(ask, near, seed, chance)
+            left -= len(found)
+            if len(found) > len(best):
+                best = found
+            if len(best) == ask.k:
+                break
+        inside = "in its namespace " if ask.options.use_seed_namespace else ""
+        return ask.sample(
+            [place for place, _ in best],
+            reason=f"no tool has so many neighbors {inside}that are not nearly the same",
+            roles=["seed", *["neighbor"] * (len(best) - 1)][: len(best)],
+            score=min((score for _, score in best[1:]), default=None),
+        )
+
+    def _seeds(self, ask: Ask[NeighborOptions]) -> Iterator[int]:
+        if ask.anchor is not None:
+            yield ask.anchor
+            return
+        shares = shares_of(ask, ask.options.namespace_weights, ask.options.strategy)
+        chance = ask.chance("seed")
+        spaces = [space for space, share in shares.items() if share > 0]
+        for space in chance.by_weight(spaces, [shares[space] for space in spaces]):
+            yield from chance.each(ask.world.spaces[space])
+
+
+def _grow(ask: Ask[NeighborOptions], near: Near, seed: int, chance: Chance) -> list[tuple[int, float]]:
+    """The seed and its neighbors with their likeness, drawn by `softmax(likeness / temperature)`."""
+    options, names = ask.options, ask.world.name_ids
+    spaces = (ask.tools[seed].namespace,) if options.use_seed_namespace else ask.spaces
+    chosen = [(seed, 1.0)]
+    shut = {seed, *near.duplicates(seed)}
+    used = {names[seed]}
+    pool: dict[int, float] = {}
+    heard: list[int] = [seed]
+    asked = 0
+    while len(chosen) < ask.k:
+        fit = [place for place in pool if place not in shut and names[place] not in used]
+        if not fit:
+            if asked == len(heard):
+                break
+            for place, score in near.near(heard[asked]):
+                if score >= options.min_score and place not in pool and ask.tools[place].namespace in spaces:
+                    pool[place] = score
+                    heard.append(place)
+            asked += 1
+            continue
+        best = max(pool[place] for place in fit)
+        weights = [math.exp((pool[place] - best) / options.temperature) for place in fit]
+        place = chance.weighted(fit, weights)
+        chosen.append((place, pool[place]))
+        shut.update((place, *near.duplicates(place)))
+        used.add(names[place])
+    return chosen
+
+
+class _Plain:
+    """An artifact that is a plain mapping of the documented form."""
+
+    def __init__(self, artifact: Mapping[str, Any], world: World) -> None:
+        self._artifact = artifact
+        self._tools = world.tools
+        self._places = {(tool.namespace, tool.name, tool.fingerprint): at for at, tool in enumerate(world.tools)}
+
+    def near(self, place: int) -> list[tuple[int, float]]:
+        found = [
+            (other, float(row[2]))
+            for space, (rows, _) in self._of(place).items()
+            for row in rows
+            if (other := self._places.get((space, row[0], row[1]))) is not None
+        ]
+        return sorted(found, key=lambda one: (-one[1], one[0]))
+
+    def duplicates(self, place: int) -> tuple[int, ...]:
+        found = [
+            self._places.get((space, row[0], row[1])) for space, (_, rows) in self._of(place).items() for row in rows
+        ]
+        return tuple(other for other in found if other is not None)
+
+    def _of(self, place: int) -> Mapping[str, Any]:
+        tool = self._tools[place]
+        known: Mapping[str, Any] = self._artifact.get(tool.qualified_name, {}).get(tool.fingerprint, {})
+        return known

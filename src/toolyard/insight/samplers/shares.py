@@ -1,0 +1,69 @@
+"""How a sample is shared out among namespaces."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from toolyard.insight.sampler import Ask
+from toolyard.insight.samplers.chance import Chance
+
+Strategy = Literal["proportional", "uniform"]
+
+
+def shares_of(ask: Ask[Any], weights: Mapping[str, float] | None, strategy: Strategy) -> dict[str, float]:
+    """The share of each namespace in the whole; together they are 1.
+
+    A given weight is a share of the whole: with `{"a": 0.8}` and one other namespace, that one has 0.2. What the
+    given ones leave is split among the rest, evenly or by their number of tools. If they leave nothing, they are
+    taken in proportion, and the rest have no share.
+    """
+    given = dict(weights or {})
+    for namespace, weight in given.items():
+        if namespace not in ask.spaces:
+            ask.known(namespace)
+        if not (math.isfinite(weight) and weight >= 0):
+            raise ask.refusal(f"the weight of the namespace {namespace!r} must be 0 or more, not {weight}")
+    counts = {space: len(ask.world.spaces[space]) for space in ask.spaces}
+    shares = {space: given[space] for space in counts if space in given}
+    rest = {space: count if strategy == "proportional" else 1 for space, count in counts.items() if space not in given}
+    left = max(0.0, 1.0 - math.fsum(shares.values())) if rest else 0.0
+    for space, part in rest.items():
+        shares[space] = left * part / sum(rest.values())
+    total = math.fsum(shares.values())
+    if total <= 0:
+        raise ask.refusal("every namespace has weight 0")
+    return {space: shares[space] / total for space in counts}
+
+
+def slots(chance: Chance, shares: Mapping[str, float], sizes: Mapping[str, int], count: int) -> dict[str, int]:
+    """How many tools each namespace gives, `count` in all or as many as there are.
+
+    Each gets its share of `count`, rounded up or down at random so that on average it is exact; what a namespace
+    does not have, the others give.
+    """
+    taken = dict.fromkeys(shares, 0)
+    open_to = [space for space in shares if shares[space] > 0 and sizes[space] > 0]
+    while open_to and count > 0:
+        for space, number in zip(open_to, _rounded(chance, [shares[space] for space in open_to], count), strict=True):
+            number = min(number, sizes[space] - taken[space])
+            taken[space] += number
+            count -= number
+        open_to = [space for space in open_to if taken[space] < sizes[space]]
+    return taken
+
+
+def _rounded(chance: Chance, weights: Sequence[float], count: int) -> list[int]:
+    """`count` split by weight: marks at equal distances, from a random start, along the weights in random order."""
+    order = list(chance.each(range(len(weights))))
+    total = math.fsum(weights)
+    numbers = [0] * len(weights)
+    start, passed, last = chance.fraction(), 0.0, 0
+    for position, place in enumerate(order):
+        passed += weights[place] / total * count
+        # The end of the line is `count` itself, whatever the sum of rounded parts says.
+        marks = count if position == len(order) - 1 else min(count, max(last, math.ceil(passed - start)))
+        numbers[place] = marks - last
+        last = marks
+    return numbers

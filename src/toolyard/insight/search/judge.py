@@ -1,0 +1,66 @@
+"""From features to an order and a probability."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from toolyard.insight.search.table import Table
+from toolyard.insight.search.weights import Weights
+
+Floats = NDArray[np.float64]
+
+RIVALS = 12
+"""Candidates that a hit is compared with."""
+_MANY = 10
+"""Candidates from which on the last of them shows how tools score that do not fit."""
+
+
+def ordered(table: Table, weights: Weights) -> tuple[NDArray[np.intp], Floats]:
+    """Places in the table, best first and of equals the first registered, and the scores in that order."""
+    scores = table.values @ np.asarray(weights.rank)
+    order = np.lexsort((table.rows, -scores))
+    return order, scores[order]
+
+
+def evidence(table: Table, order: NDArray[np.intp], scores: Floats, k: int) -> Floats:
+    """What the probability of each of the first `k` is made of: its features, and how it stands among its rivals."""
+    near = scores[:RIVALS]
+    share = np.exp(near - near[0])
+    share /= share.sum()
+    count = min(k, len(order))
+    own = table.values[order[:count]].astype(np.float64)
+    score = scores[:count]
+    rival = np.full(count, scores[0])
+    rival[0] = scores[1] if len(scores) > 1 else scores[0] - 5
+    chance = np.log(np.concatenate([share, np.zeros(max(0, count - len(share)))])[:count] + 1e-4)
+    half = (own.shape[1] - 1) // 2
+    whole, part = own[:, :half], own[:, half : 2 * half]
+    # Products: the words of the query and of the name must both be answered for.
+    both = [whole[:, 1] * part[:, 2], part[:, 1] * part[:, 2], np.minimum(part[:, 1], part[:, 2])]
+    if half > 3:
+        both += [part[:, 3] * part[:, 4], part[:, 4] * part[:, 5], part[:, 3] ** 2, np.minimum(part[:, 4], part[:, 5])]
+    fixed = np.ones(count)
+    # Where there are not ten, the last says nothing, and what speaks for the hit itself must do.
+    few = 0.0 if len(scores) >= _MANY else 1.0
+    drop = fixed * 0 if few else score - scores[_MANY - 1]
+    rest = [
+        score,
+        score - rival,
+        chance,
+        fixed * np.log(table.segments),
+        fixed * np.log1p(table.total),
+        drop,
+        fixed * few,
+        few * score,
+        few * part[:, 1] * part[:, 2],
+        (np.arange(count) == 0) * 1.0,
+    ]
+    return np.column_stack([own, *rest, *both])
+
+
+def probabilities(found: Floats, weights: Weights) -> Floats:
+    """How likely each is what was asked for."""
+    offer = np.asarray(weights.offer)
+    logits = found @ offer[:-1] + offer[-1]
+    return np.asarray(1 / (1 + np.exp(-np.clip(logits, -30, 30))))

@@ -1,0 +1,151 @@
+"""The vectors of a catalog: one for each tool, one for each word of names and descriptions; they grow with it."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from toolyard.insight.cache import ItemCache
+from toolyard.insight.dense import DenseIndex
+from toolyard.insight.embedders.base import Embedder, Matrix, unit
+from toolyard.insight.search.query import Query, QueryVectors
+from toolyard.insight.search.rank import Words
+from toolyard.insight.search.text import is_stop, vector_text
+from toolyard.insight.vectors import cached_vectors
+from toolyard.model.tool import Tool
+
+_MOST_KEPT = 4096
+"""Vectors of queries and their words that are kept in memory."""
+_MOST_NEW = 24
+"""Words of one query that no tool has, and that are embedded all the same."""
+_SKETCH_FROM = 2000
+_SKETCH = 64
+"""Numbers of a vector that are compared first."""
+_FIRM = 200
+"""Tools from which on a catalog's own mean counts for more than the usual one."""
+
+
+class Known(msgspec.Struct, frozen=True):
+    """The vectors at one moment: those of the first `rows` tools, and of the words of their texts."""
+
+    dense: DenseIndex
+    words: Words
+    tool_mean: Matrix
+    word_mean: Matrix
+    numbers: Mapping[str, int]
+    rows: int
+    axes: Matrix | None = None
+    """The directions in which the tools differ most; None where there are few tools, or sorted ones."""
+    sketch: Matrix | None = None
+    """The vectors along those alone, one a column: a sixth of the numbers, and enough to find candidates by."""
+    source: object = None
+    """Whose rows these are: the vocabulary of the index that they were made for."""
+
+
+class Meaning:
+    """Makes vectors by one embedder, each text once. Any number of threads may ask; one at a time adds."""
+
+    def __init__(self, embedder: Embedder, cache: ItemCache | None = None) -> None:
+        self._embedder = embedder
+        self._cache = cache
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, Matrix] = OrderedDict()
+        self._keeping = threading.Lock()
+
+    def grown(
+        self, known: Known | None, tools: Sequence[Tool], numbers: Mapping[str, int], surfaces: Mapping[int, str]
+    ) -> Known:
+        """With the vectors of all tools; those that `known` has are not made again.
+
+        The means that are subtracted stay as they are until there are twice as many tools.
+        """
+        with self._lock:
+            if known is not None and len(tools) >= 2 * max(known.rows, _FIRM):
+                known = None
+            done = 0 if known is None else known.rows
+            raw = cached_vectors(self._embedder, [vector_text(tool) for tool in tools[done:]], self._cache, "tools")
+            words, word_mean = self._words(known, numbers, surfaces)
+            if known is not None:
+                fresh = unit(raw - known.tool_mean)
+                if len(raw):
+                    known.dense.add(fresh)
+                grown = msgspec.structs.replace(known, words=words, numbers=numbers, rows=len(tools))
+                return _sketched(grown, fresh)
+            mean = _mean(raw)
+            dense = DenseIndex(unit(raw - mean))
+            return _sketched(Known(dense, words, mean, word_mean, numbers, len(tools)), dense.vectors)
+
+    def _words(
+        self, known: Known | None, numbers: Mapping[str, int], surfaces: Mapping[int, str]
+    ) -> tuple[Words, Matrix]:
+        row = np.full(len(numbers), -1, np.int32)
+        stop = np.zeros(len(numbers), np.bool_)
+        old = 0 if known is None else len(known.words.row)
+        if known is not None:
+            row[:old], stop[:old] = known.words.row, known.words.stop
+        fresh = [term for term in surfaces if term < len(row) and row[term] < 0]
+        matrix = cached_vectors(self._embedder, [surfaces[term] for term in fresh], self._cache, "words")
+        row[fresh] = np.arange(len(fresh)) + (0 if known is None else len(known.words.matrix))
+        for stemmed, number in numbers.items():
+            if number >= old and is_stop(stemmed):
+                stop[number] = True
+        mean = _mean(matrix) if known is None else known.word_mean
+        matrix = unit(matrix - mean)
+        return Words(matrix if known is None else np.concatenate([known.words.matrix, matrix]), row, stop), mean
+
+    def of_query(self, query: Query, known: Known) -> QueryVectors:
+        """The vectors of a query, centred as those of the catalog are."""
+        rows: list[Matrix] = []
+        places: list[int] = []
+        fresh: list[tuple[int, str]] = []
+        for place, (stemmed, word) in enumerate(zip(query.stems, query.surfaces, strict=True)):
+            if query.stop[place] or word.isdigit():
+                continue
+            number = known.numbers.get(stemmed, -1)
+            row = known.words.row[number] if 0 <= number < len(known.words.row) else -1
+            if row >= 0:
+                rows.append(known.words.matrix[row])
+                places.append(place)
+            elif len(fresh) < _MOST_NEW:
+                fresh.append((place, word))
+        made = self._encoded([*query.segments, *(word for _, word in fresh)])
+        count = len(query.segments)
+        rows += list(unit(made[count:] - known.word_mean))
+        places += [place for place, _ in fresh]
+        words = np.array(rows, np.float32).reshape(len(rows), made.shape[1])
+        return QueryVectors(unit(made[:count] - known.tool_mean), words, tuple(places))
+
+    def _encoded(self, texts: Sequence[str]) -> Matrix:
+        with self._keeping:
+            there = {text: self._kept[text] for text in texts if text in self._kept}
+        fresh = [text for text in dict.fromkeys(texts) if text not in there]
+        if fresh:
+            made = self._embedder.encode(fresh)
+            there.update(zip(fresh, made, strict=True))
+            with self._keeping:
+                self._kept.update(zip(fresh, made, strict=True))
+                while len(self._kept) > _MOST_KEPT:
+                    self._kept.popitem(last=False)
+        return np.stack([there[text] for text in texts])
+
+
+def _sketched(known: Known, fresh: Matrix) -> Known:
+    """With a sketch, if that is worth it; `fresh` are the vectors that it lacks."""
+    if not known.dense.is_exact or len(known.dense) < _SKETCH_FROM or known.dense.vectors.shape[1] < 2 * _SKETCH:
+        return msgspec.structs.replace(known, axes=None, sketch=None)
+    if known.axes is None or known.sketch is None:
+        rows = known.dense.vectors
+        axes = np.ascontiguousarray(np.linalg.eigh(rows.T @ rows)[1][:, -_SKETCH:], np.float32)
+        return msgspec.structs.replace(known, axes=axes, sketch=np.ascontiguousarray((rows @ axes).T))
+    return msgspec.structs.replace(known, sketch=np.concatenate([known.sketch, (fresh @ known.axes).T], axis=1))
+
+
+def _mean(rows: Matrix) -> Matrix:
+    """The mean, drawn to nothing where there are too few to know it."""
+    if not len(rows):
+        return np.zeros(rows.shape[1], np.float32)
+    return np.asarray(rows.mean(axis=0) * (len(rows) / (len(rows) + _FIRM)), np.float32)

@@ -1,0 +1,38 @@
+"""What a search gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from toolyard.model.tool import Tool
+
+Mode = Literal["hybrid", "lexical"]
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """One tool that fits."""
+
+    tool: Tool
+    score: float
+    """How likely it is what was asked for, from 0 to 1; 1 if the query is its name."""
+    reasons: Mapping[str, float] = {}
+    """What spoke for it: `words` (share of the query it has), `name` (share of its name in the query), `meaning`
+    (likeness of the vectors; not there if the search was lexical)."""
+
+
+class SearchResults(list[Hit]):
+    """The hits, best first; fewer than asked for, even none, where fewer fit."""
+
+    def __init__(self, hits: Iterable[Hit] = (), *, mode: Mode, note: str = "") -> None:
+        super().__init__(hits)
+        self.mode = mode
+        """`lexical` if words alone were compared."""
+        self.note = note
+        """Why the search was lexical, and what to do about it; empty if it was not."""
+
+    def __repr__(self) -> str:
+        found = ", ".join(f"{hit.tool.qualified_name} {hit.score:.2f}" for hit in self)
+        return f"SearchResults([{found}], mode={self.mode!r})"

@@ -1,0 +1,207 @@
+"""`Searcher`: the search of one registry. Loaded by `registry.search` when it is first called."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable
+
+import numpy as np
+
+from toolyard.insight.cache import CacheOption, ItemCache
+from toolyard.insight.embedders.base import Embedder
+from toolyard.insight.embedders.choose import default_embedder, missing_parts
+from toolyard.insight.embedders.weights import INSTALL
+from toolyard.insight.search.candidates import Mask
+from toolyard.insight.search.index import ToolIndex, View
+from toolyard.insight.search.judge import evidence, ordered, probabilities
+from toolyard.insight.search.meaning import Meaning
+from toolyard.insight.search.query import QueryVectors, read_query
+from toolyard.insight.search.results import Hit, SearchResults
+from toolyard.insight.search.table import Table, table_of
+from toolyard.insight.search.text import MOST_QUERY
+from toolyard.insight.search.weights import HYBRID_WEIGHTS, LEXICAL_WEIGHTS, Weights, floor_of
+from toolyard.model.errors import ConfigError, EnrichmentError
+from toolyard.model.tool import Tool
+from toolyard.registry.snapshot import Snapshot
+
+MOST_HITS = 100
+_NAME_LIKE = re.compile(r"[^\s\"'`(),;?!]+")
+_NAMED, _MENTIONED = 1.0, 0.99
+_LOOKED_AT = 5
+"""Hits that speak for the first, however many are asked for."""
+_RUNNERS_UP = 0.2
+"""What the others need, of what the best hit needs: all tools that a task takes share in being likely."""
+_WARMING = "vectors of the tools are being made; until then words alone are compared"
+
+
+class Searcher:
+    """Searches the snapshots of a registry; what it learned of a tool is used again for the next snapshot.
+
+    Without `embedder` the default model is used if it is installed. Any number of threads may search.
+    """
+
+    def __init__(self, embedder: Embedder | None = None, *, cache: CacheOption = None, lexical: bool = False) -> None:
+        found = None if lexical else embedder or default_embedder()
+        self._index = ToolIndex(None if found is None else Meaning(found, ItemCache(cache)))
+        self._chosen_lexical = lexical
+
+    def search(
+        self,
+        snapshot: Snapshot,
+        query: str,
+        k: int = 5,
+        *,
+        namespace: str | Collection[str] | None = None,
+        tags: str | Collection[str] | None = None,
+        where: Callable[[Tool], bool] | None = None,
+        wait: bool = True,
+        threshold: float | None = None,
+    ) -> SearchResults:
+        """The tools that fit, at most `k`; none if nothing does.
+
+        Filters come before the ranking. `threshold` is the score that the best hit must reach. Without one, only what
+        hardly fits is left out; at `Weights.threshold` (0.6) nine of ten queries that nothing fits are offered nothing,
+        and four of ten right answers are lost; 0 offers whatever is nearest. Without `wait` a catalog whose vectors are
+        not there yet is searched by words, and the vectors are made meanwhile.
+        """
+        _checked(query, k)
+        view = self._index.view(snapshot)
+        allowed = _allowed(snapshot, namespace, tags, where)
+        mask = _mask(view, allowed)
+        known = self._index.known(view, wait=wait) if query.strip() else None
+        results = SearchResults(mode="lexical" if known is None else "hybrid", note=self._note(known is None))
+        if not query.strip() or (allowed is not None and not len(allowed)):
+            return results
+        named = _named(view, snapshot, query, allowed)
+        read = read_query(query)
+        vectors: QueryVectors | None = None
+        meaning = self._index.meaning
+        if known is not None and meaning is not None:
+            try:
+                vectors = meaning.of_query(read, known)
+            except (ConfigError, EnrichmentError) as error:
+                self._index.give_up(error)
+                known = None
+                results.mode, results.note = "lexical", self._note(True)
+        table = table_of(read, view, known, vectors, mask)
+        weights = LEXICAL_WEIGHTS if known is None else HYBRID_WEIGHTS
+        hits = _named_hits(snapshot, named)
+        taken = set(named)
+        hits += [hit for place, hit in _offered(table, view, weights, k, threshold, bool(named)) if place not in taken]
+        results.extend(hits[:k])
+        return results
+
+    def _note(self, lexical: bool) -> str:
+        if not lexical or self._chosen_lexical:
+            return ""
+        if self._index.broken:
+            return f"words alone are compared: {self._index.broken}"
+        if self._index.meaning is not None:
+            return _WARMING
+        return f"words alone are compared, because {', '.join(missing_parts())} is not installed: run `{INSTALL}`"
+
+
+def _checked(query: str, k: int) -> None:
+    if not isinstance(query, str):
+        raise TypeError(f"query must be text, not {type(query).__name__}")
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise ValueError(f"k must be a whole number from 1 on, not {k!r}")
+
+
+def _allowed(
+    snapshot: Snapshot,
+    namespace: str | Collection[str] | None,
+    tags: str | Collection[str] | None,
+    where: Callable[[Tool], bool] | None,
+) -> np.ndarray[tuple[int], np.dtype[np.intp]] | None:
+    """The places that the filters leave; None if there are no filters."""
+    if namespace is None and not tags and where is None:
+        return None
+    names = None if namespace is None else _several(namespace)
+    wanted = _several(tags or ())
+    return np.array(
+        [
+            place
+            for place, tool in enumerate(snapshot.tools)
+            if (names is None or tool.namespace in names)
+            and (not wanted or wanted <= set(tool.tags))
+            and (where is None or where(tool))
+        ],
+        np.intp,
+    )
+
+
+def _several(value: str | Iterable[str]) -> set[str]:
+    return {value} if isinstance(value, str) else set(value)
+
+
+def _mask(view: View, allowed: np.ndarray[tuple[int], np.dtype[np.intp]] | None) -> Mask | None:
+    if allowed is None and view.is_whole:
+        return None
+    mask = np.zeros(len(view.places), np.bool_)
+    mask[view.rows if allowed is None else view.rows[allowed]] = True
+    return mask
+
+
+def _named(
+    view: View, snapshot: Snapshot, query: str, allowed: np.ndarray[tuple[int], np.dtype[np.intp]] | None
+) -> dict[int, float]:
+    """Places of the tools that the query names, whole or in passing; what is named whole comes first."""
+    found: dict[int, float] = {}
+    text = query[:MOST_QUERY].strip()
+    whole = view.lower.get(text.lower(), ())
+    # As it is spelt before as it is not: `Now` and `now` may be two tools.
+    for place in sorted(whole, key=lambda place: (not _spelt(snapshot.tools[place], text), place)):
+        found[place] = _NAMED
+    for word in _NAME_LIKE.findall(text) if not whole else ():
+        spelt = word.rstrip(".:")
+        if _is_identifier(spelt):
+            for place in view.lower.get(spelt.lower(), ()):
+                found.setdefault(place, _MENTIONED)
+    if allowed is None:
+        return found
+    inside = set(allowed.tolist())
+    return {place: score for place, score in found.items() if place in inside}
+
+
+def _is_identifier(word: str) -> bool:
+    """True for what is no word of a language: `get_weather`, `math.gcd`, `getWeather`, `a::b`."""
+    return len(word) > 2 and (any(sign in word for sign in "_.:/") or not (word.islower() or word[1:].islower()))
+
+
+def _spelt(tool: Tool, text: str) -> bool:
+    return text in (tool.name, tool.qualified_name, *tool.aliases)
+
+
+def _named_hits(snapshot: Snapshot, named: dict[int, float]) -> list[Hit]:
+    return [Hit(snapshot.tools[place], score, {"name": 1.0}) for place, score in named.items()]
+
+
+def _offered(
+    table: Table, view: View, weights: Weights, k: int, threshold: float | None, named: bool
+) -> list[tuple[int, Hit]]:
+    """The hits that fit, by place. The best must reach the threshold; then the others need less."""
+    if not len(table.rows):
+        return []
+    order, scores = ordered(table, weights)
+    found = evidence(table, order, scores, max(min(k, MOST_HITS), _LOOKED_AT))
+    # A hit is at least as likely as those that it is put before.
+    chances = np.maximum.accumulate(probabilities(found, weights)[::-1])[::-1]
+    least = floor_of(len(view.places)) if threshold is None else threshold
+    if not named and chances.max() < least:
+        return []
+    others = least * _RUNNERS_UP if threshold is None else min(threshold, weights.others)
+    hits = []
+    for row, chance, values in zip(table.rows[order], chances, table.values[order], strict=False):
+        if chance >= (least if named else others):
+            place = int(view.places[row])
+            hits.append((place, Hit(view.state.tools[row], round(float(chance), 4), _reasons(values))))
+    return hits
+
+
+def _reasons(values: np.ndarray[tuple[int], np.dtype[np.float32]]) -> dict[str, float]:
+    half = (len(values) - 1) // 2
+    named = {"words": values[half + 1], "name": values[half + 2]}
+    if half > 3:
+        named["meaning"] = values[half + 3]
+    return {key: round(float(value), 3) for key, value in named.items()}

@@ -1,0 +1,132 @@
+"""Words of queries and of tools: names split, words stemmed, long queries cut into the parts that ask for one thing."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from toolyard.model.tool import Tool
+
+MOST_QUERY = 2000
+"""Characters of a query that are read."""
+MOST_SEGMENTS = 8
+_MOST_TEXT = 4000
+"""Characters of one field of a tool that are read."""
+_MOST_PROPERTIES = 200
+
+_HUMP = re.compile(r"([a-z0-9])([A-Z])")
+_ACRONYM = re.compile(r"([A-Z]+)([A-Z][a-z])")
+_WORD = re.compile(r"[^\W_]+")
+_SENTENCE = re.compile(r"(?<=[.!?;])[\"')]*\s+|\n+|[\u3002\uff1f\uff01\uff1b]")
+_CLAUSE = re.compile(
+    r",?\s+(?:and\s+)?(?:then|after that|afterwards|additionally|furthermore|also|finally|lastly|next|moreover|besides|"
+    r"as well as|plus)\b,?\s*|,\s+and\s+|\s+and\s+(?=(?:i|please|can|could|what|how|who|where|when|tell|get|find|give|"
+    r"show|provide|suggest|recommend|help|calculate|check|book|search|set|send|make|create|retrieve|compute|determine|"
+    r"let|whether|the|also|is|are|display|convert|generate|order|play|update|add|list|fetch|analyze)\b)|[;:]\s+",
+    re.IGNORECASE,
+)
+_STOP = (
+    "a an the of to in on at for from by with about into over under and or but if then than as is are was were be "
+    "been being am do does did doing have has had having will would shall should can could may might must i me my "
+    "mine we us our ours you your yours he him his she her hers it its they them their theirs this that these those "
+    "there here what which who whom whose when where why how all any both each few more most other some such no nor "
+    "not only own same so too very just also please help need want like let know tell give show get s t re ve ll d "
+    "m im ive id lets using use via per etc e g thanks thank hi hello hey assist able going looking look wondering "
+    "wonder provide trying interested out up down again further once between during before after above below now "
+    "first second third next finally lastly additionally furthermore moreover"
+)
+_MOST_STEMS = 200_000
+_stems: dict[str, str] = {}
+_stemming = threading.local()
+
+
+def stem(word: str) -> str:
+    """The stem of an English word; other words stay as they are, more or less."""
+    known = _stems.get(word)
+    if known is None:
+        # The stemmer keeps state while it works, so each thread has one.
+        stemmer = getattr(_stemming, "stemmer", None)
+        if stemmer is None:
+            import snowballstemmer  # type: ignore[import-untyped]
+
+            stemmer = _stemming.stemmer = snowballstemmer.stemmer("english")
+        known = stemmer.stemWord(word)
+        if len(_stems) >= _MOST_STEMS:
+            _stems.clear()
+        _stems[word] = known
+    return known
+
+
+def words(text: str) -> list[str]:
+    """The words of a text in lower case: `getHTTPUrl_v2` is `get http url v2`."""
+    split = _ACRONYM.sub(r"\1 \2", _HUMP.sub(r"\1 \2", text[:_MOST_TEXT]))
+    return _WORD.findall(split.lower().replace("'s ", " "))
+
+
+def stems(text: str) -> list[str]:
+    """The stems of a text's words."""
+    return [stem(word) for word in words(text)]
+
+
+def is_stop(stemmed: str) -> bool:
+    """True for words that say little about what is asked for."""
+    return stemmed in _stop_stems()
+
+
+def _stop_stems(made: list[frozenset[str]] = []) -> frozenset[str]:  # noqa: B006 - made once
+    if not made:
+        made.append(frozenset(stem(word) for word in _STOP.split()))
+    return made[0]
+
+
+def segments(query: str) -> list[str]:
+    """The query, then its sentences if it has several, then its clauses: what asks for one tool each."""
+    sentences = [part.strip() for part in _SENTENCE.split(query) if part and len(part.strip()) > 2] or [query]
+    clauses: list[str] = []
+    for sentence in sentences:
+        clauses += [part.strip() for part in _CLAUSE.split(sentence) if part and len(part.split()) > 2] or [sentence]
+    parts = [query, *(sentences if len(sentences) > 1 else ()), *(clauses if clauses != sentences else ())]
+    return list(dict.fromkeys(parts))[: MOST_SEGMENTS + 1]
+
+
+def fields(tool: Tool) -> tuple[list[str], list[str], list[str], list[str], list[str]]:
+    """Stems of a tool's names, description with tags, parameter names, their descriptions, and their values."""
+    properties = list(_properties(tool.parameters))[:_MOST_PROPERTIES]
+    names = [stemmed for name in (tool.name, *tool.aliases) for stemmed in stems(name)]
+    described = [stemmed for text in (tool.description, *tool.tags) for stemmed in stems(text)]
+    keys = [stemmed for key, _ in properties for stemmed in stems(key)]
+    texts = [stemmed for _, part in properties for stemmed in stems(_text(part.get("description")))]
+    return names, described, keys, texts, list(_values(properties))
+
+
+def required(tool: Tool) -> list[list[str]]:
+    """The stems of each parameter that a call must give."""
+    named = tool.parameters.get("required")
+    return [stems(str(name)) for name in named[:_MOST_PROPERTIES]] if isinstance(named, list) else []
+
+
+def vector_text(tool: Tool) -> str:
+    """What is embedded of a tool: its name as words, its description, the names of its parameters."""
+    keys = ", ".join(" ".join(words(key)) for key, _ in list(_properties(tool.parameters))[:_MOST_PROPERTIES])
+    return f"{' '.join(words(tool.name))}. {tool.description[:_MOST_TEXT]} ({keys})"
+
+
+def _values(properties: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
+    for _, part in properties:
+        values = part.get("enum")
+        if isinstance(values, list):
+            for value in values[:_MOST_PROPERTIES]:
+                yield from stems(str(value))
+
+
+def _properties(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    found = schema.get("properties")
+    if isinstance(found, Mapping):
+        for key, part in found.items():
+            yield str(key), part if isinstance(part, Mapping) else {}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,216 @@
+"""`LMClient`: one way to ask a language model, whoever runs it.
+
+journal -> place among those who ask at once -> requests and tokens a minute -> try, and try again -> ledger
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from toolyard.links.lm.config import LMConfig, read_lm_config
+from toolyard.links.lm.ledger import Ledger
+from toolyard.links.lm.limits import Limits
+from toolyard.links.lm.shapes import LMAnswer, LMRequest, Message
+from toolyard.model.closing import Closing
+from toolyard.model.errors import CallError, CallTimeout, Unavailable
+from toolyard.sessions.gate import Gate
+
+_FIRST_PAUSE = 0.5
+_LONGEST_PAUSE = 30.0
+_LONGEST_ASKED = 60.0
+"""Seconds that a request without a deadline is kept waiting because a server asked for it."""
+_USUAL_ANSWER = 256
+"""Tokens that an answer is taken for beforehand, where nothing limits it."""
+
+
+class Backend(Protocol):
+    """Who runs the model."""
+
+    async def complete(self, request: LMRequest, deadline: float | None) -> LMAnswer:
+        """Ask once."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+    async def aclose(self) -> None:
+        """`close` for async code."""
+
+
+class LMClient(Closing):
+    """Asks the model of an `lm_config`. Any number of tasks, threads and loops may share it.
+
+    `sleep` and `clock` are for tests.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any] | LMConfig,
+        *,
+        where: str = "lm_config",
+        sleep: Callable[[float], Awaitable[None]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.config = config if isinstance(config, LMConfig) else read_lm_config(config, where)
+        self.ledger = Ledger(self.config.prices)
+        """Tokens and money by model."""
+        self._sleep = sleep or _sleep
+        self._clock = clock
+        self._places = Gate(self.config.max_concurrent)
+        self._limits = Limits(self.config.requests_per_minute, self.config.tokens_per_minute, clock)
+        self._backend = _backend(self.config)
+        self._journal = None
+        if self.config.journal is not None:
+            from toolyard.links.lm.journal import Journal
+
+            self._journal = Journal(self.config.journal, self.config.type)
+
+    def request(self, messages: tuple[Message, ...], response_format: dict[str, Any] | None = None) -> LMRequest:
+        """A request with all that the config says about how to ask."""
+        config = self.config
+        return LMRequest(
+            model=config.model,
+            messages=messages,
+            response_format=response_format,
+            temperature=config.temperature,
+            max_tokens=config.max_tokens,
+            seed=config.seed,
+            extra=config.extra,
+        )
+
+    async def complete(self, request: LMRequest, *, deadline: float | None = None) -> LMAnswer:
+        """What the model says; a `CallError` if it cannot be had by `deadline`, a `time.monotonic()` moment."""
+        answer = None if self._journal is None else await self._journal.find(request)
+        if answer is not None:
+            self.ledger.add(request.model, answer)
+        else:
+            try:
+                answer = await self._asked(request, deadline)
+            except CallError as error:
+                # Whatever was lost on the way: a model that was asked has changed nothing.
+                error.info = msgspec.structs.replace(error.info, effect="none")
+                raise
+            # Paid for, whatever becomes of it: another process may have answered first, or the disk be full.
+            self.ledger.add(request.model, answer)
+            if self._journal is not None:
+                answer = await self._journal.keep(request, answer)
+        return answer
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must be shown nowhere."""
+        return self.config.secrets
+
+    def close(self) -> None:
+        """Hang up."""
+        self._backend.close()
+        self._close_journal()
+
+    async def aclose(self) -> None:
+        """`close` for async code."""
+        await self._backend.aclose()
+        self._close_journal()
+
+    def __repr__(self) -> str:
+        return f"<LMClient {self.config.type} {self.config.model}>"
+
+    def _close_journal(self) -> None:
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+    async def _asked(self, request: LMRequest, deadline: float | None) -> LMAnswer:
+        if not await self._places.aenter(deadline):
+            raise Unavailable(
+                "the language model was not asked before the deadline: as many requests as allowed are under way",
+                hint="try again later, or raise max_concurrent of lm_config",
+            )
+        try:
+            attempt = 1
+            while True:
+                # Not part of the try: who has no time left to wait is not to make others wait, too.
+                tokens = await self._turn(request, deadline)
+                try:
+                    return await self._once(request, deadline, tokens)
+                except CallError as error:
+                    pause = self._pause(request, error, attempt, deadline)
+                    if pause is None:
+                        raise
+                await self._sleep(pause)
+                attempt += 1
+        finally:
+            self._places.leave()
+
+    async def _turn(self, request: LMRequest, deadline: float | None) -> int:
+        """Wait until it may be asked; gives the tokens that were reserved for it."""
+        tokens = 0
+        if self.config.tokens_per_minute is not None:
+            tokens = request.likely_tokens + (request.max_tokens or _USUAL_ANSWER)
+        wait = self._limits.reserve(tokens, deadline)
+        if wait > 0:
+            waited = False
+            try:
+                await self._sleep(wait)
+                waited = True
+            finally:
+                if not waited:
+                    self._limits.give_back(tokens)
+        return tokens
+
+    async def _once(self, request: LMRequest, deadline: float | None, tokens: int) -> LMAnswer:
+        limit = self._clock() + self.config.timeout
+        answer = await self._backend.complete(request, limit if deadline is None else min(limit, deadline))
+        self._limits.settle(tokens, answer.usage.prompt + answer.usage.completion)
+        return answer
+
+    def _pause(self, request: LMRequest, error: CallError, attempt: int, deadline: float | None) -> float | None:
+        """Seconds before the next try; None if there is none to be made."""
+        if not error.info.retryable or isinstance(error, CallTimeout) or attempt > self.config.retries:
+            return None
+        most = _LONGEST_ASKED if deadline is None else deadline - self._clock()
+        pause = error.info.retry_after
+        if pause is None:
+            pause = min(_FIRST_PAUSE * 2 ** (attempt - 1), _LONGEST_PAUSE) * _share(request, attempt)
+        else:
+            # Who has no deadline is not to be kept waiting for a day because another was told to.
+            self._limits.pause(pause if pause < most else min(pause, _LONGEST_ASKED))
+        return pause if pause < most else None
+
+
+async def _sleep(seconds: float) -> None:
+    import asyncio  # whoever has results made without a model need not load it
+
+    await asyncio.sleep(seconds)
+
+
+def _share(request: LMRequest, attempt: int) -> float:
+    """Between a half and one, another for each request, so that those that failed together come back apart."""
+    at = 8 * ((attempt - 1) % 8)
+    return 0.5 + int(request.key[at : at + 8], 16) / 2**33
+
+
+def _backend(config: LMConfig) -> Backend:
+    if config.type == "llama":
+        from toolyard.links.lm.llama import LlamaBackend
+
+        return LlamaBackend(config)
+    from toolyard.links.lm.http import HttpBackend
+
+    return HttpBackend(config, _wire(config.type))
+
+
+def _wire(kind: str) -> Any:
+    if kind == "anthropic":
+        from toolyard.links.lm.anthropic import AnthropicWire
+
+        return AnthropicWire()
+    if kind == "ollama":
+        from toolyard.links.lm.ollama import OllamaWire
+
+        return OllamaWire()
+    from toolyard.links.lm.openai import OpenAIWire
+
+    return OpenAIWire()

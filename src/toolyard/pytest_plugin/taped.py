@@ -1,0 +1,136 @@
+"""`Taped`: where one test's calls are recorded to, or played from."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from toolyard.app.toolyard import Toolyard
+from toolyard.engines.base import ToolEngine
+from toolyard.engines.replay import ReplayMatch, ReplayMode, ReplayToolEngine
+from toolyard.model.errors import ConfigError
+from toolyard.model.fingerprint import digest
+from toolyard.pytest_plugin.runs import put_in_place
+from toolyard.registry import ToolRegistry
+
+_MARK = "toolyard_cassette"
+_UNUSUAL = re.compile(r"[^\w.-]+")
+_SUFFIXES = (".jsonl", ".ndjson", ".yaml", ".yml")
+_LONGEST = 100
+"""Bytes of a name that a file takes over from its test."""
+
+
+class MarkOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the marker says."""
+
+    name: str | None = None
+    config: str | None = None
+    match: ReplayMatch = "arguments"
+    repeat: bool = True
+
+
+class Taped:
+    """The cassette of one test. `mode` is "replay", or "record" with `--toolyard-record`."""
+
+    def __init__(self, item: pytest.Item, config: pytest.Config) -> None:
+        self.options = _options(item)
+        self.mode: ReplayMode = "record" if config.getoption("--toolyard-record") else "replay"
+        self.path = _path(item, str(config.getini("toolyard_cassettes")), self.options.name)
+        self._config = config
+        self._engines: list[ReplayToolEngine] = []
+        # The old one stays until the test has gone well.
+        self._tape = self.path.with_name(f".{self.path.stem}.{os.getpid()}.new{self.path.suffix}")
+        if self.mode == "record":
+            self._tape.unlink(missing_ok=True)
+
+    def engine(self, engine: ToolEngine | None = None, registry: ToolRegistry | None = None) -> ReplayToolEngine:
+        """An engine that records the given one, or plays the cassette in its place; closed when the test ends."""
+        if engine is None and registry is None:
+            raise ConfigError("give the engine that is to be recorded, or a registry to play its calls for")
+        tools = registry or (ToolRegistry() if engine is None else engine.tool_registry)
+        shared: dict[str, Any] = {}
+        if engine is not None:
+            shared = {"policy": engine._path.policy, "redactor": engine._path.redactor}
+        if self.mode == "record" and engine is None:
+            pytest.fail("--toolyard-record needs an engine to record: toolyard_cassette.engine(engine)", pytrace=False)
+        if self.mode == "replay" and not self.path.exists():
+            pytest.fail(f"no cassette {self.path}; record it with: pytest --toolyard-record", pytrace=False)
+        made = ReplayToolEngine(
+            tools,
+            cassette=self._tape if self.mode == "record" else self.path,
+            mode=self.mode,
+            engine=engine if self.mode == "record" else None,
+            match=self.options.match,
+            repeat=self.options.repeat,
+            **shared,
+        )
+        self._engines.append(made)
+        return made
+
+    @contextmanager
+    def yard(self, config: str | Path | dict[str, Any]) -> Iterator[Toolyard]:
+        """The yard of a config, its calls going through the cassette."""
+        with Toolyard.from_config(config) as yard:
+            yield Toolyard(yard.tool_registry, self.engine(yard.tool_engine))
+
+    def close(self, *, keep: bool) -> list[str]:
+        """Close the engines, put the new cassette in its place if it is to be kept, and tell what has drifted."""
+        drifts = [engine.drift() for engine in self._engines]
+        for engine in self._engines:
+            engine.close()
+        if self.mode == "record":
+            if keep and self._tape.exists():
+                put_in_place(self._tape, self.path, self._config)
+            self._tape.unlink(missing_ok=True)
+            return []
+        return _lines(drifts)
+
+
+def _lines(drifts: list[Any]) -> list[str]:
+    """Every line once; what one engine of the test has played, another need not."""
+    unplayed: list[list[Any]] = [drift.never_played for drift in drifts]
+    never = [item for item in unplayed[0] if all(item in other for other in unplayed)] if unplayed else []
+    found = [
+        line
+        for drift in drifts
+        for line in msgspec.structs.replace(drift, never_played=never if drift is drifts[0] else []).lines()
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _options(item: pytest.Item) -> MarkOptions:
+    mark = item.get_closest_marker(_MARK)
+    if mark is None:
+        return MarkOptions()
+    given = {**dict(zip(("name",), mark.args, strict=False)), **mark.kwargs}
+    if len(mark.args) > 1 or not given.keys() <= set(MarkOptions.__struct_fields__):
+        raise pytest.UsageError(f"{item.nodeid}: {_MARK} takes a name, config, match and repeat, not {given}")
+    try:
+        return msgspec.convert(given, MarkOptions)
+    except msgspec.ValidationError as error:
+        raise pytest.UsageError(f"{item.nodeid}: {_MARK}: {error}") from None
+
+
+def _path(item: pytest.Item, folder: str, name: str | None) -> Path:
+    """Beside the test file, under the name that the marker gives or the test has."""
+    if name is None:
+        name = f"{item.path.stem}/{_file_name(item)}"
+    suffix = "" if name.endswith(_SUFFIXES) else ".jsonl"
+    return item.path.parent / folder / f"{name}{suffix}"
+
+
+def _file_name(item: pytest.Item) -> str:
+    """The test's own, with its classes; what a file's name cannot carry is told apart by a hash."""
+    name = ".".join([node.name for node in item.listchain() if isinstance(node, pytest.Class)] + [item.name])
+    usual = _UNUSUAL.sub("-", name).strip("-")
+    short = usual.encode()[:_LONGEST].decode(errors="ignore")
+    if short == name.replace("[", "-").removesuffix("]") and not name.endswith(_SUFFIXES):
+        return short
+    return f"{short}-{digest(name)[:8]}"

@@ -1,0 +1,304 @@
+"""In which order enrichments run, and what becomes of the tools that they give back."""
+
+from __future__ import annotations
+
+import difflib
+import heapq
+import threading
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from functools import cache
+from operator import is_
+from typing import Any
+
+from toolyard.model.errors import DefinitionError, EnrichmentError, InvalidSchemaError, ToolyardError
+from toolyard.model.guesses import is_guess
+from toolyard.model.tool import FIELDS, Schema, Tool
+from toolyard.parsing import paused_gc
+from toolyard.plugins import ENRICHMENTS, Enrichment
+from toolyard.registry.admission import admit
+from toolyard.registry.candidate import Candidate
+from toolyard.registry.snapshot import Index, Snapshot
+from toolyard.schema.admit import admit_schema
+from toolyard.schema.compile import CompiledSchema, compile_schema
+
+FIELD = "tool."
+"""Before the name of a field of tools, which tells it from an artifact."""
+_IDENTITY = ("namespace", "name", "parameters")
+_REACHED = ("binding", "source")
+"""Where a tool comes from and how it is called; who makes a tool anew does not know it."""
+
+
+def in_order(enrichments: Iterable[Enrichment]) -> tuple[Enrichment, ...]:
+    """The enrichments so that each follows whoever writes what it reads; else in the order given.
+
+    `EnrichmentError` for a circle, for an artifact that is read and that nobody writes, and for one that two write.
+    One that declares neither `reads` nor `writes` follows all that were given before it.
+    """
+    given = tuple(enrichments)
+    after = _predecessors(given)
+    waiting = {place: set(needed) for place, needed in enumerate(after)}
+    ready = [place for place, needed in waiting.items() if not needed]
+    ordered: list[int] = []
+    while ready:
+        place = heapq.heappop(ready)
+        ordered.append(place)
+        for other, needed in waiting.items():
+            if place in needed:
+                needed.discard(place)
+                if not needed:
+                    heapq.heappush(ready, other)
+    if len(ordered) < len(given):
+        raise EnrichmentError(f"enrichments wait for each other: {_circle(given, after, set(ordered))}")
+    return tuple(given[place] for place in ordered)
+
+
+def _predecessors(given: Sequence[Enrichment]) -> list[set[int]]:
+    writers: dict[str, list[int]] = {}
+    for place, enrichment in enumerate(given):
+        if isinstance(enrichment, type):
+            raise EnrichmentError(f"{enrichment.__name__} is a class; give an enrichment made of it")
+        if not callable(getattr(enrichment, "enrich", None)):
+            raise EnrichmentError(f"{label(enrichment)} is no enrichment; it has no method `enrich`")
+        for what in _declared(enrichment, "writes"):
+            writers.setdefault(what, []).append(place)
+    for what, places in writers.items():
+        if len(places) > 1 and not what.startswith(FIELD):
+            names = " and ".join(label(given[place]) for place in places)
+            raise EnrichmentError(f"{names} both write the artifact {what!r}; keep one of them")
+    after: list[set[int]] = []
+    for place, enrichment in enumerate(given):
+        reads = _declared(enrichment, "reads")
+        if not reads and not _declared(enrichment, "writes"):
+            after.append(set(range(place)))
+            continue
+        needed: set[int] = set()
+        for what in reads:
+            needed.update(_before(place, enrichment, what, writers))
+        after.append(needed)
+    return after
+
+
+def _before(place: int, enrichment: Enrichment, what: str, writers: Mapping[str, list[int]]) -> list[int]:
+    """Whom an enrichment waits for because of one thing that it reads."""
+    places = writers.get(what, [])
+    if not what.startswith(FIELD):
+        if not places:
+            raise EnrichmentError(missing(label(enrichment), what))
+        return places
+    # Who changes a field takes it as those before him left it; who only reads it wants it finished.
+    return [other for other in places if other < place] if place in places else places
+
+
+def missing(who: str, artifact: str) -> str:
+    """The text for an artifact that somebody needs and that is not there."""
+    text = f"{who} needs the artifact {artifact!r}, which no enrichment of this registry writes"
+    known = ENRICHMENTS.names()
+    if artifact in known:
+        return f"{text}; add the enrichment {artifact!r}: `- type: {artifact}` under tools.enrichments"
+    near = difflib.get_close_matches(artifact, known, n=1)
+    return f"{text}; {f'did you mean {near[0]!r}?' if near else 'add the enrichment that does'}"
+
+
+def _declared(enrichment: Enrichment, what: str) -> tuple[str, ...]:
+    value = getattr(enrichment, what, ())
+    names = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else (None,)
+    if not all(isinstance(item, str) and item for item in names):
+        raise EnrichmentError(f"{what} of {label(enrichment)} must be names of artifacts and of fields of tools")
+    for item in names:
+        field = item.removeprefix(FIELD)
+        if field != item and field not in FIELDS:
+            near = difflib.get_close_matches(field, FIELDS, n=1)
+            hint = f"did you mean {FIELD + near[0]!r}?" if near else f"fields are {', '.join(FIELDS)}"
+            raise EnrichmentError(f"{what} of {label(enrichment)}: tools have no field {field!r}; {hint}")
+    return names
+
+
+def _circle(given: Sequence[Enrichment], after: Sequence[set[int]], done: set[int]) -> str:
+    place = min(place for place in range(len(given)) if place not in done)
+    path: list[int] = []
+    while place not in path:
+        path.append(place)
+        place = min(other for other in after[place] if other not in done)
+    circle = [*path[path.index(place) :], place]
+    return " after ".join(label(given[place]) for place in circle)
+
+
+def label(enrichment: object) -> str:
+    """What errors call an enrichment."""
+    return type(enrichment).__name__
+
+
+class ChangeLock:
+    """Held while a registry changes. An enrichment that changes its own registry is told so, and does not hang."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holder: int | None = None
+
+    def __enter__(self) -> None:
+        if self._holder == threading.get_ident():
+            raise EnrichmentError(
+                "a registry was changed from within its own change; an enrichment returns tools, and adds none"
+            )
+        self._lock.acquire()
+        self._holder = threading.get_ident()
+
+    def __exit__(self, *_: object) -> None:
+        self._holder = None
+        self._lock.release()
+
+
+class Enricher:
+    """Runs enrichments over a snapshot. Remembers what it admitted, so that an unchanged tool is not checked again."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Tool, Candidate, Candidate]] = {}
+        """By identity of a tool that an enrichment gave: that tool, what it was made of, and what was made of it."""
+
+    def run(self, enrichments: Iterable[Enrichment], snapshot: Snapshot) -> Snapshot:
+        """The snapshot with all that the enrichments found out; whatever one of them raises leaves no trace."""
+        seen: dict[int, tuple[Tool, Candidate, Candidate]] = {}
+        for enrichment in enrichments:
+            tools, artifacts = _enriched(enrichment, snapshot)
+            merged = {**snapshot.artifacts, **_checked(enrichment, artifacts, snapshot)}
+            with paused_gc():
+                snapshot = self._with_tools(enrichment, tools, merged, snapshot, seen)
+        self._known = seen
+        return snapshot
+
+    def _with_tools(
+        self,
+        enrichment: Enrichment,
+        tools: Sequence[Tool],
+        artifacts: Mapping[str, Any],
+        snapshot: Snapshot,
+        seen: dict[int, tuple[Tool, Candidate, Candidate]],
+    ) -> Snapshot:
+        report, generation = snapshot.report, snapshot.generation
+        old = snapshot.candidates
+        if all(map(is_, tools, snapshot.tools)):
+            return Snapshot(
+                old, snapshot.names, snapshot.aliases, artifacts=artifacts, report=report, generation=generation
+            )
+        declared = _declared(enrichment, "writes")
+        made: list[Candidate] = []
+        for candidate, tool in zip(old, tools, strict=True):
+            if tool is candidate.tool:
+                made.append(candidate)
+                continue
+            known = self._known.get(id(tool))
+            if known is None or known[0] is not tool or known[1] is not candidate:
+                known = (tool, candidate, _readmitted(enrichment, declared, candidate, tool))
+            seen[id(tool)] = known
+            made.append(known[2])
+        index = Index()
+        index.add(made)
+        return index.freeze(artifacts=artifacts, report=report, generation=generation)
+
+
+def _enriched(enrichment: Enrichment, snapshot: Snapshot) -> tuple[Sequence[Tool], Mapping[str, Any]]:
+    try:
+        given = enrichment.enrich(snapshot)
+        if not isinstance(given, tuple | list) or len(given) != 2:
+            if isinstance(given, Coroutine):
+                given.close()
+            raise EnrichmentError(
+                f"{label(enrichment)}: `enrich` returned {type(given).__name__}; it returns two things, the tools and "
+                "a mapping of artifacts"
+            )
+        tools, artifacts = tuple(given[0]), given[1]
+    except ToolyardError:
+        raise
+    except Exception as error:
+        raise EnrichmentError(f"{label(enrichment)}: {type(error).__name__}: {error}") from error
+    if len(tools) != len(snapshot.tools):
+        raise EnrichmentError(
+            f"{label(enrichment)} returned {len(tools)} tools for {len(snapshot.tools)}; it may change tools, but not "
+            "add or drop any"
+        )
+    return tools, artifacts
+
+
+def _checked(enrichment: Enrichment, artifacts: Any, snapshot: Snapshot) -> Mapping[str, Any]:
+    """The artifacts, if they are the ones that were declared, and nobody else's."""
+    if not isinstance(artifacts, Mapping):
+        raise EnrichmentError(f"{label(enrichment)} returned {type(artifacts).__name__} for artifacts, not a mapping")
+    declared = [name for name in _declared(enrichment, "writes") if not name.startswith(FIELD)]
+    for name in artifacts:
+        if not isinstance(name, str):
+            raise EnrichmentError(f"{label(enrichment)} writes an artifact that is called {name!r}; names are text")
+        if name in snapshot.artifacts:
+            raise EnrichmentError(f"{label(enrichment)} writes the artifact {name!r}, which is already there")
+        if name not in declared and _declared(enrichment, "writes"):
+            raise EnrichmentError(f"{label(enrichment)} writes the artifact {name!r}; name it in `writes`")
+    for name in declared:
+        if name not in artifacts:
+            raise EnrichmentError(f"{label(enrichment)} says that it writes the artifact {name!r}, and did not")
+    return artifacts
+
+
+def _readmitted(enrichment: Enrichment, declared: Sequence[str], old: Candidate, tool: Tool) -> Candidate:
+    """The candidate for a changed tool; what was compiled for its arguments still serves."""
+    before = old.tool
+    changed = _check_change(enrichment, declared, before, tool)
+    changes: dict[str, Any] = {field: getattr(before, field) for field in _REACHED if getattr(tool, field) is None}
+    try:
+        if changed != ["output_parameters"]:
+            # The arguments were admitted before; the names, too, but aliases are names like others.
+            admit(tool.replace(parameters={}, output_parameters={}))
+        if "output_parameters" in changed:
+            changes["output_parameters"] = _answer(tool)
+    except InvalidSchemaError as error:
+        raise EnrichmentError(f"{label(enrichment)}, output_parameters of {before.qualified_name}: {error}") from error
+    except DefinitionError as error:
+        raise EnrichmentError(f"{label(enrichment)}, {before.qualified_name}: {error}") from error
+    made = Candidate(tool.replace(parameters=before.parameters, **changes), old._compiled)
+    made.place = old.place
+    if "fingerprint" in before.__dict__:
+        made.tool.__dict__["fingerprint"] = before.fingerprint  # of the same parameters, and dear to compute
+    if is_guess(made.tool):
+        made._output = _anything()
+    return made
+
+
+def _answer(tool: Tool) -> Schema:
+    """The admitted output schema; remarks at its root are no matter of admission."""
+    schema = tool.output_parameters
+    remarks = {}
+    if isinstance(schema, dict):
+        remarks = {key: value for key, value in schema.items() if isinstance(key, str) and key.startswith("x-")}
+    plain = {key: value for key, value in schema.items() if key not in remarks} if remarks else schema
+    return {**admit_schema(plain, is_input=False).schema, **remarks}
+
+
+@cache
+def _anything() -> CompiledSchema:
+    """Holds answers to nothing."""
+    return compile_schema({})
+
+
+def _check_change(enrichment: Enrichment, declared: Sequence[str], before: Tool, tool: Tool) -> list[str]:
+    """The fields that were changed, if they may be."""
+    if not isinstance(tool, Tool):
+        raise EnrichmentError(
+            f"{label(enrichment)} returned {type(tool).__name__} in the place of {before.qualified_name}, not a Tool"
+        )
+    changed = [field for field in FIELDS if not _same(getattr(before, field), getattr(tool, field))]
+    for field in changed:
+        if field in _IDENTITY:
+            raise EnrichmentError(
+                f"{label(enrichment)} changed the {field} of {before.qualified_name}, by which it is called; an "
+                "enrichment keeps the tools in their order, with their names and parameters"
+            )
+        if field == "binding" and tool.binding is not None:
+            raise EnrichmentError(f"{label(enrichment)} changed how {before.qualified_name} is reached")
+        if declared and field not in _REACHED and FIELD + field not in declared:
+            raise EnrichmentError(
+                f"{label(enrichment)} changed the {field} of {before.qualified_name}; name {FIELD + field!r} in "
+                "`writes`, so that whoever reads it can wait"
+            )
+    return [field for field in changed if field not in _REACHED]
+
+
+def _same(old: Any, new: Any) -> bool:
+    return old is new or old == new

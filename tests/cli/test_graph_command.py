@@ -1,0 +1,102 @@
+"""`toolyard graph`: a picture from the command line."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from toolyard.cli.main import run
+
+CATALOG = """\
+desk:
+  - name: list_users
+    description: List all users
+    parameters: {type: object, properties: {page: {type: integer}}}
+    output_parameters: {type: object, properties: {users: {type: array, items: {type: object, properties: {user_id: {type: string, description: ID of the user}}}}}}
+  - {name: get_user, description: Get a user by ID, parameters: {type: object, properties: {user_id: {type: string, description: ID of the user}}, required: [user_id]}}
+  - {name: sing, description: Sing a song}
+shop:
+  - {name: list_orders, description: List the orders of a user, parameters: {type: object, properties: {user_id: {type: string, description: ID of the user}}, required: [user_id]}}
+"""
+CONFIG = """\
+tools:
+  registry:
+    - {type: file, path: tools.yaml}
+  enrichments:
+    - {type: dataflow, min_score: 1.0}
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TOOLYARD_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "tools.yaml").write_text(CATALOG)
+    return tmp_path
+
+
+def output(capsys, *arguments):
+    code = run(["graph", *arguments])
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+def counts(capsys, *arguments):
+    code, out, _ = output(capsys, *arguments, "--json")
+    assert code == 0
+    return json.loads(out)
+
+
+def test_it_draws_an_svg_and_says_how_much_is_in_it(capsys, folder):
+    code, out, err = output(capsys, "tools.yaml", "--out", "graph.svg")
+    assert (code, err) == (0, "")
+    assert out.startswith("graph.svg: 4 tools in 2 namespaces, ")
+    text = (folder / "graph.svg").read_text()
+    ET.fromstring(text)
+    assert "desk::list_users feeds desk::get_user" in text
+    assert "Dataflow of tools.yaml" in text
+
+
+def test_it_draws_a_page(capsys, folder):
+    told = counts(capsys, "tools.yaml", "--out", "graph.html", "--title", "My yard")
+    page = (folder / "graph.html").read_text()
+    assert "<h1>My yard</h1>" in page
+    assert "default-src &#39;none&#39;" in page
+    assert told["format"] == "html"
+    assert told["tools"] == 4
+    assert told["namespaces"] == 2
+    assert 2 <= told["drawn"] <= told["edges"]
+    assert told["linked"] == 3
+    assert told["out"] == "graph.html"
+
+
+def test_options_choose_what_is_drawn(capsys):
+    assert counts(capsys, "tools.yaml", "-o", "a.svg", "--namespace", "desk")["tools"] == 3
+    assert counts(capsys, "tools.yaml", "-o", "a.svg", "-n", "desk", "-n", "shop")["tools"] == 4
+    assert counts(capsys, "tools.yaml", "-o", "a.svg", "--linked")["tools"] == 3
+    assert counts(capsys, "tools.yaml", "-o", "a.svg", "--max-edges", "1")["drawn"] == 1
+    assert counts(capsys, "tools.yaml", "-o", "a.svg", "--top", "0")["drawn"] == 0
+    assert counts(capsys, "tools.yaml", "-o", "a.svg", "--min-score", "1")["drawn"] == 0
+
+
+def test_the_dataflow_of_the_config_is_used_if_it_has_one(capsys, folder):
+    (folder / "yard.yaml").write_text(CONFIG)
+    assert counts(capsys, "yard.yaml", "-o", "a.svg")["edges"] == 0
+    assert counts(capsys, "tools.yaml", "-o", "a.svg")["edges"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("tools.yaml", "--out", "graph.png"), "an .svg or an .html file"),
+        (("tools.yaml", "--out", "a.svg", "--namespace", "shopp"), "did you mean 'shop'?"),
+        (("tools.yaml", "--out", "a.svg", "--min-score", "2"), "min_score must be a number from 0 to 1"),
+        (("tools.yaml", "--out", "missing/a.svg"), "No such file or directory"),
+        (("nowhere.yaml", "--out", "a.svg"), "no such file"),
+    ],
+)
+def test_what_cannot_be_done_exits_2_and_says_why(capsys, folder, arguments, said):
+    code, out, err = output(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert not (folder / "a.svg").exists()

@@ -1,0 +1,90 @@
+"""`toolyard sample`: draw tools from the command line."""
+
+import json
+
+import pytest
+
+from toolyard.cli.main import run
+
+CATALOG = """\
+desk:
+  - {name: find_user, description: Find a user by name, parameters: {type: object, properties: {name: {type: string}}, required: [name]}}
+  - {name: get_user, description: Get a user, parameters: {type: object, properties: {user_id: {type: string}}, required: [user_id]}}
+  - {name: paint, description: Paint a wall}
+  - {name: sing, description: Sing a song}
+"""
+
+
+@pytest.fixture(autouse=True)
+def clean(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tools.yaml").write_text(CATALOG)
+
+
+def output(capsys, *arguments):
+    code = run(["sample", *arguments])
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+def test_it_prints_tools_roles_and_the_seed(capsys):
+    code, out, _ = output(capsys, "tools.yaml", "tc/conflict", "-k", "2", "--seed", "1")
+    assert code == 0
+    assert "desk::find_user" in out
+    assert "gold" in out
+    assert "2 tools, conflict, seed 1" in out
+    assert "drawn by tc/conflict" in out
+
+
+def test_json_is_the_sample_as_data_and_a_seed_repeats_it(capsys):
+    arguments = ("tools.yaml", "tc/random", "-k", "3", "--seed", "5", "--json")
+    code, out, _ = output(capsys, *arguments)
+    sample = json.loads(out)
+    assert code == 0
+    assert len(sample["tools"]) == 3
+    assert sample["seed"] == 5
+    assert json.loads(output(capsys, *arguments)[1]) == sample
+
+
+def test_a_count_draws_a_series(capsys):
+    code, out, _ = output(capsys, "tools.yaml", "tc/coverage", "-k", "2", "-n", "2", "--seed", "1", "--json")
+    samples = json.loads(out)
+    assert code == 0
+    assert len({name for sample in samples for name in sample["tools"]}) == 4
+
+
+def test_options_are_given_as_name_and_value(capsys):
+    mix = '[{"type": "tc/random", "weight": 2}]'
+    code, out, _ = output(capsys, "tools.yaml", "tc/mix", "-k", "2", "-o", f"samplers={mix}", "--json")
+    assert code == 0
+    assert json.loads(out)["details"]["sampler"] == "tc/random"
+    code, out, _ = output(capsys, "tools.yaml", "tc/irrelevant", "-k", "1", "-o", "query=sing a song", "--json")
+    assert json.loads(out)["details"]["query"] == "sing a song"
+    code, out, err = output(capsys, "tools.yaml", "tc/random", "-k", "1", "-o", "namespace")
+    assert (code, out) == (2, "")
+    assert "NAME=VALUE" in err
+
+
+def test_too_few_tools_exit_1_and_tell_those_that_were_found(capsys):
+    code, out, err = output(capsys, "tools.yaml", "tc/random", "-k", "9")
+    assert (code, out) == (1, "")
+    assert "found 4 of 9 tools" in err
+    assert "desk::paint" in err
+    code, out, _ = output(capsys, "tools.yaml", "tc/random", "-k", "9", "--json")
+    error = json.loads(out)["error"]
+    assert code == 1
+    assert error["type"] == "SamplingError"
+    assert error["requested"] == 9
+    assert len(error["tools"]) == 4
+
+
+def test_what_cannot_be_done_exits_2_and_says_what_to_do(capsys):
+    code, _, err = output(capsys, "tools.yaml", "tc/chain", "-k", "2")
+    assert code == 2
+    assert "add the enrichment 'dataflow'" in err
+    code, _, err = output(capsys, "tools.yaml", "tc/randm", "-k", "2")
+    assert code == 2
+    assert "did you mean 'tc/random'" in err
+    code, _, err = output(capsys, "tools.yaml", "tc/sparse", "-k", "2", "-o", "hardnes=1")
+    assert code == 2
+    assert "did you mean 'hardness'" in err

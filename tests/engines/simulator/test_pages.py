@@ -1,0 +1,107 @@
+"""Lists in pages, searches by words, and things made several at a time: numbers are kept by code."""
+
+from engines.engine_support import call
+from toolyard import LMToolEngine, RestBinding, Tool, ToolRegistry
+from toolyard.engines.simulator.roles import role_of
+
+TEXT, WHOLE = {"type": "string"}, {"type": "integer"}
+
+
+def an_object(required=(), /, **properties):
+    return {"type": "object", "properties": properties, "required": list(required)}
+
+
+ROOM = an_object(["roomId", "title"], roomId={"type": "string", "format": "uuid"}, title=TEXT)
+ROOMS = an_object(
+    ["data", "total"],
+    data={"type": "array", "items": ROOM},
+    total=WHOLE,
+    count=WHOLE,
+    totalPages=WHOLE,
+    hasMore={"type": "boolean"},
+    nextCursor={"type": ["string", "null"]},
+    paging=an_object(["next_page"], next_page={"type": ["integer", "null"]}),
+)
+LABEL = an_object(["id", "name"], id=WHOLE, name=TEXT)
+LABELS = an_object(["labels"], labels={"type": "array", "items": LABEL}, created=WHOLE)
+TOOLS = [
+    Tool("createRoom", "n", parameters=an_object(["title"], title=TEXT), output_parameters=ROOM),
+    Tool(
+        "listRooms",
+        "n",
+        parameters=an_object(page=WHOLE, pageSize=WHOLE, cursor=TEXT, query=TEXT),
+        output_parameters=ROOMS,
+    ),
+    Tool(
+        "bulk_create_labels",
+        "n",
+        parameters=an_object(["labels"], labels={"type": "array", "items": an_object(name=TEXT)}),
+        output_parameters=LABELS,
+    ),
+    Tool("get_label", "n", parameters=an_object(["id"], id=WHOLE), output_parameters=LABEL),
+    Tool("list_labels", "n", output_parameters={"type": "array", "items": LABEL}),
+]
+
+
+class _Yard:
+    def __init__(self):
+        self.engine = LMToolEngine(ToolRegistry(TOOLS))
+        self.engine.setup("s")
+
+    def __call__(self, name, /, **arguments):
+        (result,) = self.engine.execute("s", [call(name, **arguments)])
+        assert result.error is None
+        return result.result
+
+
+def _rooms(count):
+    yard = _Yard()
+    for at in range(count):
+        yard("createRoom", title=f"room {at}")
+    return yard
+
+
+def test_a_page_says_how_much_there_is_and_whether_there_is_more():
+    yard = _rooms(5)
+    first, last = yard("listRooms", page=1, pageSize=2), yard("listRooms", page=3, pageSize=2)
+    told = ("total", "count", "totalPages", "hasMore", "paging")
+    assert [first.get(name) for name in told] == [5, 2, 3, True, {"next_page": 2}]
+    assert [last.get(name) for name in told] == [5, 1, 3, False, {"next_page": None}]
+
+
+def test_who_follows_cursors_sees_everything_once_and_comes_to_an_end():
+    yard = _rooms(5)
+    page, seen = yard("listRooms", pageSize=2), []
+    while True:
+        seen += [room["title"] for room in page["data"]]
+        if page["nextCursor"] is None:
+            break
+        page = yard("listRooms", pageSize=2, cursor=page["nextCursor"])
+    assert seen == [f"room {at}" for at in range(5)]
+
+
+def test_who_counts_pages_without_a_size_comes_to_an_end():
+    assert _rooms(3)("listRooms", page=2)["data"] == []
+
+
+def test_a_search_finds_what_has_its_words():
+    yard = _rooms(3)
+    assert [room["title"] for room in yard("listRooms", query="Room 1")["data"]] == ["room 1"]
+    assert yard("listRooms", query="nowhere")["total"] == 0
+
+
+def test_several_things_are_made_by_one_call():
+    yard = _Yard()
+    made = yard("bulk_create_labels", labels=[{"name": "a"}, {"name": "b"}])
+    assert [label["name"] for label in made["labels"]] == ["a", "b"]
+    assert made.get("created", 2) == 2
+    assert yard("get_label", id=made["labels"][1]["id"]) == made["labels"][1]
+    assert yard("list_labels") == made["labels"]
+
+
+def test_a_path_that_ends_in_batch_is_about_what_stands_before_it():
+    one, many = (
+        role_of(Tool(f"t{at}", "n", binding=RestBinding("POST", path, "http://x.test")), lists=False)
+        for at, path in enumerate(("/labels", "/labels/batch"))
+    )
+    assert (one.kind, one.verb) == (many.kind, many.verb) == ("n/labels", "create")

@@ -1,0 +1,287 @@
+"""Values that schemas allow: every keyword, mixtures of them that nobody wrote down, and schemas that contain themselves."""
+
+import json
+import re
+import uuid
+from datetime import date, datetime
+from ipaddress import ip_address
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from toolyard.engines.simulator.draw import Draw, GaveUp
+from toolyard.engines.simulator.values import Values
+from toolyard.schema import compile_schema
+
+
+def made(schema, count=12, **known):
+    values = Values(schema)
+    return [values.make(Draw(b"%d" % seed, dict(known) or None)) for seed in range(count)]
+
+
+def all_valid(schema, count=12, **known):
+    check = compile_schema(schema, assert_formats=True)
+    found = made(schema, count, **known)
+    for value in found:
+        assert check.is_valid(value), (value, check.violations(value))
+    return found
+
+
+SCHEMAS = [
+    {"type": "string", "minLength": 30, "maxLength": 40},
+    {"type": "string", "maxLength": 3},
+    {"type": "string", "maxLength": 0},
+    {"type": "string", "pattern": "^[A-Z]{2}\\d{4,6}(-[a-f0-9]+)?$"},
+    {"type": "string", "pattern": "^a+$", "minLength": 20, "maxLength": 25},
+    {"type": "string", "pattern": "b", "minLength": 12},
+    {"type": "string", "pattern": "^(?:cat|dog|[^\\s]{3})$"},
+    {"type": "integer", "minimum": 7, "maximum": 9},
+    {"type": "integer", "exclusiveMinimum": 7, "exclusiveMaximum": 9},
+    {"type": "integer", "multipleOf": 7, "minimum": 100},
+    {"type": "integer", "maximum": -1_000_000},
+    {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.001},
+    {"type": "number", "multipleOf": 0.01, "minimum": 1, "maximum": 2},
+    {"type": "number", "minimum": 5, "maximum": 5},
+    {"type": ["integer", "null"]},
+    {"enum": ["a", 1, None, {"b": [2]}]},
+    {"const": {"fixed": [True]}},
+    {"type": "array", "items": {"type": "integer"}, "minItems": 6, "uniqueItems": True},
+    {"type": "array", "items": {"enum": ["x", "y"]}, "uniqueItems": True, "minItems": 2},
+    {"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}], "items": False, "minItems": 2},
+    {"type": "array", "items": {"type": "string"}, "contains": {"const": "needle"}},
+    {"type": "array", "maxItems": 0},
+    {
+        "type": "object",
+        "required": ["a", "b"],
+        "properties": {"a": {"type": "null"}},
+        "additionalProperties": {"type": "integer"},
+    },
+    {
+        "type": "object",
+        "patternProperties": {"^x-[a-z]+$": {"type": "integer"}},
+        "additionalProperties": False,
+        "minProperties": 2,
+    },
+    {"type": "object", "propertyNames": {"pattern": "^[a-z]{3}$"}, "minProperties": 3},
+    {"type": "object", "properties": {"a": {}, "b": {}, "c": {}}, "maxProperties": 1, "required": ["b"]},
+    {"type": "object", "properties": {"never": False, "sure": {"type": "boolean"}}, "required": ["sure"]},
+    {
+        "allOf": [
+            {"properties": {"a": {"minimum": 3}}},
+            {"type": "object", "properties": {"a": {"type": "integer", "maximum": 3}}, "required": ["a"]},
+        ]
+    },
+    {"allOf": [{"enum": [1, 2, 3]}, {"enum": [3, 4]}]},
+    {"allOf": [{"type": "number", "minimum": 2}, {"type": "integer", "maximum": 2}]},
+    {"anyOf": [{"type": "string", "format": "uuid"}, {"type": "null"}], "description": "who"},
+    {"oneOf": [{"type": "integer", "multipleOf": 3}, {"type": "integer", "multipleOf": 5}]},
+    {
+        "oneOf": [
+            {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
+            {"type": "object", "properties": {"b": {"type": "string"}}, "required": ["b"]},
+        ]
+    },
+    {"type": "string", "not": {"maxLength": 3}},
+    {"type": "integer", "not": {"enum": [1, 2, 3]}, "minimum": 1, "maximum": 4},
+    {"not": {"type": "string"}},
+    {
+        "type": "object",
+        "properties": {"kind": {"enum": ["card", "cash"]}, "number": {"type": "string"}},
+        "required": ["kind"],
+        "if": {"properties": {"kind": {"const": "card"}}},
+        "then": {"required": ["number"]},
+        "else": {"not": {"required": ["number"]}},
+    },
+    {"type": "object", "properties": {"a": {}, "b": {}}, "dependentRequired": {"a": ["b"]}},
+    {
+        "$ref": "#/$defs/tree",
+        "$defs": {
+            "tree": {
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string"},
+                    "children": {"type": "array", "items": {"$ref": "#/$defs/tree"}},
+                },
+                "required": ["name", "children"],
+            }
+        },
+    },
+    {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}, "required": ["next"]},
+    {"properties": {"left": {"$ref": "#/properties/right"}, "right": {"type": "integer"}}, "required": ["left"]},
+    {
+        "type": "object",
+        "properties": {"loop": {"$ref": "#/$defs/loop"}},
+        "$defs": {"loop": {"type": "object", "properties": {"loop": {"$ref": "#/$defs/loop"}}, "required": ["loop"]}},
+    },
+    {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "array",
+        "items": [{"type": "integer"}],
+        "additionalItems": {"type": "string"},
+        "minItems": 3,
+    },
+    {
+        "$schema": "http://json-schema.org/draft-04/schema#",
+        "type": "integer",
+        "minimum": 3,
+        "exclusiveMinimum": True,
+        "maximum": 4,
+    },
+    {},
+]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: json.dumps(schema)[:60])
+def test_every_value_is_one_that_the_schema_allows(schema):
+    all_valid(schema)
+
+
+FORMATS = {
+    "date": date.fromisoformat,
+    "date-time": datetime.fromisoformat,
+    "uuid": uuid.UUID,
+    "ipv4": ip_address,
+    "ipv6": ip_address,
+    "email": lambda text: re.fullmatch(r"[a-z]+\d+@example\.\w+", text).group(),
+    "uri": lambda text: re.fullmatch(r"https://example\.\w+/.+", text).group(),
+    **dict.fromkeys(("time", "hostname", "duration", "json-pointer", "uri-reference", "uri-template", "regex"), str),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_text_has_the_format_that_is_asked_for(name):
+    for text in all_valid({"type": "string", "format": name}, 30):
+        FORMATS[name](text)
+
+
+def test_a_schema_that_nothing_satisfies_still_gives_something_to_look_at():
+    branch = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+    schema = {"type": "object", "properties": {"x": {"oneOf": [branch, branch]}}, "required": ["x"]}
+    assert [list(value) for value in made(schema, 2)] == [["x"], ["x"]]
+
+
+def test_what_is_not_required_and_cannot_be_made_is_left_out():
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "integer", "minimum": 2, "maximum": 1}, "id": {"type": "string"}},
+    }
+    assert {frozenset(value) for value in all_valid(schema)} == {frozenset({"id"})}
+
+
+def test_what_a_call_was_given_comes_back_under_its_name_where_it_fits():
+    schema = {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string"},
+            "days": {"type": "integer", "maximum": 5},
+            "tags": {"type": "array"},
+        },
+        "required": ["city", "days", "tags"],
+    }
+    for value in all_valid(schema, city="Ulm", days=9, tags=[1, {"a": 2}]):
+        assert value["city"] == "Ulm" and value["days"] <= 5 and value["tags"] == [1, {"a": 2}]
+
+
+def test_names_make_values_that_fit_them():
+    properties = {
+        "city": {"type": "string"},
+        "email": {"type": "string"},
+        "latitude": {"type": "number"},
+        "created_at": {"type": "string"},
+    }
+    for value in all_valid({"type": "object", "properties": properties, "required": list(properties)}):
+        assert value["city"].istitle() and "@" in value["email"] and -90 <= value["latitude"] <= 90
+        datetime.fromisoformat(value["created_at"])
+
+
+def test_values_differ_and_repeat_with_their_seed():
+    schema = {"type": "object", "properties": {"id": {"type": "string", "format": "uuid"}}, "required": ["id"]}
+    found = made(schema, 50)
+    assert len({value["id"] for value in found}) == 50
+    assert made(schema, 50) == found
+
+
+def scalars():
+    return st.one_of(
+        st.builds(
+            lambda low, size: {"type": "integer", "minimum": low, "maximum": low + size},
+            st.integers(-50, 50),
+            st.integers(0, 20),
+        ),
+        st.builds(
+            lambda low, size: {"type": "string", "minLength": low, "maxLength": low + size},
+            st.integers(0, 9),
+            st.integers(0, 9),
+        ),
+        st.builds(
+            lambda low, size: {"type": "number", "minimum": low, "exclusiveMaximum": low + size},
+            st.integers(-9, 9),
+            st.integers(1, 9),
+        ),
+        st.sampled_from(
+            [
+                {"type": "boolean"},
+                {"type": "null"},
+                {"enum": ["a", "b", 3]},
+                {"const": 4},
+                {},
+                {"type": ["string", "integer"]},
+            ]
+        ),
+        st.sampled_from(
+            [{"type": "string", "pattern": text} for text in ("^[a-c]{2,4}$", "x+y?", "^(a|bc)*$", "\\d{3}")]
+        ),
+        st.sampled_from([{"type": "string", "format": name} for name in ("date", "uuid", "email", "ipv4")]),
+    )
+
+
+def composed(inner):
+    names = st.sampled_from(["a", "b", "c", "id", "name"])
+    objects = st.builds(
+        lambda properties, needed, rest: {
+            "type": "object",
+            "properties": properties,
+            "required": [name for name in properties if name in needed],
+            **({} if rest is None else {"additionalProperties": rest}),
+        },
+        st.dictionaries(names, inner, max_size=4),
+        st.sets(names),
+        st.one_of(st.none(), st.booleans(), inner),
+    )
+    arrays = st.builds(
+        lambda items, low, size: {"type": "array", "items": items, "minItems": low, "maxItems": low + size},
+        inner,
+        st.integers(0, 3),
+        st.integers(0, 2),
+    )
+    some = st.lists(inner, min_size=1, max_size=3)
+    return st.one_of(
+        objects,
+        arrays,
+        st.builds(lambda subs: {"anyOf": subs}, some),
+        st.builds(lambda sub: {"allOf": [sub, {"title": "t"}]}, inner),
+    )
+
+
+@settings(max_examples=400)
+@given(schema=st.recursive(scalars(), composed, max_leaves=12))
+def test_any_mixture_of_keywords_that_can_be_satisfied_is(schema):
+    check = compile_schema(schema)
+    for value in made(schema, 4):
+        assert check.is_valid(value), (value, check.violations(value))
+
+
+@settings(max_examples=200)
+@given(
+    branches=st.lists(st.recursive(scalars(), composed, max_leaves=4), min_size=2, max_size=3),
+    word=st.sampled_from(["oneOf", "allOf"]),
+)
+def test_where_one_value_is_found_every_value_is_right(branches, word):
+    values = Values({word: branches})
+    valid = []
+    for at in range(4):
+        try:
+            valid.append(values.check(values.make(Draw(b"%d" % at))))
+        except GaveUp:
+            valid.append(False)
+    assert all(valid) or not any(valid)

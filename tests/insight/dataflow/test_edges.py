@@ -1,0 +1,114 @@
+"""Edges found block by block are those that comparing everything with everything finds."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from tests.insight.dataflow.yard import FLAG, NUMBER, TEXT, WHOLE, many, record, tool
+from toolyard.insight.dataflow import edges, match
+from toolyard.insight.dataflow.artifact import Dataflow
+from toolyard.insight.dataflow.enrichment import compute, limits_of
+from toolyard.insight.dataflow.profile import told_of
+from toolyard.insight.dataflow.tokens import token_vectors
+from toolyard.insight.dataflow.types import details_fit, fit
+from toolyard.insight.dataflow.weights import TOKENS
+
+
+def naive(tools, min_score):
+    """(source, target) -> score, by trying every output with every parameter."""
+    told = [told_of(one) for one in tools]
+    found = {}
+    for (i, first), (j, second) in itertools.permutations(enumerate(told), 2):
+        likeness = _alike(first.text, second.text)
+        apart = tools[i].namespace != tools[j].namespace
+        for output, wanted in itertools.product(first.outputs, second.inputs):
+            given = dict(zip(output.facets.keys, output.facets.weights, strict=True))
+            shared = zip(wanted.facets.keys, wanted.facets.weights, strict=True)
+            name = max((given[key] * weight for key, weight in shared if key in given), default=0.0)
+            kind = fit(*output.shape, *wanted.shape, wanted.required)[0] * details_fit(output, wanted)
+            if name < match.MIN_NAME or kind <= 0.2:
+                continue
+            logit = TOKENS.base + TOKENS.name * name + TOKENS.text * _alike(output.text, wanted.text)
+            logit += TOKENS.type * 3 * (kind - 1) + TOKENS.state * (output.state or wanted.state)
+            logit += TOKENS.required * wanted.required + TOKENS.tools * likeness
+            logit += apart * (TOKENS.apart + TOKENS.scoped * wanted.facets.scoped)
+            score = 1 / (1 + math.exp(-logit))
+            if score >= min_score:
+                found[i, j] = max(found.get((i, j), 0.0), score)
+    return found
+
+
+def _alike(first, second):
+    one, other = token_vectors([first, second])
+    return min(max(float(one @ other), 0.0), 1.0)
+
+
+def found_in(tools, min_score, neighbors=1000):
+    told = [told_of(one) for one in tools]
+    return Dataflow(tools, compute(tools, told, token_vectors, limits_of(min_score, neighbors), tokens=True))
+
+
+NAMES = st.sampled_from(["id", "user_id", "name", "status", "users", "city", "owner", "order", "price", "uuid"])
+KINDS = st.sampled_from([TEXT, WHOLE, NUMBER, FLAG, many(TEXT), record(id=TEXT, city=TEXT), many(record(id=WHOLE)), {}])
+TOOLS = st.builds(
+    tool,
+    st.sampled_from(["get_user", "create_order", "list_users", "find-orders-id-items", "cancel", "search_city"]),
+    st.dictionaries(NAMES, KINDS, max_size=3),
+    st.dictionaries(NAMES, KINDS, max_size=3),
+    namespace=st.sampled_from(["a", "b"]),
+    description=st.sampled_from(["", "Finds users.", "An order of a user"]),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(TOOLS, min_size=2, max_size=7), st.sampled_from([0.3, 0.6, 0.8]))
+def test_blocks_find_what_trying_everything_finds(tools, min_score):
+    expected = naive(tools, min_score)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(match, "_BLOCK", 3)
+        patch.setattr(edges, "_ROWS", 5)
+        patch.setattr(edges, "_POOL", 4)
+        patch.setattr(edges, "_TOOLS", 2)
+        small = found_in(tools, min_score)
+    whole = found_in(tools, min_score)
+    for found in (small, whole):
+        scores = {(i, j): score for i in range(len(tools)) for j, score in found.out_edges(i)}
+        # A score on the very limit may fall on either side.
+        sure = {pair for pair, score in expected.items() if score > min_score + 1e-3}
+        assert sure <= scores.keys() <= {pair for pair, score in naive(tools, min_score - 1e-3).items()}
+        assert all(scores[pair] == pytest.approx(expected[pair], abs=2e-3) for pair in sure)
+    assert all(np.array_equal(one, other) for one, other in zip(small.arrays, whole.arrays, strict=True))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(TOOLS, min_size=2, max_size=9), st.integers(1, 3))
+def test_an_edge_is_kept_if_it_is_among_the_best_of_either_end(tools, neighbors):
+    every = found_in(tools, 0.3)
+    kept = found_in(tools, 0.3, neighbors)
+    expected = set()
+    for place in range(len(tools)):
+        for side, sign in ((every.out_edges(place), 1), (every.in_edges(place), -1)):
+            for space in ("a", "b"):
+                best = [other for other, _ in side if tools[other].namespace == space][:neighbors]
+                expected |= {(place, other)[::sign] for other in best}
+    assert {(place, other) for place in range(len(tools)) for other, _ in kept.out_edges(place)} == expected
+
+
+def test_both_ways_to_compare_texts_agree(monkeypatch):
+    tools = [tool(f"get_user_{n}", {"user_id": TEXT}, {"users": many(record(id=TEXT, name=TEXT))}) for n in range(6)]
+    monkeypatch.setattr(match, "_DENSE", 0.0)
+    dense = found_in(tools, 0.3)
+    monkeypatch.setattr(match, "_DENSE", 2.0)
+    sparse = found_in(tools, 0.3)
+    assert dense.edge_count == sparse.edge_count > 0
+    assert np.allclose(dense.arrays.scores, sparse.arrays.scores, atol=1e-3)
+
+
+def test_only_the_best_output_of_each_parameter_is_handed_on():
+    found = found_in(
+        [tool("find_user", gives={"user_id": TEXT, "user": record(id=TEXT)}), tool("drop", {"user_id": TEXT})], 0.5
+    )
+    assert [feed.parameter for feed in found.edge(0, 1).feeds] == ["user_id"]

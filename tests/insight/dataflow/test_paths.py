@@ -1,0 +1,186 @@
+"""Schemas of every shape give typed paths."""
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from toolyard.insight.dataflow.paths import (
+    ARRAY,
+    BOOLEAN,
+    INTEGER,
+    MAX_FIELDS,
+    NUMBER,
+    OBJECT,
+    SCALAR,
+    STRING,
+    fields_of,
+)
+
+
+def kinds(schema):
+    return {field.path: field.kinds for field in fields_of(schema)}
+
+
+def test_lists_and_objects_are_followed_and_marked():
+    user = {"type": "object", "properties": {"id": {"type": "integer"}, "tags": {"type": "array", "items": {}}}}
+    schema = {"properties": {"users": {"type": "array", "items": user}}}
+    found = {field.path: field for field in fields_of(schema)}
+    assert set(found) == {"users", "users[]", "users[].id", "users[].tags"}
+    assert (found["users[].id"].lists, found["users[].id"].parents) == (1, ("users",))
+    assert found["users[].tags"].kinds == ARRAY
+
+
+def test_an_answer_that_is_a_list_has_paths_that_begin_with_it():
+    schema = {"type": "array", "items": {"type": "object", "properties": {"id": {"type": "string"}}}}
+    assert kinds(schema) == {"[].id": STRING}
+
+
+def test_an_answer_that_is_one_value_has_an_empty_path():
+    assert kinds({"type": "number"}) == {"": NUMBER}
+
+
+def test_references_are_resolved_and_name_what_they_hold():
+    schema = {"$ref": "#/$defs/User", "$defs": {"User": {"type": "object", "properties": {"id": {"type": "string"}}}}}
+    (field,) = fields_of(schema)
+    assert (field.path, field.hint) == ("id", "User")
+
+
+def test_a_reference_to_itself_ends():
+    node = {"type": "object", "properties": {"id": {"type": "string"}, "next": {"$ref": "#/$defs/Node"}}}
+    found = kinds({"$ref": "#/$defs/Node", "$defs": {"Node": node}})
+    assert found["id"] == found["next.id"] == STRING
+    assert len(found) < MAX_FIELDS
+
+
+@pytest.mark.parametrize("reference", ["#/$defs/None", "other.json#/x", "#", 5])
+def test_a_reference_that_leads_nowhere_is_a_value_of_any_type(reference):
+    found = fields_of({"type": "object", "properties": {"a": {"$ref": reference}}})
+    assert found[0].path == "a"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": ["string", "null"]},
+        {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        {"oneOf": [{"type": "null"}, {"type": "string"}]},
+        {"type": "string", "nullable": True},
+        {"allOf": [{"type": "string"}, {"description": "it"}]},
+    ],
+)
+def test_null_and_unions_do_not_hide_the_type(schema):
+    assert kinds({"type": "object", "properties": {"a": schema}}) == {"a": STRING}
+
+
+def test_branches_of_a_union_are_all_there_and_none_is_required():
+    first = {"type": "object", "properties": {"card": {"type": "string"}}, "required": ["card"]}
+    second = {"type": "object", "properties": {"iban": {"type": "string"}}, "required": ["iban"]}
+    found = {field.path: field.required for field in fields_of({"oneOf": [first, second]})}
+    assert found == {"card": False, "iban": False}
+    both = {field.path: field.required for field in fields_of({"allOf": [first, second]})}
+    assert both == {"card": True, "iban": True}
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({"enum": ["a", "b"]}, STRING),
+        ({"enum": [1, 2.5]}, INTEGER | NUMBER),
+        ({"default": True}, BOOLEAN),
+        ({"format": "date"}, STRING),
+        ({"pattern": "x"}, STRING),
+        ({"minimum": 1}, INTEGER | NUMBER),
+        ({"items": {"type": "string"}}, ARRAY),
+        ({"properties": {"b": {}}}, OBJECT),
+        ({"description": "List of names"}, ARRAY | STRING),
+        ({"description": "Whether to wait"}, BOOLEAN),
+        ({"description": "Number of rooms"}, INTEGER | NUMBER),
+        ({}, SCALAR),
+    ],
+)
+def test_a_missing_type_is_inferred_from_what_else_is_said(schema, expected):
+    field = fields_of({"type": "object", "properties": {"a": schema}})[0]
+    assert field.kinds == expected
+    assert field.inferred is not ("properties" in schema)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("is_open", BOOLEAN), ("row_count", INTEGER | NUMBER), ("user_id", STRING | INTEGER)]
+)
+def test_a_missing_type_is_inferred_from_the_name(name, expected):
+    assert kinds({"type": "object", "properties": {name: {}}}) == {name: expected}
+
+
+def test_what_is_cut_lies_deepest():
+    wide = {f"f{number}": {"type": "string"} for number in range(MAX_FIELDS)}
+    schema = {"type": "object", "properties": {"deep": {"type": "object", "properties": wide}, "last": {}}}
+    found = [field.path for field in fields_of(schema)]
+    assert found[:2] == ["deep", "last"]
+    assert len(found) == MAX_FIELDS
+
+
+def test_what_is_beyond_all_limits_is_not_looked_at():
+    """Without limits each of these is millions of steps, for every one of the fields."""
+    wide = {"type": "object", "properties": {f"f{number}": {"$ref": "#/$defs/many"} for number in range(10_000)}}
+    many = {"allOf": [{"$ref": "#/$defs/wide"}, *({"$ref": f"#/$defs/w{part}"} for part in range(150))]}
+    parts = {
+        f"w{part}": {"required": [f"g{part}_{number}" for number in range(300)], "properties": {f"g{part}": {}}}
+        for part in range(150)
+    }
+    found = fields_of({"$ref": "#/$defs/many", "$defs": {"wide": wide, "many": many, **parts}})
+    assert [field.path for field in found] == [f"f{number}" for number in range(MAX_FIELDS)]
+
+
+def test_of_listed_values_without_end_the_first_are_compared():
+    (field,) = fields_of({"type": "object", "properties": {"color": {"enum": [str(n) for n in range(200_000)]}}})
+    assert field.kinds == STRING
+    assert field.enum == {str(number) for number in range(1000)}
+
+
+def test_of_one_name_in_many_schemas_the_last_counts_and_the_first_gives_the_place():
+    parts = [{"properties": {f"f{number}": {"type": "string"} for number in range(MAX_FIELDS)}}]
+    parts.append({"properties": {"more": {}, "f1": {"type": "integer"}}})
+    found = fields_of({"allOf": parts})
+    assert [field.path for field in found][:3] == ["f0", "f1", "f2"]
+    assert found[1].kinds == INTEGER
+    assert len(found) == MAX_FIELDS
+
+
+def test_keywords_that_are_called_as_findings_are_do_no_harm():
+    found = fields_of({"type": "object", "properties": {"a": {"type": "string", "kinds": 32, "inner": {}, "hint": 5}}})
+    assert [(field.kinds, field.hint) for field in found] == [(STRING, "")]
+
+
+KEYS = st.sampled_from(["a", "user_id", "items", "x-y", ""])
+SCHEMAS = st.recursive(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "type": st.sampled_from(["string", "integer", "null", "any", ["string", "null"], 5]),
+            "enum": st.lists(st.one_of(st.none(), st.integers(), st.text(max_size=3)), max_size=2),
+            "format": st.sampled_from(["date", "uuid", 3]),
+            "description": st.one_of(st.text(max_size=20), st.none()),
+            "$ref": st.sampled_from(["#", "#/$defs/A", "#/x", "http://x"]),
+        },
+    ),
+    lambda inner: st.fixed_dictionaries(
+        {},
+        optional={
+            "properties": st.one_of(st.dictionaries(KEYS, inner, max_size=3), st.just(5)),
+            "items": st.one_of(inner, st.booleans(), st.lists(inner, max_size=2)),
+            "anyOf": st.lists(inner, max_size=3),
+            "allOf": st.lists(inner, max_size=2),
+            "$defs": st.fixed_dictionaries({"A": inner}),
+            "required": st.one_of(st.lists(KEYS, max_size=2), st.just(True)),
+            "type": st.sampled_from(["object", "array"]),
+        },
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(SCHEMAS)
+def test_no_schema_is_too_odd(schema):
+    found = fields_of(schema)
+    assert len(found) <= MAX_FIELDS
+    assert all(field.kinds for field in found)

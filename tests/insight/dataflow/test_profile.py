@@ -1,0 +1,86 @@
+"""What a value is, and whose."""
+
+import pytest
+
+from tests.insight.dataflow.yard import TEXT, USERS, WHOLE, many, record, tool
+from toolyard.insight.dataflow.profile import told_of, tool_nouns
+
+
+def owners(profiles, path):
+    (profile,) = [one for one in profiles if one.path == path]
+    return dict(zip(profile.facets.keys, profile.facets.weights, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "nouns"),
+    [
+        ("list_team_members", [("team", "member")]),
+        ("get-accounts-id-limits", [("account",), ("limit",)]),
+        ("users/list-for-repo", [("user",)]),
+        ("getOrderDetails", [("order",)]),
+        ("set_timer", [("timer",)]),
+        ("get_sets", [("set",)]),
+        ("ping", [("ping",)]),
+    ],
+)
+def test_a_name_says_what_a_tool_is_about(name, nouns):
+    assert tool_nouns(name) == nouns
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        (tool("find", gives={"user_id": TEXT}), "user_id"),
+        (tool("find", gives={"user": record(id=TEXT)}), "user.id"),
+        (tool("find", gives={"users": USERS}), "users[].id"),
+        (tool("find", gives={"data": record(users=USERS)}), "data.users[].id"),
+        (tool("get_user", gives={"id": TEXT}), "id"),
+        (tool("get_user", gives={"data": record(id=TEXT)}), "data.id"),
+        (tool("x", gives={"id": {"type": "string", "description": "The unique identifier of the user."}}), "id"),
+        (tool("x", gives={"owner": record(id=TEXT)}), "owner.id"),
+    ],
+)
+def test_the_id_of_a_user_is_known_wherever_it_stands(given, path):
+    assert owners(told_of(given).outputs, path)["id of user"] > 0.8
+
+
+def test_what_is_asked_for_is_known_from_name_description_and_tool():
+    taker = tool("get-accounts-id-limits", {"id": TEXT})
+    assert "id of account" in owners(told_of(taker).inputs, "id")
+    taker = tool("pick", {"channel": TEXT})
+    assert {"channel", "id of channel", "name of channel"} <= owners(told_of(taker).inputs, "channel").keys()
+    taker = tool("pick", {"id": {"type": "string", "description": "ID of the series type rule to list"}})
+    assert "id of series type rule" in owners(told_of(taker).inputs, "id")
+
+
+def test_a_longer_owner_counts_for_its_last_word_too_but_less():
+    found = owners(told_of(tool("x", gives={"service_plan_id": TEXT})).outputs, "service_plan_id")
+    assert found["id of service plan"] == 1.0
+    assert 0.5 < found["id of plan"] < 1.0
+    assert "id of service" not in found
+
+
+def test_counts_and_paging_are_not_what_they_count_or_page():
+    outputs = told_of(tool("x", gives={"num_providers": WHOLE, "next_cursor": TEXT, "limit": WHOLE})).outputs
+    assert [one.path for one in outputs] == ["num_providers"]
+    assert set(outputs[0].facets.keys) == {"count of provider"}
+
+
+def test_the_name_of_what_is_about_to_be_made_counts_less():
+    made = owners(told_of(tool("create_team", {"name": TEXT})).inputs, "name")
+    found = owners(told_of(tool("get_team", {"name": TEXT})).inputs, "name")
+    assert made["name of team"] < found["name of team"]
+
+
+def test_what_a_call_needs_is_counted_at_the_leaves():
+    body = {"type": "object", "properties": {"a": TEXT, "b": TEXT}, "required": ["a"]}
+    told = told_of(tool("x", {"body": body, "user_id": TEXT, "page": WHOLE}))
+    assert told.required == 3
+    assert {one.path for one in told.inputs if one.needed} == {"body.a", "user_id"}
+    assert told_of(tool("x", gives={"users": many(TEXT)})).required == 0
+
+
+def test_the_id_of_what_was_deleted_feeds_nothing_but_what_else_is_told_may():
+    told = told_of(tool("delete_pet", {"petId": TEXT}, gives={"pet_id": TEXT, "refund_id": TEXT}))
+    assert [one.path for one in told.outputs] == ["refund_id"]
+    assert "pet_id" in [one.path for one in told_of(tool("get_pet", {"petId": TEXT}, gives={"pet_id": TEXT})).outputs]

@@ -1,0 +1,43 @@
+"""Identifiers, however they are written, give the same words."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from toolyard.insight.dataflow.words import singular, words_of
+
+
+@pytest.mark.parametrize("name", ["user_ids", "userIds", "userIDs", "User-Ids", "USER_ID", "user.id", "userId"])
+def test_one_identifier_in_every_style_gives_the_same_words(name):
+    assert words_of(name) == ("user", "id")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("repo", ("repository",)),
+        ("lat", ("latitude",)),
+        ("zipCode", ("postal", "code")),
+        ("userName", ("user", "name")),
+        ("username", ("user", "login")),
+        ("HTTPServer", ("http", "server")),
+        ("v2Addresses", ("v", "2", "address")),
+        ("größe", ("größe",)),
+        ("", ()),
+    ],
+)
+def test_abbreviations_are_written_out(name, words):
+    assert "".join(words_of(name)) == "".join(words)
+
+
+@pytest.mark.parametrize(
+    ("many", "one"),
+    [("cities", "city"), ("boxes", "box"), ("users", "user"), ("status", "status"), ("address", "address")],
+)
+def test_plurals_become_singular_and_nothing_else_does(many, one):
+    assert singular(many) == one
+
+
+@given(st.text(max_size=40))
+def test_any_text_has_words(name):
+    words = words_of(name)
+    assert all(word == word.lower() and word for word in words)

@@ -1,0 +1,102 @@
+"""tc/conflict: tools that are easily taken for each other."""
+
+import numpy as np
+import pytest
+
+from tests.insight.samplers.yard import qualified, registry, tool
+from toolyard import SamplingError, Tool
+from toolyard.insight.samplers.conflict import ConflictSampler, differences
+
+GROUPS = np.repeat(np.eye(5), 4, axis=0)
+GIVEN = [tool(f"t{at}", required=[f"p{at}"]) for at in range(20)]
+
+
+def test_one_is_gold_and_the_others_are_like_it():
+    sampler = ConflictSampler(registry(GIVEN, vectors=GROUPS), k=4)
+    for drawn in sampler.series(30, seed=1):
+        assert sorted(drawn.roles) == ["confusable", "confusable", "confusable", "gold"]
+        gold = drawn[drawn.roles.index("gold")]
+        assert drawn.details["gold"] == gold.qualified_name
+        assert drawn.details["gold_overload"] == gold.fingerprint
+        assert len({int(one.name[1:]) // 4 for one in drawn}) == 1
+        assert drawn.score == pytest.approx(1, abs=1e-3)
+        told = drawn.details["groups"][0]["conflicts"]
+        assert {row["tool"] for row in told} == set(qualified(drawn)) - {gold.qualified_name}
+        assert all(row["differs"] == ["parameters"] for row in told)
+
+
+def test_the_gold_tool_is_now_here_now_there():
+    sampler = ConflictSampler(registry(GIVEN, vectors=GROUPS), k=4)
+    places = [drawn.roles.index("gold") for drawn in sampler.series(100, seed=1)]
+    assert set(places) == {0, 1, 2, 3}
+
+
+def test_the_same_name_in_another_namespace_comes_first():
+    given = [tool("search", "a", "Find people", ["q"]), tool("search", "b", "Find songs", ["text"]), *GIVEN]
+    vectors = np.vstack([[1, 0, 0, 0, 0], [0, 0, 0, 0, 1], GROUPS])
+    drawn = ConflictSampler(registry(given, vectors=vectors), k=3, tool="a::search").sample(seed=1)
+    assert drawn.details["gold"] == "a::search"
+    first = drawn.details["groups"][0]["conflicts"][0]
+    assert first["tool"] == "b::search"
+    assert first["same_name"]
+
+
+def test_a_twin_in_another_namespace_is_no_conflict():
+    given = [tool("search", "a", "Find", ["q"]), tool("search", "b", "Find", ["q"]), tool("look", "a", "Find", ["x"])]
+    drawn = ConflictSampler(registry(given), k=2, tool="a::search").sample(seed=1)
+    assert set(qualified(drawn)) == {"a::search", "a::look"}
+    with pytest.raises(SamplingError):
+        ConflictSampler(registry(given), k=3, tool="a::search").sample(seed=1)
+
+
+def test_the_least_likeness_is_kept():
+    sampler = ConflictSampler(registry(GIVEN, vectors=GROUPS + 0.1), k=4, min_score=0.9)
+    assert all(drawn.score >= 0.9 for drawn in sampler.series(20, seed=1))
+    with pytest.raises(SamplingError, match="no tool is like so many others by 0.9") as caught:
+        sampler.sample(5)
+    assert len(caught.value.tools) == 4
+
+
+def test_several_groups_each_have_a_gold_tool():
+    sampler = ConflictSampler(registry(GIVEN, vectors=GROUPS), k=7, groups=3)
+    for drawn in sampler.series(20, seed=1):
+        assert drawn.roles.count("gold") == 3
+        assert len(set(qualified(drawn))) == 7
+        sizes = sorted(drawn.details["group_of"].count(group) for group in range(3))
+        assert sizes == [2, 2, 3]
+    with pytest.raises(ValueError, match="3 groups need at least 6 tools, not 5"):
+        sampler.sample(5)
+
+
+def test_it_works_by_words_where_there_are_no_embeddings():
+    given = [
+        tool("get_order", description="Get an order", required=["order_id"]),
+        tool("get_orders", description="Get the orders of a user", required=["user_id"]),
+        tool("paint", description="Draw a picture", required=["colour"]),
+    ]
+    drawn = ConflictSampler(registry(given), k=2).sample(seed=1)
+    assert set(qualified(drawn)) == {"n::get_order", "n::get_orders"}
+    assert drawn.details["likeness"] == "words"
+
+
+def test_namespaces_are_kept():
+    given = [tool(f"t{at}", "ab"[at % 2], required=[f"p{at}"]) for at in range(20)]
+    sampler = ConflictSampler(registry(given, vectors=GROUPS), k=6, namespace="b")
+    assert {one.namespace for drawn in sampler.series(10, seed=1) for one in drawn} == {"b"}
+
+
+def test_an_unknown_gold_tool_is_named_with_the_nearest():
+    with pytest.raises(ValueError, match="no tool is called 'n::t99'; did you mean"):
+        ConflictSampler(registry(GIVEN), k=2, tool="n::t99").sample()
+
+
+def test_differences_are_those_of_the_contract():
+    one = Tool("a", "n", "x", {"type": "object"}, {"type": "object"})
+    assert differences(one, one.replace(name="b")) == []
+    changed = one.replace(description="y", parameters={"type": "object", "properties": {}}, output_parameters={})
+    assert differences(one, changed.replace(effects="read")) == [
+        "parameters",
+        "output_parameters",
+        "description",
+        "effects",
+    ]

@@ -1,0 +1,75 @@
+"""tc/irrelevant: tools of which none does what is needed."""
+
+import numpy as np
+import pytest
+
+from tests.insight.samplers.yard import names, qualified, registry, tool
+from toolyard import SamplingError
+from toolyard.insight.samplers.irrelevant import IrrelevantSampler
+
+GROUPS = np.repeat(np.eye(5), 4, axis=0)
+WORDS = [
+    tool("get_weather", description="Current weather of a city"),
+    tool("weather_forecast", description="Weather forecast for a city"),
+    tool("send_mail", description="Send a message to a person"),
+    tool("play_song", description="Play some music"),
+    tool("book_table", description="Reserve a table in a restaurant"),
+]
+
+
+def test_none_of_them_is_like_the_tool_that_is_needed():
+    sampler = IrrelevantSampler(registry(20, vectors=GROUPS), k=5)
+    for drawn in sampler.series(50, seed=1):
+        needed = int(drawn.details["needed"].removeprefix("n::t"))
+        assert all(int(name[1:]) // 4 != needed // 4 for name in names(drawn))
+        assert drawn.roles == ("irrelevant",) * 5
+        assert drawn.score < 0.6
+        assert drawn.topology == "irrelevant"
+
+
+def test_the_needed_tool_may_be_given():
+    drawn = IrrelevantSampler(registry(20, vectors=GROUPS), k=16, tool="n::t5").sample()
+    assert drawn.details["needed"] == "n::t5"
+    assert {int(name[1:]) // 4 for name in names(drawn)} == {0, 2, 3, 4}
+    with pytest.raises(SamplingError, match="not enough tools that do not fit") as caught:
+        IrrelevantSampler(registry(20, vectors=GROUPS), k=17, tool="n::t5").sample()
+    assert len(caught.value.tools) == 16
+
+
+def test_a_query_says_what_is_needed_in_words():
+    sampler = IrrelevantSampler(registry(WORDS), k=3, query="What is the weather in Paris?")
+    for drawn in sampler.series(20, seed=1):
+        assert not {"get_weather", "weather_forecast"} & set(names(drawn))
+        assert drawn.details == {"query": "What is the weather in Paris?", "likeness": "query"}
+
+
+def test_a_namesake_in_another_namespace_fits_whatever_it_says():
+    given = [tool("search", "a", "Find people"), tool("search", "b", "Look up songs"), tool("draw", "b", "Paint")]
+    drawn = IrrelevantSampler(registry(given, vectors=np.eye(3)), k=1, tool="a::search").sample()
+    assert qualified(drawn) == ["b::draw"]
+
+
+def test_hardness_says_how_near_they_come():
+    angles = np.linspace(0, np.pi / 2, 60)
+    vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    sampler = IrrelevantSampler(registry(60, vectors=vectors), k=4, tool="n::t0", max_score=0.9)
+    scores = [np.mean([drawn.score for drawn in sampler.series(20, seed=1, hardness=h)]) for h in (0, 0.5, 1)]
+    assert scores[0] < scores[1] < scores[2] < 0.9
+
+
+def test_the_limit_may_be_given():
+    sampler = IrrelevantSampler(registry(20, vectors=GROUPS + 0.5), k=4, tool="n::t0")
+    with pytest.raises(SamplingError):
+        sampler.sample(max_score=0.1)
+    assert len(sampler.sample(max_score=0.95)) == 4
+
+
+def test_a_query_and_a_tool_at_once_are_refused():
+    with pytest.raises(ValueError, match="a query or a tool, not both"):
+        IrrelevantSampler(registry(WORDS), k=2, query="x", tool="n::send_mail").sample()
+
+
+def test_the_tools_come_from_the_namespaces_that_are_meant():
+    given = [tool(f"t{at}", "ab"[at % 2]) for at in range(20)]
+    sampler = IrrelevantSampler(registry(given, vectors=GROUPS), k=4, namespace="a")
+    assert {one.namespace for drawn in sampler.series(20, seed=1) for one in drawn} == {"a"}

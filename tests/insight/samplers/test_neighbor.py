@@ -1,0 +1,118 @@
+"""tc/neighbor: tools around one tool."""
+
+import numpy as np
+import pytest
+
+from tests.insight.samplers.yard import names, qualified, registry, tool, tools
+from toolyard import SamplingError, ToolRegistry
+from toolyard.insight.samplers.neighbor import NeighborSampler
+
+
+def circle(count):
+    """Vectors on a circle: the nearest of each are those beside it."""
+    angles = np.linspace(0, 2 * np.pi, count, endpoint=False)
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+
+def yard(given, vectors, **neighbors):
+    return registry(given, vectors=vectors, neighbors={"duplicate_sim_thresh": 0.9999, **neighbors})
+
+
+def test_a_seed_comes_first_and_others_are_near_it():
+    sampler = NeighborSampler(yard(60, circle(60), max_neighbors=6), k=4)
+    for drawn in sampler.series(50, seed=1):
+        seed, *others = (int(name[1:]) for name in names(drawn))
+        assert all(min((seed - other) % 60, (other - seed) % 60) <= 3 for other in others)
+        assert drawn.roles == ("seed", "neighbor", "neighbor", "neighbor")
+        assert 0.9 < drawn.score <= 1
+
+
+def test_more_tools_than_one_tool_has_neighbors_are_no_trouble():
+    given = yard(300, circle(300))
+    assert all(len(set(names(drawn))) == 15 for drawn in NeighborSampler(given, k=15).series(50, seed=1))
+    assert len(NeighborSampler(given, k=250).sample(seed=1)) == 250
+
+
+def test_near_duplicates_never_stand_together():
+    vectors = np.repeat(np.eye(10) + np.random.default_rng(1).random((10, 10)), 3, axis=0)
+    sampler = NeighborSampler(yard(30, vectors), k=6)
+    for drawn in sampler.series(50, seed=1):
+        groups = [int(name[1:]) // 3 for name in names(drawn)]
+        assert len(set(groups)) == 6
+
+
+def test_where_all_are_nearly_the_same_it_is_a_sampling_error_with_the_part():
+    sampler = NeighborSampler(yard(5, np.ones((5, 3))), k=3)
+    with pytest.raises(SamplingError, match="not nearly the same") as caught:
+        sampler.sample()
+    assert len(caught.value.tools) == 1
+    assert len(sampler.sample(allow_short=True)) == 1
+
+
+def test_the_namespace_of_the_seed_is_kept_unless_told_otherwise():
+    given = [tool(f"t{at}", "ab"[at % 2]) for at in range(20)]
+    sampler = NeighborSampler(yard(given, circle(20)), k=5)
+    assert all(len({one.namespace for one in drawn}) == 1 for drawn in sampler.series(30, seed=1))
+    mixed = sampler.series(30, seed=1, use_seed_namespace=False)
+    assert any(len({one.namespace for one in drawn}) == 2 for drawn in mixed)
+
+
+def test_namespaces_and_weights_say_where_the_seed_comes_from():
+    given = [tool(f"t{at}", "ab"[at % 2]) for at in range(20)]
+    sampler = NeighborSampler(yard(given, circle(20)), k=2)
+    assert {drawn[0].namespace for drawn in sampler.series(20, seed=1, namespace="b")} == {"b"}
+    seeds = [drawn[0].namespace for drawn in sampler.series(400, seed=1, namespace_weights={"a": 0.9})]
+    assert 330 < seeds.count("a") < 390
+    with pytest.raises(SamplingError, match="no tool is in the namespace 'c'"):
+        sampler.sample(namespace="c")
+
+
+def test_a_low_temperature_prefers_the_nearest():
+    def spread(temperature):
+        drawn = NeighborSampler(yard(60, circle(60), max_neighbors=20), k=2).series(
+            200, seed=1, temperature=temperature
+        )
+        return sum(min((a - b) % 60, (b - a) % 60) for a, b in ((int(n[1:]) for n in names(one)) for one in drawn))
+
+    assert spread(0.01) < 0.6 * spread(10)
+
+
+def test_the_least_likeness_is_kept():
+    sampler = NeighborSampler(yard(12, circle(12)), k=2, min_score=0.8)
+    assert all(drawn.score >= 0.8 for drawn in sampler.series(30, seed=1))
+    with pytest.raises(SamplingError):
+        sampler.sample(min_score=0.99)
+
+
+def test_a_temperature_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="option 'temperature'"):
+        NeighborSampler(yard(3, circle(3)), k=2, temperature=0)
+
+
+def test_without_the_artifact_the_enrichment_to_add_is_named():
+    with pytest.raises(SamplingError, match="add the enrichment 'neighbors'"):
+        NeighborSampler(registry(3), k=2)
+
+
+def test_an_artifact_that_is_a_plain_mapping_will_do():
+    class Plain:
+        writes = ("neighbors",)
+
+        def enrich(self, snapshot):
+            spaces = {
+                one.qualified_name: {
+                    one.fingerprint: {
+                        "n": (
+                            [(other.name, other.fingerprint, 0.5) for other in snapshot.tools if other is not one],
+                            [("t3", snapshot.tools[3].fingerprint, 0.95)] if one.name == "t2" else [],
+                        )
+                    }
+                }
+                for one in snapshot.tools
+            }
+            return snapshot.tools, {"neighbors": spaces}
+
+    sampler = NeighborSampler(ToolRegistry(tools(4), enrichments=[Plain()]), k=2)
+    pairs = {tuple(qualified(drawn)) for drawn in sampler.series(100, seed=1)}
+    assert ("n::t2", "n::t3") not in pairs
+    assert ("n::t0", "n::t1") in pairs

@@ -1,0 +1,45 @@
+"""Words of names and queries."""
+
+from hypothesis import given, strategies as st
+
+from toolyard import Tool
+from toolyard.insight.search.query import read_query
+from toolyard.insight.search.text import MOST_SEGMENTS, fields, required, segments, stems, vector_text, words
+
+
+def test_names_fall_apart_where_people_see_a_word_begin():
+    assert words("getHTTPUrl_v2.find-all") == ["get", "http", "url", "v2", "find", "all"]
+    assert stems("Calculating calculations") == ["calcul", "calcul"]
+
+
+def test_a_long_query_is_cut_into_what_asks_for_one_thing_each():
+    parts = segments("Find the weather in Rome. Then book a hotel, and tell me the time in Paris.")
+    assert parts[0].startswith("Find the weather") and parts[0].endswith("Paris.")
+    assert "Find the weather in Rome." in parts
+    assert any(part.startswith("tell me the time") for part in parts)
+
+
+def test_every_field_of_a_tool_has_its_words_and_odd_schemas_have_none():
+    tool = Tool(
+        "findUser",
+        "x",
+        "Looks people up",
+        {"properties": {"userName": {"description": "The name", "enum": ["Ann"]}, "odd": 3}, "required": ["userName"]},
+        tags=("crm",),
+        aliases=("whois",),
+    )
+    names, described, keys, texts, values = fields(tool)
+    assert names == ["find", "user", "whoi"]
+    assert described == ["look", "peopl", "up", "crm"]
+    assert (keys, texts, values) == (["user", "name", "odd"], ["the", "name"], ["ann"])
+    assert required(tool) == [["user", "name"]]
+    assert vector_text(tool) == "find user. Looks people up (user name, odd)"
+    assert fields(Tool("a", "x", "", {"properties": [1], "required": "a"}))[2:] == ([], [], [])
+
+
+@given(st.text(max_size=3000))
+def test_any_text_can_be_asked(text):
+    query = read_query(text)
+    assert 1 <= len(query.segments) <= MOST_SEGMENTS + 1
+    assert query.has.shape == (len(query.segments), len(query.stems))
+    assert len(query.stems) <= 96

@@ -1,0 +1,121 @@
+"""What a tool says to an embedder, and that no text is embedded twice."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from insight.embedder_stub import HashEmbedder
+from toolyard.insight.cache import ItemCache
+from toolyard.insight.vectors import KIND, cached_vectors, text_of, vector_key
+from toolyard.model.tool import Tool
+
+WEATHER = Tool(
+    "get_weather",
+    "meteo",
+    "Current weather.",
+    {"type": "object", "properties": {"city": {"type": "string", "description": "Where"}, "day": {}}},
+)
+
+
+def test_a_text_has_name_description_and_parameters_and_no_namespace():
+    assert text_of(WEATHER) == ('This is a "get_weather" tool.\nCurrent weather.\nArgs:\ncity (string): Where\nday')
+    assert text_of(WEATHER.replace(namespace="other")) == text_of(WEATHER)
+
+
+def test_what_a_tool_returns_is_part_of_its_text_if_it_is_known():
+    known = WEATHER.replace(output_parameters={"properties": {"temperature": {"type": ["number", "null"]}}})
+    assert text_of(known) == text_of(WEATHER) + "\nReturns:\ntemperature (number or null)"
+
+
+@pytest.mark.parametrize("schema", [{}, {"properties": None}, {"properties": []}, {"$ref": "#/x"}, {"properties": {}}])
+def test_a_tool_without_parameters_has_no_arguments_in_its_text(schema):
+    assert text_of(Tool("f", "n", "", schema)) == 'This is a "f" tool.'
+
+
+def test_odd_schemas_of_parameters_are_named_at_least():
+    schema = {"properties": {"a": True, "b": {"type": 3, "description": 4}}}
+    assert text_of(Tool("f", "n", "", schema)).endswith("Args:\na\nb")
+
+
+def test_equal_texts_are_embedded_once_and_rows_are_in_order(tmp_path):
+    embedder = HashEmbedder()
+    texts = ["bb", "a", "bb", "ccc", "a"]
+    rows = cached_vectors(embedder, texts, ItemCache(tmp_path))
+    assert sorted(embedder.texts) == ["a", "bb", "ccc"]
+    assert np.array_equal(rows, np.stack([embedder.one(text) for text in texts]))
+
+
+def test_one_more_text_is_one_more_to_embed(tmp_path):
+    texts = [f"text {number}" for number in range(50)]
+    first = cached_vectors(HashEmbedder(), texts, ItemCache(tmp_path))
+    embedder = HashEmbedder()
+    again = cached_vectors(embedder, [*texts, "new"], ItemCache(tmp_path))
+    assert embedder.texts == ["new"]
+    assert np.array_equal(again[:50], first)
+
+
+@pytest.mark.parametrize("other", [{"version": "2"}, {"name": "another"}])
+def test_another_model_or_version_has_vectors_of_its_own(tmp_path, other):
+    cached_vectors(HashEmbedder(), ["a", "b"], ItemCache(tmp_path))
+    embedder = HashEmbedder(**other)
+    rows = cached_vectors(embedder, ["a", "b"], ItemCache(tmp_path))
+    assert sorted(embedder.texts) == ["a", "b"]
+    assert np.array_equal(rows[0], embedder.one("a"))
+
+
+def test_force_embeds_again_and_writes(tmp_path):
+    cache = ItemCache(tmp_path)
+    cached_vectors(HashEmbedder(), ["a"], cache)
+    embedder = HashEmbedder()
+    cache.put_many(KIND, [(vector_key(embedder, "a"), np.zeros(8, np.float32).tobytes())])
+    rows = cached_vectors(embedder, ["a"], cache, force=True)
+    assert embedder.texts == ["a"]
+    assert np.array_equal(rows, cached_vectors(HashEmbedder(), ["a"], cache))
+
+
+def test_vectors_of_another_length_under_the_same_name_are_embedded_again(tmp_path):
+    cached_vectors(HashEmbedder(dimensions=8), ["a", "b"], ItemCache(tmp_path))
+    embedder = HashEmbedder(dimensions=16)
+    rows = cached_vectors(embedder, ["a", "b", "c"], ItemCache(tmp_path))
+    assert np.array_equal(rows, np.stack([embedder.one(text) for text in "abc"]))
+    assert cached_vectors(embedder, ["a"], ItemCache(tmp_path)).shape == (1, 16)
+
+
+def test_without_a_cache_everything_is_embedded():
+    embedder = HashEmbedder()
+    assert cached_vectors(embedder, ["a", "b", "a"]).shape == (3, 8)
+    assert embedder.texts == ["a", "b"]
+
+
+def test_no_texts_give_no_rows_of_the_right_width(tmp_path):
+    assert cached_vectors(HashEmbedder(), [], ItemCache(tmp_path)).shape == (0, 8)
+
+
+def test_batches_are_as_large_as_the_embedder_likes(tmp_path):
+    embedder = HashEmbedder(batch=3)
+    cached_vectors(embedder, [str(number) for number in range(8)], ItemCache(tmp_path))
+    assert [len(batch) for batch in embedder.asked] == [3, 3, 2]
+
+
+def test_a_process_that_is_killed_loses_nothing_that_was_finished(tmp_path):
+    code = (
+        "import os, signal\n"
+        "from insight.embedder_stub import HashEmbedder\n"
+        "from toolyard.insight.cache import ItemCache\n"
+        "from toolyard.insight.vectors import cached_vectors\n"
+        "class Dies(HashEmbedder):\n"
+        "    def encode(self, texts):\n"
+        "        if len(self.asked) == 5: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "        return super().encode(texts)\n"
+        f"cached_vectors(Dies(), [f'text {{n:02}}' for n in range(40)], ItemCache({str(tmp_path)!r}))\n"
+    )
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    embedder = HashEmbedder()
+    cached_vectors(embedder, [f"text {number:02}" for number in range(40)], ItemCache(tmp_path))
+    assert len(embedder.texts) == 40 - 5 * embedder.batch

@@ -1,0 +1,195 @@
+"""`LMClient`: another try, limits, the ledger, and what its errors say."""
+
+import asyncio
+import ssl
+import time
+
+import pytest
+from waiting import until
+
+from links.lm.model_server import ModelServer, openai_says
+from toolyard.links.lm import LMClient, Message, Spent
+from toolyard.model.errors import CallTimeout, ToolFailed, Unavailable
+
+
+def client_of(server, **config):
+    slept = []
+
+    async def sleep(seconds):
+        slept.append(seconds)
+        await asyncio.sleep(0)
+
+    settings = {"type": "openai", "model_id_or_path": "m", "base_url": server.url, "api_key": "sk-hidden", **config}
+    client = LMClient(settings, sleep=sleep)
+    return client, slept
+
+
+def question(client, text="?"):
+    return client.request((Message("user", text),))
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 529])
+async def test_a_busy_server_is_asked_again_after_a_growing_pause(status):
+    with ModelServer((status, {}, "x"), (status, {}, "x"), "yes") as server:
+        client, slept = client_of(server)
+        async with client:
+            answer = await client.complete(question(client))
+    assert answer.text == "yes"
+    assert len(server.asked) == 3
+    assert 0.25 <= slept[0] <= 0.5 <= slept[1] <= 1.0
+
+
+async def test_retry_after_is_kept_by_all_who_ask():
+    with ModelServer((429, {"Retry-After": "7"}, "x"), "yes", "yes") as server:
+        client, slept = client_of(server)
+        async with client:
+            await client.complete(question(client))
+            assert slept[0] == 7.0
+            await client.complete(question(client, "another"))
+    # The pause was not slept through here, so both later requests still had it before them.
+    assert all(6 < seconds <= 7 for seconds in slept[1:])
+    assert len(slept) == 3
+
+
+async def test_a_server_that_hangs_up_is_asked_again():
+    with ModelServer(None, "yes") as server:
+        client, _ = client_of(server)
+        async with client:
+            assert (await client.complete(question(client))).text == "yes"
+
+
+async def test_tries_end():
+    with ModelServer(otherwise=lambda asked: (503, {}, {"error": {"message": "no GPU for sk-hidden"}})) as server:
+        client, slept = client_of(server, retries=2)
+        async with client:
+            with pytest.raises(Unavailable) as caught:
+                await client.complete(question(client))
+    assert len(server.asked) == 3 and len(slept) == 2
+    assert str(caught.value) == f"{server.url} answered 503: no GPU for ***"
+
+
+async def test_a_pause_past_the_deadline_is_not_begun_and_told_to_the_caller():
+    with ModelServer((429, {"Retry-After": "60"}, "x")) as server:
+        client, slept = client_of(server)
+        async with client:
+            with pytest.raises(Unavailable) as caught:
+                await client.complete(question(client), deadline=time.monotonic() + 20)
+    assert slept == []
+    assert caught.value.info.retry_after == 60.0
+
+
+@pytest.mark.parametrize(
+    ("status", "hint"), [(401, "api_key"), (404, "base_url"), (400, "response_format"), (418, None)]
+)
+async def test_a_refusal_is_not_repeated_and_shows_no_secret(status, hint):
+    with ModelServer((status, {}, {"error": {"message": "bad key\nsk-hidden"}})) as server:
+        client, _ = client_of(server)
+        async with client:
+            with pytest.raises(ToolFailed) as caught:
+                await client.complete(question(client))
+    info = caught.value.info
+    assert len(server.asked) == 1
+    assert info.message.endswith(f"answered {status}: bad key ***")
+    assert (info.effect, info.retryable) == ("none", False)
+    assert hint is None or hint in info.hint
+
+
+async def test_one_request_may_take_so_long_and_a_late_one_is_not_repeated():
+    with ModelServer("late", delay=5) as server:
+        client, _ = client_of(server, timeout=0.2)
+        async with client:
+            with pytest.raises(CallTimeout) as caught:
+                await client.complete(question(client))
+    assert len(server.asked) == 1
+    assert caught.value.info.effect == "none"
+
+
+async def test_no_more_than_allowed_are_asked_at_once():
+    with ModelServer(otherwise=lambda asked: asked.messages[0][1], delay=0.02) as server:
+        client, _ = client_of(server, max_concurrent=3)
+        async with client:
+            answers = await asyncio.gather(*(client.complete(question(client, str(n))) for n in range(12)))
+    assert [answer.text for answer in answers] == [str(n) for n in range(12)]
+    assert server.most == 3
+
+
+async def test_who_waits_past_the_deadline_for_a_place_is_told_so():
+    with ModelServer(otherwise=lambda asked: "x", delay=3) as server:
+        client, _ = client_of(server, max_concurrent=1)
+        async with client:
+            first = asyncio.ensure_future(client.complete(question(client)))
+            await asyncio.to_thread(until, lambda: server.asked)
+            with pytest.raises(Unavailable, match="not asked before the deadline"):
+                await client.complete(question(client), deadline=time.monotonic() + 0.05)
+            first.cancel()
+    assert len(server.asked) == 1
+
+
+async def test_the_ledger_counts_tokens_and_money_by_model():
+    says = openai_says("x", prompt=1_000, completion=500)
+    with ModelServer(says, says) as server:
+        client, _ = client_of(server, prices={"prompt": 2, "completion": 8})
+        async with client:
+            await client.complete(question(client))
+            await client.complete(question(client))
+    assert client.ledger.spent == {"m": Spent(2, 0, 2_000, 1_000, pytest.approx(0.012))}
+
+
+async def test_requests_a_minute_are_kept():
+    with ModelServer(otherwise=lambda asked: "x") as server:
+        client, slept = client_of(server, requests_per_minute=60)
+        async with client:
+            for _ in range(60):
+                await client.complete(question(client))
+            before = len(slept)
+            await client.complete(question(client))
+    assert before == 0
+    assert len(slept) == 1 and 0 < slept[0] <= 1.0
+
+
+async def test_one_client_serves_several_loops():
+    with ModelServer(otherwise=lambda asked: "x") as server:
+        client, _ = client_of(server)
+        await client.complete(question(client))
+
+        def elsewhere():
+            with asyncio.Runner() as runner:
+                return runner.run(client.complete(question(client))).text
+
+        assert await asyncio.to_thread(elsewhere) == "x"
+        await client.aclose()
+
+
+async def test_who_has_no_time_to_wait_for_room_makes_nobody_else_wait():
+    with ModelServer(otherwise=lambda asked: "x") as server:
+        client, slept = client_of(server, requests_per_minute=6)
+        async with client:
+            for _ in range(6):
+                await client.complete(question(client))
+            with pytest.raises(Unavailable, match="as many requests and tokens as allowed") as caught:
+                await client.complete(question(client), deadline=time.monotonic() + 1)
+            await client.complete(question(client))
+    assert 5 < caught.value.info.retry_after <= 10
+    assert len(slept) == 1 and slept[0] <= 10
+
+
+async def test_tls_is_judged_by_the_authority_that_the_operator_names(certificate):
+    key, cert = certificate
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    with ModelServer("yes", tls=context) as server:
+        client, _ = client_of(server, ca=str(cert))
+        async with client:
+            assert (await client.complete(question(client))).text == "yes"
+        client, _ = client_of(server, retries=0)
+        async with client:
+            with pytest.raises(Unavailable, match="certificate is not trusted"):
+                await client.complete(question(client))
+
+
+async def test_closing_twice_is_no_matter():
+    with ModelServer() as server:
+        client, _ = client_of(server)
+        client.close()
+        client.close()
+        await client.aclose()

@@ -1,0 +1,294 @@
+"""The pytest plugin, in pytests of its own: recorded once, played from then on, and told what drifted."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from toolyard.engines.replay_cassette import Cassette
+
+ROOT = Path(__file__).resolve().parents[2]
+
+TOOLS = """\
+import os
+from toolyard import tool
+
+@tool
+def look(place: str) -> dict:
+    "Look somewhere."
+    with open(os.environ["ASKED"], "a") as asked:
+        asked.write(place + "\\n")
+    return {"place": place, "answer": os.environ.get("ANSWER", "first")}
+"""
+
+YARD = "tools:\n  registry:\n    - {type: python, target: tools.py, namespace: n}\n"
+
+TEST = """\
+import pytest
+from toolyard import ToolCall
+
+def asked(yard, place):
+    yard.tool_engine.setup("s")
+    (result,) = yard.tool_engine.execute("s", [ToolCall("n::look", {"place": place})])
+    return result
+
+@pytest.mark.toolyard_cassette("weather")
+def test_it(toolyard_yard):
+    assert asked(toolyard_yard, "oslo").result == {"place": "oslo", "answer": "first"}
+"""
+
+
+class Run:
+    def __init__(self, folder):
+        self.folder = folder
+        self.asked = folder / "asked.txt"
+        (folder / "tools.py").write_text(TOOLS)
+        (folder / "yard.yaml").write_text(YARD)
+        (folder / "pytest.ini").write_text("[pytest]\ntoolyard_config = yard.yaml\naddopts = --strict-markers\n")
+
+    def write(self, text, name="test_it.py"):
+        (self.folder / name).parent.mkdir(exist_ok=True)
+        (self.folder / name).write_text(text)
+
+    def __call__(self, *options, code=0, **env):
+        command = [
+            sys.executable,
+            "-W",
+            "error",
+            "-m",
+            "pytest",
+            "-p",
+            "toolyard.pytest_plugin",
+            "-p",
+            "no:cacheprovider",
+        ]
+        done = subprocess.run(
+            [*command, *options],
+            cwd=self.folder,
+            env={
+                **os.environ,
+                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+                "PYTHONPATH": os.pathsep.join(sys.path),
+                "ASKED": str(self.asked),
+                **env,
+            },
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+    @property
+    def places(self):
+        return self.asked.read_text().split() if self.asked.exists() else []
+
+
+@pytest.fixture
+def pytest_in(tmp_path):
+    return Run(tmp_path)
+
+
+def test_a_recorded_test_needs_its_tools_no_longer(pytest_in, tmp_path):
+    pytest_in.write(TEST)
+    pytest_in("--toolyard-record")
+    assert pytest_in.places == ["oslo"]
+    (line,) = (tmp_path / "cassettes/weather.jsonl").read_text().splitlines()
+    assert json.loads(line)["name"] == "n::look"
+    out = pytest_in(ANSWER="second")
+    assert pytest_in.places == ["oslo"] and "toolyard cassettes" not in out
+    assert os.listdir(tmp_path / "cassettes") == ["weather.jsonl"]
+
+
+def test_without_a_cassette_the_test_fails_and_says_how_to_record_it(pytest_in):
+    pytest_in.write(TEST)
+    out = pytest_in(code=1)
+    assert "record it with: pytest --toolyard-record" in out
+    assert pytest_in.places == []
+
+
+def test_recording_anew_replaces_the_cassette_only_if_the_test_goes_well(pytest_in, tmp_path):
+    pytest_in.write(TEST)
+    pytest_in("--toolyard-record")
+    before = (tmp_path / "cassettes/weather.jsonl").read_bytes()
+    pytest_in("--toolyard-record", code=1, ANSWER="second")
+    assert (tmp_path / "cassettes/weather.jsonl").read_bytes() == before
+    assert os.listdir(tmp_path / "cassettes") == ["weather.jsonl"]
+    pytest_in.write(TEST.replace('"first"', '"second"'))
+    pytest_in("--toolyard-record", ANSWER="second")
+    (line,) = (tmp_path / "cassettes/weather.jsonl").read_text().splitlines()
+    assert json.loads(line)["result"]["answer"] == "second"
+
+
+def test_what_drifted_is_told_at_the_end(pytest_in):
+    pytest_in.write(TEST)
+    pytest_in("--toolyard-record")
+    pytest_in.write(
+        TEST.replace(
+            'asked(toolyard_yard, "oslo").result == {"place": "oslo", "answer": "first"}',
+            'asked(toolyard_yard, "bergen").is_error',
+        )
+    )
+    out = pytest_in()
+    assert "toolyard cassettes" in out
+    assert 'never played: n::look {"place":"oslo"}' in out
+    assert 'arguments changed: n::look {"place":"bergen"}; recorded was n::look {"place":"oslo"}' in out
+    (pytest_in.folder / "tools.py").write_text(TOOLS.replace("Look somewhere.", "Look elsewhere."))
+    pytest_in.write(TEST)
+    assert "definition changed: n::look has another definition now" in pytest_in()
+
+
+def test_an_engine_of_the_tests_own_is_recorded_under_the_tests_name(pytest_in, tmp_path):
+    pytest_in.write(
+        """\
+import pytest
+from toolyard import PythonToolEngine, ToolCall, ToolRegistry, function_tool
+
+CALLS = []
+
+def look(place: str) -> str:
+    CALLS.append(place)
+    return place.upper()
+
+@pytest.mark.parametrize("place", ["a b", "c/d"])
+def test_own(toolyard_cassette, place):
+    registry = ToolRegistry([function_tool(look, namespace="n")])
+    engine = toolyard_cassette.engine(PythonToolEngine(registry))
+    engine.setup("s")
+    assert engine.execute("s", [ToolCall("n::look", {"place": place})])[0].result == place.upper()
+    assert bool(CALLS) == (toolyard_cassette.mode == "record")
+    CALLS.clear()
+"""
+    )
+    pytest_in("--toolyard-record")
+    pytest_in()
+    assert [name[:12] for name in sorted(os.listdir(tmp_path / "cassettes/test_it"))] == [
+        "test_own-a-b",
+        "test_own-c-d",
+    ]
+
+
+def test_tests_that_share_a_cassette_add_to_it(pytest_in, tmp_path):
+    pytest_in.write(TEST + "\n" + TEST.replace("oslo", "bergen").replace("test_it", "test_other"))
+    pytest_in("--toolyard-record")
+    pytest_in("--toolyard-record")
+    assert len((tmp_path / "cassettes/weather.jsonl").read_text().splitlines()) == 2
+    assert "never played" in pytest_in()
+
+
+def test_the_marker_says_how_to_match_and_how_to_write(pytest_in, tmp_path):
+    marked = TEST.replace('("weather")', '("weather.yaml", config="yard.yaml", match="strict", repeat=False)')
+    (tmp_path / "pytest.ini").write_text("[pytest]\ntoolyard_cassettes = tapes\n")
+    pytest_in.write(marked)
+    pytest_in("--toolyard-record")
+    assert (tmp_path / "tapes/weather.yaml").read_text().startswith("- name: n::look\n")
+    pytest_in()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('("weather")', '("weather", matches="fifo")', "takes a name, config, match and repeat"),
+        ('("weather")', '("weather", match="loosely")', "Invalid enum value 'loosely'"),
+        ('("weather")', '("a", "b")', "takes a name"),
+    ],
+)
+def test_a_marker_that_cannot_be_meant_is_refused(pytest_in, old, new, said):
+    pytest_in.write(TEST.replace(old, new))
+    assert said in pytest_in(code=1)
+
+
+def test_a_yard_needs_a_config(pytest_in, tmp_path):
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    pytest_in.write(TEST)
+    assert "set toolyard_config" in pytest_in(code=1)
+
+
+def test_a_policy_of_the_yard_holds_in_replay_too(pytest_in, tmp_path):
+    (tmp_path / "yard.yaml").write_text(YARD + "policy: {budgets: [{max_calls: 1}]}\n")
+    pytest_in.write(
+        TEST
+        + """\
+    (result,) = toolyard_yard.tool_engine.execute("s", [ToolCall("n::look", {"place": "oslo"})])
+    assert result.error_info.code == "tool.denied"
+"""
+    )
+    pytest_in("--toolyard-record")
+    pytest_in()
+
+
+def test_the_plugin_is_found_by_pytest_and_costs_next_to_nothing():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pytest11"] == {"toolyard": "toolyard.pytest_plugin"}
+    code = "import sys, pytest; before = set(sys.modules); import toolyard.pytest_plugin; print(*(set(sys.modules) - before))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert {name for name in done.stdout.split() if not name.startswith("toolyard")} <= {"__future__"}
+    assert not any(name.startswith("toolyard.engines") for name in done.stdout.split())
+
+
+def test_drift_is_told_of_tests_that_ran_in_other_processes(pytest_in):
+    pytest_in.write(TEST)
+    pytest_in("--toolyard-record")
+    pytest_in.write(TEST.replace("assert asked", "assert True or asked"))
+    assert 'never played: n::look {"place":"oslo"}' in pytest_in("-p", "xdist", "-n", "1")
+
+
+NAMES = """\
+import pytest
+from toolyard import PythonToolEngine, ToolCall, ToolRegistry, function_tool
+
+def look(place: str) -> str:
+    return place.upper()
+
+def check(cassette, place):
+    registry = ToolRegistry([function_tool(look, namespace="n")])
+    engine = cassette.engine(PythonToolEngine(registry))
+    engine.setup("s")
+    assert engine.execute("s", [ToolCall("n::look", {"place": place})])[0].result == place.upper()
+
+@pytest.mark.parametrize("sign", ["<", ">", "1", "x" * 300])
+def test_it(toolyard_cassette, sign):
+    check(toolyard_cassette, sign)
+
+class TestOne:
+    def test_it(self, toolyard_cassette):
+        check(toolyard_cassette, "one")
+
+class TestTwo:
+    def test_it(self, toolyard_cassette):
+        check(toolyard_cassette, "two")
+"""
+
+
+def test_no_two_tests_have_one_cassette_by_accident(pytest_in, tmp_path):
+    pytest_in.write(NAMES)
+    pytest_in("--toolyard-record")
+    assert "toolyard cassettes" not in pytest_in()
+    names = sorted(os.listdir(tmp_path / "cassettes/test_it"))
+    assert len(names) == 6
+    assert {"TestOne.test_it.jsonl", "TestTwo.test_it.jsonl", "test_it-1.jsonl"} <= set(names)
+
+
+@pytest.mark.parametrize("name", ["weather", "weather.yaml"])
+def test_tests_that_share_a_cassette_record_it_from_several_processes(pytest_in, tmp_path, name):
+    text = TEST.replace('"weather"', f'"{name}"')
+    places = ["oslo", "bergen", "bodo", "moss", "hamar", "skien"]
+    more = [text.replace("oslo", place).replace("test_it", f"test_{place}") for place in places]
+    pytest_in.write("\n".join(more))
+    shared = tmp_path / "marks"
+    shared.mkdir()
+    for _ in range(2):
+        pytest_in("--toolyard-record", "-p", "xdist", "-n", "2", TMPDIR=str(shared))
+    assert len(Cassette.load(tmp_path / f"cassettes/{name}{'' if '.' in name else '.jsonl'}")) == len(places)
+    assert [file for file in os.listdir(tmp_path / "cassettes") if file.startswith(".")] == []
+    assert [file for file in os.listdir(shared) if file.startswith("toolyard-")] == []
+    assert "6 passed" in pytest_in("-p", "xdist", "-n", "2")

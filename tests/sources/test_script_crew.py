@@ -1,0 +1,72 @@
+"""`Crew`: workers for one load, called early and gone at its end."""
+
+import hashlib
+
+import pytest
+
+from toolyard.links.workers import Code, Declared, WorkerPool, WorkerSettings
+from toolyard.model.errors import ConfigError, SourceUnavailable, Unavailable
+from toolyard.sources.script_crew import Crew
+
+TEXT = b"TOOL_NAME = 'a'\nTOOL_DESCRIPTION = 'b'\nTOOL_PARAMETERS = {}\ndef run(): pass\n"
+CODES = [Code(f"{name}.py", hashlib.sha256(TEXT).hexdigest(), TEXT) for name in "ab"]
+
+
+@pytest.fixture
+def nurseries(monkeypatch):
+    """Every process that workers were forked from, as it was started."""
+    from toolyard.links.workers.nursery import Nursery
+
+    made, start = [], Nursery.start
+
+    def noted(nursery):
+        start(nursery)
+        made.append(nursery)
+
+    monkeypatch.setattr(Nursery, "start", noted)
+    return made
+
+
+def test_it_is_started_once_whether_called_early_or_not(nurseries):
+    for early in (True, False):
+        crew = Crew(WorkerSettings(), "here")
+        if early:
+            crew.get_ready()
+        assert [type(item) for item in crew.declare(CODES)] == [Declared, Declared]
+        crew.close()
+    assert len(nurseries) == 2
+    assert all(nursery._process is None for nursery in nurseries)
+
+
+def test_nobody_is_left_of_a_crew_that_was_not_needed(nurseries):
+    crew = Crew(WorkerSettings(), "here")
+    crew.get_ready()
+    crew.close()
+    assert all(nursery._process is None for nursery in nurseries)
+
+
+def test_one_that_was_never_called_has_nothing_to_close():
+    Crew(WorkerSettings(), "here").close()
+
+
+def test_what_stands_against_it_is_said_when_it_is_needed(monkeypatch):
+    def refuse(_sandbox):
+        raise ConfigError("not here")
+
+    monkeypatch.setattr("toolyard.links.workers.pool.probe_level", refuse)
+    crew = Crew(WorkerSettings(), "here")
+    crew.get_ready()
+    with pytest.raises(ConfigError, match="not here"):
+        crew.declare(CODES)
+    crew.close()
+
+
+def test_without_workers_the_source_is_unavailable(monkeypatch):
+    def fail(*_args, **_named):
+        raise Unavailable("nobody came")
+
+    monkeypatch.setattr(WorkerPool, "declare", fail)
+    crew = Crew(WorkerSettings(), "here")
+    with pytest.raises(SourceUnavailable, match="here: no worker could read the scripts: nobody came"):
+        crew.declare(CODES)
+    crew.close()
