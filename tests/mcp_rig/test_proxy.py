@@ -34,14 +34,15 @@ async def what_a_client_sees(target, folder):
         assert not (files / "b.txt").exists()
     lines = [json.loads(line) for line in (folder / "trace.jsonl").read_text().splitlines()]
     assert [line["name"] for line in lines] == ["files::read_text_file", "files::read_text_file", "files::write_file"]
-    assert "hello" not in (folder / "trace.jsonl").read_text()
+    return (folder / "trace.jsonl").read_text()
 
 
 async def test_in_and_out_over_stdio(folder):
     mark = new_mark()
     env = {**mark, "PROXY_TRACE": str(folder / "trace.jsonl")}
     words = [str(PROXY), "--name", "files", *npm("server-filesystem", folder / "files")]
-    await what_a_client_sees(StdioServerParameters(command=sys.executable, args=words, env=env), folder)
+    traced = await what_a_client_sees(StdioServerParameters(command=sys.executable, args=words, env=env), folder)
+    assert "hello" not in traced
     gone(mark)
 
 
@@ -50,7 +51,8 @@ async def test_in_over_stdio_and_out_over_http(folder):
     env = {**mark, "PROXY_TRACE": str(folder / "trace.jsonl")}
     words = ["--name", "files", "--port", "0", *npm("server-filesystem", folder / "files")]
     with telling([sys.executable, PROXY, *words], env) as (url, _):
-        await what_a_client_sees(f"{url}/mcp", folder)
+        traced = await what_a_client_sees(f"{url}/mcp", folder)
+    assert "hello" not in traced
     gone(mark)
 
 

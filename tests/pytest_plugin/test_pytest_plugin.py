@@ -216,8 +216,8 @@ def test_a_policy_of_the_yard_holds_in_replay_too(pytest_in, tmp_path):
     assert result.error_info.code == "tool.denied"
 """
     )
-    pytest_in("--toolyard-record")
-    pytest_in()
+    assert "1 passed" in pytest_in("--toolyard-record")
+    assert "1 passed" in pytest_in()
 
 
 def test_the_plugin_is_found_by_pytest_and_costs_next_to_nothing():

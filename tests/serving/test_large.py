@@ -64,7 +64,7 @@ async def test_a_key_alone_need_not_wait_and_owes_nothing_when_another_comes():
         request.spent = 0.1
         larges.settle(request)
     larges.see("other")
-    await asyncio.wait_for(larges.turn(asked("one"), 4 * MEGABYTE), SOON)
+    assert await asyncio.wait_for(larges.turn(asked("one"), 4 * MEGABYTE), SOON) is None
 
 
 async def test_beside_a_busy_key_a_second_large_request_is_refused_until_the_first_is_paid_for():
@@ -122,7 +122,7 @@ async def test_who_had_a_turn_for_a_request_needs_no_other_for_the_same():
     larges, _ = met(20)
     request = asked("one")
     await larges.turn(request, 4 * MEGABYTE)
-    await larges.turn(request, 4 * MEGABYTE)
+    assert await larges.turn(request, 4 * MEGABYTE) is None
 
 
 async def test_what_a_request_really_cost_is_waited_for_be_it_more_or_less_than_the_guess():

@@ -323,6 +323,7 @@ class TestConnection:
             slow._followed._happened("changed")
             call(engine, "stir")
             comes(registry, "new")
+            assert "raw::new" in registry
 
 
 class TestApproval:

@@ -139,6 +139,6 @@ def test_a_callback_that_fails_does_not_end_the_following(tmp_path):
     link = lease(loader.server, limits=limits_of(loader.server))
     for count in (1, 2):
         link.call("stir", {})
-        until(lambda wanted=count: len(heard) >= wanted and loader._follow()._fetching is None)
+        assert until(lambda wanted=count: len(heard) >= wanted and loader._follow()._fetching is None)
     give_back(link)
     loader.close()

@@ -46,7 +46,9 @@ def test_nobody_is_left_of_a_crew_that_was_not_needed(nurseries):
 
 
 def test_one_that_was_never_called_has_nothing_to_close():
-    Crew(WorkerSettings(), "here").close()
+    crew = Crew(WorkerSettings(), "here")
+    crew.close()
+    assert crew._pool is None
 
 
 def test_what_stands_against_it_is_said_when_it_is_needed(monkeypatch):

@@ -141,15 +141,17 @@ def run_batch(path: CallPath, root: Root, batch: Batch) -> list[ToolResult]:
             _tell_who_joined(flights, batch)
             raise
         finally:
-            left = _held_by(batch)
-            if left is None:
-                try:
+            left = None
+            try:
+                left = _held_by(batch)
+                if left is None:
                     sessions.leave(session)
-                except BaseException:
-                    if session.taken:
-                        sessions.leave(session)
-                    raise
-            else:
+            except BaseException:
+                # An interrupt, wherever it came: the turn is given back all the same.
+                if left is None and session.taken:
+                    sessions.leave(session)
+                raise
+            if left is not None:
                 # Nobody's turn to take from inside any more: this thread may wait for it like any other.
                 session.holder = None
                 left.add_done_callback(lambda _: sessions.leave_off_loop(session))

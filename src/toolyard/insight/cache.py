@@ -207,9 +207,8 @@ def _connect(path: Path) -> sqlite3.Connection:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
     try:
-        application, version = (int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in _MARKS)
-        if application != _APPLICATION or version != _VERSION:
-            _prepare(db, application, version)
+        if _marks(db) != (_APPLICATION, _VERSION):
+            _prepare(db)
         db.execute("PRAGMA synchronous = NORMAL")
     except BaseException:
         db.close()
@@ -220,10 +219,19 @@ def _connect(path: Path) -> sqlite3.Connection:
 _MARKS: Mapping[str, int] = {"application_id": _APPLICATION, "user_version": _VERSION}
 
 
-def _prepare(db: sqlite3.Connection, application: int, version: int) -> None:
+def _marks(db: sqlite3.Connection) -> tuple[int, int]:
+    application, version = (int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in _MARKS)
+    return application, version
+
+
+def _prepare(db: sqlite3.Connection) -> None:
     import sqlite3
 
+    # In one transaction: another process may be making the tables and their marks right now.
+    db.execute("BEGIN")
     tables = int(db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    application, version = _marks(db)
+    db.execute("COMMIT")
     if application not in (0, _APPLICATION) or (application == 0 and (version or tables)):
         raise sqlite3.DatabaseError("it is another program's database; name another folder")
     if version > _VERSION:

@@ -43,18 +43,24 @@ class SessionLocks:
     def try_hold(self, key: Key) -> bool:
         """False if another store object or process holds it, or this one does already."""
         at = lock_number(key.owner, key.session_id, bits=62)
-        with self._lock:
-            # Also covers two keys with one number (2**-62): the second waits for the first, which is slow but safe;
-            # sharing the lock would let go of both when the first is released.
-            if at in self._held:
-                return False
-            try:
-                taken = self._set(at, hold=True)
-            except OSError as error:
-                raise SessionError(f"cannot lock {self._path}: {error}; is it on a local disk?") from error
-            if taken:
-                self._held[at] = key
-            return taken
+        mine = False
+        try:
+            with self._lock:
+                # Also covers two keys with one number (2**-62): the second waits for the first, which is slow but safe;
+                # sharing the lock would let go of both when the first is released.
+                if at in self._held:
+                    return False
+                if self._set(at, hold=True):
+                    self._held[at] = key
+                    mine = True
+            return mine
+        except OSError as error:
+            raise SessionError(f"cannot lock {self._path}: {error}; is it on a local disk?") from error
+        except BaseException:
+            # Interrupted on the way out: whoever asked would never know that it has to be released.
+            if mine:
+                self.release(key)
+            raise
 
     def release(self, key: Key) -> None:
         """Does nothing for a key that is not held."""
@@ -62,8 +68,9 @@ class SessionLocks:
         with self._lock:
             if self._held.get(at) != key:
                 return
-            del self._held[at]
+            # In this order: interrupted in between, it is released once more.
             self._set(at, hold=False)
+            del self._held[at]
 
     def holds(self, key: Key) -> bool:
         """True from `try_hold` to `release`."""

@@ -43,14 +43,18 @@ class Turns:
             self.check_outside(session)
             if not gate.enter(until, twin=twin):
                 raise busy_error(session)
+        held = False
         try:
             if session.over:
                 raise UnknownSessionError(f"session {session.key.session_id!r} is over")
             if session.durable:
                 self.take(session, until)
+                held = True
             session.holder = threading.get_ident()
             session.taken = True
         except BaseException:
+            if held:
+                self._durable().release(session.key)
             gate.leave()
             raise
 
@@ -119,8 +123,13 @@ class Turns:
         session.used = self._clock()
         try:
             if session.durable and self.store is not None:
-                self._tell_of_use(session)
-                self.store.release(session.key)
+                try:
+                    self._tell_of_use(session)
+                    self.store.release(session.key)
+                except BaseException:
+                    # An interrupt may have come before it was released; twice does no harm.
+                    self.store.release(session.key)
+                    raise
         finally:
             # The first call in here gives the place back; only behind a call can an interrupt come.
             session.taken = False
@@ -148,7 +157,12 @@ class Turns:
             if until is not None and time.monotonic() >= until:
                 raise busy_error(session)
             time.sleep(_POLL)
-        self.caught_up(session)
+        # Not through `caught_up`: an interrupt at the beginning of a call would find nobody to let go of the session.
+        try:
+            self._read_newer(session, held=True)
+        except BaseException:
+            store.release(session.key)
+            raise
 
     def caught_up(self, session: Session) -> None:
         """Read what others added to a session held just now; lets go of it again if that fails."""

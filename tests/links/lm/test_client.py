@@ -193,3 +193,4 @@ async def test_closing_twice_is_no_matter():
         client.close()
         client.close()
         await client.aclose()
+        assert server.asked == []
