@@ -13,7 +13,7 @@ from contextlib import suppress
 
 NEWCOMERS = ""
 """The lane of connections that have not shown a key, which all of them share."""
-_ALONE = 64
+_ALONE = 16
 """Connections of a lane that are read from in one pass of the loop while nobody else is there."""
 _FIRST = 2
 """Newcomers that are read from in one pass: as many as are let in, or they would have to wait once more."""

@@ -199,8 +199,7 @@ class Protocol(Ending):
         cycle.message_event.set()
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
-        lanes = self.shared.lanes
-        if self._lane and lanes is not None and lanes.shared:
+        if self._lane:
             # It was read in its turn already.
             self._begin_task(cycle, app)
         else:
