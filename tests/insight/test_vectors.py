@@ -119,3 +119,21 @@ def test_a_process_that_is_killed_loses_nothing_that_was_finished(tmp_path):
     embedder = HashEmbedder()
     cached_vectors(embedder, [f"text {number:02}" for number in range(40)], ItemCache(tmp_path))
     assert len(embedder.texts) == 40 - 5 * embedder.batch
+
+
+ENDING = """
+import sys, time
+from toolyard import Tool, ToolRegistry
+from toolyard.insight.search.searcher import Searcher
+
+tools = [Tool(f"tool_{n}", "many", f"Does the thing of number {n} for somebody who is called {n * 7}.") for n in range(400)]
+snapshot = ToolRegistry(tools).snapshot
+print(Searcher(cache=False).search(snapshot, "the thing", wait=False).mode)
+time.sleep(float(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("after", [0, 1.5])
+def test_a_program_ends_well_while_vectors_are_still_being_made_behind_it(after):
+    done = subprocess.run([sys.executable, "-c", ENDING, str(after)], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "lexical\n", "")

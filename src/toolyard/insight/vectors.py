@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,6 +31,32 @@ def text_of(tool: Tool) -> str:
     return "\n".join(lines)
 
 
+class _Ended(Exception):
+    """The program ends, and nobody needs the vectors."""
+
+
+class Background(threading.Thread):
+    """A thread that makes vectors until they are done or the program ends.
+
+    It is waited for then, since a thread that is killed inside the runtime of the model takes the process down with it;
+    it gives up behind the batch that it is at.
+    """
+
+    def run(self) -> None:
+        """Do what the thread was made for."""
+        try:
+            super().run()
+        except (_Ended, RuntimeError):
+            # Once the program ends, Python takes no new work of threads either.
+            if threading.main_thread().is_alive():
+                raise
+
+
+def _go_on() -> None:
+    if isinstance(threading.current_thread(), Background) and not threading.main_thread().is_alive():
+        raise _Ended
+
+
 def cached_vectors(
     embedder: Embedder,
     texts: Sequence[str],
@@ -52,6 +79,7 @@ def cached_vectors(
     known = cache or ItemCache(False)
 
     def compute(places: list[int]) -> list[bytes]:
+        _go_on()
         return [row.tobytes() for row in embedder.encode([unique[place] for place in places])]
 
     values = known.fill(KIND, keys, compute, chunk=embedder.batch, force=force, label=label)

@@ -14,6 +14,7 @@ from toolyard.insight.cache import say_once
 from toolyard.insight.search.meaning import Known, Meaning
 from toolyard.insight.search.postings import Postings, Vocabulary
 from toolyard.insight.search.text import required
+from toolyard.insight.vectors import Background
 from toolyard.model.errors import ConfigError, EnrichmentError, ToolyardError
 from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot
@@ -91,7 +92,7 @@ class ToolIndex:
             return self._grow(view)
         with self._lock:
             if self._worker is None or not self._worker.is_alive():
-                self._worker = threading.Thread(target=self._grow, args=(view,), name="toolyard-embed", daemon=True)
+                self._worker = Background(target=self._grow, args=(view,), name="toolyard-embed", daemon=False)
                 self._worker.start()
         return None
 
