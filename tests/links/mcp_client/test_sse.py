@@ -49,9 +49,10 @@ class SseServer(FakeServer):
 
     def stream(self, connection, request):
         self.streams += 1
+        mine = self.queue  # not looked up again: a slow stream would take what is said to the one after it
         connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
         chunk(connection, f"event: endpoint\ndata: {self.endpoint}\n\n".encode())
-        while (data := self.queue.get()) is not None:
+        while (data := mine.get()) is not None:
             chunk(connection, data)
         return False
 
