@@ -9,9 +9,10 @@ import threading
 import time
 from collections.abc import Callable
 
+from benchmarks.quick_calls import async_block, sync_block
 from toolyard import PythonToolEngine, ToolCall, ToolRegistry, function_tool
 
-BLOCKS, SYNC_CALLS, ASYNC_CALLS = 40, 4_000, 500
+BLOCKS = 40
 GOAL = 1.2
 
 
@@ -38,10 +39,10 @@ def run() -> bool:
     print("| caller | hung calls | p99 without | p99 with | ratio | goal | |")
     print("|---|---:|---:|---:|---:|---:|---|")
     rows = [
-        _row("sync, in its own thread", 1, _sync_block),
-        _row("sync, in its own thread", 50, _sync_block),
-        _row("async, tool in the engine's threads", 1, _async_block),
-        _row("async, tool in the engine's threads", 50, _async_block),
+        _row("sync, in its own thread", 1, sync_block),
+        _row("sync, in its own thread", 50, sync_block),
+        _row("async, tool in the engine's threads", 1, async_block),
+        _row("async, tool in the engine's threads", 50, async_block),
     ]
     return all(rows)
 
@@ -101,29 +102,6 @@ def _hang(engine: PythonToolEngine, count: int) -> list[threading.Thread]:
     for _ in threads:
         entered.acquire()
     return threads
-
-
-def _sync_block(engine: PythonToolEngine) -> list[float]:
-    samples = []
-    for number in range(SYNC_CALLS):
-        call = [ToolCall("w::quick", {"n": number})]
-        begin = time.perf_counter()
-        engine.execute("mine", call)
-        samples.append(time.perf_counter() - begin)
-    return samples
-
-
-def _async_block(engine: PythonToolEngine) -> list[float]:
-    async def block() -> list[float]:
-        samples = []
-        for number in range(ASYNC_CALLS):
-            call = [ToolCall("w::quick", {"n": number})]
-            begin = time.perf_counter()
-            await engine.aexecute("mine", call)
-            samples.append(time.perf_counter() - begin)
-        return samples
-
-    return asyncio.run(block())
 
 
 def _p99(samples: list[float]) -> float:

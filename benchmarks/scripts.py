@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Row, measure, show
+from benchmarks.quick_calls import async_block, sync_block
 from toolyard import PythonToolEngine, ScriptToolLoader, ToolCall, ToolRegistry, function_tool
 from toolyard.links.workers import LEVELS, Code, WorkerPool, WorkerSettings, probe_level, why_not
 
@@ -29,7 +30,7 @@ PIPE = "LIMIT a bare pipe to a Python process and back"
 IMPORT = "LIMIT import them"
 TINY = "LIMIT import tiny ones"
 CALLS, FILES = 300, 200
-BLOCKS, SYNC_CALLS, ASYNC_CALLS = 30, 4_000, 500
+BLOCKS = 30
 HOG_GOAL = 1.5
 ECHO = "import os\nwhile data := os.read(0, 65536): os.write(1, data)\n"
 HANDLER = """
@@ -194,7 +195,7 @@ def _beside_a_hog(folder: Path) -> bool:
     with registry, PythonToolEngine(registry) as engine:
         engine.setup("mine")
         engine.setup("hog")
-        rows = [_hog_row(engine, "sync, in its own thread", _sync_block), _hog_row(engine, "async", _async_block)]
+        rows = [_hog_row(engine, "sync, in its own thread", sync_block), _hog_row(engine, "async", async_block)]
     return all(rows)
 
 
@@ -224,29 +225,6 @@ def _hog_row(engine: PythonToolEngine, caller: str, block: Callable[[PythonToolE
 def _quick(n: int) -> int:
     """What everybody else calls."""
     return n + 1
-
-
-def _sync_block(engine: PythonToolEngine) -> list[float]:
-    samples = []
-    for number in range(SYNC_CALLS):
-        call = [ToolCall("w::quick", {"n": number})]
-        begin = time.perf_counter()
-        engine.execute("mine", call)
-        samples.append(time.perf_counter() - begin)
-    return samples
-
-
-def _async_block(engine: PythonToolEngine) -> list[float]:
-    async def block() -> list[float]:
-        samples = []
-        for number in range(ASYNC_CALLS):
-            call = [ToolCall("w::quick", {"n": number})]
-            begin = time.perf_counter()
-            await engine.aexecute("mine", call)
-            samples.append(time.perf_counter() - begin)
-        return samples
-
-    return asyncio.run(block())
 
 
 def _directory(path: Path, files: dict[str, str]) -> Path:

@@ -2,32 +2,20 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 
 import pytest
+from browsing import started
 from page_app import HOSTILE, TOKEN, Keys, app_of, sample_tools, served, service_of
-from playwright.sync_api import sync_playwright
 
 from toolyard.serving.page_views import tool_path
 
 
-def chromium():
-    """Where the browser is; put there first if that is possible. Without it nothing here is proven, so it fails."""
-    if shutil.which("chromium") is None and os.geteuid() == 0:
-        subprocess.run(["apt-get", "install", "-y", "chromium"], check=True)
-    found = shutil.which("chromium")
-    assert found is not None, "these tests need chromium: apt-get install -y chromium"
-    return found
-
-
 @pytest.fixture(scope="module")
 def browser():
-    with sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"])
+    with started() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

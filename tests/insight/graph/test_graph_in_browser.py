@@ -1,32 +1,17 @@
 """The page as people use it: a real browser, a file on disk, nothing else."""
 
-import os
-import shutil
-import subprocess
-
 import pytest
-from playwright.sync_api import sync_playwright
+from browsing import started
 
 from insight.graph.yards import HOSTILE, hostile, many, small
 from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.insight.graph import lay_out, to_html, to_svg
 
 
-def chromium():
-    """Where the browser is; put there first if that is possible. Without it nothing here is proven, so it fails."""
-    if shutil.which("chromium") is None and os.geteuid() == 0:
-        subprocess.run(["apt-get", "install", "-y", "chromium"], check=True)
-    found = shutil.which("chromium")
-    assert found is not None, "these tests need chromium: apt-get install -y chromium"
-    return found
-
-
 @pytest.fixture(scope="module")
 def browser():
-    with sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"])
+    with started() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -1,0 +1,26 @@
+"""A real browser for tests of pages."""
+
+import os
+import shutil
+import subprocess
+from contextlib import contextmanager
+
+from playwright.sync_api import sync_playwright
+
+
+def chromium():
+    """Where the browser is; put there first if that is possible. Without it nothing is proven, so it fails."""
+    if shutil.which("chromium") is None and os.geteuid() == 0:
+        subprocess.run(["apt-get", "install", "-y", "chromium"], check=True)
+    found = shutil.which("chromium")
+    assert found is not None, "these tests need chromium: apt-get install -y chromium"
+    return found
+
+
+@contextmanager
+def started():
+    """A browser without a window, while it is needed."""
+    with sync_playwright() as playing:
+        browser = playing.chromium.launch(executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
