@@ -133,6 +133,35 @@ time.sleep(float(sys.argv[1]))
 """
 
 
+BEFORE_THE_END = """
+import time
+from concurrent.futures import ThreadPoolExecutor
+from toolyard.insight.vectors import Background
+
+def work():
+    while True:
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(str, range(4)))
+
+def wrong():
+    raise RuntimeError("a defect")
+
+defective = Background(target=wrong)
+defective.start()
+defective.join()
+Background(target=work).start()
+# Python has closed its pools and still waits for this one: nothing new is taken, and the main thread is alive.
+ThreadPoolExecutor(1).submit(time.sleep, 0.5)
+"""
+
+
+def test_work_that_python_no_longer_takes_is_no_error_of_a_background_thread_but_a_defect_is():
+    done = subprocess.run([sys.executable, "-c", BEFORE_THE_END], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.count("Traceback") == 1
+    assert "RuntimeError: a defect" in done.stderr
+
+
 @pytest.mark.parametrize("after", [0, 1.5])
 def test_a_program_ends_well_while_vectors_are_still_being_made_behind_it(after):
     done = subprocess.run([sys.executable, "-c", ENDING, str(after)], capture_output=True, text=True, timeout=120)

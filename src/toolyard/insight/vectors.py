@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -46,10 +47,23 @@ class Background(threading.Thread):
         """Do what the thread was made for."""
         try:
             super().run()
-        except (_Ended, RuntimeError):
-            # Once the program ends, Python takes no new work of threads either.
-            if threading.main_thread().is_alive():
+        except _Ended:
+            pass
+        except RuntimeError:
+            if not _ending():
                 raise
+
+
+def _ending() -> bool:
+    """Whether Python takes no more work of threads; that begins a moment before the main thread counts as gone."""
+    if not threading.main_thread().is_alive():
+        return True
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(int)
+    except RuntimeError as error:
+        return "shutdown" in str(error)
+    return False
 
 
 def _go_on() -> None:
