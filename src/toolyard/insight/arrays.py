@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolyard.insight.cache import CacheOption, cache_folder, item_key, say_once
+from toolyard.model.blocks import parts_of
 from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
 
@@ -54,7 +55,7 @@ def set_key(tools: Sequence[Tool], *parts: Any) -> bytes:
 
 
 def definitions_digest(tools: Sequence[Tool]) -> str:
-    """A hash of names, namespaces, descriptions and schemas, in order."""
+    """A hash of names, namespaces, descriptions and schemas, in order, or of the files that they were read from."""
     if not tools:
         return ""
     # Kept with the first tool, so that it goes when the tools go.
@@ -68,11 +69,18 @@ def definitions_digest(tools: Sequence[Tool]) -> str:
 
 
 def _hashed(tools: Sequence[Tool]) -> str:
+    digest = sha256()
+    for part in parts_of(tools):
+        digest.update(b"block" + part if isinstance(part, bytes) else b"tools" + _hash_of(part))
+    return digest.hexdigest()
+
+
+def _hash_of(tools: Sequence[Tool]) -> bytes:
     # On most processors quicker than any other that is safe from collisions.
     digest = sha256()
     for start in range(0, len(tools), _AT_ONCE):
         digest.update(_told(tools[start : start + _AT_ONCE]))
-    return digest.hexdigest()
+    return digest.digest()
 
 
 def _told(tools: Sequence[Tool]) -> bytes:

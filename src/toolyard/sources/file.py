@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
+from toolyard.model.blocks import mark_block
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource
 from toolyard.model.report import SourceReport
 from toolyard.model.tool import Tool
@@ -67,12 +70,20 @@ class FileToolLoader(ToolLoader):
             if self.lazy and self._suffix in _JSON | _LINES:
                 index = index_json(data, self.namespace, self.source, lines=self._suffix in _LINES)
                 if index is not None and self._admit_index(index):
+                    # The tools keep the bytes of their schemas anyway.
+                    self._mark(index, lambda: sha256(data).digest())
                     return list(index)
             if self._suffix in _LINES:
                 self._load_lines(data, intake)
             else:
                 self._load_document(data, intake)
-        return intake.finish()
+        tools = intake.finish()
+        self._mark(tools, sha256(data).digest())
+        return tools
+
+    def _mark(self, tools: Sequence[Tool], data: bytes | Callable[[], bytes]) -> None:
+        options = (self._suffix, self.namespace, self.on_error, self.on_duplicate, self.lazy)
+        mark_block(tools, data, "file", options)
 
     def _admit_index(self, tools: list[LazyTool]) -> bool:
         """False if some name needs the full load to be judged, skipped or explained."""
