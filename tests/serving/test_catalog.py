@@ -74,16 +74,17 @@ def test_a_search_finds_words_of_names_descriptions_and_tags_the_best_first(yard
     assert names(yard.get("/v1/tools?q=echo"))[0] == "core::echo"
     assert names(yard.get("/v1/tools?q=arithmetic+expression"))[0] == "core::calc"
     assert names(yard.get("/v1/tools?q=time+zone"))[0] == "core::time_now"
-    assert names(yard.get("/v1/tools?q=sums"))[:2] == ["desk::add", "desk::count"]
+    # Which comes first depends on whether the vectors have been made by now.
+    assert set(names(yard.get("/v1/tools?q=sums"))[:2]) == {"desk::add", "desk::count"}
     assert names(yard.get("/v1/tools?q=saxophone")) == []
 
 
 def test_search_filters_and_pages_go_together(yard):
-    answer = yard.get("/v1/tools?q=sums&namespace=desk&limit=1")
-    assert names(answer) == ["desk::add"]
-    assert names(yard.get(f"/v1/tools?q=sums&namespace=desk&limit=1&cursor={answer.json['next_cursor']}")) == [
-        "desk::count"
-    ]
+    # By name, so that the order is the same before and after the vectors are made.
+    answer = yard.get("/v1/tools?q=where&namespace=desk&limit=1")
+    following = yard.get(f"/v1/tools?q=where&namespace=desk&limit=1&cursor={answer.json['next_cursor']}")
+    assert (names(answer), names(following)) == (["desk::where"], ["desk::where"])
+    assert answer.json["tools"] != following.json["tools"], "the overloads, one a page"
 
 
 @pytest.mark.parametrize("spelling", ["openai", "anthropic", "gemini", "mcp"])

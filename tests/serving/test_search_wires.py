@@ -45,4 +45,25 @@ def test_a_name_is_found_and_filters_hold(yard):
 
 def test_a_provider_spelling_says_how_it_was_looked_for_too(yard):
     answer = yard.get("/v1/tools?q=book_hotel&format=openai")
-    assert set(answer.json) == {"tools", "generation", "changes", "search"}
+    assert set(answer.json) == {"tools", "generation", "changes", "search", "scores"}
+    assert answer.json["scores"][0] == 1
+    assert len(answer.json["scores"]) == len(answer.json["tools"])
+
+
+def test_a_hit_has_its_score_and_what_only_has_the_words_has_none(yard):
+    assert yard.get("/v1/tools?q=book_hotel").json["tools"][0]["score"] == 1
+    task = yard.get("/v1/tools?q=calculate+the+area+of+a+triangle+with+base+4+and+height+3").json["tools"][0]
+    assert 0.5 < task["score"] <= 1
+    assert "score" not in yard.get("/v1/tools?q=triang").json["tools"][0]
+    assert all("score" not in tool for tool in yard.get("/v1/tools?limit=9").json["tools"])
+
+
+def test_a_threshold_says_how_well_the_best_must_fit(yard):
+    path = "/v1/tools?q=send+a+letter+with+a+subject&threshold="
+    assert names(yard.get(path + "0")) != []
+    assert names(yard.get(path + "1")) == []
+    assert names(yard.get("/v1/tools?q=triang&threshold=0.9")) == []
+    assert names(yard.get("/v1/tools?q=book_hotel&threshold=1")) == ["travel::book_hotel"]
+    for wrong in ("2", "-1", "much", "nan", "1e-1", "", "1.5"):
+        answer = yard.get(path + wrong)
+        assert (answer.status, answer.error["code"]) == (400, "request.invalid_query"), wrong

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import time
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -19,6 +20,7 @@ from toolyard.serving.request import LARGE, Request
 T = TypeVar("T")
 
 _JSON = b"application/json"
+_SHARE = re.compile(r"[0-9](?:\.[0-9]{1,17})?")
 
 _larges: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 _canonical = msgspec.json.Encoder(order="sorted").encode
@@ -87,6 +89,16 @@ def one(request: Request, name: str) -> str | None:
     """The value of a query parameter that may be given once."""
     values = request.query.get(name)
     return None if values is None else values[0]
+
+
+def share(request: Request, name: str) -> float | None:
+    """The value of a query parameter that is a number from 0 to 1."""
+    text = one(request, name)
+    if text is None:
+        return None
+    if _SHARE.fullmatch(text) and float(text) <= 1:
+        return float(text)
+    raise HttpFault(400, "request.invalid_query", f"{name} must be a number from 0 to 1, such as 0.6")
 
 
 def whole(request: Request, name: str, least: int, most: int, default: int) -> int:

@@ -14,14 +14,14 @@ from toolyard.model.json_words import closest
 from toolyard.model.names import show
 from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot
-from toolyard.serving.bodies import one, whole
+from toolyard.serving.bodies import one, share, whole
 from toolyard.serving.faults import HttpFault
 from toolyard.serving.names import TOOL_ID
 from toolyard.serving.request import Request
 from toolyard.serving.response import JSON, Response, json_response
 from toolyard.serving.routes import Parameter, Route
 from toolyard.serving.running import scope_of
-from toolyard.serving.search import found_tools
+from toolyard.serving.search import Found, found_tools
 from toolyard.serving.service import Service
 from toolyard.serving.shapes import NativeListing, ProviderListing, V0Listed
 
@@ -33,6 +33,7 @@ QUERY = (
     Parameter("namespace", _TEXT, "Only tools of this namespace.", repeatable=True),
     Parameter("tag", _TEXT, "Only tools with this tag.", repeatable=True),
     Parameter("format", {"type": "string", "enum": list(DIALECTS)}, "Spell tools as this provider wants them."),
+    Parameter("threshold", {"type": "number", "minimum": 0, "maximum": 1}, "With `q`: the score the best must reach."),
     Parameter("limit", {"type": "integer", "minimum": 1, "maximum": _MOST}, "Tools on a page; 100 if not given."),
     Parameter("cursor", {"type": "string", "pattern": "^[0-9]{1,12}$"}, "`next_cursor` of the page before."),
 )
@@ -87,26 +88,29 @@ def listing(service: Service, request: Request) -> Response:
     snapshot = service.yard.tool_registry.snapshot
     limit = whole(request, "limit", 1, _MOST, 100)
     start = int(one(request, "cursor") or 0)
-    found, mode = _filtered(service, request, snapshot)
-    page = found[start : start + limit]
+    found = _filtered(service, request, snapshot)
+    page = found.tools[start : start + limit]
     answer: dict[str, Any] = {"tools": [], "generation": snapshot.generation}
-    if mode is not None:
-        answer["search"] = mode
-    if start + limit < len(found):
+    if found.mode is not None:
+        answer["search"] = found.mode
+    if start + limit < len(found.tools):
         answer["next_cursor"] = str(start + limit)
     spelling = one(request, "format")
     if spelling is None:
-        answer["tools"] = [native(tool) for tool in page]
+        answer["tools"] = [native(tool, found.score(tool)) for tool in page]
     else:
         dialect = get_dialect(spelling, page)
         answer["tools"] = dialect.format_tools()
         answer["changes"] = msgspec.to_builtins(dialect.report)
+        if found.mode is not None:
+            answer["scores"] = [found.score(tool) for tool in page]
     return json_response(answer)
 
 
-def native(tool: Tool) -> dict[str, Any]:
-    """A tool with everything known of it."""
+def native(tool: Tool, score: float | None = None) -> dict[str, Any]:
+    """A tool with everything known of it, and how well it fits what was asked for."""
     return {
+        **({} if score is None else {"score": score}),
         "qualified_name": tool.qualified_name,
         **tool.to_dict(),
         "fingerprint": tool.fingerprint,
@@ -114,8 +118,8 @@ def native(tool: Tool) -> dict[str, Any]:
     }
 
 
-def _filtered(service: Service, request: Request, snapshot: Snapshot) -> tuple[Sequence[Tool], str | None]:
-    """The tools that were asked for; if by words, the best first, and how they were looked for."""
+def _filtered(service: Service, request: Request, snapshot: Snapshot) -> Found:
+    """The tools that were asked for; if by words, the best first."""
     tools = visible(service, request, snapshot)
     namespaces, tags = set(request.query.get("namespace", ())), set(request.query.get("tag", ()))
     if namespaces:
@@ -124,10 +128,10 @@ def _filtered(service: Service, request: Request, snapshot: Snapshot) -> tuple[S
         tools = [tool for tool in tools if tags <= set(tool.tags)]
     words = one(request, "q")
     if not words:
-        return tools, None
+        return Found(tools, {}, None)
     allowed = set(map(id, tools))
     where = None if tools is snapshot.tools else lambda tool: id(tool) in allowed
-    return found_tools(service.yard.tool_registry, snapshot, words, where)
+    return found_tools(service.yard.tool_registry, snapshot, words, where, share(request, "threshold"))
 
 
 def definition_of(service: Service, request: Request, name: str, fingerprint: str | None) -> Tool:

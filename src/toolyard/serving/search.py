@@ -1,15 +1,16 @@
 """Looking tools up, as the wires do it.
 
-What fits the task comes first, as the registry's search has it. A few words may also be meant as words: then what has
-them in its name, description or tags follows, the beginning of a word being enough. More words than that are a task,
-and where no tool fits it, none is shown.
+What fits the task comes first, as the registry's search has it, with its score. A few words may also be meant as words:
+then what has all of them in its name, description or tags follows, without a score, the beginning of a word being
+enough. More words than that are a task, and where no tool fits it, none is shown.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from toolyard.model.tool import Tool
@@ -28,23 +29,42 @@ _IN_NAME, _IN_TEXT = 4, 2
 _indexes: WeakKeyDictionary[Snapshot, Index] = WeakKeyDictionary()
 
 
-def found_tools(
-    registry: ToolRegistry, snapshot: Snapshot, text: str, where: Callable[[Tool], bool] | None
-) -> tuple[list[Tool], str]:
-    """The tools that a query finds among those that `where` allows, best first, and the mode of the search.
+class Found(NamedTuple):
+    """The tools, best first, and how they were looked for."""
 
-    Vectors that are not there yet are made meanwhile, and words alone are compared.
+    tools: Sequence[Tool]
+    scores: Mapping[int, float]
+    """By the identity of a tool: how likely it is what was asked for. Not there for one that only has the words."""
+    mode: str | None
+
+    def score(self, tool: Tool) -> float | None:
+        """The score of a tool, short enough to be read."""
+        score = self.scores.get(id(tool))
+        return None if score is None else round(score, 4)
+
+
+def found_tools(
+    registry: ToolRegistry,
+    snapshot: Snapshot,
+    text: str,
+    where: Callable[[Tool], bool] | None,
+    threshold: float | None = None,
+) -> Found:
+    """The tools that a query finds among those that `where` allows.
+
+    With a `threshold` nothing is offered unless the best has that score. Vectors that are not there yet are made
+    meanwhile, and words alone are compared.
     """
-    hits = registry.searcher.search(snapshot, text, _MOST_HITS, where=where, wait=False)
+    hits = registry.searcher.search(snapshot, text, _MOST_HITS, where=where, wait=False, threshold=threshold)
     found = {id(hit.tool): hit.tool for hit in hits}
-    if len(_WORD.findall(text)) <= _FEW_WORDS:
+    if threshold is None and len(_WORD.findall(text)) <= _FEW_WORDS:
         scores = index_of(snapshot).search(text)
         # The best first; among equals, the first registered.
         for place in sorted(scores, key=lambda place: (-scores[place], place)):
             tool = snapshot.tools[place]
             if where is None or where(tool):
                 found.setdefault(id(tool), tool)
-    return list(found.values()), hits.mode
+    return Found(list(found.values()), {id(hit.tool): hit.score for hit in hits}, hits.mode)
 
 
 def index_of(snapshot: Snapshot) -> Index:
@@ -67,13 +87,16 @@ class Index:
         self._vocabulary = sorted(self._places)
 
     def search(self, text: str) -> dict[int, int]:
-        """Scores of the tools, by their place in the snapshot, that have some of the words; no words, no tools."""
-        scores: dict[int, int] = {}
+        """Scores of the tools, by their place in the snapshot, that have all of the words; no words, no tools."""
+        scores: dict[int, int] | None = None
         for wanted in dict.fromkeys(_WORD.findall(text.lower())[:MOST_WORDS]):
+            found: dict[int, int] = {}
             for word in self._meant(wanted):
                 for place, weight in self._places[word].items():
-                    scores[place] = scores.get(place, 0) + weight
-        return scores
+                    found[place] = max(weight, found.get(place, 0))
+            known = scores
+            scores = found if known is None else {p: known[p] + weight for p, weight in found.items() if p in known}
+        return scores or {}
 
     def _meant(self, wanted: str) -> list[str]:
         """The word itself, or those that begin with it."""

@@ -23,6 +23,7 @@ Version = Annotated[str, Meta(pattern=r"^0\.1\.[0-9]+(?!\n)$", description="Of t
 SessionId = Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[^\u0000]+$")]
 Seconds = Annotated[float, Meta(gt=0, le=86_400, description="For each call.")]
 Count = Annotated[int, Meta(ge=0)]
+Score = Annotated[float, Meta(ge=0, le=1, description="How likely it is what was asked for.")]
 
 
 class Shape(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -140,6 +141,7 @@ class NativeTool(Shape):
     aliases: list[str] | UnsetType = UNSET
     effects: Literal["read", "write", "unknown"] | UnsetType = UNSET
     source: str | UnsetType = UNSET
+    score: Score | UnsetType = UNSET
 
 
 class NativeListing(Shape):
@@ -158,6 +160,7 @@ class ProviderListing(Shape):
     generation: Count
     changes: list[Json]
     search: Literal["hybrid", "lexical"] | UnsetType = UNSET
+    scores: list[Score | None] | UnsetType = UNSET
     next_cursor: str | UnsetType = UNSET
 
 

@@ -157,22 +157,39 @@ def test_in_search_mode_a_client_sees_two_tools():
         client = Stateless(found)
         assert pages(client) == [["search_tools", "call_tool"]]
         schema = client.tools()["tools"][0]["inputSchema"]
-        assert set(schema["properties"]) == {"query", "k", "namespace"}
+        assert set(schema["properties"]) == {"query", "k", "namespace", "tags", "threshold"}
         assert schema["required"] == ["query"]
 
 
 def test_what_was_found_can_be_called():
     with served(tools=[*desk_tools(), *many(5000)], mcp=SEARCH) as found:
         client = Stateless(found)
-        hits = result(client.call("search_tools", {"query": "add two numbers", "k": 3}))["structuredContent"]["tools"]
-        assert len(hits) == 3
+        found_now = result(client.call("search_tools", {"query": "add two numbers", "k": 3}))["structuredContent"]
+        assert found_now["search"] in ("hybrid", "lexical")
+        hits = found_now["tools"]
+        assert 1 <= len(hits) <= 3
         hit = next(each for each in hits if each["name"] == "desk__add")
+        assert 0 < hit["score"] <= 1
         assert hit["inputSchema"]["required"] == ["a", "b"]
         called = result(client.call("call_tool", {"name": hit["name"], "arguments": {"a": 1, "b": 2}}))
         assert called["structuredContent"] == {"result": 3}
         narrow = client.call("search_tools", {"query": "tool", "namespace": "desk"})
         assert all(each["name"].startswith("desk") for each in result(narrow)["structuredContent"]["tools"])
-        assert result(client.call("search_tools", {"query": "zzz"}))["structuredContent"] == {"tools": []}
+        assert result(client.call("search_tools", {"query": "zzz"}))["structuredContent"]["tools"] == []
+
+
+def test_a_search_is_narrowed_by_tags_and_a_threshold():
+    with served(tools=desk_tools(), mcp=SEARCH) as found:
+
+        def names(**arguments):
+            answer = result(Stateless(found).call("search_tools", arguments))
+            return [each["name"] for each in answer["structuredContent"]["tools"]]
+
+        assert set(names(query="sums", tags=["sums"])) == {"desk__add", "desk__count"}
+        assert names(query="sums", tags=["sums", "effects"]) == ["desk__count"]
+        assert names(query="desk__add", tags=["nothing"]) == []
+        assert names(query="desk__add", threshold=1)[:1] == ["desk__add"]
+        assert names(query="nothing of the kind", threshold=0.99) == []
 
 
 def test_errors_of_the_search_mode_are_those_of_any_call():
@@ -192,7 +209,8 @@ def test_a_search_shows_only_what_a_key_may_see(tmp_path):
     with served(config, tools=desk_tools(), mcp=SEARCH) as found:
         client = Stateless(found, token=found.key("desk:list"))
         hits = result(client.call("search_tools", {"query": "echo add"}))["structuredContent"]["tools"]
-        assert [each["name"] for each in hits] == ["desk__add", "desk__twice"]
+        assert hits[0]["name"] == "desk__add"
+        assert all(each["name"].startswith("desk__") for each in hits)
         hidden = client.call("call_tool", {"name": "echo", "arguments": {"text": "x"}})
         assert hidden.json["error"]["code"] == -32602
 

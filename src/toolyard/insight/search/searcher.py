@@ -187,7 +187,7 @@ def _offered(
     found = evidence(table, order, scores, max(min(k, MOST_HITS), _LOOKED_AT))
     # A hit is at least as likely as those that it is put before.
     chances = np.maximum.accumulate(probabilities(found, weights)[::-1])[::-1]
-    least = floor_of(len(view.places)) if threshold is None else threshold
+    least = floor_of(len(view.places), wordless=not _has_words(table)) if threshold is None else threshold
     if not named and chances.max() < least:
         return []
     others = least * _RUNNERS_UP if threshold is None else min(threshold, weights.others)
@@ -197,6 +197,11 @@ def _offered(
             place = int(view.places[row])
             hits.append((place, Hit(view.state.tools[row], round(float(chance), 4), _reasons(values))))
     return hits
+
+
+def _has_words(table: Table) -> bool:
+    """Whether some candidate has a word of the query."""
+    return bool(table.values[:, (table.values.shape[1] - 1) // 2 + 1].any())
 
 
 def _reasons(values: np.ndarray[tuple[int], np.dtype[np.float32]]) -> dict[str, float]:

@@ -35,8 +35,14 @@ It is where two or three right answers in a hundred are lost. The more tools the
 right, and the less sure is the best of them."""
 
 
-def floor_of(tools: int) -> float:
-    """The probability that a hit must reach in a catalog of that size."""
+def floor_of(tools: int, *, wordless: bool = False) -> float:
+    """The probability that a hit must reach in a catalog of that size.
+
+    If no tool has a word of the query (`wordless`), it may be in another language, or no word at all: among thousands
+    of tools something is always a little like it, so as much is asked as among few.
+    """
+    if wordless:
+        return FEW[1]
     part = math.log(max(tools, 1) / FEW[0]) / math.log(MANY[0] / FEW[0])
     return FEW[1] + (MANY[1] - FEW[1]) * min(max(part, 0.0), 1.0)
 

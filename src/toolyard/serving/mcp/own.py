@@ -30,6 +30,7 @@ Work = Callable[["Face", Turn, Any], Awaitable[Json]]
 Answer = Callable[[Turn, Json], Awaitable[Json]]
 
 _MOST = 50
+_THRESHOLD = "The score that the best tool must reach, else none is returned; at 0.6 what is returned mostly fits."
 
 
 class OwnTool(msgspec.Struct, frozen=True):
@@ -59,6 +60,8 @@ class SearchArguments(Shape):
     query: Annotated[str, Meta(max_length=500, description="Words of the task, or of a tool's name or description.")]
     k: Annotated[int, Meta(ge=1, le=_MOST, description="How many tools to return.")] = 10
     namespace: Annotated[str, Meta(description="Only tools of this namespace.")] | UnsetType = UNSET
+    tags: Annotated[list[str], Meta(max_length=_MOST, description="Only tools with all of these tags.")] = []
+    threshold: Annotated[float, Meta(ge=0, le=1, description=_THRESHOLD)] | UnsetType = UNSET
 
 
 class CallArguments(Shape):
@@ -79,16 +82,27 @@ def _searched(face: Face, turn: Turn, given: SearchArguments) -> Json:
     names, scope = face.names, scope_of(turn.caller.principal)
     snapshot = names.snapshot
 
+    tags = frozenset(given.tags)
+
     def wanted(tool: Tool) -> bool:
-        mine = given.namespace is UNSET or tool.namespace == given.namespace
+        mine = (given.namespace is UNSET or tool.namespace == given.namespace) and tags.issubset(tool.tags)
         return mine and (scope is None or scope.lists(tool))
 
-    free = given.namespace is UNSET and scope is None
+    free = given.namespace is UNSET and scope is None and not tags
     registry = face.service.yard.tool_registry
-    found = found_tools(registry, snapshot, given.query, None if free else wanted)[0][: given.k]
-    shown = McpDialect(names=names.wire).format_tools(found) if found else []
-    lines = [{**line, "name": names.spelt(tool)} for tool, line in zip(found, shown, strict=True)]
-    return value_result("search_tools", {"tools": lines})
+    threshold = None if given.threshold is UNSET else given.threshold
+    # A name as this face spells it is one that the registry does not know.
+    named = names.meant(given.query.strip(), turn.caller.principal)
+    query = given.query if named is None else named.tool.qualified_name
+    found = found_tools(registry, snapshot, query, None if free else wanted, threshold)
+    tools = found.tools[: given.k]
+    shown = McpDialect(names=names.wire).format_tools(tools) if tools else []
+    lines = [_line(names.spelt(tool), found.score(tool), line) for tool, line in zip(tools, shown, strict=True)]
+    return value_result("search_tools", {"tools": lines, "search": found.mode})
+
+
+def _line(name: str, score: float | None, shown: Json) -> Json:
+    return {**shown, "name": name, **({} if score is None else {"score": score})}
 
 
 async def call_found(face: Face, turn: Turn, given: CallArguments) -> Json:
