@@ -1,8 +1,10 @@
 """Tools that are registered while the server runs."""
 
 import pytest
-from service_support import desk_tools, served
+from service_support import CORE, desk_tools, served
 from waiting import until
+
+from toolyard.model.errors import EnrichmentError
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
@@ -135,6 +137,38 @@ def test_a_tool_may_be_bound_to_a_rest_call_an_mcp_server_or_a_simulator(yard, b
         assert (called.status, called.json["error"]["code"]) == (409, "tool.no_engine")
     source = {tool["name"]: tool["source"] for tool in yard.get("/arp/v1/tools").json}
     assert source[f"sky::bound-{binding['type']}"] == ("registry_local" if binding["type"] == "simulator" else "remote")
+
+
+class _Fussy:
+    """An enrichment that fails for one tool, or when one is missing."""
+
+    reads = writes = ()
+    refuses, wants = "sky::refused", None
+
+    def enrich(self, snapshot):
+        names = [tool.qualified_name for tool in snapshot.tools]
+        if self.refuses in names or (self.wants is not None and self.wants not in names):
+            raise EnrichmentError("the model does not answer")
+        return snapshot.tools, {}
+
+
+def test_a_change_that_an_enrichment_fails_at_is_refused_and_changes_nothing(tmp_path):
+    config = {**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "s.db")}}
+    with served(config, tools=desk_tools()) as yard:
+        fussy = _Fussy()
+        yard.service.yard.tool_registry.enrich(fussy)
+        refused = put(yard, "sky::refused")
+        assert (refused.status, refused.error["code"]) == (503, "catalog.enrichment_failed")
+        assert (refused.error["retryable"], "the model does not answer" in refused.error["message"]) == (True, True)
+        assert yard.get("/v1/tools/sky::refused").status == 404
+        assert put(yard, "sky::kept").status == 201
+        fussy.wants = "sky::kept"
+        refused = yard.ask("DELETE", "/v1/tools/sky::kept")
+        assert (refused.status, refused.error["code"]) == (503, "catalog.enrichment_failed")
+        assert yard.get("/v1/tools/sky::kept").status == 200
+    with served(config) as again:
+        assert again.get("/v1/tools/sky::kept").status == 200
+        assert again.get("/v1/tools/sky::refused").status == 404
 
 
 def test_an_alias_that_hides_another_tool_is_refused(yard):

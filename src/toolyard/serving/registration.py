@@ -15,7 +15,7 @@ from msgspec import UNSET
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE, TOOL_NAMESPACE_SEP
 from toolyard.links.http import read_address
 from toolyard.model.bindings import Binding, McpBinding, RestBinding, RestBody, RestParameter, Style
-from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, ToolyardError
+from toolyard.model.errors import ConfigError, DefinitionError, EnrichmentError, MalformedSource, ToolyardError
 from toolyard.model.names import check_namespace, check_tool_name, qualify, show, split_qualified
 from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
@@ -109,8 +109,13 @@ class Registrations:
             before = self._source.entries
             if name not in before:
                 return False
-            await self._records.aremove(KIND, _OWNER, name)
-            await self._swap({key: value for key, value in before.items() if key != name}, before)
+            rest = {key: value for key, value in before.items() if key != name}
+            await self._swap(rest, before)
+            try:
+                await self._records.aremove(KIND, _OWNER, name)
+            except BaseException:
+                await self._swap(before, rest)
+                raise
             return True
 
     async def _swap(self, entries: dict[str, bytes], before: dict[str, bytes]) -> None:
@@ -148,6 +153,8 @@ async def put_tool(service: Service, request: Request) -> Response:
         new = await service.registrations.put(name, body)
     except (ConfigError, DefinitionError, MalformedSource) as error:
         raise HttpFault(400, "tool.invalid_definition", str(error)) from None
+    except EnrichmentError as error:
+        raise _unstudied(error) from None
     registry = service.yard.tool_registry
     tool = registry.get(name)[0]
     answer: dict[str, Any] = {"tool": native(tool), "generation": registry.generation}
@@ -164,13 +171,28 @@ async def delete_tool(service: Service, request: Request) -> Response:
     except HttpFault as fault:
         raise HttpFault(404, "tool.not_found", fault.message) from None
     _check_admin(request, name)
-    if await service.registrations.remove(name):
+    try:
+        removed = await service.registrations.remove(name)
+    except EnrichmentError as error:
+        raise _unstudied(error) from None
+    if removed:
         return Response(204)
     if service.yard.tool_registry.get(name):
         raise HttpFault(
             409, "tool.not_registered", f"{show(name)} was not registered here; it belongs to a source of the config"
         )
     raise HttpFault(404, "tool.not_found", f"no tool is called {show(name)}")
+
+
+def _unstudied(error: EnrichmentError) -> HttpFault:
+    """The registry is as it was: an enrichment of the config could not do its part of the change."""
+    return HttpFault(
+        503,
+        "catalog.enrichment_failed",
+        f"nothing was changed: {error}",
+        retryable=True,
+        hint="see tools.enrichments in the config of the server",
+    )
 
 
 def _name(service: Service, request: Request) -> str:
@@ -261,7 +283,7 @@ REGISTRATION_ROUTES = (
         put_tool,
         "Register a tool, or replace one that was registered",
         body=Registration,
-        answers={200: Registered, 201: Registered, 409: ErrorEnvelope},
+        answers={200: Registered, 201: Registered, 409: ErrorEnvelope, 503: ErrorEnvelope},
         verb="admin",
     ),
     Route(
@@ -269,7 +291,7 @@ REGISTRATION_ROUTES = (
         "/v1/tools/{name}",
         delete_tool,
         "Take a registered tool out again",
-        answers={204: None, 404: ErrorEnvelope, 409: ErrorEnvelope},
+        answers={204: None, 404: ErrorEnvelope, 409: ErrorEnvelope, 503: ErrorEnvelope},
         verb="admin",
     ),
 )
