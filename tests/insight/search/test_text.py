@@ -12,6 +12,12 @@ def test_names_fall_apart_where_people_see_a_word_begin():
     assert stems("Calculating calculations") == ["calcul", "calcul"]
 
 
+def test_a_possessive_is_no_word_and_every_word_has_one_stem():
+    assert words("The user's name and the team'S size") == ["the", "user", "name", "and", "the", "team", "size"]
+    text = "getHTTPUrls of Größen, İstanbul and 天気予報 v2Beta " + "x" * 500
+    assert len(stems(text)) == len(words(text)) == 12
+
+
 def test_a_long_query_is_cut_into_what_asks_for_one_thing_each():
     parts = segments("Find the weather in Rome. Then book a hotel, and tell me the time in Paris.")
     assert parts[0].startswith("Find the weather") and parts[0].endswith("Paris.")

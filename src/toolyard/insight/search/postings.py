@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from toolyard.insight.search.text import fields, stem, words
+from toolyard.insight.search.text import fields, stems, words
 from toolyard.model.tool import Tool
 
 Ints = NDArray[np.int32]
@@ -120,16 +120,16 @@ class Vocabulary:
                 number = numbers.setdefault(term, len(numbers))
                 weights[number] = weights.get(number, 0.0) + share
         for text in (tool.name, *tool.aliases, tool.description):
-            for word in words(text):
-                self.surfaces.setdefault(numbers[stem(word)], word)
+            for stemmed, word in zip(stems(text), words(text), strict=True):
+                self.surfaces.setdefault(numbers[stemmed], word)
         if len(weights) > _MOST_TERMS:
             weights = dict(sorted(weights.items(), key=lambda item: -item[1])[:_MOST_TERMS])
-        terms = np.array(sorted(weights), np.int32)
-        raw = np.array([weights[int(term)] for term in terms], np.float32)
-        zones = np.zeros(len(terms), np.int8)
-        for zone, found in ((IN_TEXT, parts[1]), (IN_NAME, parts[0])):
-            zones[np.isin(terms, np.array([numbers[term] for term in found], np.int32))] = zone
-        return Row(terms, raw / (_K1 + raw), zones)
+        zones = {**dict.fromkeys(parts[1], IN_TEXT), **dict.fromkeys(parts[0], IN_NAME)}
+        zone_of = {numbers[term]: zone for term, zone in zones.items()}
+        terms = sorted(weights)
+        raw = np.array([weights[term] for term in terms], np.float32)
+        found_in = np.array([zone_of.get(term, 0) for term in terms], np.int8)
+        return Row(np.array(terms, np.int32), raw / (_K1 + raw), found_in)
 
 
 def _block(rows: Sequence[Row], start: int) -> Block:

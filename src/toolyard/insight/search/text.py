@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any, TypeVar
 
 from toolyard.model.tool import Tool
+
+T = TypeVar("T")
 
 MOST_QUERY = 2000
 """Characters of a query that are read."""
@@ -37,37 +40,62 @@ _STOP = (
     "wonder provide trying interested out up down again further once between during before after above below now "
     "first second third next finally lastly additionally furthermore moreover"
 )
-_MOST_STEMS = 200_000
-_stems: dict[str, str] = {}
+_MOST_KNOWN, _LONGEST_KNOWN = 200_000, 100
 _stemming = threading.local()
+
+
+class _Memo(dict[str, T]):
+    """What was made of each text before; it begins anew when it is full."""
+
+    def __init__(self, make: Callable[[str], T]) -> None:
+        self._make = make
+
+    def __missing__(self, key: str) -> T:
+        made = self._make(key)
+        if len(self) >= _MOST_KNOWN:
+            self.clear()
+        if len(key) <= _LONGEST_KNOWN:
+            self[key] = made
+        return made
+
+
+def _stem(word: str) -> str:
+    # The stemmer keeps state while it works, so each thread has one.
+    stemmer = getattr(_stemming, "stemmer", None)
+    if stemmer is None:
+        import snowballstemmer  # type: ignore[import-untyped]
+
+        stemmer = _stemming.stemmer = snowballstemmer.stemmer("english")
+    return str(stemmer.stemWord(word))
+
+
+def _split(token: str) -> list[str]:
+    return _WORD.findall(_ACRONYM.sub(r"\1 \2", _HUMP.sub(r"\1 \2", token)).lower())
+
+
+_stems = _Memo(_stem)
+# A catalog has few different tokens, each of them many times.
+_words_of = _Memo(_split)
+_stems_of = _Memo(lambda token: [stem(word) for word in _words_of[token]])
 
 
 def stem(word: str) -> str:
     """The stem of an English word; other words stay as they are, more or less."""
-    known = _stems.get(word)
-    if known is None:
-        # The stemmer keeps state while it works, so each thread has one.
-        stemmer = getattr(_stemming, "stemmer", None)
-        if stemmer is None:
-            import snowballstemmer  # type: ignore[import-untyped]
-
-            stemmer = _stemming.stemmer = snowballstemmer.stemmer("english")
-        known = stemmer.stemWord(word)
-        if len(_stems) >= _MOST_STEMS:
-            _stems.clear()
-        _stems[word] = known
-    return known
+    return _stems[word]
 
 
 def words(text: str) -> list[str]:
     """The words of a text in lower case: `getHTTPUrl_v2` is `get http url v2`."""
-    split = _ACRONYM.sub(r"\1 \2", _HUMP.sub(r"\1 \2", text[:_MOST_TEXT]))
-    return _WORD.findall(split.lower().replace("'s ", " "))
+    return list(chain.from_iterable(map(_words_of.__getitem__, _tokens(text))))
 
 
 def stems(text: str) -> list[str]:
-    """The stems of a text's words."""
-    return [stem(word) for word in words(text)]
+    """The stems of a text's words, one for each."""
+    return list(chain.from_iterable(map(_stems_of.__getitem__, _tokens(text))))
+
+
+def _tokens(text: str) -> list[str]:
+    return _WORD.findall(text[:_MOST_TEXT].replace("'s ", " ").replace("'S ", " "))
 
 
 def is_stop(stemmed: str) -> bool:
