@@ -1,10 +1,11 @@
 """Dataflow beside the bare matrix product that compares every output with every parameter.
 
-Both have the vectors of all texts at hand, and so the definitions read, and one thread. The limit is one product of the
-distinct texts of outputs and of parameters, at the width of the usual model. What is measured is all that lies between
-what was read from the definitions and the finished arrays; the last row reads the definitions as well, which is done
-once for each. Tools come from the corpus that `eval_simulator` finds, a namespace for each
-file; where that is small, again under other namespaces.
+All have the vectors of all texts at hand, and one thread. The limit is one product of the distinct texts of outputs and
+of parameters, at the width of the usual model. Two rows are held against it: the whole, as a first run does it, which
+begins with the definitions and remembers nothing, and what is done when definitions were read before, between what was
+read and the finished arrays. The last two are for information: the whole in a process that has seen such names, and the
+product as it is where equal texts are not put together, one row for each value. Tools come from the corpus that
+`eval_simulator` finds, a namespace for each file; where that is small, again under other namespaces.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def _time(count: int) -> bool:
     import numpy as np
 
     from toolyard.insight.dataflow.enrichment import compute, limits_of
-    from toolyard.insight.dataflow.profile import told_of
+    from toolyard.insight.dataflow.profile import forget, told_of
     from toolyard.insight.dataflow.tables import tables_of
     from toolyard.insight.dataflow.tokens import token_vectors
     from toolyard.insight.dataflow.weights import MIN_SCORE
@@ -85,14 +86,22 @@ def _time(count: int) -> bool:
     described = token_vectors([one.text for one in told])
     outputs = named[np.unique(tables.outputs.texts)]
     inputs = np.ascontiguousarray(named[np.unique(tables.inputs.texts)])
+    values = [named[side.texts[side.members]] for side in (tables.outputs, tables.inputs)]
     known = {len(named): named, len(described): described}
     limits = limits_of(MIN_SCORE, 10)
 
     def product() -> object:
         return outputs @ inputs.T
 
+    def every_value() -> object:
+        return values[0] @ values[1].T
+
     def edges() -> object:
         return compute(tools, told, lambda texts: known[len(texts)], limits)
+
+    def first() -> object:
+        forget()
+        return whole()
 
     def whole() -> object:
         with paused_gc():
@@ -102,8 +111,10 @@ def _time(count: int) -> bool:
     limit = f"{len(outputs)} x {len(inputs)} texts, {named.shape[1]} wide, one product"
     rows = [
         Row(limit, product),
+        Row(f"{count} tools, a first run: definitions read, nothing remembered", first, limit=limit, goal=GOAL),
         Row(f"{count} tools, definitions read before", edges, limit=limit, goal=GOAL),
-        Row(f"{count} tools, reading the definitions too", whole, limit=limit),
+        Row(f"{count} tools, definitions read, names remembered", whole, limit=limit),
+        Row(f"{len(values[0])} x {len(values[1])} values, equal texts apart, one product", every_value, limit=limit),
     ]
     measure(rows, rounds=9)
     return show("Dataflow", rows)

@@ -6,6 +6,7 @@ texts are compared. The weights come from pairs of real tools that were labelled
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,10 @@ MIN_NAME = 0.3
 """Below, no text makes up for it."""
 _BLOCK = 4_000_000
 """Pairs at a time, so that memory does not grow with the square of the tools."""
+_CHUNK = 512
+"""Pairs of texts at a time, so that they fit into the nearest memory."""
+_SLACK = 1e-3
+"""More than rounding comes to."""
 _DENSE = 0.04
 """Beyond this share of pairs, comparing all texts at once is quicker than comparing those that met."""
 
@@ -49,19 +54,29 @@ def match(tables: Tables, vectors: Array, weights: Weights, least: float) -> Mat
         if not len(kept[0]):
             continue
         rows, columns, names, fits = kept
-        texts = _texts(tables, vectors, rows, columns)
-        logits = (
-            weights.base
-            + weights.name * names
-            + weights.text * texts
-            + weights.type * 3.0 * (fits - 1.0)
-            + weights.state * (tables.outputs.state[rows] | tables.inputs.state[columns])
-            + weights.required * tables.inputs.required[columns]
-        ).astype(np.float32)
+        logits_with = partial(_logits, tables, weights, rows, columns, names, fits)
+        # Texts are long: those that could not make a pair good are not compared.
+        promising = logits_with(1.0) + weights.tools >= least - _SLACK
+        texts = _texts(tables, vectors, rows, columns, promising)
+        logits = logits_with(texts)
         good = logits + weights.tools >= least
         how = hows[tables.outputs.shapes[rows], tables.inputs.shapes[columns]]
         parts.append(tuple(part[good] for part in (rows, columns, logits, how, names, fits, texts)))
     return _matches(tables, parts)
+
+
+def _logits(
+    tables: Tables, weights: Weights, rows: Array, columns: Array, names: Array, fits: Array, texts: Array | float
+) -> Array:
+    logits: Array = (
+        weights.base
+        + weights.name * names
+        + weights.text * texts
+        + weights.type * 3.0 * (fits - 1.0)
+        + weights.state * (tables.outputs.state[rows] | tables.inputs.state[columns])
+        + weights.required * tables.inputs.required[columns]
+    ).astype(np.float32)
+    return logits
 
 
 def _matches(tables: Tables, parts: list[tuple[Array, ...]]) -> Matches:
@@ -79,12 +94,14 @@ def _matches(tables: Tables, parts: list[tuple[Array, ...]]) -> Matches:
 def _meetings(tables: Tables) -> Any:
     """Blocks of (output kinds, input kinds, name signal) that share a facet; each pair once."""
     outputs, inputs = tables.outputs, tables.inputs
-    order = np.argsort(inputs.facets, kind="stable")
-    starts = np.searchsorted(inputs.facets[order], np.arange(tables.facet_count + 1))
-    counts = np.diff(starts)[outputs.facets]
+    order, starts, counts = _places(outputs, inputs)
+    if counts.sum() > _BLOCK:
+        # So many that they are cut: then a facet that is there twice is put together first.
+        outputs, inputs = _once(outputs), _once(inputs)
+        order, starts, counts = _places(outputs, inputs)
     width = max(1, len(inputs.kinds))
     for begin, end in _blocks(outputs, counts):
-        owners, positions = expand(starts[outputs.facets[begin:end]], counts[begin:end])
+        owners, positions = expand(starts[begin:end], counts[begin:end])
         entries = order[positions]
         signal = outputs.facet_weights[begin:end][owners] * inputs.facet_weights[entries]
         strong = signal >= MIN_NAME
@@ -97,6 +114,27 @@ def _meetings(tables: Tables) -> Any:
         if len(runs):
             keys = keys[runs]
             yield (keys // width).astype(np.int32), (keys % width).astype(np.int32), np.maximum.reduceat(signal, runs)
+
+
+def _places(outputs: Side, inputs: Side) -> tuple[Array, Array, Array]:
+    """The rows of facets of inputs by facet, and for each of outputs where the same begin there, and how many."""
+    order = np.argsort(inputs.facets)
+    wanted = inputs.facets[order]
+    begins = first_of(wanted)
+    if not len(begins):
+        return order, np.zeros(len(outputs.facets), np.int64), np.zeros(len(outputs.facets), np.int64)
+    runs = np.minimum(np.searchsorted(wanted[begins], outputs.facets), len(begins) - 1)
+    lengths = np.diff(np.append(begins, len(wanted)))
+    return order, begins[runs], lengths[runs] * (wanted[begins[runs]] == outputs.facets)
+
+
+def _once(side: Side) -> Side:
+    """Each facet of a kind once, with its greatest weight."""
+    order = np.lexsort((-side.facet_weights, side.facets, side.facet_kinds))
+    kinds, facets = side.facet_kinds[order], side.facets[order]
+    fresh = np.ones(len(order), np.bool_)
+    fresh[1:] = (kinds[1:] != kinds[:-1]) | (facets[1:] != facets[:-1])
+    return side._replace(facets=facets[fresh], facet_kinds=kinds[fresh], facet_weights=side.facet_weights[order][fresh])
 
 
 def _blocks(outputs: Side, counts: Array) -> Any:
@@ -133,23 +171,32 @@ def _typed(tables: Tables, types: Array, rows: Array, columns: Array, names: Arr
     return rows[good], columns[good], names[good], fits[good]
 
 
-def _texts(tables: Tables, vectors: Array, rows: Array, columns: Array) -> Array:
-    """How alike the texts of each pair are, 0 to 1."""
+def _texts(tables: Tables, vectors: Array, rows: Array, columns: Array, wanted: Array) -> Array:
+    """How alike the texts of each pair are, 0 to 1; 0 where that is not wanted."""
     left, right = tables.outputs.texts[rows], tables.inputs.texts[columns]
+    sizes = [int(np.count_nonzero(np.bincount(texts))) for texts in (left, right)]
+    if len(left) > _DENSE * sizes[0] * sizes[1]:
+        found = _all_texts(vectors, left, right)
+    else:
+        found = np.zeros(len(left), np.float32)
+        pairs = np.flatnonzero(wanted)
+        for start in range(0, len(pairs), _CHUNK):
+            part = pairs[start : start + _CHUNK]
+            found[part] = np.einsum("ij,ij->i", vectors[left[part]], vectors[right[part]])
+    return np.clip(found, 0.0, 1.0, out=found)
+
+
+def _all_texts(vectors: Array, left: Array, right: Array) -> Array:
+    """The same by comparing all texts with all."""
     some, left = np.unique(left, return_inverse=True)
     others, right = np.unique(right, return_inverse=True)
     found = np.empty(len(left), np.float32)
-    if len(left) > _DENSE * len(some) * len(others):
-        step = max(1, _BLOCK // max(1, len(others)))
-        wanted = vectors[others].T
-        order = np.argsort(left, kind="stable")
-        cuts = np.searchsorted(left[order], np.arange(0, len(some) + step, step))
-        for number, start in enumerate(range(0, len(some), step)):
-            here = order[cuts[number] : cuts[number + 1]]
-            block = vectors[some[start : start + step]] @ wanted
-            found[here] = block[left[here] - start, right[here]]
-    else:
-        for start in range(0, len(left), 65536):
-            part = slice(start, start + 65536)
-            found[part] = np.einsum("ij,ij->i", vectors[some[left[part]]], vectors[others[right[part]]])
-    return np.clip(found, 0.0, 1.0, out=found)
+    step = max(1, _BLOCK // max(1, len(others)))
+    wanted = vectors[others].T
+    order = np.argsort(left, kind="stable")
+    cuts = np.searchsorted(left[order], np.arange(0, len(some) + step, step))
+    for number, start in enumerate(range(0, len(some), step)):
+        here = order[cuts[number] : cuts[number + 1]]
+        block = vectors[some[start : start + step]] @ wanted
+        found[here] = block[left[here] - start, right[here]]
+    return found

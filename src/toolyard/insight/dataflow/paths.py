@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from toolyard.insight.dataflow.words import words_of
@@ -60,18 +60,24 @@ _FLAG_WORDS = frozenset(("is", "has", "enable", "enabled", "can", "should", "inc
 _COUNT_WORDS = frozenset(("count", "total", "limit", "offset", "page", "quantity", "size", "year", "age", "duration"))
 
 
+class Holder(NamedTuple):
+    """What the values side by side in an object have in common."""
+
+    parents: tuple[str, ...]
+    """The names around them, outermost first."""
+    hint: str
+    """What the schema that holds them is called (its `title`, or the last part of its `$ref`)."""
+    lists: int
+    """How many lists are on the way."""
+
+
 class Field(NamedTuple):
     """One value that a tool takes or gives."""
 
     path: str
     """Names joined by dots, `[]` behind a list; empty for an answer that is one value itself."""
     name: str
-    parents: tuple[str, ...]
-    """The names around it, outermost first."""
-    hint: str
-    """What the schema that holds it is called (its `title`, or the last part of its `$ref`)."""
-    lists: int
-    """How many lists are on the way."""
+    holder: Holder
     kinds: int
     items: int
     """The kinds of what a list holds; 0 if it is none."""
@@ -82,102 +88,129 @@ class Field(NamedTuple):
     inferred: bool
     """Whether the type was not said but guessed."""
 
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """The names around it, outermost first."""
+        return self.holder.parents
 
-class _Node(NamedTuple):
-    schema: Schema
-    settled: dict[str, Any] | None
-    """Where it is known already."""
-    path: str
-    name: str
-    parents: tuple[str, ...]
-    hint: str
-    lists: int
-    required: bool
-    depth: int
+    @property
+    def hint(self) -> str:
+        """What the schema that holds it is called."""
+        return self.holder.hint
+
+    @property
+    def lists(self) -> int:
+        """How many lists are on the way."""
+        return self.holder.lists
+
+
+_Node = tuple[dict[str, Any], Field, int, int]
+"""A value that others are in: settled, as a field, its depth, and how many of those up to here are no fields."""
+_OUTSIDE = Holder((), "", 0)
+
+
+class _Walk:
+    """One schema, read breadth first. A value is a field as soon as what holds it is opened: that is the same order."""
+
+    __slots__ = ("found", "limit", "passed", "queue", "root")
+
+    def __init__(self, root: Schema, limit: int) -> None:
+        self.root = root
+        self.limit = limit
+        self.found: list[Field] = []
+        self.queue: deque[_Node] = deque()
+        self.passed = 0
+
+    def run(self) -> list[Field]:
+        """Every field up to the limit."""
+        self.meet(settle(self.root, self.root), "", "", _OUTSIDE, True, 0)
+        while self.queue and len(self.found) < self.limit:
+            settled, field, depth, passed = self.queue.popleft()
+            # Those that wait come first: when they are enough, what lies deeper is not asked for.
+            if len(self.found) + self.passed - passed < self.limit + _UNCOUNTED:
+                self.open(settled, field, depth + 1)
+        return self.found[: self.limit]
+
+    def meet(self, settled: dict[str, Any], path: str, name: str, holder: Holder, required: bool, depth: int) -> None:
+        """Take a value that may hold others."""
+        field = _field(settled, settled["kinds"], path, name, holder, required)
+        if path in _WHOLE and field.kinds & (OBJECT | ARRAY):
+            self.passed += 1
+        else:
+            self.found.append(field)
+        if depth < MAX_DEPTH and ("properties" in settled or "items" in settled):
+            self.queue.append((settled, field, depth, self.passed))
+
+    def open(self, settled: dict[str, Any], field: Field, depth: int) -> None:
+        """Take what is in a value."""
+        name, outer = field.name, field.holder
+        hint = settled.get("hint", "")
+        properties = settled.get("properties")
+        if properties is not None:
+            parents = (*outer.parents, name) if name else outer.parents
+            needed = frozenset(settled["required"]) if field.required and "required" in settled else frozenset()
+            self.open_object(properties, needed, field.path, Holder(parents, hint, outer.lists), depth)
+        inner = settled.get("inner")
+        if inner is not None and ("properties" in inner or "inner" in inner):
+            # More than plain values, which the list itself stands for. What it holds is called as it is.
+            self.meet(inner, field.path + "[]", name, Holder(outer.parents, hint, outer.lists + 1), False, depth)
+
+    def open_object(self, properties: Schema, needed: frozenset[str], prefix: str, holder: Holder, depth: int) -> None:
+        """Take the properties of an object."""
+        found, limit = self.found, self.limit
+        for name, part in properties.items():
+            if len(found) >= limit:
+                return
+            called = name if type(name) is str else str(name)
+            path = f"{prefix}.{called}" if prefix else called
+            if type(part) is dict and part.keys().isdisjoint(_COMPOUND) and path not in _WHOLE:
+                # Most are plain values: what they say is what there is.
+                named = part.get("type")
+                said = KINDS.get(named, 0) if type(named) is str else _named_kinds(named)
+                found.append(_field(part, said, path, called, holder, name in needed))
+            else:
+                settled = settle(_mapping(part), self.root)
+                self.meet(settled, path, called, holder, name in needed, depth)
+
+
+_WHOLE = frozenset(("", "[]"))
+"""Paths of what is no field unless it is one value."""
 
 
 def fields_of(schema: Schema, *, limit: int = MAX_FIELDS) -> list[Field]:
     """Every value in a schema: those that hold others as well, unless they are the whole."""
-    if not isinstance(schema, Mapping) or not schema:
-        return []
-    found: list[Field] = []
-    queue = deque([_Node(schema, None, "", "", (), "", 0, True, 0)])
-    while queue and len(found) < limit:
-        node = queue.popleft()
-        settled = node.settled or settle(node.schema, schema)
-        field = _field(node, settled)
-        if (node.path and node.path != "[]") or not field.kinds & (OBJECT | ARRAY):
-            found.append(field)
-        # Those that wait come first: when they are enough, what lies deeper is not asked for.
-        waiting = len(found) + len(queue) < limit + _UNCOUNTED
-        if waiting and node.depth < MAX_DEPTH and ("properties" in settled or "items" in settled):
-            queue.extend(_inside(node, settled, schema))
-    return found
+    return _Walk(schema, limit).run() if _is_mapping(schema) and schema else []
 
 
-def _inside(node: _Node, settled: dict[str, Any], root: Schema) -> Iterator[_Node]:
-    properties = settled.get("properties")
-    if isinstance(properties, Mapping):
-        required = settled.get("required")
-        needed = frozenset(required) if isinstance(required, list | tuple) else frozenset()
-        parents = (*node.parents, node.name) if node.name else node.parents
-        hint = settled.get("hint", "")
-        for name, part in properties.items():
-            path = f"{node.path}.{name}" if node.path else str(name)
-            must = node.required and name in needed
-            yield _Node(_mapping(part), None, path, str(name), parents, hint, node.lists, must, node.depth + 1)
-    inner = settled.get("inner")
-    if inner is not None and ("properties" in inner or "inner" in inner):
-        # More than plain values, which the list itself stands for. What it holds is called as it is.
-        hint = settled.get("hint", "")
-        path, lists = node.path + "[]", node.lists + 1
-        yield _Node({}, inner, path, node.name, node.parents, hint, lists, False, node.depth + 1)
-
-
-def _field(node: _Node, settled: dict[str, Any]) -> Field:
-    description = settled.get("description")
-    text = description if isinstance(description, str) else ""
-    values = settled.get("enum")
+def _field(settled: Schema, said: int, path: str, name: str, holder: Holder, required: bool) -> Field:
+    text = settled.get("description")
+    if not isinstance(text, str):
+        text = ""
     enum = None
-    if isinstance(values, list):
-        enum = frozenset(str(value) for value in values[:_MAX_ENUM] if value is not None)
-    kinds, inferred = _kinds(settled, node.name, text)
+    if "enum" in settled and isinstance(values := settled["enum"], list):
+        enum = frozenset([str(value) for value in values[:_MAX_ENUM] if value is not None]) or None
+    kinds = said or _guessed(settled, name, text)
     items = 0
     if kinds & ARRAY:
-        items = settled.get("item_kinds", 0) or (0 if isinstance(settled.get("items"), Mapping) else SCALAR | OBJECT)
-    named = settled.get("format")
-    form = _FORMATS.get(named.lower(), "") if isinstance(named, str) else ""
-    # In order: keywords cost as much as all the rest.
-    return Field(
-        node.path,
-        node.name,
-        node.parents,
-        node.hint,
-        node.lists,
-        kinds,
-        items,
-        form,
-        enum or None,
-        text,
-        node.required,
-        inferred,
-    )
+        items = settled.get("item_kinds", 0) or (0 if _is_mapping(settled.get("items")) else SCALAR | OBJECT)
+    form = ""
+    if "format" in settled and isinstance(named := settled["format"], str):
+        form = _FORMATS.get(named.lower(), "")
+    # As tuples are made: the way over keywords, or `Field` itself, costs as much as all the rest.
+    return tuple.__new__(Field, (path, name, holder, kinds, items, form, enum, text, required, not said))
 
 
-def _kinds(settled: Schema, name: str, text: str) -> tuple[int, bool]:
-    """What a value may be, and whether that had to be guessed."""
-    said = settled.get("kinds", 0)
-    if said:
-        return said, False
+def _guessed(settled: Schema, name: str, text: str) -> int:
+    """What a value may be whose type is not said."""
     values = settled.get("enum") or [settled[key] for key in ("const", "default") if settled.get(key) is not None]
     if isinstance(values, list) and values:
-        return _kinds_of_values(values), True
+        return _kinds_of_values(values)
     if settled.get("format"):
-        return STRING, True
+        return STRING
     for keywords, kinds in _KEYWORD_KINDS:
         if any(keyword in settled for keyword in keywords):
-            return kinds, True
-    return _kinds_of_words(name, text), True
+            return kinds
+    return _kinds_of_words(name, text)
 
 
 def _kinds_of_values(values: list[Any]) -> int:
@@ -225,8 +258,8 @@ def settle(schema: Schema, root: Schema, depth: int = 4) -> dict[str, Any]:
         return plain
     found: dict[str, Any] = {"kinds": 0}
     _merge(found, schema, root, [_MAX_PARTS], ())
-    items = found.get("items")
-    if isinstance(items, Mapping):
+    items: Any = found.get("items")
+    if _is_mapping(items):
         inner = found["inner"] = settle(items, root, depth - 1) if depth else {"kinds": 0}
         found["item_kinds"] = inner["kinds"]
         for key in ("hint", "enum", "format"):
@@ -245,27 +278,34 @@ _KEPT = frozenset(("items", "enum", "const", "default", "format", "description")
 
 def _merge(found: dict[str, Any], schema: Schema, root: Schema, left: list[int], seen: tuple[str, ...]) -> None:
     left[0] -= 1
-    if not (type(schema) is dict or isinstance(schema, Mapping)) or left[0] < 0:
+    if left[0] < 0 or not _is_mapping(schema):
         return
+    reference, united = None, False
     for key, value in schema.items():
         if key in _KEPT:
             found.setdefault(key, value)
         elif key == "type":
             found["kinds"] |= _named_kinds(value)
-        elif key == "properties" and isinstance(value, Mapping):
-            found[key] = _joined(found.get(key, {}), value)
-        elif key == "required" and isinstance(value, list | tuple):
-            names = [name for name in value[:_MAX_REQUIRED] if isinstance(name, str)]
-            found[key] = [*found.get(key, ()), *names][:_MAX_REQUIRED]
-        elif key == "title" and isinstance(value, str):
-            found.setdefault("hint", value)
-    reference = schema.get("$ref")
+        elif key == "properties":
+            if _is_mapping(value):
+                found[key] = _joined(found.get(key, {}), value)
+        elif key == "required":
+            if isinstance(value, list | tuple):
+                names = [name for name in value[:_MAX_REQUIRED] if isinstance(name, str)]
+                found[key] = [*found[key], *names][:_MAX_REQUIRED] if key in found else names
+        elif key == "title":
+            if isinstance(value, str):
+                found.setdefault("hint", value)
+        elif key == "$ref":
+            reference = value
+        elif key in _UNIONS:
+            united = True
     if isinstance(reference, str) and reference not in seen:
         target = _resolve(reference, root)
         if target is not None:
             found.setdefault("hint", reference.rpartition("/")[2].lstrip("#"))
             _merge(found, target, root, left, (*seen, reference))
-    if not schema.keys().isdisjoint(_UNIONS):
+    if united:
         _merge_unions(found, schema, root, left, seen)
     if "properties" in found:
         found["kinds"] |= OBJECT
@@ -311,13 +351,20 @@ def _resolve(reference: str, root: Schema) -> Schema | None:
     if not reference.startswith("#/"):
         return None
     here: Any = root
+    escaped = "~" in reference
     for part in reference[2:].split("/"):
-        part = part.replace("~1", "/").replace("~0", "~")
-        if not (type(here) is dict or isinstance(here, Mapping)) or part not in here:
+        if escaped:
+            part = part.replace("~1", "/").replace("~0", "~")
+        if not _is_mapping(here) or part not in here:
             return None
         here = here[part]
-    return here if isinstance(here, Mapping) else None
+    return here if _is_mapping(here) else None
 
 
 def _mapping(value: Any) -> Schema:
-    return value if type(value) is dict or isinstance(value, Mapping) else {}
+    return value if _is_mapping(value) else {}
+
+
+def _is_mapping(value: Any) -> bool:
+    """Most are dicts, and asking for that is quicker."""
+    return type(value) is dict or isinstance(value, Mapping)

@@ -6,26 +6,34 @@ their weights say. `user_id`, `user.id`, `users[].id` and the `id` of `get_user`
 
 from __future__ import annotations
 
-import itertools
 import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from toolyard.insight.dataflow.paths import BOOLEAN, SCALAR, Field, fields_of
+from toolyard.insight.dataflow.facets import (
+    ALONE,
+    HANDLE,
+    MADE,
+    OUTPUT,
+    Claim,
+    Facets,
+    Owners,
+    Phrase,
+    claim,
+    counted_out,
+)
+from toolyard.insight.dataflow.paths import BOOLEAN, SCALAR, Field, Holder, fields_of
 from toolyard.insight.dataflow.vocabulary import (
     ADJECTIVES,
-    CONTENT,
     CONTROL,
     EMPTY_NOUNS,
     GENERIC,
     GONE,
-    HANDLES,
     IDENTITY,
     LISTS,
     MAKERS,
     PEOPLE,
     PREPOSITIONS,
-    SAME,
     SCOPED,
     STATE,
     STOPS,
@@ -36,11 +44,8 @@ from toolyard.insight.dataflow.vocabulary import (
     WEAK_WRAPPERS,
     WRAPPERS,
 )
-from toolyard.insight.dataflow.words import words_in, words_of
+from toolyard.insight.dataflow.words import forget_words, words_in, words_of
 from toolyard.model.tool import Tool
-
-Phrase = tuple[str, ...]
-"""Words of an entity, the one that counts last: `("service", "plan")`."""
 
 _OWNER = re.compile(
     r"\b(?:id|identifier|uuid|uid|sid|name|title|key|code|number|arn|slug|primary key|abbreviation|index|symbol|email|"
@@ -62,38 +67,75 @@ _MAX_TOOL_TEXT = 200
 _MAX_READ = 240
 
 
-class Facets(NamedTuple):
-    """What a value is and whose, each with a weight."""
-
-    number: int
-    """The same for the same facets, as long as they are remembered."""
-    keys: tuple[str, ...]
-    weights: tuple[float, ...]
-    scoped: bool
-    """Whether it means something only where it comes from: an id, but not a city."""
-
-
 class Profile(NamedTuple):
     """What is compared of a value."""
 
     path: str
-    required: bool
     needed: bool
     """Whether a call cannot do without it."""
+    required: bool
     state: bool
     """Whether it is told of something rather than tells what it is."""
-    facets: Facets
     text: str
     """What the text signal is computed from."""
     shape: tuple[int, int, int]
     """The kinds of the value, of its items, and whether it is one of many."""
     format: str
     enum: frozenset[str] | None
+    attribute: str
+    """What it is."""
+    own: Phrase
+    """Whose it is as far as its name says."""
+    generic: bool
+    """Whether many unrelated things have such a value."""
+    owners: Owners
+    """Whose it is by everything else; empty where that is `own`."""
+    role: int
+    """`OUTPUT`, `HANDLE` and `MADE`, as far as they are so."""
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """Equal for values that need not be told apart."""
-        return (self.text, self.facets.number, self.shape, self.required, self.format, self.enum)
+        """Equal for values that need not be told apart: all but where it is."""
+        return self[2:]
+
+    @property
+    def facets(self) -> Facets:
+        """What it is and whose, each with a weight."""
+        claims: list[Claim] = []
+        claim(claims, self.attribute, self.own, self.generic, self.owners, self.role)
+        found = counted_out(claims)
+        return Facets(tuple(found), tuple(found.values()), self.attribute in SCOPED)
+
+
+class _Name(NamedTuple):
+    """All that the name of a value says."""
+
+    spoken: str
+    alone: bool
+    """Whether it is one word, which says little."""
+    attribute: str
+    own: Phrase
+    generic: bool
+    state: bool
+    tells: bool
+    """Whether it tells an entity, and so a description may say of whom."""
+    listed: Phrase
+    """Where it ends as lists do, the words before: of `tag_list`, `tag`."""
+
+
+class _Place(NamedTuple):
+    """All that the surroundings of a value say."""
+
+    inner: Phrase
+    """The entity that holds it."""
+    wrapper: Phrase
+    """The container nearer to it that may be more than a wrapper."""
+    hint: Phrase
+    noun: Phrase
+    owners: Owners
+    """What they come to."""
+    around: Phrase
+    spoken: str
 
 
 class Told(NamedTuple):
@@ -114,14 +156,21 @@ def told_of(tool: Tool) -> Told:
     words = words_of(tool.name)
     wanted = fields_of(tool.parameters)
     needed = _needed(wanted)
-    inputs = _profiles(wanted, _asked(tool.name) or noun, needed, maker=not MAKERS.isdisjoint(words[:2]))
-    outputs = _profiles(fields_of(tool.output_parameters), noun, frozenset(), output=True)
+    inputs = _profiles(wanted, _asked(tool.name) or noun, needed, 0, maker=not MAKERS.isdisjoint(words[:2]))
+    outputs = _profiles(fields_of(tool.output_parameters), noun, frozenset(), OUTPUT)
     if not GONE.isdisjoint(words[:2]):
         # The id that came in goes out again, and stands for nothing any more.
         given = {words_of(_last(profile.path)) for profile in inputs}
         outputs = [profile for profile in outputs if words_of(_last(profile.path)) not in given]
     text = f"{' '.join(words)}. {' '.join(tool.description.split())[:_MAX_TOOL_TEXT]}"
     return Told(tuple(outputs), tuple(inputs), len(needed), text)
+
+
+def forget() -> None:
+    """Read every name and description anew, as a process does that has just begun."""
+    for memo in (_named, _around, _entity, _told, tool_nouns, _asked):
+        memo.cache_clear()
+    forget_words()
 
 
 def _last(path: str) -> str:
@@ -136,80 +185,79 @@ def _needed(fields: list[Field]) -> frozenset[str]:
 
 
 def _profiles(
-    fields: list[Field], noun: Phrase, needed: frozenset[str], *, output: bool = False, maker: bool = False
+    fields: list[Field], noun: Phrase, needed: frozenset[str], side: int, *, maker: bool = False
 ) -> list[Profile]:
     found = []
-    for field in fields:
-        words = _named(field.name) if field.name else noun
-        if not words:
+    holder, place = None, _NOWHERE
+    for path, name, inside, kinds, items, form, enum, description, required, _ in fields:
+        known = _named(name) if name else _spelled(noun)
+        if known is None:
             continue
-        if field.items and len(words) > 1 and words[-1] in LISTS:
-            words = words[:-1]
-        around = _around(field.parents)
-        attribute, own, generic = _split(words)
-        made = maker and not own and not field.parents and attribute in IDENTITY
-        owners = _owners(field, attribute, own, noun, around)
-        handles = 0 if field.kinds & BOOLEAN else 1 if not output else 2 if field.items & SCALAR else 0
-        facets = _facets(attribute, own, generic, tuple(owners), output, made, handles)
-        if facets.keys:
-            shape = (field.kinds, field.items, min(field.lists, 1))
-            text = _text(field.description, words, around[0] or noun)
-            state, must = words[-1] in STATE, field.path in needed
-            found.append(
-                Profile(field.path, field.required, must, state, facets, text, shape, field.format, field.enum)
-            )
+        if items and known.listed:
+            known = _spelled(known.listed) or known
+        spoken, alone, attribute, own, generic, state, tells, _ = known
+        if inside is not holder:
+            # Values side by side have the same.
+            holder, place = inside, _place(inside, noun)
+            many = 1 if inside.lists else 0
+            *_, others, around, context = place
+        told = _told(description[:_MAX_READ]) if tells and description else ()
+        owners = _told_owners(told, own, place) if told else () if own else others
+        if generic and not own and not owners and attribute not in ALONE:
+            continue
+        role = side
+        if not kinds & BOOLEAN and (not side or items & SCALAR):
+            role |= HANDLE
+        if maker and tells and not own and not inside.parents:
+            role |= MADE
+        if alone and around:
+            spoken = f"{context} {spoken}" if spoken not in around else context
+        text = f"{spoken}: {line}" if description and (line := _line(description)) else spoken
+        shape, must = _SHAPES[kinds, items, many], path in needed
+        made = (path, must, required, state, text, shape, form, enum, attribute, own, generic, owners, role)
+        # As tuples are made: the way over `Profile` itself takes twice as long.
+        found.append(tuple.__new__(Profile, made))
     return found
 
 
-@lru_cache(maxsize=65536)
-def _named(name: str) -> Phrase:
-    """The words of a value's name; none for what no other tool's answer is for."""
-    words = words_of(name)
-    return () if "_".join(words) in CONTROL or name[:2].lower() == "x-" else words
+class _Shapes(dict[tuple[int, int, int], tuple[int, int, int]]):
+    """One and the same for all that have it: there are few, and never more than the bits of kinds allow."""
+
+    def __missing__(self, shape: tuple[int, int, int]) -> tuple[int, int, int]:
+        self[shape] = shape
+        return shape
 
 
-@lru_cache(maxsize=32768)
-def _facets(
-    attribute: str,
-    own: Phrase,
-    generic: bool,
-    owners: tuple[tuple[Phrase, float], ...],
-    output: bool,
-    made: bool,
-    handles: int,
-) -> Facets:
-    facets: dict[str, float] = {}
-    if generic or own:
-        # The name of what is about to be made is nobody's yet.
-        scale = (0.9 if attribute in STATE else 1.0) * (0.55 if made else 1.0)
-        for owner, weight in owners:
-            _own(facets, attribute, owner, weight * scale)
-    words = (*own, attribute)
-    if not generic:
-        _put(facets, attribute, 0.95 if not own else 0.7)
-        if handles == 1:
-            for handle, weight in HANDLES.items():
-                _own(facets, handle, words, weight)
-        elif handles == 2:
-            _own(facets, "id", words, 0.75)
-            _own(facets, "name", words, 0.6)
-        if output and not own:
-            for parent, weight in owners:
-                _own(facets, attribute, parent, 0.9 * weight)
-    elif attribute == "uuid" or attribute in CONTENT:
-        # An identifier that is good whatever it identifies; a text is a text.
-        _put(facets, attribute, 0.8)
-    if attribute == "login":
-        _own(facets, attribute, ("user",), 0.92)
-    if not output and attribute in _OTHERS:
-        _add_same(facets, attribute)
-    return Facets(next(_numbers), tuple(facets), tuple(facets.values()), attribute in SCOPED)
-
-
-_numbers = itertools.count()
+_SHAPES = _Shapes()
 
 
 @lru_cache(maxsize=65536)
+def _named(name: str) -> _Name | None:
+    """What the name of a value says; None for what no other tool's answer is for."""
+    words = tuple(words_in(name))
+    spoken = " ".join(words)
+    return None if name[:2] in _HEADERS or spoken in _CONTROL else _spelled(words, spoken)
+
+
+_HEADERS = ("x-", "X-")
+_CONTROL = frozenset(name.replace("_", " ") for name in CONTROL)
+
+
+def _spelled(words: Phrase, spoken: str = "") -> _Name | None:
+    if not words:
+        return None
+    last = words[-1]
+    if len(words) == 1:
+        return tuple.__new__(_Name, (last, True, last, (), last in _COMMON, last in STATE, last in IDENTITY, ()))
+    attribute, own, generic = _split(words)
+    listed = words[:-1] if last in LISTS else ()
+    spoken, tells = spoken or " ".join(words), attribute in IDENTITY
+    return tuple.__new__(_Name, (spoken, False, attribute, own, generic, last in STATE, tells, listed))
+
+
+_COMMON = GENERIC | STATE
+
+
 def _split(words: Phrase) -> tuple[str, Phrase, bool]:
     """What it is, whose it is as far as the name says, and whether many unrelated things have such a value."""
     if words[0] == "number" and len(words) > 1:
@@ -220,35 +268,47 @@ def _split(words: Phrase) -> tuple[str, Phrase, bool]:
     while cut and words[cut - 1] in ADJECTIVES:
         cut -= 1
     attribute = "_".join(words[cut:])
-    return attribute, words[:cut], words[-1] in GENERIC or words[-1] in STATE or len(words) - cut > 1
+    return attribute, words[:cut], words[-1] in _COMMON or len(words) - cut > 1
 
 
-def _owners(
-    field: Field, attribute: str, own: Phrase, noun: Phrase, around: tuple[Phrase, Phrase]
-) -> list[tuple[Phrase, float]]:
-    """Whose value it is, by everything that says so: (phrase, how much it counts)."""
-    found: list[tuple[Phrase, float]] = []
-    told = _told(field.description[:_MAX_READ]) if field.description and attribute in IDENTITY else ()
+_NOWHERE = _Place((), (), (), (), (), (), "")
+
+
+def _place(holder: Holder, noun: Phrase) -> _Place:
+    inner, wrapper = _around(holder.parents)
+    hint = _entity(words_of(holder.hint)) if holder.hint else ()
+    around = inner or noun
+    spoken = " ".join(dict.fromkeys(around)) if len(around) > 1 else around[0] if around else ""
+    owners = _owners((), inner, wrapper, hint, noun)
+    return tuple.__new__(_Place, (inner, wrapper, hint, noun, owners, around, spoken))
+
+
+def _told_owners(told: Phrase, own: Phrase, place: _Place) -> Owners:
+    """Whose value it is where its description names an entity."""
     if own:
         # `request_id`, described as the id of a check, is rather the check's.
-        found.append((own, 1.0 if not told or told[-1] in own else 0.85))
+        return ((own, 1.0 if told[-1] in own else 0.85), (told, 0.9))
+    return _owners(told, place.inner, place.wrapper, place.hint, place.noun)
+
+
+def _owners(told: Phrase, inner: Phrase, wrapper: Phrase, hint: Phrase, noun: Phrase) -> Owners:
+    """Whose value it is where its name does not say so, by everything else: (phrase, how much it counts)."""
+    found: list[tuple[Phrase, float]] = []
     if told:
-        found.append((told, 0.97 if not own else 0.9))
-    if own:
-        return found
-    inner, wrapper = around
+        found.append((told, 0.97))
     if inner:
         found.append((inner, 0.97))
     if wrapper:
         found.append((wrapper, 0.85))
-    hint = _entity(words_of(field.hint)) if field.hint else ()
     if hint and hint != inner:
         found.append((hint, 0.9))
     if noun and not inner:
         found.append((noun, 0.88 if not told else 0.75))
-    if any(owner[-1] in PEOPLE for owner, _ in found):
-        found.append((("user",), 0.88))
-    return found
+    for owner, _ in found:
+        if owner[-1] in PEOPLE:
+            found.append((("user",), 0.88))
+            break
+    return tuple(found)
 
 
 @lru_cache(maxsize=65536)
@@ -275,17 +335,21 @@ def _entity(words: Phrase) -> Phrase:
 @lru_cache(maxsize=16384)
 def _told(description: str) -> Phrase:
     """The entity that a description names, as in `The unique identifier of the balance account`."""
-    for pattern in (_OWNER, _IDENTIFIES):
-        match = pattern.search(description)
-        if match:
-            return _noun_phrase(_PHRASE_END.split(match.group(1), 1)[0])
+    match = _OWNER.search(description)
+    if not match and "dent" in description.lower():
+        match = _IDENTIFIES.search(description)
+    if match:
+        return _noun_phrase(_PHRASE_END.split(match.group(1), 1)[0])
     match = _BEFORE.match(_LEADING.sub("", description))
     return _noun_phrase(match.group(1)) if match else ()
 
 
+_BEFORE_NOUNS = EMPTY_NOUNS | VERBS
+
+
 def _noun_phrase(text: str) -> Phrase:
     words = tuple(words_in(text))
-    while words and words[0] in EMPTY_NOUNS | VERBS:
+    while words and words[0] in _BEFORE_NOUNS:
         words = words[1:]
     return words[-3:] if words and words[-1] not in EMPTY_NOUNS else ()
 
@@ -325,45 +389,10 @@ def _asked(name: str) -> Phrase:
     return tuple(before)
 
 
-def _own(facets: dict[str, float], attribute: str, owner: Phrase, weight: float) -> None:
-    """`id of service plan`, and a little less `id of plan`."""
-    for phrase, share in _parts(owner):
-        key = f"{attribute} of {phrase}"
-        if weight * share > facets.get(key, 0.0):
-            facets[key] = weight * share
-
-
-@lru_cache(maxsize=65536)
-def _parts(owner: Phrase) -> list[tuple[str, float]]:
-    parts = [(" ".join(owner[cut:]), (1.0, 0.85, 0.75)[min(cut, 2)]) for cut in range(min(len(owner), 4))]
-    return [*parts, ("".join(owner), 0.95)] if len(owner) > 1 else parts
-
-
-def _put(facets: dict[str, float], key: str, weight: float) -> None:
-    if weight > facets.get(key, 0.0):
-        facets[key] = weight
-
-
-def _add_same(facets: dict[str, float], attribute: str) -> None:
-    """An input under the names of outputs that will do."""
-    whole = len(attribute)
-    owners = [(key[whole:], value) for key, value in facets.items() if key.startswith(attribute) and _ends(key, whole)]
-    for other, weight in _OTHERS[attribute]:
-        for owner, value in owners:
-            _put(facets, other + owner, value * weight)
-
-
-def _ends(key: str, at: int) -> bool:
-    return len(key) == at or key[at] == " "
-
-
-_OTHERS: dict[str, list[tuple[str, float]]] = {}
-for (_first, _second), _weight in SAME.items():
-    _OTHERS.setdefault(_second, []).append((_first, _weight))
-
-
-def _text(description: str, words: Phrase, around: Phrase) -> str:
-    """The name, with what holds it if the name alone says little, and the description."""
-    named = " ".join(dict.fromkeys((*around, *words)) if len(words) == 1 else words)
-    text = " ".join(description[: 2 * _MAX_TEXT].split())[:_MAX_TEXT] if description else ""
-    return f"{named}: {text}" if text else named
+def _line(description: str) -> str:
+    """The beginning of a description, in one line."""
+    line = description[:_MAX_TEXT]
+    if line.isprintable() and "  " not in line and line[0] != " " and line[-1] != " ":
+        # Only plain blanks, one at a time: nothing to do.
+        return line
+    return " ".join(description[: 2 * _MAX_TEXT].split())[:_MAX_TEXT]

@@ -91,18 +91,35 @@ def words_of(name: str) -> tuple[str, ...]:
     return tuple(words_in(name))
 
 
+def forget_words() -> None:
+    """Take every name apart anew."""
+    words_of.cache_clear()
+    _form.cache_clear()
+
+
 def words_in(text: str) -> list[str]:
     """The same of a text that is not worth remembering."""
     found: list[str] = []
-    for part in _PARTS.findall(text.replace("ID", "Id")):
-        found += _form(part.lower())
+    letters = text.replace("_", "")
+    if letters.islower() and letters.isalpha() and letters.isascii():
+        # `user_name`, as half of all names are: nothing to look for.
+        parts = text.split("_") if len(letters) < len(text) else [text]
+    else:
+        parts = _PARTS.findall(text.replace("ID", "Id"))
+    for part in parts:
+        found += _form(part)
     return found
 
 
 @lru_cache(maxsize=65536)
-def _form(word: str) -> tuple[str, ...]:
+def _form(part: str) -> tuple[str, ...]:
+    word = part.lower()
+    if not word:
+        return ()
     if word in _FORMS:
         return _FORMS[word]
+    if word[-1] != "s":
+        return (word,)
     single = singular(word)
     return _FORMS.get(single, (single,))
 
