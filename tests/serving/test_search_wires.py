@@ -59,7 +59,7 @@ def test_a_hit_has_its_score_and_what_only_has_the_words_has_none(yard):
 
 
 def test_a_threshold_says_how_well_the_best_must_fit(yard):
-    path = "/v1/tools?q=send+a+letter+with+a+subject&threshold="
+    path = "/v1/tools?q=rent+a+flat+in+a+city+with+a+garden+for+my+parents&threshold="
     assert names(yard.get(path + "0")) != []
     assert names(yard.get(path + "1")) == []
     assert names(yard.get("/v1/tools?q=triang&threshold=0.9")) == []

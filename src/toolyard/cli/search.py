@@ -45,6 +45,8 @@ def search(
     """
     if not 1 <= k <= MOST_HITS:
         raise ConfigError(f"-k must be from 1 to {MOST_HITS}, not {k}")
+    if threshold is not None and not 0 <= threshold <= 1:
+        raise ConfigError(f"--threshold must be from 0 to 1, not {threshold}")
     with open_registry(config, skip_bad=skip_bad) as registry:
         found = registry.search(query, k, namespace=namespace or None, tags=tag or None, threshold=threshold)
     if found.note:

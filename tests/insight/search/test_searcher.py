@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from tests.insight.embedder_stub import HashEmbedder
 from toolyard import Tool, ToolRegistry
-from toolyard.insight.search.searcher import Searcher
+from toolyard.insight.search.searcher import MOST_HITS, Searcher
 from toolyard.model.errors import ConfigError
 
 TOOLS = [
@@ -196,3 +196,92 @@ def test_the_registry_searches_with_what_it_keeps_for_it():
     assert registry.searcher is registry.searcher
     assert registry.search("book_hotel", k=1)[0].tool is registry.get("travel::book_hotel")[0]
     assert registry.search("book_hotel", k=3, namespace="math", tags=["none"]) == []
+
+
+def _tenants(count, description="Get the weather forecast for a city."):
+    return [Tool("get_weather", f"tenant{number}", description) for number in range(count)]
+
+
+@pytest.mark.parametrize("mode", ["lexical", "hybrid"])
+@pytest.mark.parametrize("count", [1, 2, 9, 10, 11, 40])
+def test_a_tool_that_fits_is_offered_however_many_fit_as_well(request, mode, count):
+    searcher = request.getfixturevalue(mode)
+    found = searcher.search(ToolRegistry(_tenants(count)).snapshot, "weather forecast for a city")
+    assert len(found) == min(count, 5)
+    alone = searcher.search(ToolRegistry(_tenants(1)).snapshot, "weather forecast for a city")
+    assert found[0].score == pytest.approx(alone[0].score, abs=0.2), (
+        "one more of the same says nothing against the others"
+    )
+
+
+def test_tools_that_are_nearly_the_same_do_not_hide_each_other(lexical):
+    kinds = ("lead", "deal", "note", "task", "call", "firm", "team", "site", "plan", "form", "list", "file")
+    tools = [Tool(f"get_{kind}_record", "crm", f"Get one {kind} record from the CRM.") for kind in kinds]
+    assert len(lexical.search(ToolRegistry(tools).snapshot, "get a record from the CRM", 12)) == 12
+
+
+@pytest.mark.parametrize("k", [1, 28, 29, 60, 100])
+def test_as_many_hits_are_given_as_are_asked_for_and_fit(hybrid, k):
+    snapshot = ToolRegistry(_tenants(120)).snapshot
+    assert len(hybrid.search(snapshot, "weather forecast for a city", k)) == k
+    assert len(hybrid.search(snapshot, "weather forecast for a city", 5000)) == MOST_HITS
+
+
+def test_a_search_of_a_snapshot_finds_its_own_tools_after_others_were_added(hybrid):
+    registry = ToolRegistry([Tool(f"w{number}", "a", f"Get the weather {number}.") for number in range(5)])
+    old = registry.snapshot
+    hybrid.search(old, "weather")
+    registry.add(Tool("wx", "a", "Get the weather forecast now."))
+    assert names(hybrid.search(registry.snapshot, "get the weather forecast"))[0] == "a::wx"
+    assert "a::wx" not in names(hybrid.search(old, "get the weather forecast", threshold=0))
+
+
+def test_searches_hold_while_tools_are_added(hybrid):
+    registry = ToolRegistry([Tool(f"w{number}", "a", f"Get the weather {number}.") for number in range(5)])
+    failed = []
+
+    def search(thread):
+        for number in range(60):
+            try:
+                hybrid.search(registry.snapshot, f"get the weather forecast {thread} {number}")
+            except Exception as error:
+                failed.append(error)
+
+    threads = [threading.Thread(target=search, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for number in range(40):
+        registry.add(Tool(f"x{number}", "a", f"Get the weather forecast of place {number}."))
+    for thread in threads:
+        thread.join()
+    assert failed == []
+
+
+@pytest.mark.parametrize("query", ["the", "of the", "I want to", "can you help me please", "7", "  "])
+def test_words_that_ask_for_nothing_find_nothing(lexical, hybrid, query):
+    snapshot = ToolRegistry([*TOOLS, Tool("go", "x", "I want to help you with the 7 of the wonders, please")]).snapshot
+    assert names(lexical.search(snapshot, query)) == names(hybrid.search(snapshot, query)) == []
+
+
+def test_a_blank_query_makes_no_vectors_and_says_nothing_untrue():
+    embedder = HashEmbedder()
+    found = Searcher(embedder, cache=False).search(ToolRegistry(TOOLS).snapshot, " ")
+    assert (list(found), found.mode, found.note, embedder.texts) == ([], "hybrid", "", [])
+
+
+@pytest.mark.parametrize("wrong", [True, "0.5", -0.1, 1.5, float("nan")])
+def test_a_threshold_that_is_none_is_refused(lexical, wrong):
+    with pytest.raises(ValueError, match="threshold must be a number from 0 to 1"):
+        lexical.search(ToolRegistry(TOOLS).snapshot, "weather", threshold=wrong)
+
+
+@pytest.mark.parametrize("wrong", [3, ["a", 3], [None]])
+def test_filters_that_are_no_names_are_refused(lexical, wrong):
+    with pytest.raises(TypeError, match="namespaces and tags are text"):
+        lexical.search(ToolRegistry(TOOLS).snapshot, "weather", namespace=wrong)
+
+
+def test_a_hit_that_is_shown_as_certain_passes_a_threshold_of_one(lexical):
+    snapshot, query = ToolRegistry(TOOLS).snapshot, "What is the current weather in the city?"
+    score = lexical.search(snapshot, query)[0].score
+    assert lexical.search(snapshot, query, threshold=score)[0].score == score

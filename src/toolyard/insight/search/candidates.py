@@ -21,8 +21,8 @@ _MOST_PARTS_SORTED = 1
 Mask = NDArray[np.bool_]
 
 
-def by_words(weights: Weighed, postings: Postings, where: Mask | None) -> NDArray[np.intp]:
-    """The rows that have the most of the rarest words."""
+def by_words(weights: Weighed, postings: Postings, where: Mask | None, k: int) -> NDArray[np.intp]:
+    """The rows that have the most of the rarest words; as many as `k`, if there are."""
     if not len(weights.terms):
         return np.empty(0, np.intp)
     order = np.argsort(postings.counts[weights.terms], kind="stable")
@@ -47,32 +47,31 @@ def by_words(weights: Weighed, postings: Postings, where: Mask | None) -> NDArra
     chosen = []
     for part, row in enumerate(weights.weights):
         scores = np.bincount(joined, values * np.repeat(row[used], lengths), minlength=postings.rows)
-        chosen.append(_highest(scores, _OF_PART if part else _OF_WHOLE))
+        chosen.append(_highest(scores, _OF_PART if part else max(k, _OF_WHOLE)))
     return np.concatenate(chosen)
 
 
-def by_meaning(known: Known, vectors: Matrix, where: Mask | None) -> NDArray[np.intp]:
-    """The rows whose vectors are nearest to the query's."""
+def by_meaning(known: Known, vectors: Matrix, rows: int, where: Mask | None, k: int) -> NDArray[np.intp]:
+    """Those of the first `rows` whose vectors are nearest to the query's; as many as `k`, if there are."""
     dense = known.dense
     if not len(dense):
         return np.empty(0, np.intp)
+    counts = [_OF_PART if part else max(k, _OF_WHOLE) for part in range(len(vectors))]
     if dense.is_exact:
         if known.axes is not None and known.sketch is not None:
             likeness = np.asarray((vectors @ known.axes) @ known.sketch, np.float32)
         else:
             likeness = np.asarray(vectors @ dense.vectors.T, np.float32)
+        # Tools may have been added meanwhile that the snapshot of this search does not have.
+        likeness = likeness[:, :rows]
         if where is not None:
-            likeness[:, : len(where)][:, ~where] = -2
-            likeness[:, len(where) :] = -2
-        parts = [_highest(likeness[part], _OF_PART if part else _OF_WHOLE, -1.5) for part in range(len(vectors))]
-        return np.concatenate(parts)
-    if where is not None and len(where) < len(dense):
-        where = np.concatenate([where, np.zeros(len(dense) - len(where), np.bool_)])
-    parts = [
-        dense.search(vector, _OF_PART if part else _OF_WHOLE, where=where)[0]
-        for part, vector in enumerate(vectors[: _MOST_PARTS_SORTED + 1])
-    ]
-    return np.concatenate(parts)
+            likeness[:, ~where] = -2
+        return np.concatenate([_highest(like, count, -1.5) for like, count in zip(likeness, counts, strict=True)])
+    if where is not None or rows < len(dense):
+        mine = np.ones(rows, np.bool_) if where is None else where
+        where = np.concatenate([mine, np.zeros(len(dense) - rows, np.bool_)])
+    few = list(zip(vectors, counts, strict=True))[: _MOST_PARTS_SORTED + 1]
+    return np.concatenate([dense.search(vector, count, where=where)[0] for vector, count in few])
 
 
 def _highest(scores: NDArray[Any], k: int, above: float = 0.0) -> NDArray[np.intp]:

@@ -12,6 +12,8 @@ Floats = NDArray[np.float64]
 
 RIVALS = 12
 """Candidates that a hit is compared with."""
+_ALIKE = 0.5
+"""Scores this near to the best are the same tool again, as far as a query can tell: no rivals of each other."""
 _MANY = 10
 """Candidates from which on the last of them shows how tools score that do not fit."""
 
@@ -25,15 +27,16 @@ def ordered(table: Table, weights: Weights) -> tuple[NDArray[np.intp], Floats]:
 
 def evidence(table: Table, order: NDArray[np.intp], scores: Floats, k: int) -> Floats:
     """What the probability of each of the first `k` is made of: its features, and how it stands among its rivals."""
-    near = scores[:RIVALS]
-    share = np.exp(near - near[0])
-    share /= share.sum()
+    alike = int(np.count_nonzero(scores >= scores[0] - _ALIKE))
+    rivals = scores[alike:]
+    # Those that are alike count as one.
+    scores_apart = np.concatenate([scores[:1], rivals])
     count = min(k, len(order))
     own = table.values[order[:count]].astype(np.float64)
     score = scores[:count]
     rival = np.full(count, scores[0])
-    rival[0] = scores[1] if len(scores) > 1 else scores[0] - 5
-    chance = np.log(np.concatenate([share, np.zeros(max(0, count - len(share)))])[:count] + 1e-4)
+    rival[:alike] = rivals[0] if len(rivals) else scores[0] - 5
+    chance = np.log(np.exp(score - scores[0]) / np.exp(scores_apart[:RIVALS] - scores[0]).sum() + 1e-4)
     half = (own.shape[1] - 1) // 2
     whole, part = own[:, :half], own[:, half : 2 * half]
     # Products: the words of the query and of the name must both be answered for.
@@ -42,8 +45,8 @@ def evidence(table: Table, order: NDArray[np.intp], scores: Floats, k: int) -> F
         both += [part[:, 3] * part[:, 4], part[:, 4] * part[:, 5], part[:, 3] ** 2, np.minimum(part[:, 4], part[:, 5])]
     fixed = np.ones(count)
     # Where there are not ten, the last says nothing, and what speaks for the hit itself must do.
-    few = 0.0 if len(scores) >= _MANY else 1.0
-    drop = fixed * 0 if few else score - scores[_MANY - 1]
+    few = 0.0 if len(scores_apart) >= _MANY else 1.0
+    drop = fixed * 0 if few else score - scores_apart[_MANY - 1]
     rest = [
         score,
         score - rival,

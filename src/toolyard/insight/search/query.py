@@ -35,6 +35,8 @@ class Query(msgspec.Struct, frozen=True):
     has: NDArray[np.bool_]
     """Which segment has which stem."""
     stop: NDArray[np.bool_]
+    said: int
+    """How many of the stems say something: neither stop words nor numbers."""
     values: float
     """About how many values for parameters it holds: numbers, quotations, names."""
 
@@ -70,7 +72,8 @@ def read_query(text: str) -> Query:
     has = np.array([[stemmed in mine for stemmed in found] for mine in each], np.bool_).reshape(len(parts), len(found))
     stop = np.array([is_stop(stemmed) for stemmed in found], np.bool_)
     values = min(len(_VALUE.findall(text)) / 2, 4.0) + len(_PROPER.findall(text))
-    return Query(text, parts, tuple(found), tuple(found.values()), has, stop, values)
+    said = sum(not (word.isdigit() or idle) for word, idle in zip(found.values(), stop, strict=True))
+    return Query(text, parts, tuple(found), tuple(found.values()), has, stop, said, values)
 
 
 def weighed(query: Query, numbers: dict[str, int], postings: Postings) -> Weighed:

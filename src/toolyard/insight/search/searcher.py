@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +17,7 @@ from toolyard.insight.search.candidates import Mask
 from toolyard.insight.search.index import ToolIndex, View
 from toolyard.insight.search.judge import evidence, ordered, probabilities
 from toolyard.insight.search.meaning import Meaning
-from toolyard.insight.search.query import QueryVectors, read_query
+from toolyard.insight.search.query import Query, QueryVectors, read_query
 from toolyard.insight.search.results import Hit, SearchResults
 from toolyard.insight.search.table import Table, table_of
 from toolyard.insight.search.text import MOST_QUERY
@@ -59,19 +61,22 @@ class Searcher:
     ) -> SearchResults:
         """The tools that fit, at most `k`; none if nothing does.
 
-        Filters come before the ranking. `threshold` is the score that the best hit must reach. Without one, only what
-        hardly fits is left out; at `Weights.threshold` (0.6) nine of ten queries that nothing fits are offered nothing,
-        and four of ten right answers are lost; 0 offers whatever is nearest. Without `wait` a catalog whose vectors are
-        not there yet is searched by words, and the vectors are made meanwhile.
+        Filters come before the ranking. `threshold` is the score that the best hit must reach. Without one, what hardly
+        fits is left out, and what clearly does is offered however many others do as well; at `Weights.threshold` (0.6)
+        nine of ten queries that nothing fits are offered nothing, and four of ten right answers are lost; 0 offers
+        whatever is nearest. Without `wait` a catalog whose vectors are not there yet is searched by words, and the
+        vectors are made meanwhile.
         """
-        _checked(query, k)
+        _checked(query, k, threshold)
         view = self._index.view(snapshot)
         allowed = _allowed(snapshot, namespace, tags, where)
         mask = _mask(view, allowed)
-        known = self._index.known(view, wait=wait) if query.strip() else None
-        results = SearchResults(mode="lexical" if known is None else "hybrid", note=self._note(known is None))
         if not query.strip() or (allowed is not None and not len(allowed)):
-            return results
+            # Nothing is looked for, so nothing is made for it either.
+            lexical = self._index.meaning is None
+            return SearchResults(mode="lexical" if lexical else "hybrid", note=self._note(lexical))
+        known = self._index.known(view, wait=wait)
+        results = SearchResults(mode="lexical" if known is None else "hybrid", note=self._note(known is None))
         named = _named(view, snapshot, query, allowed)
         read = read_query(query)
         vectors: QueryVectors | None = None
@@ -83,11 +88,13 @@ class Searcher:
                 self._index.give_up(error)
                 known = None
                 results.mode, results.note = "lexical", self._note(True)
-        table = table_of(read, view, known, vectors, mask)
+        k = min(k, MOST_HITS)
         weights = LEXICAL_WEIGHTS if known is None else HYBRID_WEIGHTS
         hits = _named_hits(snapshot, named)
-        taken = set(named)
-        hits += [hit for place, hit in _offered(table, view, weights, k, threshold, bool(named)) if place not in taken]
+        if read.said or threshold is not None:
+            table = table_of(read, view, known, vectors, mask, k)
+            offered = _offered(table, view, weights, k, _bar(read, view, table, threshold, weights, bool(named)))
+            hits += [hit for place, hit in offered if place not in named]
         results.extend(hits[:k])
         return results
 
@@ -101,11 +108,14 @@ class Searcher:
         return f"words alone are compared, because {', '.join(missing_parts())} is not installed: run `{INSTALL}`"
 
 
-def _checked(query: str, k: int) -> None:
+def _checked(query: str, k: int, threshold: float | None) -> None:
     if not isinstance(query, str):
         raise TypeError(f"query must be text, not {type(query).__name__}")
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise ValueError(f"k must be a whole number from 1 on, not {k!r}")
+    number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
+    if threshold is not None and not (number and 0 <= threshold <= 1):
+        raise ValueError(f"threshold must be a number from 0 to 1, not {threshold!r}")
 
 
 def _allowed(
@@ -132,7 +142,10 @@ def _allowed(
 
 
 def _several(value: str | Iterable[str]) -> set[str]:
-    return {value} if isinstance(value, str) else set(value)
+    found = {value} if isinstance(value, str) else set(value) if isinstance(value, Iterable) else {None}
+    if not all(isinstance(name, str) for name in found):
+        raise TypeError(f"namespaces and tags are text, or several of it, not {value!r}")
+    return found
 
 
 def _mask(view: View, allowed: np.ndarray[tuple[int], np.dtype[np.intp]] | None) -> Mask | None:
@@ -177,25 +190,39 @@ def _named_hits(snapshot: Snapshot, named: dict[int, float]) -> list[Hit]:
     return [Hit(snapshot.tools[place], score, {"name": 1.0}) for place, score in named.items()]
 
 
-def _offered(
-    table: Table, view: View, weights: Weights, k: int, threshold: float | None, named: bool
-) -> list[tuple[int, Hit]]:
-    """The hits that fit, by place. The best must reach the threshold; then the others need less."""
+class _Bar(NamedTuple):
+    """What is asked of hits."""
+
+    first: float
+    """The probability of the best; without that, nothing is offered."""
+    others: float
+    fit: float
+    """A score that is good enough, whatever the probability."""
+
+
+def _bar(query: Query, view: View, table: Table, threshold: float | None, weights: Weights, named: bool) -> _Bar:
+    if threshold is not None:
+        # Beside a tool that is named, another must be as good as one alone.
+        return _Bar(0.0 if named else threshold, threshold if named else min(threshold, weights.others), math.inf)
+    least = floor_of(len(view.places), query.said, wordless=not _has_words(table))
+    return _Bar(0.0, least, math.inf) if named else _Bar(least, least * _RUNNERS_UP, weights.fit)
+
+
+def _offered(table: Table, view: View, weights: Weights, k: int, bar: _Bar) -> list[tuple[int, Hit]]:
+    """The hits that fit, by place."""
     if not len(table.rows):
         return []
     order, scores = ordered(table, weights)
-    found = evidence(table, order, scores, max(min(k, MOST_HITS), _LOOKED_AT))
-    # A hit is at least as likely as those that it is put before.
-    chances = np.maximum.accumulate(probabilities(found, weights)[::-1])[::-1]
-    least = floor_of(len(view.places), wordless=not _has_words(table)) if threshold is None else threshold
-    if not named and chances.max() < least:
+    found = evidence(table, order, scores, max(k, _LOOKED_AT))
+    # A hit is at least as likely as those that it is put before. As it is shown, so it is judged.
+    chances = np.round(np.maximum.accumulate(probabilities(found, weights)[::-1])[::-1], 4)
+    if chances.max() < bar.first and scores[0] < bar.fit:
         return []
-    others = least * _RUNNERS_UP if threshold is None else min(threshold, weights.others)
     hits = []
-    for row, chance, values in zip(table.rows[order], chances, table.values[order], strict=False):
-        if chance >= (least if named else others):
+    for row, chance, score, values in zip(table.rows[order], chances, scores, table.values[order], strict=False):
+        if chance >= bar.others or score >= bar.fit:
             place = int(view.places[row])
-            hits.append((place, Hit(view.state.tools[row], round(float(chance), 4), _reasons(values))))
+            hits.append((place, Hit(view.state.tools[row], float(chance), _reasons(values))))
     return hits
 
 

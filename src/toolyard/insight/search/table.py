@@ -35,13 +35,20 @@ class Table(msgspec.Struct, frozen=True):
     """How much the words of the query weigh."""
 
 
-def table_of(query: Query, view: View, known: Known | None, vectors: QueryVectors | None, where: Mask | None) -> Table:
-    """The features of what is worth a closer look; without vectors, those of words alone."""
+def table_of(
+    query: Query,
+    view: View,
+    known: Known | None,
+    vectors: QueryVectors | None,
+    where: Mask | None,
+    k: int = 0,
+) -> Table:
+    """The features of what is worth a closer look, for `k` hits; without vectors, those of words alone."""
     state = view.state
     weights = weighed(query, state.numbers, state.postings)
-    rows = by_words(weights, state.postings, where)
+    rows = by_words(weights, state.postings, where, k)
     if known is not None and vectors is not None:
-        rows = np.concatenate([rows, by_meaning(known, vectors.segments, where)])
+        rows = np.concatenate([rows, by_meaning(known, vectors.segments, len(state.tools), where, k)])
     rows = np.unique(rows)
     if not len(rows):
         width = len(LEXICAL) if known is None else len(HYBRID)
@@ -51,8 +58,8 @@ def table_of(query: Query, view: View, known: Known | None, vectors: QueryVector
     if known is None or vectors is None:
         return _table(query, view, rows, parts, weights)
     meaning = vectors.segments @ known.dense.vectors[rows].T
-    if len(rows) > _CLOSER:
-        near = _first_look(signals, meaning)
+    if len(rows) > max(k, _CLOSER):
+        near = _first_look(signals, meaning, max(k, _CLOSER))
         rows, meaning = rows[near], meaning[:, near]
         parts = [part[:, near] for part in parts]
         gathered = picked(gathered, near)
@@ -60,9 +67,9 @@ def table_of(query: Query, view: View, known: Known | None, vectors: QueryVector
     return _table(query, view, rows, [*parts, meaning, *soft], weights)
 
 
-def _first_look(signals: Signals, meaning: Floats) -> NDArray[np.intp]:
+def _first_look(signals: Signals, meaning: Floats, count: int) -> NDArray[np.intp]:
     rough = 3 * signals.match[0] + 5 * signals.words[0] + 8 * meaning.max(axis=0) + signals.name.max(axis=0)
-    return np.sort(np.argpartition(rough, len(rough) - _CLOSER)[len(rough) - _CLOSER :])
+    return np.sort(np.argpartition(rough, len(rough) - count)[len(rough) - count :])
 
 
 def _table(query: Query, view: View, rows: NDArray[np.intp], parts: list[Floats], weights: Weighed) -> Table:

@@ -26,8 +26,12 @@ class Weights(msgspec.Struct, frozen=True):
     that nothing fits is still offered something."""
     others: float
     """The probability that the other hits must reach then."""
+    fit: float = float("inf")
+    """The score from which on a tool fits, however many others do as well and make each of them the less likely."""
 
 
+FEW_WORDS, SHORT = 3, 0.3
+"""So few words of a task are found in some tool by chance: the probability that is asked for then."""
 FEW, MANY = (200, 0.1), (2_000, 0.03)
 """Tools of a catalog, and the probability under which nothing is offered unless another one is asked for.
 
@@ -35,12 +39,14 @@ It is where two or three right answers in a hundred are lost. The more tools the
 right, and the less sure is the best of them."""
 
 
-def floor_of(tools: int, *, wordless: bool = False) -> float:
-    """The probability that a hit must reach in a catalog of that size.
+def floor_of(tools: int, words: int, *, wordless: bool = False) -> float:
+    """The probability that a hit must reach in a catalog of that size, for a query of so many words that say something.
 
     If no tool has a word of the query (`wordless`), it may be in another language, or no word at all: among thousands
     of tools something is always a little like it, so as much is asked as among few.
     """
+    if words <= FEW_WORDS:
+        return SHORT
     if wordless:
         return FEW[1]
     part = math.log(max(tools, 1) / FEW[0]) / math.log(MANY[0] / FEW[0])
@@ -49,64 +55,65 @@ def floor_of(tools: int, *, wordless: bool = False) -> float:
 
 HYBRID_WEIGHTS = Weights(
     rank=(
-        -6.782,
-        7.398,
-        0.2641,
-        0.6934,
-        0.4806,
+        -6.783,
+        7.399,
+        0.2643,
+        0.6931,
+        0.4805,
         6.736,
         0.1501,
-        -1.241,
+        -1.243,
         2.459,
-        0.2641,
-        6.51,
-        0.4806,
-        -0.723,
+        0.2643,
+        6.511,
+        0.4805,
+        -0.7225,
         0.1501,
         -4.96,
     ),
     offer=(
-        0.5086,
-        1.989,
-        -0.789,
-        -1.598,
-        0.5184,
-        -4.502,
-        0.1909,
-        0.3517,
-        -2.113,
-        -0.789,
-        6.537,
-        0.5184,
-        1.978,
-        0.1909,
-        -0.3486,
-        0.0979,
-        0.02548,
-        0.2707,
-        -0.1838,
-        0.2857,
-        0.7537,
-        -0.567,
-        1.438,
-        4.209,
-        -0.2804,
-        -4.134,
-        7.319,
+        0.5906,
+        2.088,
+        -0.8068,
+        -1.585,
+        0.5211,
+        -4.612,
+        0.1859,
+        0.3934,
+        -2.182,
+        -0.8068,
+        6.712,
+        0.5211,
+        2.017,
+        0.1859,
+        -0.3715,
+        0.1007,
+        0.009591,
+        0.2255,
+        -0.1964,
+        0.3094,
+        0.766,
+        -0.5604,
+        1.477,
+        3.88,
+        -0.1295,
+        -4.159,
+        7.348,
         -1.193,
-        0.1981,
-        -3.408,
-        -4.55,
-        0.2904,
-        -5.993,
+        0.3159,
+        -3.475,
+        -4.837,
+        0.2903,
+        -6.407,
     ),
-    threshold=0.600,
+    threshold=0.598,
     others=0.1,
+    fit=7.5,
 )
 LEXICAL_WEIGHTS = Weights(
     rank=(
         11.74,
-        5.497,
+        5.498,
         1.124,
         2.464,
         1.218,
@@ -114,28 +121,29 @@ LEXICAL_WEIGHTS = Weights(
         -4.852,
     ),
     offer=(
-        -2,
-        2.345,
-        0.4548,
-        -2.39,
-        0.9433,
-        0.4548,
-        -1.027,
-        0.01525,
-        -0.01283,
-        0.4015,
-        -0.1124,
-        0.9037,
-        0.7916,
-        0.6771,
-        0.8958,
-        6.736,
-        -0.3943,
-        -6.836,
-        5.353,
-        -1.478,
-        -7.437,
+        -2.109,
+        2.468,
+        0.4563,
+        -2.324,
+        0.9447,
+        0.4563,
+        -1.024,
+        0.01605,
+        -0.05328,
+        0.3669,
+        -0.1286,
+        0.9563,
+        0.7987,
+        0.5223,
+        0.9547,
+        6.734,
+        -0.1786,
+        -6.55,
+        5.194,
+        -1.447,
+        -7.968,
     ),
-    threshold=0.573,
+    threshold=0.567,
     others=0.1,
+    fit=10.0,
 )
