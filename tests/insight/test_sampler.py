@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -143,6 +144,33 @@ def test_options_of_the_call_win_over_those_of_the_constructor():
     assert sampler.options.k == 3
 
 
+@pytest.mark.parametrize("kind", ALL)
+def test_no_namespace_at_a_call_is_all_of_them_whatever_the_constructor_says(yard, kind):
+    sampler = get_tool_sampler(kind, registry=yard, k=4, namespace="a", **ALL[kind])
+    free = get_tool_sampler(kind, registry=yard, k=4, **ALL[kind])
+    assert {one.namespace for drawn in sampler.series(5, seed=1) for one in drawn} == {"a"}
+    found = list(sampler.series(10, seed=1, namespace=None))
+    assert {one.namespace for drawn in found for one in drawn} > {"a"}
+    assert [one.to_dict() for one in found] == [one.to_dict() for one in free.series(10, seed=1)]
+
+
+def test_an_option_that_a_call_gives_as_none_is_at_its_default():
+    sampler = get_tool_sampler("tc/random", registry=registry(3), k=5, seed=1, allow_short=True)
+    assert len(sampler.sample(None, seed=None)) == 3
+    assert sampler.sample(seed=None).seed == 1
+    with pytest.raises(SamplingError, match="found 3 of 5 tools"):
+        sampler.sample(allow_short=None)
+
+
+@pytest.mark.parametrize("kind", ["tc/sparse", "tc/coverage", "tc/missing"])
+def test_the_seed_of_an_inner_sampler_is_refused_because_it_would_decide_nothing(kind):
+    with pytest.raises(ConfigError, match=f"the seed of {kind} decides; leave it out there, or give it to {kind}"):
+        get_tool_sampler(kind, registry=registry(5), k=2, sampler={"type": "tc/random", "seed": 3})
+    sampler = get_tool_sampler(kind, registry=registry(5), k=2)
+    with pytest.raises(SamplingError, match="tc/random inside it has the seed 3"):
+        sampler.sample(sampler={"type": "tc/random", "seed": 3})
+
+
 def test_a_series_has_a_seed_for_each_and_is_the_same_again():
     sampler = get_tool_sampler("tc/random", registry=registry(20), k=3)
     samples = list(sampler.series(5, seed=9))
@@ -174,15 +202,19 @@ def test_unknown_options_are_logged_and_ignored_if_told_so(caplog):
         ({"k": 0}, "option 'k': Expected `int` >= 1"),
         ({"k": -3}, "option 'k'"),
         ({"k": "three"}, "option 'k'"),
-        ({"k": True}, "option 'k'"),
+        ({"k": True}, "option 'k': Expected `int | null`, got `bool`; True was given"),
+        ({"seed": False}, "option 'seed': Expected `int | null`, got `bool`; False was given"),
+        ({"k": 2.5}, "got `float`; 2.5 was given"),
         ({"seed": "x"}, "option 'seed'"),
         ({"namespace": 3}, "option 'namespace'"),
         ({"allow_short": "yes"}, "option 'allow_short'"),
     ],
 )
 def test_an_option_of_the_wrong_kind_is_refused_when_it_is_given(options, text):
-    with pytest.raises(ValueError, match=text):
+    with pytest.raises(ValueError, match=re.escape(text)):
         get_tool_sampler("tc/random", registry=registry(5), **options)
+    with pytest.raises(ValueError, match=re.escape(text)):
+        get_tool_sampler("tc/random", registry=registry(5), k=2).sample(**options)
 
 
 def test_a_number_of_numpy_is_a_number():

@@ -21,6 +21,7 @@ from __future__ import annotations
 import difflib
 import logging
 import operator
+import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, cast
@@ -41,6 +42,8 @@ _log = logging.getLogger(__name__)
 Score = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Tries = Annotated[int, msgspec.Meta(ge=1)]
 
+_NUMBERS = ("k", "seed")
+
 
 class SamplerOptionError(SamplingError, ConfigError):
     """What a sampler was asked for cannot be: an option, a namespace or an artifact that is not there."""
@@ -54,7 +57,7 @@ class SamplerOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     seed: int | None = None
     """Where randomness begins; None for another sample each time."""
     namespace: str | tuple[str, ...] | None = None
-    """The namespace, or namespaces, to draw from; None for all."""
+    """The namespace, or namespaces, to draw from; None for all, also where the constructor was given some."""
     allow_short: bool = False
     """Return fewer than `k` tools, where there are no more, instead of raising."""
     strict: bool = True
@@ -167,9 +170,10 @@ class Ask(Generic[O]):
 class ToolSampler(Generic[O]):
     """Draws tools that belong together in some way.
 
-    Options given to `sample` win over those of the constructor. Nothing is written to a sampler after it is made, so
-    any number of threads may share it. Each `sample` sees the registry as it is at that moment. A subclass overrides
-    `draw`, or `sample` whole.
+    Options given to `sample` win over those of the constructor; one that is given as None is back at its default, so
+    that `namespace=None` draws from all. (`k` and `seed` as None are not given.) Nothing is written to a sampler after
+    it is made, so any number of threads may share it. Each `sample` sees the registry as it is at that moment. A
+    subclass overrides `draw`, or `sample` whole.
     """
 
     sampler_name: ClassVar[str] = ""
@@ -257,14 +261,16 @@ class ToolSampler(Generic[O]):
         return self.sampler_name or type(self).__name__
 
     def _read(self, base: SamplerOptions, given: Mapping[str, Any]) -> O:
-        """`base` with what is given and not None in its place, checked."""
+        """`base` with what is given in its place, checked. None is the default; of `k` and `seed`, it gives nothing."""
         fields = type(base).__struct_fields__
         new: dict[str, Any] = {}
         for name, value in given.items():
             if name not in fields:
                 self._unknown(name, fields, given)
             elif value is not None:
-                new[name] = _whole(value) if name in ("k", "seed") else value
+                new[name] = _whole(value) if name in _NUMBERS else value
+            elif name not in _NUMBERS:
+                new[name] = getattr(self.options_type(), name)
         if not new:
             return cast("O", base)
         merged = {**{name: getattr(base, name) for name in fields}, **new}
@@ -273,7 +279,8 @@ class ToolSampler(Generic[O]):
         except msgspec.ValidationError as error:
             what, _, where = str(error).partition(" - at `$.")
             option = where.rstrip("`").split("[")[0].split(".")[0]
-            raise SamplerOptionError(f"{self._called}: option {option!r}: {what}") from None
+            given_here = f"; {reprlib.repr(given[option])} was given" if option in given else ""
+            raise SamplerOptionError(f"{self._called}: option {option!r}: {what}{given_here}") from None
 
     def _unknown(self, name: str, fields: Sequence[str], given: Mapping[str, Any]) -> None:
         near = difflib.get_close_matches(name, fields, n=1)
@@ -291,7 +298,7 @@ class ToolSampler(Generic[O]):
 def _whole(value: Any) -> Any:
     """A whole number of any kind, such as numpy's, as an `int`; what is none is left to be refused."""
     if isinstance(value, bool):
-        return str(value)
+        return value
     try:
         return operator.index(value)
     except TypeError:

@@ -92,3 +92,11 @@ def test_the_number_of_tools_may_be_that_of_the_inner_sampler():
     assert len(CoverageSampler(registry(9), sampler={"type": "tc/random", "k": 4}).sample()) == 4
     with pytest.raises(ValueError, match="say how many tools"):
         CoverageSampler(registry(9)).sample()
+
+
+def test_the_number_of_tools_may_be_that_of_a_sampler_given_with_the_call():
+    inner = {"type": "tc/random", "k": 4}
+    assert len(CoverageSampler(registry(9)).sample(sampler=inner)) == 4
+    assert len(CoverageSampler(registry(9), sampler={"type": "tc/random", "k": 2}).sample(sampler=inner)) == 4
+    assert [len(one) for one in CoverageSampler(registry(9)).series(3, seed=1, sampler=inner)] == [4, 4, 4]
+    assert len(CoverageSampler(registry(9), k=3).sample(sampler=inner)) == 3

@@ -43,6 +43,25 @@ def test_a_query_says_what_is_needed_in_words():
         assert drawn.details == {"query": "What is the weather in Paris?", "likeness": "query"}
 
 
+@pytest.mark.parametrize("vectors", [None, np.eye(10)])
+@pytest.mark.parametrize("query", ["what do you know about the moon", "information about the stars", "bake some bread"])
+def test_words_that_say_nothing_are_no_fit(query, vectors):
+    things = ("cats", "dogs", "cars", "jobs", "food", "wine", "boats", "math", "poems", "taxes")
+    given = [tool(f"get_{thing}", description=f"Get information about {thing}.", required=["x"]) for thing in things]
+    made = registry(given, vectors=vectors)
+    assert len(IrrelevantSampler(made, k=10, query=query).sample(seed=1)) == 10
+    drawn = IrrelevantSampler(made, k=9, query="information about the dogs").sample(seed=1)
+    assert "get_dogs" not in names(drawn)
+
+
+def test_where_all_tools_are_about_what_is_asked_none_is_irrelevant():
+    given = [tool(f"weather_{kind}", description=f"Get the weather {kind}.") for kind in ("now", "daily", "map", "old")]
+    sampler = IrrelevantSampler(registry(given), k=1)
+    with pytest.raises(SamplingError, match="not enough tools that do not fit"):
+        sampler.sample(query="What is the weather like in Paris tomorrow morning?")
+    assert len(sampler.sample(4, query="bake some bread")) == 4
+
+
 def test_a_namesake_in_another_namespace_fits_whatever_it_says():
     given = [tool("search", "a", "Find people"), tool("search", "b", "Look up songs"), tool("draw", "b", "Paint")]
     drawn = IrrelevantSampler(registry(given, vectors=np.eye(3)), k=1, tool="a::search").sample()

@@ -3,9 +3,10 @@
 import pytest
 
 from tests.insight.samplers.yard import names, qualified, registry, tool
-from toolyard import SamplingError
+from toolyard import SamplingError, Tool, ToolRegistry
+from toolyard.insight.dataflow.enrichment import DataflowEnrichment
 from toolyard.insight.sample import Edge, Feed
-from toolyard.insight.samplers.missing import MissingSampler, required_parameters, without_parameter
+from toolyard.insight.samplers.missing import MissingSampler
 
 GIVEN = [tool(f"t{at}", required=["a", "b"], optional=["c"]) for at in range(6)]
 CHAIN = [
@@ -104,9 +105,80 @@ def test_tools_without_required_parameters_cannot_lack_one():
         MissingSampler(registry(4), k=2, mode="parameter").sample()
 
 
-def test_taking_a_parameter_leaves_the_rest():
-    one = tool("t", required=["a"], optional=["b"])
-    assert required_parameters(one) == ["a"]
-    assert required_parameters(tool("u")) == []
-    assert without_parameter(one, "a").parameters == {"type": "object", "properties": {"b": {"type": "string"}}}
-    assert names([without_parameter(one, "a")]) == ["t"]
+def users(parameter="user_id", **more):
+    """A tool that lists users and one that takes one of them, with the dataflow between them."""
+    text = {"type": "string"}
+    one = {"type": "object", "properties": {parameter: text, "lang": text}, "required": [parameter], **more}
+    several = {"type": "array", "items": {"type": "object", "properties": {"user_id": text}}}
+    given = [
+        Tool(
+            "list_users", "a", "List users.", {"type": "object"}, {"type": "object", "properties": {"users": several}}
+        ),
+        Tool("get_user", "a", "Get a user.", one),
+    ]
+    return ToolRegistry(given, enrichments=[DataflowEnrichment(cache=False)])
+
+
+@pytest.mark.parametrize("parameter", ["user_id", "user.id"])
+def test_a_parameter_that_is_gone_is_fed_by_nobody_and_details_say_who_did(parameter):
+    made = users(parameter)
+    whole = MissingSampler(made, k=2, mode="parameter", sampler="tc/chain", keep_definition=True).sample(seed=1)
+    assert [feed.parameter for feed in whole.edges[0].feeds] == [parameter]
+    assert whole.edges[0].covers_required
+    assert whole.score == whole.edges[0].score
+    drawn = MissingSampler(made, k=2, mode="parameter", sampler="tc/chain").sample(seed=1)
+    assert names(drawn) == ["list_users", "get_user"]
+    assert drawn.details["fed_by"] == ["a::list_users"]
+    assert drawn.edges == ()
+    assert drawn.score is None
+
+
+def test_the_edges_that_are_left_are_between_the_tools_of_the_sample():
+    sampler = MissingSampler(registry(GIVEN, CHAIN), k=4, mode="parameter")
+    for drawn in sampler.series(60, seed=1):
+        overloads = {one.qualified_name: one.fingerprint for one in drawn}
+        assert all(edge.source_overload == overloads[edge.source] for edge in drawn.edges)
+        assert all(edge.target_overload == overloads[edge.target] for edge in drawn.edges)
+        at, parameter = drawn.details["position"], drawn.details["parameter"]
+        into = [edge for edge in drawn.edges if edge.target == drawn[at].qualified_name]
+        assert [edge.covers_required for edge in into] == ([] if parameter == "a" or at == 0 else [True])
+
+
+def test_what_is_missing_is_not_demanded_in_another_place():
+    made = users(anyOf=[{"required": ["user_id"]}], dependentRequired={"lang": ["user_id"]})
+    before = made.to_dicts()
+    drawn = MissingSampler(made, k=2, mode="parameter").sample(seed=1)
+    assert drawn[drawn.details["position"]].parameters == {"type": "object", "properties": {"lang": {"type": "string"}}}
+    assert made.to_dicts() == before
+
+
+def test_a_tool_that_is_gone_leaves_the_score_of_the_edges_that_are_left():
+    edges = [(0, 1, 0.2), (1, 2, 0.9)]
+    sampler = MissingSampler(registry(GIVEN[:3], edges), k=2, mode="tool", sampler="tc/chain")
+    scores = {drawn.details["tool"]: drawn.score for drawn in sampler.series(30, seed=1)}
+    assert scores == {"n::t0": pytest.approx(0.9), "n::t1": None}
+
+
+@pytest.mark.parametrize("edges", [None, []])
+def test_one_tool_with_nothing_to_take_is_no_sample_and_the_error_says_what_is_lacking(edges):
+    with pytest.raises(SamplingError) as caught:
+        MissingSampler(registry(1, edges), k=1).sample(seed=1)
+    assert str(caught.value) == (
+        "tc/missing: found none of 1 tools: the tool to take away has to be drawn too: tc/random: found 1 of 2 tools: "
+        "there are no more; no tool of the samples has a required parameter"
+    )
+    assert (caught.value.requested, caught.value.tools) == (1, [])
+
+
+def test_a_partial_list_is_always_shorter_than_what_was_asked_for():
+    for k in range(1, 9):
+        for mode in ("any", "tool", "parameter"):
+            with pytest.raises(SamplingError) as caught:
+                MissingSampler(registry(min(k, 4)), k=k, mode=mode).sample(seed=1)
+            assert caught.value.requested == k
+            assert len(caught.value.tools) < k
+
+
+def test_the_number_of_tools_may_be_that_of_a_sampler_given_with_the_call():
+    sampler = MissingSampler(registry(GIVEN, CHAIN), mode="parameter")
+    assert len(sampler.sample(seed=1, sampler={"type": "tc/chain", "k": 3})) == 3

@@ -74,6 +74,8 @@ def test_namespaces_reach_the_inner_samplers():
         ([{"type": "tc/random", "weight": 0}], "every sampler has weight 0"),
         ([{"sampler": "tc/random", "k": 3}], "'k' stands beside `sampler`"),
         ([{"weight": 3}], "a sampler is given by its name"),
+        ([{"type": "tc/random", "seed": 5}], "tc/mix: tc/random inside it has the seed 5.*the seed of tc/mix decides"),
+        ([{"sampler": {"type": "tc/random", "seed": 0}}], "leave it out there, or give it to tc/mix"),
     ],
 )
 def test_a_mix_that_makes_no_sense_is_refused_at_once(samplers, text):
@@ -84,3 +86,11 @@ def test_a_mix_that_makes_no_sense_is_refused_at_once(samplers, text):
 def test_an_unknown_sampler_is_named_with_the_nearest():
     with pytest.raises(KeyError, match="did you mean 'tc/random'"):
         MixSampler(registry(3), k=1, samplers=["tc/randm"])
+
+
+def test_a_sampler_with_a_seed_of_its_own_is_refused():
+    made = registry(3)
+    with pytest.raises(ValueError, match="tc/mix: tc/random inside it has the seed 7"):
+        MixSampler(made, k=1, samplers=[RandomSampler(made, seed=7)])
+    with pytest.raises(ValueError, match="has the seed 7"):
+        MixSampler(made, k=1, samplers=["tc/random"]).sample(samplers=[{"type": "tc/random", "seed": 7}])

@@ -51,7 +51,7 @@ class CoverageSampler(ToolSampler[CoverageOptions]):
 
     def count(self, options: CoverageOptions, seed: int) -> int | None:
         """That of the inner sampler, if nobody says more."""
-        return options.k or self._inner.options.k
+        return options.k or self._sampler(options).options.k
 
     def draw(self, ask: Ask[CoverageOptions]) -> Sample:
         """Around the least used tool that the inner sampler finds a sample for."""
@@ -74,8 +74,7 @@ class CoverageSampler(ToolSampler[CoverageOptions]):
 
     def _draw(self, ask: Ask[CoverageOptions], usage: Counts, hopeless: set[int]) -> Sample:
         """`hopeless` are places of tools that are in no sample; those that are found out here are added."""
-        known = ask.options.sampler == self.options.sampler
-        inner = self._inner if known else inner_sampler(self.registry, ask.options.sampler, self.sampler_name)
+        inner = self._sampler(ask.options)
         for number, place in enumerate(_least_used(ask, usage, hopeless)):
             if number == ask.options.max_tries:
                 break
@@ -87,6 +86,10 @@ class CoverageSampler(ToolSampler[CoverageOptions]):
             return self._told(ask, draw_inner(ask, inner, ask.k, derive(ask.seed, "inner")), usage, None)
         except SamplingError as error:
             raise ask.failure(str(error), error.tools) from error
+
+    def _sampler(self, options: CoverageOptions) -> ToolSampler[Any]:
+        known = options.sampler == self.options.sampler
+        return self._inner if known else inner_sampler(self.registry, options.sampler, self.sampler_name)
 
     def _around(self, ask: Ask[CoverageOptions], inner: ToolSampler[Any], place: int, usage: Counts) -> Sample | None:
         """A sample with the tool at `place`, and with others that were used little; None if there is none."""

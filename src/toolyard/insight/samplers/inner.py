@@ -11,8 +11,13 @@ from toolyard.plugins import get_tool_sampler
 
 
 def inner_sampler(registry: Any, given: Any, outer: str) -> ToolSampler[Any]:
-    """A sampler that is given as it is, by its name, or as a mapping of `type` and its options."""
+    """A sampler that is given as it is, by its name, or as a mapping of `type` and its options.
+
+    Its `k` counts where the outer one is told none. A `seed` of its own would never count, so it is refused.
+    """
     if isinstance(given, ToolSampler):
+        if given.options.seed is not None:
+            raise _seed_refused(outer, given.sampler_name or type(given).__name__, given.options.seed)
         return given
     if isinstance(given, str):
         given = {"type": given}
@@ -23,14 +28,26 @@ def inner_sampler(registry: Any, given: Any, outer: str) -> ToolSampler[Any]:
     options = {str(name): value for name, value in given.items() if name != "type"}
     if "registry" in options:
         raise SamplerOptionError(f"{outer}: a sampler inside it has the same registry; leave out 'registry'")
+    if options.get("seed") is not None:
+        raise _seed_refused(outer, given["type"], options["seed"])
     made: ToolSampler[Any] = get_tool_sampler(given["type"], registry=registry, **options)
     return made
+
+
+def _seed_refused(outer: str, inner: str, seed: Any) -> SamplerOptionError:
+    return SamplerOptionError(
+        f"{outer}: {inner} inside it has the seed {seed!r}, which would decide nothing: the seed of {outer} decides; "
+        f"leave it out there, or give it to {outer}"
+    )
 
 
 def draw_inner(
     ask: Ask[Any], inner: ToolSampler[Any], k: int, seed: int, *, anchor: int | None = None, short: bool | None = None
 ) -> Sample:
-    """A sample of the inner sampler, of the same snapshot, in the namespaces that the outer one is to draw from."""
+    """A sample of the inner sampler, of the same snapshot, in the namespaces that the outer one is to draw from.
+
+    Where the outer one draws from all, the inner one keeps to those of its own options.
+    """
     given: dict[str, Any] = {"k": k, "seed": seed}
     if ask.options.namespace is not None:
         given["namespace"] = ask.options.namespace

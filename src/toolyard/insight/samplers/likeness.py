@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from toolyard.insight.search.text import is_stop, stems
 from toolyard.model.tool import Tool
 
 Floats = npt.NDArray[np.float32]
@@ -21,10 +21,9 @@ LEVELS = 4000
 so the likeness of two tools is the same number on every machine and in every order of addition."""
 
 _WORD_DIMENSIONS = 512
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+|\d+")
-_STOP = frozenset(("a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "get", "if", "in", "is", "it", "of"))
-_STOP |= frozenset(("on", "or", "that", "the", "this", "to", "with", "you", "your"))
 _NAME_WEIGHT = 3
+_UNKNOWN = 0.5
+"""What a word of a query that no tool has counts, of what it would if one tool had it."""
 _NEAREST = 64
 _SAME = 0.97
 
@@ -125,20 +124,32 @@ class Words:
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._count = len(tools)
         self._places: dict[str, list[int]] = {}
+        self._named: dict[str, list[int]] = {}
         for place, tool in enumerate(tools):
-            for word in dict.fromkeys(_words(f"{tool.name} {_text(tool)}")):
+            named = _words(tool.name)
+            for word in dict.fromkeys((*named, *_words(_text(tool)))):
                 self._places.setdefault(word, []).append(place)
+            for word in dict.fromkeys(named):
+                self._named.setdefault(word, []).append(place)
 
     def share(self, text: str) -> Floats:
-        """How much of a text each tool has the words of, from 0 to 1; rare words count more, unknown ones not."""
+        """How much of a text each tool has the words of, from 0 to 1.
+
+        Rare words count more. A word that no tool has is part of the text as well, if only by half: it may be a value,
+        as Paris is. A word that every tool has tells nothing ("information"), unless it is in the name of the tool.
+        """
         shares = np.zeros(self._count, np.float64)
         total = 0.0
         for word in dict.fromkeys(_words(text)):
             places = self._places.get(word)
-            if places:
-                weight = math.log(1 + self._count / len(places))
-                shares[places] += weight
-                total += weight
+            if not places:
+                total += _UNKNOWN * math.log(1 + self._count)
+                continue
+            weight = math.log(1 + self._count / len(places))
+            told = math.log((self._count + 1) / (len(places) + 0.5))
+            shares[places] += told
+            shares[self._named.get(word, [])] += weight - told
+            total += weight
         return (shares / (total or 1.0)).astype(np.float32)
 
 
@@ -156,8 +167,8 @@ def _text(tool: Tool) -> str:
 
 
 def _words(text: str) -> list[str]:
-    words = [word.lower() for word in _WORD.findall(text)]
-    return [word[:-1] if len(word) > 3 and word.endswith("s") else word for word in words if word not in _STOP]
+    """The words that say something, as search reads them."""
+    return [word for word in stems(text) if not is_stop(word)]
 
 
 def _weights(text: Sequence[str] | Counter[str], name: Counter[str], idf: Mapping[str, float]) -> dict[str, float]:

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
-from toolyard.insight.sample import Sample
+from toolyard.insight.sample import Edge, Sample
 from toolyard.insight.sampler import Ask, SamplerOptions, ToolSampler, Tries
 from toolyard.insight.samplers.chance import derive
 from toolyard.insight.samplers.inner import draw_inner, inner_sampler
+from toolyard.insight.samplers.without import (
+    edges_without,
+    feeds_parameter,
+    is_of,
+    required_parameters,
+    without_parameter,
+)
 from toolyard.model.errors import SamplingError
 from toolyard.model.tool import Tool
 
 _HOPELESS = 3
 """So many failures of the inner sampler mean that it will not find a sample of that size."""
+
+_MODES = ("tool", "parameter")
+_WHY = {"tool": "the tool to take away has to be drawn too: ", "parameter": ""}
+_NOTHING = {
+    "tool": "no tool of the samples can be taken from the others",
+    "parameter": "no tool of the samples has a required parameter",
+}
+"""Why there is nothing to take away, by mode, where there are samples."""
 
 
 class MissingOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,7 +49,8 @@ class MissingSampler(ToolSampler[MissingOptions]):
     """A sample with a hole, of which `details` tells: `missing` ("tool" or "parameter"), `tool`, `parameter`.
 
     A missing tool is one that feeds others of the sample, and that no other of them can stand in for. Where nothing
-    is known of what feeds what, it is any. A missing parameter is gone from the definition of its tool.
+    is known of what feeds what, it is any. A missing parameter is gone from the definition of its tool, and what fed it
+    from the edges; `fed_by` says who did.
     """
 
     sampler_name = "tc/missing"
@@ -48,26 +63,29 @@ class MissingSampler(ToolSampler[MissingOptions]):
 
     def count(self, options: MissingOptions, seed: int) -> int | None:
         """That of the inner sampler, if nobody says more."""
-        return options.k or self._inner[0].options.k
+        return options.k or self._samplers(options)[0].options.k
 
     def draw(self, ask: Ask[MissingOptions]) -> Sample:
         """Draw, and take away, until there is something to take."""
-        known = ask.options.sampler == self.options.sampler
-        reasons: list[str] = []
+        reasons: dict[str, str] = {}
         partial: list[Tool] = []
-        samplers = self._inner if known else self._make(ask.options.sampler)
         for short in (False, True) if ask.options.allow_short else (False,):
-            for inner in samplers:
+            for inner in self._samplers(ask.options):
                 found = self._take(ask, inner, reasons, partial, short)
                 if found is not None:
                     return found
-        raise ask.failure(reasons[0] if reasons else "no tool of the samples has a required parameter", partial)
+        raise ask.failure("; ".join(reasons[mode] for mode in _MODES if mode in reasons), partial)
 
     def _take(
-        self, ask: Ask[MissingOptions], inner: ToolSampler[Any], reasons: list[str], partial: list[Tool], short: bool
+        self,
+        ask: Ask[MissingOptions],
+        inner: ToolSampler[Any],
+        reasons: dict[str, str],
+        partial: list[Tool],
+        short: bool,
     ) -> Sample | None:
         """A sample with a hole; None if the inner sampler has none, and then why, and the most tools it found."""
-        modes = ["tool", "parameter"] if ask.options.mode == "any" else [ask.options.mode]
+        modes = list(_MODES) if ask.options.mode == "any" else [ask.options.mode]
         failures = Counter[str]()
         for number in range(ask.options.max_tries):
             for mode in ask.chance("mode", number).each(modes):
@@ -76,16 +94,21 @@ class MissingSampler(ToolSampler[MissingOptions]):
                 try:
                     whole = draw_inner(ask, inner, ask.k + extra, seed, anchor=ask.anchor, short=short)
                 except SamplingError as error:
-                    reasons.append(str(error))
+                    reasons[mode] = f"{_WHY[mode]}{error}"
                     failures[mode] += 1
-                    _keep_longer(partial, error.tools[: ask.k])
+                    # As many as are asked for are no sample yet: one of them would be taken away.
+                    _keep_longer(partial, error.tools[: ask.k - 1])
                     continue
                 found = _without_tool(ask, whole) if extra else _without_parameter(ask, whole)
                 if found is not None:
                     return found
+                reasons[mode] = _NOTHING[mode]
                 _keep_longer(partial, whole[: ask.k - 1])
             modes = [mode for mode in modes if failures[mode] < _HOPELESS]
         return None
+
+    def _samplers(self, options: MissingOptions) -> list[ToolSampler[Any]]:
+        return self._inner if options.sampler == self.options.sampler else self._make(options.sampler)
 
     def _make(self, given: Any) -> list[ToolSampler[Any]]:
         if given is not None:
@@ -110,15 +133,15 @@ def _without_tool(ask: Ask[MissingOptions], whole: Sample) -> Sample | None:
         return None
     at = choice[0]
     tool = whole[at]
-    lost = [edge for edge in whole.edges if _is(edge.source, edge.source_overload, tool)]
-    kept = [edge for edge in whole.edges if edge not in lost and not _is(edge.target, edge.target_overload, tool)]
+    lost = [edge for edge in whole.edges if is_of(edge.source, edge.source_overload, tool)]
+    kept = [edge for edge in whole.edges if edge not in lost and not is_of(edge.target, edge.target_overload, tool)]
     needy = dict.fromkeys(edge.target for edge in lost)
     rest = [other for place, other in enumerate(whole) if place != at]
     return ask.sample(
         rest,
         roles=["incomplete" if other.qualified_name in needy else "complete" for other in rest],
         edges=kept,
-        score=whole.score,
+        score=_score(whole, kept),
         details={
             "missing": "tool",
             "tool": tool.qualified_name,
@@ -132,22 +155,25 @@ def _without_tool(ask: Ask[MissingOptions], whole: Sample) -> Sample | None:
     )
 
 
+def _score(whole: Sample, edges: list[Edge]) -> float | None:
+    """Where the score was that of the weakest edge, that of the weakest of those that are left."""
+    if not whole.edges or whole.score != min(edge.score for edge in whole.edges):
+        return whole.score
+    return min((edge.score for edge in edges), default=None)
+
+
 def _needed(whole: Sample, at: int) -> bool:
-    return any(_is(edge.source, edge.source_overload, whole[at]) for edge in whole.edges)
+    return any(is_of(edge.source, edge.source_overload, whole[at]) for edge in whole.edges)
 
 
 def _replaceable(whole: Sample, at: int) -> bool:
     """Whether every tool that this one feeds is fed by another as well."""
-    mine = [edge for edge in whole.edges if _is(edge.source, edge.source_overload, whole[at])]
+    mine = [edge for edge in whole.edges if is_of(edge.source, edge.source_overload, whole[at])]
     others = [edge for edge in whole.edges if edge not in mine]
     fed = {(edge.target, feed.parameter) for edge in others for feed in edge.feeds}
     return bool(mine) and all(
         edge.feeds and all((edge.target, feed.parameter) in fed for feed in edge.feeds) for edge in mine
     )
-
-
-def _is(name: str, overload: str, tool: Tool) -> bool:
-    return name == tool.qualified_name and overload in ("", tool.fingerprint)
 
 
 def _without_parameter(ask: Ask[MissingOptions], whole: Sample) -> Sample | None:
@@ -156,15 +182,17 @@ def _without_parameter(ask: Ask[MissingOptions], whole: Sample) -> Sample | None
         return None
     at, name = ask.chance("parameter").pick(choices)
     tool = whole[at]
-    feeders = list(_feeds_to(whole, tool, name))
-    tools = list(whole)
+    fed = [edge for edge in whole.edges if is_of(edge.target, edge.target_overload, tool)]
+    feeders = [edge.source for edge in fed if any(feeds_parameter(feed, tool, name) for feed in edge.feeds)]
+    tools, edges = list(whole), list(whole.edges)
     if not ask.options.keep_definition:
         tools[at] = without_parameter(tool, name)
+        edges = list(edges_without(edges, tool, name, tools[at]))
     return ask.sample(
         tools,
         roles=["incomplete" if place == at else "complete" for place in range(len(tools))],
-        edges=whole.edges,
-        score=whole.score,
+        edges=edges,
+        score=_score(whole, edges),
         details={
             "missing": "parameter",
             "tool": tool.qualified_name,
@@ -177,29 +205,3 @@ def _without_parameter(ask: Ask[MissingOptions], whole: Sample) -> Sample | None
             "inner_topology": whole.topology,
         },
     )
-
-
-def _feeds_to(whole: Sample, tool: Tool, parameter: str) -> Iterator[str]:
-    for edge in whole.edges:
-        parameters = [feed.parameter.split(".")[0].removesuffix("[]") for feed in edge.feeds]
-        if _is(edge.target, edge.target_overload, tool) and parameter in parameters:
-            yield edge.source
-
-
-def required_parameters(tool: Tool) -> list[str]:
-    """The names of the parameters that a call must give, in the order of the definition."""
-    properties = tool.parameters.get("properties")
-    required = tool.parameters.get("required")
-    if not isinstance(properties, dict) or not isinstance(required, list):
-        return []
-    return [name for name in properties if name in required]
-
-
-def without_parameter(tool: Tool, name: str) -> Tool:
-    """The tool with one parameter less."""
-    parameters = dict(tool.parameters)
-    parameters["properties"] = {key: value for key, value in parameters["properties"].items() if key != name}
-    parameters["required"] = [key for key in parameters["required"] if key != name]
-    if not parameters["required"]:
-        del parameters["required"]
-    return tool.replace(parameters=parameters)
