@@ -6,7 +6,8 @@ offered at the threshold where at most one query in ten without an answer is off
 
     shipped      the weights in toolyard/insight/search/weights.py, which were fitted on all of these queries
     halves       weights fitted on one half of the queries and tried on the other, both ways
-    as asked     what `registry.search(query, k=5)` returns, with no option: what hardly fits is left out
+    as asked     what `registry.search(query, k=5)` returns, with no option: what hardly fits is left out. Then how
+                 often it offers something for the words of a tool's name, and for what no tool does
     small        the same as halves, each query asked of a random part of the catalog, 4 to 2,000 tools
     x-source     weights fitted on two of the three sources and tried on the third
 
@@ -37,6 +38,7 @@ from toolyard.insight.search.meaning import Meaning
 from toolyard.insight.search.query import read_query
 from toolyard.insight.search.searcher import Searcher
 from toolyard.insight.search.table import Table, table_of
+from toolyard.insight.search.text import words
 from toolyard.insight.search.weights import HYBRID_WEIGHTS, LEXICAL_WEIGHTS, Weights
 from toolyard.insight.vectors import cached_vectors
 
@@ -46,6 +48,9 @@ MARGIN = 0.01
 """For queries that the fit has not seen."""
 SMALL = (4, 2000)
 """Tools of a small catalog, at least and at most."""
+NAMES = 400
+NOTHING = ROOT / "tests" / "data" / "retrieval" / "nothing.txt"
+"""Short queries that hardly any catalog has a tool for."""
 GOALS = {"hit@1": 0.65, "recall@5": 0.77, "kept": 0.50}
 
 
@@ -177,7 +182,19 @@ def as_asked(folder: Path, lexical: bool) -> bool:
         nothing += not found
     hit, recall = float(np.mean(hits)), float(np.mean(recalls))
     print(f"{'as asked':10} {'all':10} {len(hits):7} {hit:6.3f} {recall:6.3f}; nothing for {nothing}")
+    for title, queries in (
+        ("names", _names_as_words(snapshot.tools)),
+        ("no task", NOTHING.read_text("utf-8").splitlines()),
+    ):
+        offered = np.mean([bool(searcher.search(snapshot, query)) for query in queries])
+        print(f"{'as asked':10} {title:10} {len(queries):7}; something for {offered:.3f}")
     return not lexical and (hit < GOALS["hit@1"] or recall < GOALS["recall@5"])
+
+
+def _names_as_words(tools: Sequence[Tool]) -> list[str]:
+    """What somebody types who half remembers a tool: the words of its name."""
+    some = np.random.default_rng(2).choice(len(tools), min(NAMES, len(tools)), replace=False)
+    return [" ".join(words(tools[place].name)) for place in some]
 
 
 def fitted(asked: Sequence[Asked]) -> Weights:
