@@ -59,7 +59,8 @@ def evidence(table: Table, order: NDArray[np.intp], scores: Floats, k: int) -> F
         few * part[:, 1] * part[:, 2],
         (np.arange(count) == 0) * 1.0,
     ]
-    return np.column_stack([own, *rest, *both])
+    # As `column_stack` would have it, which takes thrice as long.
+    return np.concatenate([own, np.array([*rest, *both]).T], axis=1)
 
 
 def probabilities(found: Floats, weights: Weights) -> Floats:

@@ -99,7 +99,8 @@ def soft_signals(
     if not len(there) or not len(places):
         return zero, zero, zero
     terms, inverse = np.unique(gathered.terms[there], return_inverse=True)
-    like = np.clip((vectors.words @ words.matrix[words.row[terms]].T - _SOFT_FROM) / (1 - _SOFT_FROM), 0, 1) ** 1.5
+    like = np.clip((vectors.words @ words.matrix[words.row[terms]].T - _SOFT_FROM) / (1 - _SOFT_FROM), 0, 1)
+    like *= np.sqrt(like)  # to the power of 1.5, in a tenth of the time
     owner, zones = gathered.owner[there], gathered.zones[there]
     weight = gathered.rarity[there] * np.where(words.stop[gathered.terms[there]], _STOP_WEIGHT, 1.0)
     starts = np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]])
