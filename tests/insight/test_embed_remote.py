@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
+from toolyard import EmbeddingsEnrichment, Tool, ToolRegistry
 from toolyard.insight.embedders import embedder_of
 from toolyard.insight.embedders.remote import AT_ONCE, RemoteEmbedder
 from toolyard.model.errors import ConfigError, EnrichmentError
@@ -139,8 +140,9 @@ def test_a_refusal_says_what_to_do_and_shows_no_key(server):
         (b"no json", "holds no embeddings"),
         ({"data": "x"}, "holds no embeddings"),
         ({"data": []}, "was given 1 texts and answered with 0 vectors"),
-        ({"data": [{"index": 1, "embedding": [1.0]}]}, "answered with 1 vectors"),
-        ({"data": [{"index": 0, "embedding": []}]}, "answered with 1 vectors"),
+        ({"data": [{"embedding": [1.0]}, {"embedding": [1.0]}]}, "was given 1 texts and answered with 2 vectors"),
+        ({"data": [{"index": 1, "embedding": [1.0]}]}, "`index` does not say which text they are of: they are 1;"),
+        ({"data": [{"index": 0, "embedding": []}]}, r"vectors of these lengths: \[0\]"),
     ],
 )
 def test_an_answer_that_is_none_is_said_so(server, body, said):
@@ -185,3 +187,46 @@ def test_another_server_or_other_options_are_another_version(server):
 def test_a_wrong_block_is_an_error_that_names_the_key(block, said):
     with pytest.raises(ConfigError, match=said):
         embedder_of(block)
+
+
+def test_vectors_without_an_index_are_taken_in_the_order_in_which_they_come(server):
+    server.replies = [(200, {}, {"data": [{"embedding": [1.0, 0.0]}, {"embedding": [0.0, 1.0], "index": None}]})]
+    one = remote(server)
+    rows = one.encode(["a", "b"])
+    one.close()
+    assert rows.tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
+@pytest.mark.parametrize(
+    ("places", "said"),
+    [((0, None), "some have none"), ((0, 0), "they are 0, 0;"), ((1, 2), "they are 1, 2;"), ((None, 1), "some have")],
+)
+def test_an_index_that_is_wrong_or_given_for_some_is_refused_with_what_is_wrong(server, places, said):
+    items = [{"embedding": [1.0], **({} if place is None else {"index": place})} for place in places]
+    server.replies = [(200, {}, {"data": items})]
+    one = remote(server)
+    with pytest.raises(EnrichmentError, match=f"does not say which text they are of: {said}"):
+        one.encode(["a", "b"])
+    one.close()
+
+
+def test_vectors_of_different_lengths_in_one_answer_are_told_of(server):
+    server.replies = [(200, {}, {"data": [{"embedding": [1.0]}, {"embedding": [1.0, 2.0]}]})]
+    one = remote(server)
+    with pytest.raises(EnrichmentError, match=r"vectors of these lengths: \[1, 2\]"):
+        one.encode(["a", "b"])
+    one.close()
+
+
+def test_vectors_that_are_kept_are_used_though_the_server_is_away(server, tmp_path):
+    tools = [Tool("a", "n"), Tool("b", "n")]
+    one = remote(server)
+    first = ToolRegistry(tools, enrichments=[EmbeddingsEnrichment(one, cache=tmp_path)]).artifacts["embeddings"]
+    one.close()
+    server.replies = [(400, {}, b"away")] * 9
+    server.asked.clear()
+    again = remote(server)
+    second = ToolRegistry(tools, enrichments=[EmbeddingsEnrichment(again, cache=tmp_path)]).artifacts["embeddings"]
+    again.close()
+    assert np.array_equal(first.matrix, second.matrix)
+    assert server.asked == []

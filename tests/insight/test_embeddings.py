@@ -7,6 +7,8 @@ import pytest
 
 from insight.embedder_stub import HashEmbedder
 from toolyard import Tool, ToolRegistry
+from toolyard.insight.arrays import _mapped, _write
+from toolyard.insight.embedders.base import known_dimensions
 from toolyard.insight.embeddings import Embeddings, EmbeddingsEnrichment
 from toolyard.insight.vectors import text_of
 from toolyard.model.errors import ConfigError
@@ -177,3 +179,71 @@ def test_the_default_model_tells_tools_apart(tmp_path):
 def test_a_model_that_cannot_be_had_is_an_error_at_construction(tmp_path):
     with pytest.raises(ConfigError, match="pip install sentence-transformers"):
         EmbeddingsEnrichment("sentence-transformers/all-mpnet-base-v2", cache=tmp_path)
+
+
+def _narrower(matrix):
+    return {"matrix": matrix[:, :5]}
+
+
+def _fewer(matrix):
+    return {"matrix": matrix[:-1]}
+
+
+def _flat(matrix):
+    return {"matrix": matrix.ravel()}
+
+
+def _doubles(matrix):
+    return {"matrix": matrix.astype(np.float64)}
+
+
+def _renamed(matrix):
+    return {"other": matrix}
+
+
+@pytest.mark.parametrize("spoil", [_narrower, _fewer, _flat, _doubles, _renamed])
+def test_a_kept_matrix_that_does_not_fit_the_tools_or_the_model_is_made_again(tmp_path, spoil):
+    _, first = embedded(TOOLS, HashEmbedder(), tmp_path)
+    _spoil(tmp_path, spoil)
+    for _ in range(2):
+        _, found = embedded(TOOLS, HashEmbedder(), tmp_path)
+        assert np.array_equal(found.matrix, first.matrix)
+    (kept,) = (tmp_path / "arrays").iterdir()
+    assert "matrix" in _mapped(kept) and _mapped(kept)["matrix"].shape == (12, 8)
+
+
+def _spoil(folder, spoil):
+    (kept,) = (folder / "arrays").iterdir()
+    changed = spoil(np.array(_mapped(kept)["matrix"]))
+    kept.unlink()
+    _write(kept, changed)
+
+
+class Lazy:
+    """Has to be loaded for its dimensions."""
+
+    known_dimensions = None
+
+    @property
+    def dimensions(self):
+        raise AssertionError("loaded")
+
+
+def test_a_model_that_would_have_to_be_loaded_for_its_dimensions_is_not():
+    assert known_dimensions(Lazy()) is None
+    assert known_dimensions(HashEmbedder(dimensions=5)) == 5
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"force": "no"}, "force of embeddings must be true or false, not 'no'"),
+        ({"force": 1}, "force of embeddings must be true or false, not 1"),
+        ({"model": 3}, "model must be a name or a folder as text, .*, not 3"),
+        ({"model": True}, "model must be a name"),
+        ({"model": HashEmbedder}, "model must be a name"),
+    ],
+)
+def test_an_option_of_a_wrong_type_is_refused_at_construction(options, says):
+    with pytest.raises(ConfigError, match=says):
+        EmbeddingsEnrichment(**{"model": HashEmbedder(), **options})

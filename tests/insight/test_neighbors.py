@@ -8,6 +8,7 @@ from tests.insight.embedder_stub import HashEmbedder
 from tests.insight.samplers.yard import Gives, registry, tool, tools
 from toolyard import ConfigError, EnrichmentError, NeighborsEnrichment, Tool, ToolRegistry, get_tool_enrichment
 from toolyard.insight import neighbor_rows
+from toolyard.insight.arrays import _mapped, _write
 from toolyard.insight.neighbor_rows import Study
 
 GRID = np.random.default_rng(5).normal(size=(90, 6))
@@ -137,7 +138,15 @@ def test_nothing_is_kept_if_told_so(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "options",
-    [{"max_candidates": 0}, {"max_neighbors": "x"}, {"duplicate_sim_thresh": 0}, {"duplicate_sim_thresh": 2}],
+    [
+        {"max_candidates": 0},
+        {"max_neighbors": "x"},
+        {"duplicate_sim_thresh": 0},
+        {"duplicate_sim_thresh": 2},
+        {"duplicate_sim_thresh": True},
+        {"force": "no"},
+        {"model": 3},
+    ],
 )
 def test_an_option_that_makes_no_sense_is_refused(options):
     with pytest.raises(ConfigError, match=next(iter(options))):
@@ -195,3 +204,31 @@ def test_one_tool_more_compares_few_tools(monkeypatch):
     assert len(made.artifacts["neighbors"].near(1000)) == 10
     made.remove("n::late")
     assert len(made.artifacts["neighbors"].tools) == 1000
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("near_places", lambda array: np.where(array == array[3], 90, array)),
+        ("near_places", lambda array: -array - 1),
+        ("near_places", lambda array: array[:-1]),
+        ("near_places", lambda array: array.astype(np.float32)),
+        ("near_scores", lambda array: array[:-1]),
+        ("near_offsets", lambda array: array[:-1]),
+        ("near_offsets", lambda array: array[::-1]),
+        ("same_offsets", lambda array: array + 1),
+        ("doors", lambda array: array[:, :1]),
+    ],
+)
+def test_kept_arrays_that_do_not_fit_are_made_again(tmp_path, name, change):
+    def run():
+        enrichments = [Gives(vectors=GRID), NeighborsEnrichment(cache=tmp_path)]
+        return ToolRegistry(tools(90), enrichments=enrichments).artifacts["neighbors"]
+
+    first = run()
+    (kept,) = (tmp_path / "arrays").iterdir()
+    arrays = {key: np.array(array) for key, array in _mapped(kept).items()}
+    kept.unlink()
+    _write(kept, {**arrays, name: change(arrays[name])})
+    assert dict(run()) == dict(first)
+    assert all(np.array_equal(array, arrays[key]) for key, array in _mapped(kept).items())

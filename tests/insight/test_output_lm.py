@@ -12,7 +12,8 @@ import pytest
 from links.lm.model_server import ModelServer
 from waiting import until
 
-from toolyard import OutputParametersEnrichment, Tool, ToolRegistry
+from toolyard import ConfigError, OutputParametersEnrichment, Tool, ToolRegistry
+from toolyard.insight import output_parameters
 from toolyard.insight.cache import FILE
 from toolyard.insight.output_lm import read_schema
 
@@ -190,3 +191,76 @@ def test_a_process_that_is_killed_loses_no_answer_that_it_had(tmp_path):
         registry = ToolRegistry(tools(8), enrichments=[asking(server, tmp_path)])
         assert sorted(map(named, server.asked)) == ["t5", "t6", "t7"]
     assert all(one.output_parameters for one in registry)
+
+
+def test_half_a_character_in_one_description_is_no_obstacle_for_any_tool(tmp_path):
+    given = [tools(1)[0].replace(description="Half \ud800 a character."), *tools(2)[1:]]
+    with ModelServer(otherwise=by_name) as server:
+        registry = ToolRegistry(given, enrichments=[asking(server, tmp_path)])
+        asked = {named(one): json.loads(one.messages[-1][1]) for one in server.asked}
+    assert all(one.output_parameters for one in registry)
+    assert asked["t0"]["description"] == "Half ? a character."
+    assert asked["t0"]["parameters"] == given[0].parameters
+
+
+def failing(*names):
+    def says(asked):
+        return (
+            ("No idea." if named(asked) == "t1" else (500, {}, "broken")) if named(asked) in names else by_name(asked)
+        )
+
+    return says
+
+
+def test_what_a_model_failed_on_is_not_asked_again_with_every_tool_that_is_added(tmp_path):
+    with ModelServer(otherwise=failing("t1", "t2")) as server:
+        registry = ToolRegistry(tools(3), enrichments=[asking(server, tmp_path)])
+        server.otherwise = by_name
+        for number in (3, 4):
+            server.asked.clear()
+            registry.add(tools(5)[number])
+            assert [named(one) for one in server.asked] == [f"t{number}"]
+    assert [bool(one.output_parameters) for one in registry] == [True, False, False, True, True]
+
+
+def test_what_a_model_failed_on_is_asked_again_after_a_while(tmp_path, monkeypatch):
+    with ModelServer(otherwise=failing("t1", "t2")) as server:
+        registry = ToolRegistry(tools(3), enrichments=[asking(server, tmp_path)])
+        server.otherwise = by_name
+        server.asked.clear()
+        monkeypatch.setattr(output_parameters, "_ASK_AGAIN", 0.0)
+        registry.add(tools(4)[3])
+        assert sorted(map(named, server.asked)) == ["t1", "t2", "t3"]
+    assert all(one.output_parameters for one in registry)
+
+
+def test_what_a_model_failed_on_is_asked_again_with_force(tmp_path):
+    with ModelServer(otherwise=failing("t1")) as server:
+        registry = ToolRegistry(tools(2), enrichments=[asking(server, tmp_path, force=True)])
+        server.asked.clear()
+        registry.add(tools(3)[2])
+        assert sorted(map(named, server.asked)) == ["t1", "t2"]
+
+
+def test_a_tool_that_was_changed_is_asked_about_though_the_model_failed_on_it_before(tmp_path):
+    with ModelServer(otherwise=failing("t1")) as server:
+        registry = ToolRegistry(tools(2), enrichments=[asking(server, tmp_path)])
+        server.otherwise = by_name
+        server.asked.clear()
+        registry.remove("n::t1")
+        registry.add(tools(2)[1].replace(description="Described better."))
+        assert list(map(named, server.asked)) == ["t1"]
+    assert all(one.output_parameters for one in registry)
+
+
+def test_a_model_that_nobody_reaches_is_not_tried_again_with_every_tool_that_is_added(tmp_path):
+    with ModelServer(otherwise=lambda asked: (401, {}, "who?")) as server:
+        registry = ToolRegistry(tools(60), enrichments=[asking(server, tmp_path, config={"max_concurrent": 1})])
+        server.asked.clear()
+        registry.add(tools(61)[60])
+        assert list(map(named, server.asked)) == ["t60"]
+
+
+def test_force_is_yes_or_no():
+    with pytest.raises(ConfigError, match="force of output_parameters must be true or false, not 'no'"):
+        OutputParametersEnrichment(force="no")

@@ -3,7 +3,16 @@ import types
 
 import pytest
 
-from toolyard import ConfigError, DuplicatePluginError, PluginError, UnknownPluginError
+from toolyard import (
+    ConfigError,
+    DuplicatePluginError,
+    PluginError,
+    UnknownPluginError,
+    register_tool_engine,
+    register_tool_enrichment,
+    register_tool_loader,
+    register_tool_sampler,
+)
 from toolyard.plugins import PluginTable
 
 
@@ -85,3 +94,35 @@ def test_entry_points_of_third_parties_are_found(table, monkeypatch):
     module.Third = Plain
     monkeypatch.setitem(sys.modules, "toolyard_test_third", module)
     assert table.get("third") is Plain
+
+
+WRITTEN = r'write @register_tool_loader\("name"\) above a class'
+
+
+@pytest.mark.parametrize("name", [Plain, len, 5, None, b"plain"])
+def test_a_decorator_without_a_name_is_refused_at_once_and_shown_as_it_is_written(table, name):
+    with pytest.raises(PluginError, match=f"the name is missing before .*; {WRITTEN}"):
+        table.register(name)
+
+
+@pytest.mark.parametrize("name", ["", "  "])
+def test_an_empty_name_is_refused(table, name):
+    with pytest.raises(PluginError, match=f"is no name; {WRITTEN}"):
+        table.register(name)
+
+
+@pytest.mark.parametrize("thing", [len, 5, Plain("x"), lambda: None])
+def test_what_is_no_class_is_refused_at_once(table, thing):
+    with pytest.raises(PluginError, match=f"tool loader 'plain' must be a class, not .*; {WRITTEN}"):
+        table.register("plain")(thing)
+    assert "plain" not in table.names()
+
+
+@pytest.mark.parametrize(
+    "decorator", [register_tool_loader, register_tool_engine, register_tool_enrichment, register_tool_sampler]
+)
+def test_all_four_decorators_want_a_name_and_a_class(decorator):
+    with pytest.raises(PluginError, match=r"write @register_tool_[a-z]+\("):
+        decorator(Plain)
+    with pytest.raises(PluginError, match="must be a class"):
+        decorator("test/none")(len)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from operator import attrgetter, is_
@@ -42,6 +42,7 @@ _MARK = "set_key"
 _MAGIC = b"toolyard"
 _HEAD = len(_MAGIC) + 8
 _ALIGN = 64
+_LOOKED_AT = 1 << 17
 _AT_ONCE = 256
 """Definitions that are written and hashed while they are still in the processor's cache."""
 
@@ -103,13 +104,17 @@ class ArrayStore:
         self.path = None if folder is None else folder / FOLDER
         self._limit = limit
 
-    def get(self, kind: str, key: bytes) -> dict[str, Array] | None:
-        """The arrays, read-only and mapped into memory; None if they are not there, or not whole."""
+    def get(
+        self, kind: str, key: bytes, fit: Callable[[dict[str, Array]], bool] | None = None
+    ) -> dict[str, Array] | None:
+        """The arrays, read-only and mapped into memory; None if they are not there, or not whole, or do not `fit`."""
         place = self._place(kind, key)
         if place is None or not place.is_file():
             return None
         try:
             arrays = _mapped(place)
+            if fit is not None and not fit(arrays):
+                raise ValueError("they do not fit the tools")
         except (OSError, ValueError, TypeError, msgspec.MsgspecError) as error:
             say_once("arrays in %s cannot be read, and are made again: %s", place, error)
             with suppress(OSError):
@@ -151,6 +156,27 @@ class ArrayStore:
             with suppress(OSError):
                 place.unlink()
             total -= size
+
+
+def are_offsets(array: Array, count: int, length: int) -> bool:
+    """Whether it says where each of `count` lists begins, and where the last ends, that together have this length."""
+    if count < 0 or array.shape != (count + 1,) or array.dtype.kind not in "iu":
+        return False
+    some = _some(array)
+    return bool(array[0] == 0 and array[-1] == length and some[-1] <= length and (some[1:] >= some[:-1]).all())
+
+
+def are_places(array: Array, count: int) -> bool:
+    """Whether it is a row of numbers from 0 that are less than `count`."""
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        return False
+    some = _some(array)
+    return bool(not len(some) or (some.min() >= 0 and some.max() < count))
+
+
+def _some(array: Array) -> Array:
+    """All of it, or of a long one every so many: to look at each would take longer than a start may."""
+    return array[:: len(array) // _LOOKED_AT + 1]
 
 
 def put_in_place(part: Path, place: Path) -> None:

@@ -2,7 +2,7 @@
 
 Adding one tool to ten thousand computes one. Any number of threads and processes may share the file; what one of them
 has finished is there for all, and stays if it is killed. A cache that cannot be used is never an error: it is said
-once, and everything is computed.
+once, and everything is computed. One that can only be read is read, and a damaged one is set aside for a new one.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from toolyard.insight.cache_files import Identity, at_file, identity, is_damage, is_read_only, read_only, set_aside
 from toolyard.insight.progress import tracked
 from toolyard.model.errors import ConfigError
 
@@ -89,6 +90,13 @@ def cache_folder(option: CacheOption = None) -> Path | None:
         return None
 
 
+def force_option(force: object, who: str) -> bool:
+    """What the option `force` of an enrichment says; `ConfigError` if it is no yes or no."""
+    if not isinstance(force, bool):
+        raise ConfigError(f"force of {who} must be true or false, not {force!r}")
+    return force
+
+
 def _home(given: str | Path) -> Path:
     try:
         os.fsencode(given)
@@ -125,14 +133,16 @@ class ItemCache:
         found: dict[bytes, bytes] = {}
 
         def read(db: sqlite3.Connection) -> None:
+            found.clear()
             for start in range(0, len(wanted), _AT_ONCE):
                 some = wanted[start : start + _AT_ONCE]
                 marks = ", ".join("?" * len(some))
                 rows = db.execute(f"SELECT key, value FROM items WHERE kind = ? AND key IN ({marks})", (kind, *some))  # noqa: S608
                 found.update(rows)
 
-        if self.path is not None and os.path.exists(self.path):
-            self._use(self.path, read)
+        if self.path is not None and os.path.exists(self.path) and not self._use(self.path, read, reading=True):
+            # What was read before something was found to be wrong may be wrong, too.
+            found.clear()
         return found
 
     def put_many(self, kind: str, items: Iterable[tuple[bytes, bytes]]) -> None:
@@ -184,27 +194,75 @@ class ItemCache:
         path = self.path
         with ExitStack() as kept:
             if path is not None:
-                self._use(path, lambda _: kept.enter_context(closing(_connect(path))))
+                self._use(path, lambda _: kept.enter_context(_opened(path)))
             yield
 
-    def _use(self, path: Path, work: Callable[[sqlite3.Connection], object]) -> None:
-        """Open the file for some work; whatever is wrong with it ends the work, not the caller."""
+    def _use(self, path: Path, work: Callable[[sqlite3.Connection], object], *, reading: bool = False) -> bool:
+        """Open the file for some work; whatever is wrong with it ends the work, not the caller. Whether it was done.
+
+        A file that is damaged is set aside, and the work is done on a new one.
+        """
         import sqlite3
 
-        try:
-            with closing(_connect(path)) as db:
-                work(db)
-        except (sqlite3.Error, OSError) as error:
-            say_once("the cache %s cannot be used, so everything is computed: %s", path, error)
+        for again in (True, False):
+            seen = identity(path)
+            try:
+                with _reading(path) if reading and is_read_only(path) else _opened(path) as db:
+                    work(db)
+                return True
+            except (sqlite3.Error, OSError) as error:
+                if not again or not is_damage(error) or seen is None:
+                    _say_unusable(path, error, reading)
+                    return False
+                if not _made_way(path, seen, error):
+                    return False
+        return False
+
+
+def _made_way(path: Path, seen: Identity, damage: Exception) -> bool:
+    """Whether a damaged file is out of the way."""
+    try:
+        target = set_aside(path, seen)
+    except OSError as error:
+        say_once(
+            "the cache %s is damaged (%s) and cannot be set aside, so everything is computed: %s", path, damage, error
+        )
+        return False
+    if target is not None:
+        say_once("the cache %s is damaged (%s): it is now %s, and a new one is begun", path, damage, target.name)
+    return True
+
+
+def _say_unusable(path: Path, error: Exception, reading: bool) -> None:
+    import sqlite3
+
+    if not reading and is_read_only(path) and isinstance(error, sqlite3.OperationalError | OSError):
+        say_once("the cache %s can only be read, so what it lacks is computed every time: %s", path, error)
+    else:
+        say_once("the cache %s cannot be used, so everything is computed: %s", path, error)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with at_file(path), closing(_connect(path)) as db:
+        yield db
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+    with at_file(path), read_only(path, _check) as db:
+        yield db
 
 
 def _connect(path: Path) -> sqlite3.Connection:
     import sqlite3
 
-    path.parent.mkdir(parents=True, exist_ok=True)
+    # Descriptions of private tools are nobody else's to read. A file that is there is not opened: closing it again
+    # would end the locks that other threads have on it.
     if not path.exists():
-        # Descriptions of private tools are nobody else's to read.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
     try:
         if _marks(db) != (_APPLICATION, _VERSION):
@@ -225,6 +283,17 @@ def _marks(db: sqlite3.Connection) -> tuple[int, int]:
 
 
 def _prepare(db: sqlite3.Connection) -> None:
+    _check(db)
+    _use_wal(db)
+    db.execute("BEGIN IMMEDIATE")
+    db.execute(_TABLE)
+    for name, value in _MARKS.items():
+        db.execute(f"PRAGMA {name} = {value}")
+    db.execute("COMMIT")
+
+
+def _check(db: sqlite3.Connection) -> None:
+    """Refuse what is not ours."""
     import sqlite3
 
     # In one transaction: another process may be making the tables and their marks right now.
@@ -236,12 +305,6 @@ def _prepare(db: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError("it is another program's database; name another folder")
     if version > _VERSION:
         raise sqlite3.DatabaseError("a newer toolyard wrote it; name another folder")
-    _use_wal(db)
-    db.execute("BEGIN IMMEDIATE")
-    db.execute(_TABLE)
-    for name, value in _MARKS.items():
-        db.execute(f"PRAGMA {name} = {value}")
-    db.execute("COMMIT")
 
 
 def _use_wal(db: sqlite3.Connection) -> None:

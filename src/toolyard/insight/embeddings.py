@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from toolyard.insight.arrays import ArrayStore, set_key
 from toolyard.insight.base import ToolEnrichment
-from toolyard.insight.cache import CacheOption, ItemCache
+from toolyard.insight.cache import CacheOption, ItemCache, force_option
 from toolyard.insight.embedders import embedder_of
-from toolyard.insight.embedders.base import Matrix
+from toolyard.insight.embedders.base import Matrix, known_dimensions
 from toolyard.insight.embedders.choose import Model
 from toolyard.insight.vectors import cached_vectors, text_of
 from toolyard.model.tool import Tool
@@ -80,12 +80,12 @@ class EmbeddingsEnrichment(ToolEnrichment):
     embeds everything again. `cache` is a folder, or False.
     """
 
-    reads = ("tool.output_parameters",)
+    reads = ("tool.description", "tool.output_parameters")
     writes = ("embeddings",)
 
     def __init__(self, model: Model = None, *, force: bool = False, cache: CacheOption = None) -> None:
+        self._force = force_option(force, "embeddings")
         self.embedder = embedder_of(model)
-        self._force = force
         self._items = ItemCache(cache)
         self._store = ArrayStore(cache)
         self._last: weakref.ref[Embeddings] | None = None
@@ -105,11 +105,18 @@ class EmbeddingsEnrichment(ToolEnrichment):
             if np.count_nonzero(old < 0) * 2 < len(tools):
                 return self._grown(last, tools, old)
         key = set_key(tools, "embeddings", VERSION, self.embedder.name, self.embedder.version)
-        kept = None if self._force else self._store.get("embeddings", key)
-        if kept is not None and len(kept.get("matrix", ())) == len(tools):
+        kept = None if self._force else self._store.get("embeddings", key, lambda kept: self._fits(kept, len(tools)))
+        if kept is not None:
             return kept["matrix"]
         matrix = self._embedded(tools)
         return self._store.put("embeddings", key, {"matrix": matrix})["matrix"] if len(tools) else matrix
+
+    def _fits(self, kept: Mapping[str, Matrix], count: int) -> bool:
+        """Whether it is a row for every tool, as long as the vectors of the model."""
+        matrix = kept.get("matrix")
+        if matrix is None or matrix.ndim != 2 or matrix.dtype != np.float32 or len(matrix) != count:
+            return False
+        return known_dimensions(self.embedder) in (None, matrix.shape[1])
 
     def _grown(self, last: Embeddings, tools: Sequence[Tool], old: NDArray[np.intp]) -> Matrix:
         """The matrix after a change of the registry: a tool that was there keeps its row."""

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
 from operator import is_
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from toolyard.insight.arrays import ArrayStore, set_key
+from toolyard.insight.arrays import ArrayStore, are_offsets, are_places, set_key
 from toolyard.insight.base import ToolEnrichment
-from toolyard.insight.cache import CacheOption, ItemCache
+from toolyard.insight.cache import CacheOption, ItemCache, force_option
 from toolyard.insight.embedders.choose import Model, embedder_of
 from toolyard.insight.neighbor_rows import Array, Found, Limits, Rows, Study, packed, row_of
 from toolyard.insight.samplers.likeness import matrix_of, whole_numbers
@@ -89,8 +89,8 @@ class NeighborsEnrichment(ToolEnrichment):
     are near duplicates, and told of as such: they take no place among the neighbors.
     """
 
-    reads = ("embeddings",)
-    writes = ("neighbors",)
+    reads: ClassVar[tuple[str, ...]] = ("embeddings",)
+    writes: ClassVar[tuple[str, ...]] = ("neighbors",)
 
     def __init__(
         self,
@@ -105,15 +105,19 @@ class NeighborsEnrichment(ToolEnrichment):
         for option, value in (("max_candidates", max_candidates), ("max_neighbors", max_neighbors)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ConfigError(f"neighbors: {option} must be a whole number of 1 or more, not {value!r}")
-        if not isinstance(duplicate_sim_thresh, int | float) or not 0 < duplicate_sim_thresh <= 1:
+        number = isinstance(duplicate_sim_thresh, int | float) and not isinstance(duplicate_sim_thresh, bool)
+        if not number or not 0 < duplicate_sim_thresh <= 1:
             raise ConfigError(
                 f"neighbors: duplicate_sim_thresh must be more than 0 and at most 1, not {duplicate_sim_thresh!r}"
             )
+        self.force = force_option(force, "neighbors")
         self._embedder = None if model is None else embedder_of(model)
+        if model is not None:
+            # Of these it makes texts of its own; the vectors of `embeddings` have waited for them already.
+            self.reads = (*self.reads, "tool.description", "tool.output_parameters")  # type: ignore[misc]
         self.max_candidates = max_candidates
         self.max_neighbors = max_neighbors
         self.duplicate_sim_thresh = duplicate_sim_thresh
-        self.force = force
         self._cache = ItemCache(cache)
         self._store = ArrayStore(cache)
         self._last: weakref.ref[Neighbors] | None = None
@@ -124,8 +128,8 @@ class NeighborsEnrichment(ToolEnrichment):
         artifact = snapshot.artifacts["embeddings"]
         matrix = matrix_of(artifact, tools)
         key = self._key(tools, artifact, matrix)
-        kept = None if self.force else self._store.get("neighbors", key)
-        if kept is None or kept.keys() != set(_NAMES):
+        kept = None if self.force else self._store.get("neighbors", key, lambda kept: _fit(kept, len(tools)))
+        if kept is None:
             kept = self._arrays(tools, matrix, key)
         rows = [kept[name] for name in _NAMES]
         found = Neighbors(tools, Rows(*rows[:3]), Rows(*rows[3:6]), doors=rows[6], matrix=matrix)
@@ -189,6 +193,19 @@ class NeighborsEnrichment(ToolEnrichment):
         for place, row in zip(touched, study.rows(np.asarray(touched, np.int64)), strict=True):
             found[place] = row
         return [*found, *study.rows(np.arange(old, len(tools)))]
+
+
+def _fit(kept: Mapping[str, Array], count: int) -> bool:
+    """Whether arrays are the lists of so many tools."""
+    if kept.keys() != set(_NAMES) or kept["doors"].shape != (count, 2):
+        return False
+    for kind in ("near", "same"):
+        places, scores = kept[f"{kind}_places"], kept[f"{kind}_scores"]
+        if not are_places(places, count) or scores.shape != places.shape:
+            return False
+        if not are_offsets(kept[f"{kind}_offsets"], count, len(places)):
+            return False
+    return True
 
 
 def _properties(schema: Mapping[str, Any]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import re
 from asyncio import Event as Enough
@@ -43,7 +44,16 @@ def messages_for(tool: Tool) -> tuple[Message, ...]:
     from toolyard.links.lm import Message
 
     specification = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    return Message("system", INSTRUCTION), Message("user", msgspec.json.encode(specification).decode())
+    return Message("system", INSTRUCTION), Message("user", _json(specification))
+
+
+def _json(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        # Half a surrogate pair is no text for a server: it is a question mark, and the rest can be read.
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return text.encode("utf-8", "replace").decode()
 
 
 def ask_all(

@@ -12,6 +12,7 @@ results: cassette.jsonl
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +20,7 @@ from typing import Any, Literal
 import msgspec
 
 from toolyard.insight.base import ToolEnrichment
-from toolyard.insight.cache import CacheOption, ItemCache, item_key
+from toolyard.insight.cache import CacheOption, ItemCache, force_option, item_key
 from toolyard.insight.progress import tracked
 from toolyard.links.lm.config import LMConfig, LMOptions, read_lm_config
 from toolyard.model.bindings import RestBinding
@@ -33,6 +34,8 @@ _LM_KIND = "output_parameters.lm"
 _RULES_VERSION = 1
 """Grows with every change of the rules that changes a schema."""
 _LM_VERSION = 1
+_ASK_AGAIN = 600.0
+"""Seconds after which a model is asked again what it gave nothing usable for. A new enrichment asks at once."""
 _log = logging.getLogger(__name__)
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
@@ -70,10 +73,12 @@ class OutputParametersEnrichment(ToolEnrichment):
             raise ConfigError("infer: 'rules' asks no model; leave out lm_config, or infer")
         self._by_rules = self._lm is None and (infer != "examples" or lm_config is not None)
         self._results = results
-        self._force = force
+        self._force = force_option(force, "output_parameters")
         self._cache = ItemCache(cache)
         self._known: dict[int, tuple[Tool, Tool]] = {}
         """What was made of a tool last time, by the tool's identity."""
+        self._unanswered: dict[bytes, float] = {}
+        """When a model was asked in vain, by what it was asked."""
 
     def enrich(self, snapshot: View) -> tuple[Sequence[Tool], Mapping[str, Any]]:
         """The tools, those without an output schema replaced."""
@@ -140,10 +145,13 @@ class OutputParametersEnrichment(ToolEnrichment):
         kept = {} if self._force else self._cache.get_many(_LM_KIND, keys)
         known = {key: schema for key, value in kept.items() if (schema := _kept(value)) is not None}
         found: dict[int, Schema] = {place: known[key] for place, key in enumerate(keys) if key in known}
-        # Equal questions are asked once.
+        now = time.monotonic()
+        vain = {key: asked for key, asked in self._unanswered.items() if now - asked < _ASK_AGAIN}
+        # Equal questions are asked once. With every change of a registry all are asked that lack, so one that was asked
+        # in vain is left for a while: the change would wait for the same failure again.
         first: dict[bytes, int] = {}
         for place, key in enumerate(keys):
-            if place not in found:
+            if place not in found and (self._force or key not in vain):
                 first.setdefault(key, place)
         asking = list(first.values())
         if asking:
@@ -155,6 +163,8 @@ class OutputParametersEnrichment(ToolEnrichment):
                 answers = ask_all(client, [tools[place] for place in asking], finished, label="output schemas")
             said = {keys[asking[at]]: {**schema, INFERRED: "lm"} for at, schema in answers.items()}
             found.update((place, said[key]) for place, key in enumerate(keys) if place not in found and key in said)
+            vain.update(dict.fromkeys((key for key in first if key not in said), time.monotonic()))
+        self._unanswered = vain
         return found
 
 

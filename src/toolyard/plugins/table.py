@@ -33,8 +33,14 @@ class PluginTable(Generic[T]):
 
     def register(self, name: str) -> Callable[[C], C]:
         """Class decorator that claims `name`; a name that is taken is an error."""
+        written = f'@register_{self.kind.replace(" ", "_")}("name") above a class'
+        if not isinstance(name, str) or not name.strip():
+            said = f"{name!r} is no name" if isinstance(name, str) else f"the name is missing before {name!r}"
+            raise PluginError(f"{said}; write {written}")
 
         def claim(cls: C) -> C:
+            if not isinstance(cls, type):
+                raise PluginError(f"{self.kind} {name!r} must be a class, not {cls!r}; write {written}")
             with self._lock:
                 old = self._known.get(name)
                 if old is not None and not _same_class(old, cls):

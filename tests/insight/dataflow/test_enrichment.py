@@ -8,6 +8,7 @@ import pytest
 
 from tests.insight.dataflow.yard import NUMBER, TEXT, USERS, WHOLE, View, feeds, flow, many, record, tool
 from toolyard import ToolRegistry
+from toolyard.insight.arrays import _mapped, _write
 from toolyard.insight.dataflow.artifact import pack_paths
 from toolyard.insight.dataflow.enrichment import DataflowEnrichment
 from toolyard.insight.dataflow.tokens import token_vectors
@@ -132,7 +133,16 @@ def test_with_weights_the_model_compares_texts(tmp_path):
 
 @pytest.mark.parametrize(
     "options",
-    [{"max_neighbors": 0}, {"max_neighbors": True}, {"max_neighbors": 1.5}, {"min_score": 2}, {"min_score": "x"}],
+    [
+        {"max_neighbors": 0},
+        {"max_neighbors": True},
+        {"max_neighbors": 1.5},
+        {"min_score": 2},
+        {"min_score": "x"},
+        {"force": "no"},
+        {"model": 3},
+        {"model": Words},
+    ],
 )
 def test_options_that_make_no_sense_are_refused(options):
     (name,) = options
@@ -209,3 +219,37 @@ def test_nothing_found_is_kept_too(tmp_path):
     found = kept(tmp_path, tools, again)
     assert (found.edge_count, again.texts, dict(found)) == (0, [], {"out": {}, "in": {}})
     assert kept(tmp_path, [], again).edge_count == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        *((name, lambda array: array + 1) for name in ("offsets", "in_offsets", "feed_offsets", "path_offsets")),
+        *((name, lambda array: array[::-1]) for name in ("offsets", "in_offsets", "feed_offsets", "path_offsets")),
+        *((name, lambda array: array + 100) for name in ("targets", "in_edges", "feed_outputs", "feed_hows")),
+        *((name, lambda array: array.astype(np.int64) - 100) for name in ("targets", "in_edges", "feed_parameters")),
+        *((name, lambda array: array[:-1]) for name in ("scores", "marks", "covers", "feed_scores", "feed_signals")),
+        ("path_offsets", lambda array: array[:0]),
+        ("path_bytes", lambda array: array[:-1]),
+        ("path_bytes", lambda array: array | 0x80),
+        ("targets", lambda array: array.reshape(-1, 1)),
+    ],
+)
+def test_kept_arrays_that_do_not_fit_are_made_again(tmp_path, name, change):
+    tools = [tool("list_users", gives={"users": USERS}), GET_USER, tool("delete_user", {"user_id": WHOLE})]
+    first = kept(tmp_path, tools, Words())
+    expected = [edge.to_dict() for edge in first.edges()]
+    assert len(expected) >= 2
+    (file,) = (tmp_path / "arrays").iterdir()
+    arrays = {key: np.array(array) for key, array in _mapped(file).items()}
+    file.unlink()
+    _write(file, {**arrays, name: change(arrays[name])})
+    found = kept(tmp_path, tools, Words())
+    assert [edge.to_dict() for edge in found.edges()] == expected
+    assert all(np.array_equal(array, arrays[key]) for key, array in _mapped(file).items())
+
+
+def test_a_tuple_feeds_what_its_places_hold_and_not_the_places_themselves():
+    pair = {"type": "array", "prefixItems": [record(user_id=TEXT)], "items": False}
+    takes = tool("get_user", {"user_id": TEXT})
+    assert feeds(flow(tool("list_users", gives={"users": pair}), takes)) == [("users[].user_id", "user_id", "each")]

@@ -184,3 +184,32 @@ def test_no_schema_is_too_odd(schema):
     found = fields_of(schema)
     assert len(found) <= MAX_FIELDS
     assert all(field.kinds for field in found)
+
+
+@pytest.mark.parametrize(
+    ("schema", "items"),
+    [
+        ({"prefixItems": [{"type": "string"}, {"type": "integer"}]}, STRING | INTEGER),
+        ({"type": "array", "prefixItems": [{"type": "object"}], "items": False}, OBJECT),
+        ({"type": "array", "prefixItems": [{"type": "object"}], "items": {"type": "number"}}, OBJECT | NUMBER),
+        ({"type": "array", "items": [{"type": "string"}, {"type": "boolean"}]}, STRING | BOOLEAN),
+        ({"type": "array", "prefixItems": []}, SCALAR | OBJECT),
+        ({"type": "array", "prefixItems": "no", "items": True}, SCALAR | OBJECT),
+    ],
+)
+def test_a_tuple_is_a_list_of_what_any_of_its_places_takes(schema, items):
+    (field,) = fields_of({"type": "object", "properties": {"a": schema}})
+    assert (field.kinds, field.items) == (ARRAY, items)
+
+
+def test_what_is_in_the_places_of_a_tuple_has_paths():
+    point = {"type": "array", "prefixItems": [{"type": "number"}, {"properties": {"name": {"type": "string"}}}]}
+    found = kinds({"properties": {"points": {"type": "array", "items": point}}})
+    assert found["points[][].name"] == STRING
+    assert found["points[]"] == ARRAY
+
+
+def test_plain_values_in_the_places_of_a_tuple_are_no_paths_of_their_own():
+    pair = {"prefixItems": [{"type": "string"}, {"type": "integer"}]}
+    (field,) = fields_of({"properties": {"pairs": {"type": "array", "items": pair}}})
+    assert (field.path, field.kinds, field.items) == ("pairs", ARRAY, ARRAY)

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from toolyard.insight.arrays import ArrayStore, set_key
+from toolyard.insight.arrays import ArrayStore, are_offsets, are_places, set_key
 from toolyard.insight.base import ToolEnrichment
-from toolyard.insight.cache import CacheOption, ItemCache
-from toolyard.insight.dataflow.artifact import Array, Arrays, Dataflow
+from toolyard.insight.cache import CacheOption, ItemCache, force_option
+from toolyard.insight.dataflow.artifact import HOWS, SIGNALS, Array, Arrays, Dataflow
 from toolyard.insight.dataflow.edges import Limits, Nature, edges_of
 from toolyard.insight.dataflow.match import match
 from toolyard.insight.dataflow.profile import Told, told_of
@@ -26,7 +26,7 @@ from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
 from toolyard.plugins import View
 
-VERSION = 2
+VERSION = 3
 """Of the rules: what an older one has kept is not used."""
 
 
@@ -38,7 +38,7 @@ class DataflowEnrichment(ToolEnrichment):
     `max_neighbors` best of its source for that namespace, or of its target. `force` computes again what is cached.
     """
 
-    reads: ClassVar[tuple[str, ...]] = ("tool.output_parameters",)
+    reads: ClassVar[tuple[str, ...]] = ("tool.description", "tool.output_parameters")
     writes: ClassVar[tuple[str, ...]] = ("dataflow",)
 
     def __init__(
@@ -54,10 +54,10 @@ class DataflowEnrichment(ToolEnrichment):
             raise ConfigError(f"max_neighbors of dataflow must be a whole number from 1, not {max_neighbors!r}")
         if isinstance(min_score, bool) or not isinstance(min_score, int | float) or not 0 <= min_score <= 1:
             raise ConfigError(f"min_score of dataflow must be a number from 0 to 1, not {min_score!r}")
+        self.force = force_option(force, "dataflow")
         self.embedder = default_embedder() if model is None else embedder_of(model)
         self.max_neighbors = max_neighbors
         self.min_score = float(min_score)
-        self.force = force
         self._items = ItemCache(cache)
         self._store = ArrayStore(cache)
         self._told: dict[str, Told] = {}
@@ -68,8 +68,8 @@ class DataflowEnrichment(ToolEnrichment):
         text = "tokens" if self.embedder is None else self.embedder.name
         version = "" if self.embedder is None else self.embedder.version
         key = set_key(tools, "dataflow", VERSION, text, version, self.max_neighbors, self.min_score)
-        found = None if self.force else self._store.get("dataflow", key)
-        if found is None or found.keys() != set(Arrays._fields):
+        found = None if self.force else self._store.get("dataflow", key, lambda kept: _fit(kept, len(tools)))
+        if found is None:
             found = self._store.put("dataflow", key, self._compute(tools)._asdict())
         return tools, {"dataflow": Dataflow(tools, Arrays(**found), text=text, min_score=self.min_score)}
 
@@ -93,6 +93,39 @@ class DataflowEnrichment(ToolEnrichment):
         if self.embedder is None:
             return token_vectors(texts)
         return cached_vectors(self.embedder, texts, self._items, "dataflow", force=self.force)
+
+
+def _fit(kept: Mapping[str, Array], count: int) -> bool:
+    """Whether arrays are the edges of so many tools."""
+    if kept.keys() != set(Arrays._fields):
+        return False
+    arrays = Arrays(**kept)
+    edges, feeds, paths = len(arrays.targets), len(arrays.feed_outputs), len(arrays.path_offsets) - 1
+    by_edge = (arrays.targets, arrays.scores, arrays.marks, arrays.covers, arrays.in_edges)
+    by_feed = (arrays.feed_outputs, arrays.feed_parameters, arrays.feed_scores, arrays.feed_hows)
+    return (
+        all(array.shape == (edges,) for array in by_edge)
+        and all(array.shape == (feeds,) for array in by_feed)
+        and arrays.feed_signals.shape == (feeds, len(SIGNALS))
+        and are_offsets(arrays.offsets, count, edges)
+        and are_offsets(arrays.in_offsets, count, edges)
+        and are_offsets(arrays.feed_offsets, edges, feeds)
+        and are_offsets(arrays.path_offsets, paths, arrays.path_bytes.size)
+        and are_places(arrays.targets, count)
+        and are_places(arrays.in_edges, edges)
+        and are_places(arrays.feed_outputs, paths)
+        and are_places(arrays.feed_parameters, paths)
+        and are_places(arrays.feed_hows, len(HOWS))
+        and _are_texts(arrays.path_bytes)
+    )
+
+
+def _are_texts(paths: Array) -> bool:
+    try:
+        bytes(paths).decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _identity(tool: Tool) -> str:

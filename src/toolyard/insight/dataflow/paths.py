@@ -258,18 +258,37 @@ def settle(schema: Schema, root: Schema, depth: int = 4) -> dict[str, Any]:
         return plain
     found: dict[str, Any] = {"kinds": 0}
     _merge(found, schema, root, [_MAX_PARTS], ())
+    places = _places_of(found)
+    if places:
+        found["kinds"] = found["kinds"] or ARRAY
+        found["items"] = {"anyOf": places}
     items: Any = found.get("items")
     if _is_mapping(items):
-        inner = found["inner"] = settle(items, root, depth - 1) if depth else {"kinds": 0}
+        inner = settle(items, root, depth - 1) if depth else {"kinds": 0}
         found["item_kinds"] = inner["kinds"]
+        if places and "properties" not in inner:
+            # Plain values without names, each another thing: the list stands for them, and they are no list of one.
+            return found
+        found["inner"] = inner
         for key in ("hint", "enum", "format"):
             if key in inner:
                 found.setdefault(key, inner[key])
     return found
 
 
+def _places_of(found: Schema) -> list[Schema]:
+    """What the places of a tuple take, and what comes after them; nothing for any other value."""
+    items: Any = found.get("items")
+    places = found.get("prefixItems")
+    # Before 2020-12 the places stood under `items`.
+    parts = [part for given in (places, items) if isinstance(given, list) for part in given if _is_mapping(part)]
+    return [*parts, items] if parts and _is_mapping(items) else parts
+
+
 _UNIONS = ("allOf", "anyOf", "oneOf")
-_COMPOUND = frozenset((*_UNIONS, "$ref", "properties", "required", "items", "kinds", "inner", "item_kinds", "hint"))
+_COMPOUND = frozenset(
+    (*_UNIONS, "$ref", "properties", "required", "items", "prefixItems", "kinds", "inner", "item_kinds", "hint")
+)
 """What takes more than a look, and the names that `settle` gives to what it finds."""
 _KEPT = frozenset(("items", "enum", "const", "default", "format", "description")).union(
     *(keywords for keywords, _ in _KEYWORD_KINDS)

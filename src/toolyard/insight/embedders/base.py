@@ -34,6 +34,13 @@ class Embedder(Protocol):
         """One row a text, float32, each of length one. A text's vector does not depend on its neighbours."""
 
 
+def known_dimensions(embedder: Embedder) -> int | None:
+    """The length of its vectors; None where a server would have to be asked for it, or a model be loaded."""
+    # Part of no protocol: an embedder that has no such attribute tells its dimensions at once.
+    found: int | None = embedder.known_dimensions if hasattr(embedder, "known_dimensions") else embedder.dimensions
+    return found
+
+
 def unit(rows: Matrix) -> Matrix:
     """The rows, each of length one; a row of zeros stays one."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)

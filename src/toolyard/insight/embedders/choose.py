@@ -57,7 +57,14 @@ def embedder_of(model: Model = None) -> Embedder:
         from toolyard.insight.embedders.remote import RemoteEmbedder
 
         return RemoteEmbedder(model)
-    return _named(model) if isinstance(model, str) else model
+    if isinstance(model, str):
+        return _named(model)
+    if isinstance(model, type) or not callable(getattr(model, "encode", None)) or not hasattr(model, "name"):
+        raise ConfigError(
+            "model must be a name or a folder as text, a mapping {type: openai, ...} for a server, or an object with"
+            f" `encode` and the rest of an Embedder, not {model!r}"
+        )
+    return model
 
 
 def _named(name: str) -> Embedder:

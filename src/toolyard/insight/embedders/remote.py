@@ -30,6 +30,7 @@ _MAX_ANSWER = 64 * 1024 * 1024
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
 _SAID = 300
+_FEW = 8
 _MOST_LETTERS = 24_000
 """Of one text. Servers refuse what is longer than their model takes in, and one tool must not be the end of all."""
 _AGAIN = RETRYABLE | {500, 529}
@@ -64,6 +65,11 @@ class RemoteEmbedder:
     def version(self) -> str:
         """Which server, and what it is told besides the text."""
         return digest("openai", 1, self._config.base_url, self._config.extra)[:16]
+
+    @property
+    def known_dimensions(self) -> int | None:
+        """The same, if the server has been asked already."""
+        return self._dimensions
 
     @property
     def dimensions(self) -> int:
@@ -130,14 +136,30 @@ class RemoteEmbedder:
             answer = msgspec.json.decode(body, type=_Answer)
         except msgspec.DecodeError as error:
             raise EnrichmentError(f"the answer of {self._url} holds no embeddings: {error}") from None
-        found = sorted(answer.data, key=lambda item: item.index)
-        widths = {len(item.embedding) for item in found}
-        if [item.index for item in found] != list(range(count)) or len(widths) != 1 or 0 in widths:
-            raise EnrichmentError(f"{self._url} was given {count} texts and answered with {len(found)} vectors")
-        matrix = np.array([item.embedding for item in found], np.float32)
+        found = self._in_order(answer.data, count)
+        widths = sorted({len(vector) for vector in found})
+        if len(widths) != 1 or 0 in widths:
+            raise EnrichmentError(f"{self._url} answered one request with vectors of these lengths: {widths}")
+        matrix = np.array(found, np.float32)
         if not np.isfinite(matrix).all():
             raise EnrichmentError(f"{self._url} answered with numbers that are none")
         return matrix
+
+    def _in_order(self, items: Sequence[_Item], count: int) -> list[list[float]]:
+        """The vectors in the order of the texts: as their `index` says, or as they come if none of them has one."""
+        if len(items) != count:
+            raise EnrichmentError(f"{self._url} was given {count} texts and answered with {len(items)} vectors")
+        places = [item.index for item in items if item.index is not None]
+        if not places:
+            return [item.embedding for item in items]
+        if sorted(places) != list(range(count)):
+            said = "some have none" if len(places) < count else f"they are {_shown(places)}"
+            raise EnrichmentError(
+                f"{self._url} answered with vectors whose `index` does not say which text they are of: {said}; each"
+                f" of the {count} has its own, from 0 on, or none has any"
+            )
+        vectors = {item.index: item.embedding for item in items}
+        return [vectors[place] for place in range(count)]
 
     def _refusal(self, incoming: Incoming) -> EnrichmentError:
         said = " ".join(incoming.body.decode("utf-8", "replace").split())
@@ -153,11 +175,15 @@ class RemoteEmbedder:
 
 class _Item(msgspec.Struct):
     embedding: list[float]
-    index: int = 0
+    index: int | None = None
 
 
 class _Answer(msgspec.Struct):
     data: list[_Item]
+
+
+def _shown(places: Sequence[int]) -> str:
+    return f"{', '.join(map(str, places[:_FEW]))}{', ...' if len(places) > _FEW else ''}"
 
 
 def _read(block: Mapping[str, Any]) -> LMConfig:

@@ -29,6 +29,11 @@ class SentenceEmbedder:
         return f"sentence-transformers-{importlib.metadata.version('sentence-transformers')}"
 
     @property
+    def known_dimensions(self) -> int | None:
+        """The same, if the model is loaded."""
+        return None if self._model is None else self.dimensions
+
+    @property
     def dimensions(self) -> int:
         """The length of a vector."""
         return int(self._loaded().get_sentence_embedding_dimension())

@@ -1,0 +1,92 @@
+"""The built-in enrichments wait for whoever writes what they look at."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from insight.embedder_stub import HashEmbedder
+from toolyard import (
+    DataflowEnrichment,
+    EmbeddingsEnrichment,
+    NeighborsEnrichment,
+    OutputParametersEnrichment,
+    Tool,
+    ToolEnrichment,
+    ToolRegistry,
+)
+from toolyard.insight.embeddings import Embeddings
+from toolyard.registry.enriching import in_order
+
+TOOLS = [
+    Tool(name, "n", "", {"type": "object", "properties": {"user_id": {"type": "string"}}})
+    for name in ("aa", "bb", "cc")
+]
+SAID = "Get the user of an order."
+
+
+class Describe(ToolEnrichment):
+    """Writes descriptions."""
+
+    reads = ("tool.name",)
+    writes = ("tool.description",)
+
+    def enrich(self, snapshot):
+        return [tool.replace(description=SAID) for tool in snapshot.tools], {}
+
+
+class Vectors(ToolEnrichment):
+    """Embeddings that look at nothing."""
+
+    writes = ("embeddings",)
+
+    def enrich(self, snapshot):
+        return snapshot.tools, {"embeddings": Embeddings(snapshot.tools, np.eye(len(snapshot.tools), 4), "eye")}
+
+
+def built_in(embedder):
+    return [
+        NeighborsEnrichment(model=embedder, cache=False),
+        DataflowEnrichment(model=embedder, cache=False),
+        EmbeddingsEnrichment(embedder, cache=False),
+        OutputParametersEnrichment(cache=False),
+    ]
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("kind", ["embeddings", "dataflow", "neighbors", "output_parameters"])
+def test_descriptions_that_another_writes_are_seen_wherever_it_is_listed(kind, place):
+    embedder = HashEmbedder()
+    made = {
+        "embeddings": lambda: [EmbeddingsEnrichment(embedder, cache=False)],
+        "dataflow": lambda: [DataflowEnrichment(model=embedder, cache=False)],
+        "neighbors": lambda: [NeighborsEnrichment(model=embedder, cache=False), Vectors()],
+        "output_parameters": lambda: [OutputParametersEnrichment(cache=False)],
+    }[kind]()
+    made.insert(place * len(made), Describe())
+    registry = ToolRegistry(TOOLS, enrichments=made)
+    assert [tool.description for tool in registry] == [SAID] * 3
+    if kind == "output_parameters":
+        assert "user" in registry.get("n::aa")[0].output_parameters["properties"]
+    else:
+        assert sum(SAID in text for text in embedder.texts) == 3
+
+
+def test_every_order_of_the_built_in_ones_and_a_writer_of_descriptions_runs_in_one():
+    for given in itertools.permutations([Describe(), *built_in(HashEmbedder())]):
+        ran = [type(one).__name__ for one in in_order(given)]
+        assert ran[:2] == ["Describe", "OutputParametersEnrichment"]
+        assert ran.index("EmbeddingsEnrichment") < ran.index("NeighborsEnrichment")
+
+
+def test_neighbors_that_go_by_given_vectors_wait_for_no_text():
+    class Rewrites(ToolEnrichment):
+        reads = ("neighbors",)
+        writes = ("tool.description",)
+
+        def enrich(self, snapshot):
+            return snapshot.tools, {}
+
+    ran = in_order([Rewrites(), NeighborsEnrichment(cache=False), Vectors()])
+    assert [type(one).__name__ for one in ran] == ["Vectors", "NeighborsEnrichment", "Rewrites"]
+    assert "tool.description" not in NeighborsEnrichment.reads
