@@ -1,6 +1,7 @@
 """`Things`: what a session has made, changed and removed, of one kind.
 
-Kept in the session as JSON, so that it is rolled back, forked and stored with it: an index, and each thing by itself.
+Kept in the session as JSON, so that it is rolled back, forked and stored with it: each thing by itself, what things are
+called by in pages, so that one more thing is not all of them written again, and how many there are.
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ from typing import Any
 from toolyard.engines.simulator.draw import plain_letters
 
 Fields = dict[str, Any]
+Entry = list[Any]
+"""The number of a thing, and what it is called by."""
 
 _INSIDE = ("metadata", "attributes", "properties")
 """Parts of a thing in which its name may be."""
 _LONGEST = 100
+_PAGE = 32
+"""Things on a page."""
 
 
 class Things:
@@ -23,7 +28,8 @@ class Things:
     def __init__(self, state: MutableMapping[str, Any], kind: str) -> None:
         self._state = state
         self._kind = kind
-        self._index: dict[str, Any] = state.get(kind) or {"next": 1, "live": [], "gone": [], "written": False}
+        self._index: dict[str, Any] = state.get(kind) or {"next": 1, "live": 0, "gone": [], "written": False}
+        self._pages: dict[int, list[Entry]] = {}
 
     @property
     def written(self) -> bool:
@@ -36,11 +42,11 @@ class Things:
         self._save()
 
     def __len__(self) -> int:
-        return len(self._index["live"])
+        return int(self._index["live"])
 
     def numbers(self) -> list[int]:
         """Those that are there, eldest first."""
-        return [number for number, _ in self._index["live"]]
+        return [number for number, _ in self._live()]
 
     def next_number(self) -> int:
         """The number of the one that is made next."""
@@ -49,7 +55,7 @@ class Things:
 
     def find(self, value: Any, fields: tuple[str, ...]) -> int | None:
         """The one that is called so, the latest of several."""
-        return _found(reversed(self._index["live"]), str(value), fields)
+        return _found(reversed(self._live()), str(value), fields)
 
     def is_gone(self, value: Any, fields: tuple[str, ...]) -> bool:
         """True if one that was called so has been removed."""
@@ -64,28 +70,28 @@ class Things:
         """Keep a new one; `called` are further names it goes by."""
         number = self.next_number()
         self._index["next"] = number + 1
-        self._index["live"].append([number, _handles(fields) | _texts(called)])
+        self._index["live"] += 1
+        self._turn(number, [*self._page(number), [number, _handles(fields) | _texts(called)]])
         self._state[f"{self._kind}#{number}"] = fields
         self._save()
         return number
 
     def write(self, number: int, fields: Fields) -> None:
         """Keep what has become of one."""
-        for entry in self._index["live"]:
-            if entry[0] == number:
-                handles = entry[1] | _handles(fields)
-                if handles != entry[1]:
-                    entry[1] = handles
-                    self._save()
+        page = self._page(number)
+        new = [[each, known | _handles(fields)] if each == number else [each, known] for each, known in page]
+        if new != page:
+            self._turn(number, new)
         if self.read(number) != fields:
             self._state[f"{self._kind}#{number}"] = fields
 
     def remove(self, number: int) -> None:
         """Forget one, but not that it was there."""
-        for entry in self._index["live"]:
-            if entry[0] == number:
-                self._index["gone"].append([0, entry[1]])
-        self._index["live"] = [entry for entry in self._index["live"] if entry[0] != number]
+        page = self._page(number)
+        gone = [[0, handles] for each, handles in page if each == number]
+        self._index["gone"] += gone
+        self._index["live"] -= len(gone)
+        self._turn(number, [entry for entry in page if entry[0] != number])
         if f"{self._kind}#{number}" in self._state:
             del self._state[f"{self._kind}#{number}"]
         self.wrote()
@@ -101,11 +107,26 @@ class Things:
         self._index["gone"] = [entry for entry in self._index["gone"] if _found(iter([entry]), text, fields) is None]
         self._save()
 
+    def _live(self) -> list[Entry]:
+        """Those that are there, eldest first, and what they are called by."""
+        return [entry for first in range(0, self.next_number(), _PAGE) for entry in self._page(first)]
+
+    def _page(self, number: int) -> list[Entry]:
+        """The entries among which that number is, or would be."""
+        at = number // _PAGE
+        if at not in self._pages:
+            self._pages[at] = self._state.get(f"{self._kind}#page {at}") or []
+        return self._pages[at]
+
+    def _turn(self, number: int, entries: list[Entry]) -> None:
+        at = number // _PAGE
+        self._pages[at] = self._state[f"{self._kind}#page {at}"] = entries
+
     def _save(self) -> None:
         self._state[self._kind] = self._index
 
 
-def _found(entries: Iterator[list[Any]], value: str, fields: tuple[str, ...]) -> int | None:
+def _found(entries: Iterator[Entry], value: str, fields: tuple[str, ...]) -> int | None:
     kept = list(entries)
     for field in fields:
         for number, handles in kept:
