@@ -64,6 +64,8 @@ def test_a_threshold_says_how_well_the_best_must_fit(yard):
     assert names(yard.get(path + "1")) == []
     assert names(yard.get("/v1/tools?q=triang&threshold=0.9")) == []
     assert names(yard.get("/v1/tools?q=book_hotel&threshold=1")) == ["travel::book_hotel"]
-    for wrong in ("2", "-1", "much", "nan", "1e-1", "", "1.5"):
+    assert yard.get(path + "1e-1").status == yard.get(path + "0.051089351900752936").status == 200
+    for wrong in ("2", "-1", "much", "nan", "inf", "1e1", "", "1.5", "0_1", "+0.5", ".5"):
+        assert yard.get("/v1/tools?threshold=" + wrong).status == 400, "it is read although nothing is looked for"
         answer = yard.get(path + wrong)
         assert (answer.status, answer.error["code"]) == (400, "request.invalid_query"), wrong

@@ -20,7 +20,8 @@ from toolyard.serving.request import LARGE, Request
 T = TypeVar("T")
 
 _JSON = b"application/json"
-_SHARE = re.compile(r"[0-9](?:\.[0-9]{1,17})?")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?")
+"""As JSON writes numbers."""
 
 _larges: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 _canonical = msgspec.json.Encoder(order="sorted").encode
@@ -96,7 +97,7 @@ def share(request: Request, name: str) -> float | None:
     text = one(request, name)
     if text is None:
         return None
-    if _SHARE.fullmatch(text) and float(text) <= 1:
+    if _NUMBER.fullmatch(text) and 0 <= float(text) <= 1:
         return float(text)
     raise HttpFault(400, "request.invalid_query", f"{name} must be a number from 0 to 1, such as 0.6")
 

@@ -126,12 +126,12 @@ def _filtered(service: Service, request: Request, snapshot: Snapshot) -> Found:
         tools = [tool for tool in tools if tool.namespace in namespaces]
     if tags:
         tools = [tool for tool in tools if tags <= set(tool.tags)]
-    words = one(request, "q")
+    words, threshold = one(request, "q"), share(request, "threshold")
     if not words:
         return Found(tools, {}, None)
     allowed = set(map(id, tools))
     where = None if tools is snapshot.tools else lambda tool: id(tool) in allowed
-    return found_tools(service.yard.tool_registry, snapshot, words, where, share(request, "threshold"))
+    return found_tools(service.yard.tool_registry, snapshot, words, where, threshold)
 
 
 def definition_of(service: Service, request: Request, name: str, fingerprint: str | None) -> Tool:

@@ -41,7 +41,8 @@ def test_a_handler_that_takes_too_long_ends_the_call_in_time_with_effect_unknown
     server.calls["ask"] = answer(ASK)
     link = links(at(server), Handlers(elicitation=aslow if is_async else slow))
     link.list_tools()
-    with pytest.raises(CallTimeout, match="within 0.5") as raised:
+    # What was left of the half second when it was asked.
+    with pytest.raises(CallTimeout, match=r"within 0\.[45]") as raised:
         link.call("ask", {}, deadline=in_seconds(0.5))
     assert raised.value.info.effect == "unknown"
     assert not go_on.is_set()
@@ -53,7 +54,7 @@ def test_a_pause_between_rounds_ends_with_the_deadline(server, links):
     server.calls["wait"] = answer({"resultType": "input_required", "requestState": "z"})
     link = links(at(server))
     link.list_tools()
-    with pytest.raises(CallTimeout, match="within 0.2") as raised:
+    with pytest.raises(CallTimeout, match=r"within 0\.[12]") as raised:
         link.call("wait", {}, deadline=in_seconds(0.2))
     assert raised.value.info.effect == "unknown"
 

