@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.harness import Row, show
 from benchmarks.material import catalog
 
-ROUNDS, SECONDS, CONNECTIONS = 7, 2, 32
+ROUNDS, SECONDS, CONNECTIONS = 15, 1, 32
 CONSTANT = "LIMIT uvicorn, a constant of the same bytes"
 BARE = "POST :invoke, core echo; no keys, metrics or logs"
 LISTED = "LIMIT uvicorn, a constant as long as the list of 10,000 tools"

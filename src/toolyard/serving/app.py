@@ -174,14 +174,17 @@ class App:
 
     def _who(self, route: Route, request: Request) -> Principal:
         """The principal whose key came along; what they may do here at all is checked, where is the handler's."""
-        is_page = route.access.startswith("page")
-        if is_page and request.method == "POST" and b"origin" not in request.headers:
-            raise HttpFault(403, "request.origin_not_allowed", "a form is taken only from a page of this server")
         keys = self.service.keys
-        if keys is None or not keys.required or route.access in ("open", "page-open"):
+        if route.access == "page" or route.access == "page-open":
+            if request.method == "POST" and b"origin" not in request.headers:
+                raise HttpFault(403, "request.origin_not_allowed", "a form is taken only from a page of this server")
+            if route.access == "page" and keys is not None and keys.required:
+                return keys.find_signed(cookie_of(self.service, request))
             return NOBODY
-        principal = keys.find_signed(cookie_of(self.service, request)) if is_page else keys.find(_token(request))
-        if route.verb is not None and not principal.scopes.allows_somewhere(route.verb) and not is_page:
+        if keys is None or not keys.required or route.access == "open":
+            return NOBODY
+        principal = keys.find(_token(request))
+        if route.verb is not None and not principal.scopes.allows_somewhere(route.verb):
             raise HttpFault(403, "auth.forbidden", f"this key has no scope with the verb {route.verb}")
         return principal
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import logging
 import secrets
 import string
@@ -10,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from hashlib import sha256
+from hmac import compare_digest
 from typing import NoReturn
 
 import msgspec
@@ -143,10 +143,11 @@ class KeyRing:
             raise HttpFault(
                 401, "auth.missing", "an API key is needed: send Authorization: Bearer ty_...", headers=(_CHALLENGE,)
             )
-        self._check_sight()
+        if self._monotonic() - self._seen > PATIENCE:
+            raise _out_of_sight()
         found = self._keys.get(token[3 : 3 + _ID])
         # Compared in any case, so that the time taken says nothing about which ids there are.
-        same = hmac.compare_digest(_digest(token[4 + _ID :]), _NO_DIGEST if found is None else found[0].digest)
+        same = compare_digest(_digest(token[4 + _ID :]), _NO_DIGEST if found is None else found[0].digest)
         if found is None or not same or len(token) != _TOKEN or token[:3] != "ty_" or token[3 + _ID] != "_":
             _refuse("no such API key")
         return self._usable(found)
@@ -161,22 +162,13 @@ class KeyRing:
         """`find` for what `sign` gave. A key that was revoked or has expired since ends its sign-ins at once."""
         if note is None:
             raise HttpFault(401, "auth.missing", "sign in with an API key first", headers=(_CHALLENGE,))
-        self._check_sight()
+        if self._monotonic() - self._seen > PATIENCE:
+            raise _out_of_sight()
         read = self._notes().read(note)
         found = None if read is None else self._keys.get(read[0])
         if read is None or found is None or self._clock() >= read[1]:
             _refuse("this sign-in has ended; sign in again")
         return self._usable(found)
-
-    def _check_sight(self) -> None:
-        if self._monotonic() - self._seen > PATIENCE:
-            raise HttpFault(
-                503,
-                "auth.unavailable",
-                "API keys cannot be checked now, because their store does not answer; try again",
-                retryable=True,
-                headers=((b"retry-after", b"1"),),
-            )
 
     def _usable(self, found: tuple[ApiKey, Principal]) -> Principal:
         key, principal = found
@@ -264,6 +256,16 @@ def _decode(value: bytes) -> ApiKey:
 
 def _digest(secret: str) -> bytes:
     return sha256(secret.encode(errors="surrogatepass")).digest()
+
+
+def _out_of_sight() -> HttpFault:
+    return HttpFault(
+        503,
+        "auth.unavailable",
+        "API keys cannot be checked now, because their store does not answer; try again",
+        retryable=True,
+        headers=((b"retry-after", b"1"),),
+    )
 
 
 def _refuse(message: str) -> NoReturn:

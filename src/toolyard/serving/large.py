@@ -56,7 +56,9 @@ class Larges:
 
     def see(self, key_id: str | None) -> None:
         """Somebody sends a request that is not large."""
-        self._turn_over(self._clock())
+        now = self._clock()
+        if now - self._since >= _WINDOW:
+            self._turn_over(now)
         self._seen[key_id] += 1
         self._all += 1
 

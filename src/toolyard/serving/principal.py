@@ -27,7 +27,7 @@ class Grant(msgspec.Struct, frozen=True):
         return f"{self.namespaces}:{'*' if len(verbs) == len(VERBS) else ','.join(verbs)}"
 
 
-class Scopes(msgspec.Struct, frozen=True):
+class Scopes(msgspec.Struct, frozen=True, cache_hash=True):
     """What a key allows: any grant that fits is enough."""
 
     grants: tuple[Grant, ...] = ()
@@ -38,7 +38,7 @@ class Scopes(msgspec.Struct, frozen=True):
 
     def allows_somewhere(self, verb: Verb) -> bool:
         """True if there is a namespace for which some grant has the verb."""
-        return any(verb in grant.verbs for grant in self.grants)
+        return _allows_somewhere(self, verb)
 
     def everywhere(self, verb: Verb) -> bool:
         """True if one grant has the verb for every namespace."""
@@ -80,6 +80,11 @@ NOBODY = Principal(None, "anonymous", ALL)
 @lru_cache(maxsize=8192)
 def _allows(scopes: Scopes, verb: Verb, namespace: str) -> bool:
     return any(verb in grant.verbs and fnmatch.fnmatchcase(namespace, grant.namespaces) for grant in scopes.grants)
+
+
+@lru_cache(maxsize=8192)
+def _allows_somewhere(scopes: Scopes, verb: Verb) -> bool:
+    return any(verb in grant.verbs for grant in scopes.grants)
 
 
 def read_scopes(texts: Iterable[str]) -> Scopes:

@@ -63,7 +63,7 @@ class Request:
     __slots__ = (
         *("_query", "body", "headers", "method", "path", "principal", "receive", "request_id", "route", "scope"),
         *("answered", "send", "sharing"),
-        *("abandoned", "allotted", "booked", "held", "spent", "tool", "values"),
+        *("abandoned", "allotted", "booked", "declared", "held", "spent", "tool", "values"),
     )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send | None = None) -> None:
@@ -83,6 +83,9 @@ class Request:
         # Only what is safe in a header and in a log line is said back.
         usable = given is not None and _ID.fullmatch(given) is not None
         self.request_id: str = given.decode("ascii") if usable and given else f"{_PROCESS}-{next(_count):x}"
+        length = self.headers.get(b"content-length")
+        self.declared = int(length[:20]) if length is not None and length.isdigit() else 0
+        """Bytes of its body as the head says; 0 if it says nothing."""
         self.principal: Principal = NOBODY
         self.route = ""
         """The template that matched; a label for metrics and logs."""
@@ -109,12 +112,6 @@ class Request:
         if self._query is None:
             self._query = _read_query(self.scope["query_string"])
         return self._query
-
-    @property
-    def declared(self) -> int:
-        """Bytes of its body as the head says; 0 if it says nothing."""
-        given = self.headers.get(b"content-length", b"")
-        return int(given[:20]) if given.isdigit() else 0
 
     async def read(self, max_bytes: int, room: Room | None = None, max_values: int | None = None) -> bytes:
         """The body; 413 as soon as it is known to be too large, or to hold too many values, however it is framed."""

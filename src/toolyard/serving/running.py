@@ -56,7 +56,11 @@ class KeyScope(msgspec.Struct, frozen=True):
     def sees(self, tool: Tool) -> bool:
         """True if the key may know of the tool: who may call it may see it."""
         scopes, namespace = self.principal.scopes, tool.namespace
-        return any(scopes.allows(verb, namespace) for verb in ("list", "execute", "simulate"))
+        return (
+            scopes.allows("list", namespace)
+            or scopes.allows("execute", namespace)
+            or scopes.allows("simulate", namespace)
+        )
 
     def may(self, mode: Mode, tool: Tool) -> bool:
         """True if the key may have it called; who may execute may also simulate."""
@@ -140,10 +144,11 @@ def run_now(service: Service, request: Caller, call: ToolCall) -> ToolResult | N
 
 
 def _noted(service: Service, request: Caller, mode: Mode, results: list[ToolResult], began: float) -> None:
-    if service.metrics is not None:
+    metrics = service.metrics
+    if metrics is not None:
         seconds = (time.perf_counter() - began) / len(results)
         for result in results:
-            service.metrics.call(result.name, mode, result.error_info.code if result.error_info else "ok", seconds)
+            metrics.call(result.name, mode, "ok" if result.error_info is None else result.error_info.code, seconds)
     request.tool = results[0].name[:_LOGGED] if len(results) == 1 else f"{len(results)} calls"
 
 
