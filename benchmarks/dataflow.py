@@ -16,9 +16,14 @@ import random
 import resource
 import subprocess
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness import Row, measure, show
+
+if TYPE_CHECKING:
+    from toolyard.insight.dataflow.kinds import Told
+    from toolyard.insight.dataflow.texts import Vectors
 
 SMALL, LARGE = 800, 8000
 GOAL = 2.5
@@ -69,25 +74,30 @@ def _tools(count: int) -> list[Any]:
     return [tool for copy in copies for tool in copy][:count]
 
 
-def _time(count: int) -> bool:
-    import numpy as np
+def _at_hand(told: Sequence[Told]) -> Vectors:
+    """Gives the vectors of texts, which have been made before."""
+    from toolyard.insight.dataflow.tokens import token_vectors
 
+    every = [text for one in told for text in (*one.outputs.texts(), *one.inputs.texts(), one.text)]
+    numbers = {text: number for number, text in enumerate(dict.fromkeys(every))}
+    made = token_vectors(list(numbers))
+    return lambda texts: made[[numbers[text] for text in texts]]
+
+
+def _time(count: int) -> bool:
     from toolyard.insight.dataflow.enrichment import compute, limits_of
     from toolyard.insight.dataflow.profile import forget, told_of
-    from toolyard.insight.dataflow.tables import tables_of
     from toolyard.insight.dataflow.tokens import token_vectors
     from toolyard.insight.dataflow.weights import MIN_SCORE
     from toolyard.parsing import paused_gc
 
     tools = _tools(count)
     told = [told_of(tool) for tool in tools]
-    tables = tables_of(told)
-    named = token_vectors(tables.texts)
-    described = token_vectors([one.text for one in told])
-    outputs = named[np.unique(tables.outputs.texts)]
-    inputs = np.ascontiguousarray(named[np.unique(tables.inputs.texts)])
-    values = [named[side.texts[side.members]] for side in (tables.outputs, tables.inputs)]
-    known = {len(named): named, len(described): described}
+    given = [text for one in told for text in one.outputs.texts()]
+    taken = [text for one in told for text in one.inputs.texts()]
+    outputs, inputs = token_vectors(list(dict.fromkeys(given))), token_vectors(list(dict.fromkeys(taken)))
+    values = [token_vectors(given), token_vectors(taken)]
+    vectors = _at_hand(told)
     limits = limits_of(MIN_SCORE, 10)
 
     def product() -> object:
@@ -97,21 +107,17 @@ def _time(count: int) -> bool:
         return values[0] @ values[1].T
 
     def edges() -> object:
-        return compute(tools, told, lambda texts: known[len(texts)], limits)
-
-    def first() -> object:
-        forget()
-        return whole()
+        return compute(tools, told, vectors, limits)
 
     def whole() -> object:
         with paused_gc():
             read = [told_of(tool) for tool in tools]
-        return compute(tools, read, lambda texts: known[len(texts)], limits)
+        return compute(tools, read, vectors, limits)
 
-    limit = f"{len(outputs)} x {len(inputs)} texts, {named.shape[1]} wide, one product"
+    limit = f"{len(outputs)} x {len(inputs)} texts, {outputs.shape[1]} wide, one product"
     rows = [
         Row(limit, product),
-        Row(f"{count} tools, a first run: definitions read, nothing remembered", first, limit=limit, goal=GOAL),
+        Row(f"{count} tools, a first run: definitions read, nothing remembered", whole, 1, limit, GOAL, before=forget),
         Row(f"{count} tools, definitions read before", edges, limit=limit, goal=GOAL),
         Row(f"{count} tools, definitions read, names remembered", whole, limit=limit),
         Row(f"{len(values[0])} x {len(values[1])} values, equal texts apart, one product", every_value, limit=limit),
@@ -123,16 +129,13 @@ def _time(count: int) -> bool:
 def _memory(count: int) -> float:
     from toolyard.insight.dataflow.enrichment import compute, limits_of
     from toolyard.insight.dataflow.profile import told_of
-    from toolyard.insight.dataflow.tables import tables_of
-    from toolyard.insight.dataflow.tokens import token_vectors
     from toolyard.insight.dataflow.weights import MIN_SCORE
 
     tools = _tools(count)
     told = [told_of(tool) for tool in tools]
-    named, described = token_vectors(tables_of(told).texts), token_vectors([one.text for one in told])
-    known = {len(named): named, len(described): described}
+    vectors = _at_hand(told)
     before = _resident()
-    compute(tools, told, lambda texts: known[len(texts)], limits_of(MIN_SCORE, 10))
+    compute(tools, told, vectors, limits_of(MIN_SCORE, 10))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return max(peak - before, 1.0)
 

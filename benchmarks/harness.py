@@ -27,6 +27,8 @@ class Row:
     """How many calls one `run` makes."""
     clock: Callable[[], float] = time.process_time
     note: str = ""
+    before: Callable[[], object] | None = None
+    """Called ahead of each round, and not measured."""
     samples: list[float] = field(default_factory=list)
 
     @property
@@ -42,6 +44,8 @@ def measure(rows: list[Row], rounds: int) -> None:
     for _ in range(rounds):
         for row in rows:
             gc.collect()
+            if row.before is not None:
+                row.before()
             begin = row.clock()
             for _ in range(row.repeat):
                 row.run()

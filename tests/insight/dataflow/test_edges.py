@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.insight.dataflow.yard import FLAG, NUMBER, TEXT, WHOLE, many, record, tool
-from toolyard.insight.dataflow import edges, match
+from toolyard.insight.dataflow import edges, match, texts
 from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.insight.dataflow.enrichment import compute, limits_of
+from toolyard.insight.dataflow.kinds import Kind
 from toolyard.insight.dataflow.profile import told_of
 from toolyard.insight.dataflow.tokens import token_vectors
 from toolyard.insight.dataflow.types import details_fit, fit
@@ -24,11 +25,14 @@ def naive(tools, min_score):
     for (i, first), (j, second) in itertools.permutations(enumerate(told), 2):
         likeness = _alike(first.text, second.text)
         apart = tools[i].namespace != tools[j].namespace
-        for output, wanted in itertools.product(first.outputs, second.inputs):
+        for output, wanted in itertools.product(
+            *(map(Kind._make, one.kinds) for one in (first.outputs, second.inputs))
+        ):
             given = dict(zip(output.facets.keys, output.facets.weights, strict=True))
             shared = zip(wanted.facets.keys, wanted.facets.weights, strict=True)
             name = max((given[key] * weight for key, weight in shared if key in given), default=0.0)
-            kind = fit(*output.shape, *wanted.shape, wanted.required)[0] * details_fit(output, wanted)
+            kind = fit(*output.shape, *wanted.shape, wanted.required)[0]
+            kind *= details_fit(output.format, output.enum, wanted.format, wanted.enum)
             if name < match.MIN_NAME or kind <= 0.2:
                 continue
             logit = TOKENS.base + TOKENS.name * name + TOKENS.text * _alike(output.text, wanted.text)
@@ -99,9 +103,9 @@ def test_an_edge_is_kept_if_it_is_among_the_best_of_either_end(tools, neighbors)
 
 def test_both_ways_to_compare_texts_agree(monkeypatch):
     tools = [tool(f"get_user_{n}", {"user_id": TEXT}, {"users": many(record(id=TEXT, name=TEXT))}) for n in range(6)]
-    monkeypatch.setattr(match, "_DENSE", 0.0)
+    monkeypatch.setattr(texts, "_DENSE", 0.0)
     dense = found_in(tools, 0.3)
-    monkeypatch.setattr(match, "_DENSE", 2.0)
+    monkeypatch.setattr(texts, "_DENSE", 2.0)
     sparse = found_in(tools, 0.3)
     assert dense.edge_count == sparse.edge_count > 0
     assert np.allclose(dense.arrays.scores, sparse.arrays.scores, atol=1e-3)

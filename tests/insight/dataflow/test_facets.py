@@ -5,6 +5,7 @@ import pytest
 
 from tests.insight.dataflow.yard import TEXT, WHOLE, many, record, tool
 from toolyard.insight.dataflow import match
+from toolyard.insight.dataflow.kinds import Kind
 from toolyard.insight.dataflow.profile import forget, told_of
 from toolyard.insight.dataflow.tables import tables_of
 
@@ -36,19 +37,37 @@ def weights_by_kind(side):
     return found
 
 
-def test_arrays_have_the_facets_of_each_value(told):
+def named(side):
+    """For each kind, the weights of its facets by their names."""
+    found = [Kind(*kind).facets for kind in side.kinds]
+    return [dict(zip(one.keys, np.array(one.weights, np.float32), strict=True)) for one in found]
+
+
+def test_arrays_have_the_facets_of_each_value_that_is_asked_for(told):
     tables = tables_of(told)
+    asked = {key for facets in named(tables.inputs) for key in facets}
     keys = {}
     for side in (tables.outputs, tables.inputs):
-        for profile, found in zip(side.kinds, weights_by_kind(side), strict=True):
-            facets = profile.facets
-            assert sorted(found.values()) == sorted(np.array(facets.weights, np.float32))
+        for facets, found in zip(named(side), weights_by_kind(side), strict=True):
             for number, weight in found.items():
-                named = {key for key, own in zip(facets.keys, facets.weights, strict=True) if np.float32(own) == weight}
-                keys[number] = keys.get(number, named) & named
+                fitting = {key for key, own in facets.items() if own == weight}
+                keys[number] = keys.get(number, fitting) & fitting
     assert all(keys.values()), "a number stands for one facet"
-    numbers = {key for side in told for profile in (*side.outputs, *side.inputs) for key in profile.facets.keys}
-    assert len(keys) == len(numbers)
+    for side in (tables.outputs, tables.inputs):
+        for facets, found in zip(named(side), weights_by_kind(side), strict=True):
+            wanted = sorted(own for key, own in facets.items() if key in asked)
+            numbers = [number for number in found if keys[number] & asked]
+            assert sorted(found[number] for number in numbers) == wanted
+    assert len({number for number in keys if keys[number] & asked}) == len(asked)
+
+
+def test_nothing_is_counted_out_that_no_input_asks_for():
+    giver = tool("get_weather", gives={"wind_speed": WHOLE, "user_id": TEXT, "weatherStations": many(TEXT)})
+    side = tables_of([told_of(giver), told_of(tool("get_user", {"user_id": TEXT, "weather_station_id": TEXT}))]).outputs
+    counted = dict(zip((Kind(*kind).spoken for kind in side.kinds), weights_by_kind(side), strict=True))
+    assert counted["user id"]
+    assert counted["weather station"], "these may be ids of stations"
+    assert not counted["wind speed"]
 
 
 def test_a_facet_that_is_there_twice_counts_once_and_with_the_greater_weight(told):

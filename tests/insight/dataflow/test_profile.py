@@ -1,14 +1,16 @@
 """What a value is, and whose."""
 
+from itertools import compress
+
 import pytest
 
 from tests.insight.dataflow.yard import TEXT, USERS, WHOLE, many, record, tool
 from toolyard.insight.dataflow.profile import told_of, tool_nouns
 
 
-def owners(profiles, path):
-    (profile,) = [one for one in profiles if one.path == path]
-    return dict(zip(profile.facets.keys, profile.facets.weights, strict=True))
+def owners(values, path):
+    facets = values.by_path()[path].facets
+    return dict(zip(facets.keys, facets.weights, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -62,8 +64,8 @@ def test_a_longer_owner_counts_for_its_last_word_too_but_less():
 
 def test_counts_and_paging_are_not_what_they_count_or_page():
     outputs = told_of(tool("x", gives={"num_providers": WHOLE, "next_cursor": TEXT, "limit": WHOLE})).outputs
-    assert [one.path for one in outputs] == ["num_providers"]
-    assert set(outputs[0].facets.keys) == {"count of provider"}
+    assert outputs.paths == ["num_providers"]
+    assert set(outputs.by_path()["num_providers"].facets.keys) == {"count of provider"}
 
 
 def test_the_name_of_what_is_about_to_be_made_counts_less():
@@ -76,11 +78,12 @@ def test_what_a_call_needs_is_counted_at_the_leaves():
     body = {"type": "object", "properties": {"a": TEXT, "b": TEXT}, "required": ["a"]}
     told = told_of(tool("x", {"body": body, "user_id": TEXT, "page": WHOLE}))
     assert told.required == 3
-    assert {one.path for one in told.inputs if one.needed} == {"body.a", "user_id"}
+    assert set(compress(told.inputs.paths, told.inputs.needed)) == {"body.a", "user_id"}
     assert told_of(tool("x", gives={"users": many(TEXT)})).required == 0
 
 
 def test_the_id_of_what_was_deleted_feeds_nothing_but_what_else_is_told_may():
     told = told_of(tool("delete_pet", {"petId": TEXT}, gives={"pet_id": TEXT, "refund_id": TEXT}))
-    assert [one.path for one in told.outputs] == ["refund_id"]
-    assert "pet_id" in [one.path for one in told_of(tool("get_pet", {"petId": TEXT}, gives={"pet_id": TEXT})).outputs]
+    assert told.outputs.paths == ["refund_id"]
+    assert [len(column) for column in told.outputs] == [1, 1, 1]
+    assert "pet_id" in told_of(tool("get_pet", {"petId": TEXT}, gives={"pet_id": TEXT})).outputs.paths

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from toolyard.insight.dataflow.artifact import IN, OUT, Arrays, by_target, offsets_of, pack_paths
 from toolyard.insight.dataflow.match import Matches
-from toolyard.insight.dataflow.tables import Tables, expand, first_of, rank_in_runs
+from toolyard.insight.dataflow.tables import Tables, expand, first_of, numbered, rank_in_runs
 from toolyard.insight.dataflow.weights import Weights
 
 Array = npt.NDArray[Any]
@@ -57,15 +57,16 @@ class Nature(NamedTuple):
 
 def edges_of(tables: Tables, matches: Matches, nature: Nature, weights: Weights, limits: Limits) -> Arrays:
     """The edges that are kept, with their feeds."""
-    pool: Feeds | None = None
+    pool, blocks = Feeds(*(np.zeros(0, kind) for kind in _KINDS)), 0
     for start, end in _blocks(tables, matches):
         feeds = _block(tables, matches, nature, weights, limits, start, end)
         feeds = _keep(feeds, nature.spaces, limits.neighbors)
-        pool = feeds if pool is None else Feeds(*map(np.concatenate, zip(pool, feeds, strict=True)))
+        pool = Feeds(*map(np.concatenate, zip(pool, feeds, strict=True)))
+        blocks += 1
         if len(pool.sources) > _POOL:
             pool = _keep(pool, nature.spaces, limits.neighbors)
-    if pool is None:
-        pool = Feeds(*(np.zeros(0, kind) for kind in _KINDS))
+    if blocks > 1:
+        pool = _keep(pool, nature.spaces, limits.neighbors)
     return _arrays(tables, matches, nature, pool, limits.neighbors)
 
 
@@ -145,7 +146,6 @@ def _marks(sources: Array, targets: Array, logits: Array, spaces: Array, neighbo
 
 
 def _arrays(tables: Tables, matches: Matches, nature: Nature, pool: Feeds, neighbors: int) -> Arrays:
-    pool = _keep(pool, nature.spaces, neighbors)
     count = len(nature.spaces)
     begins = first_of(_pair(pool.sources, pool.targets))
     sources, targets = pool.sources[begins], pool.targets[begins]
@@ -160,9 +160,9 @@ def _arrays(tables: Tables, matches: Matches, nature: Nature, pool: Feeds, neigh
     pool, probabilities = Feeds(*(column[positions] for column in pool)), probabilities[positions]
     sources, targets, scores = sources[order], targets[order], scores[order]
     in_offsets, in_edges = by_target(count, sources, targets, scores)
-    names = tables.outputs.paths[pool.outputs], tables.inputs.paths[pool.inputs]
-    used, numbers = np.unique(np.concatenate(names), return_inverse=True)
-    path_offsets, path_bytes = pack_paths(tables.paths[number] for number in used.tolist())
+    values = np.concatenate((pool.outputs, pool.inputs + len(tables.outputs.tools)))
+    paths, numbers = _paths(tables, values)
+    path_offsets, path_bytes = pack_paths(paths)
     required = nature.required[targets]
     return Arrays(
         offsets=offsets_of(sources, count),
@@ -173,14 +173,21 @@ def _arrays(tables: Tables, matches: Matches, nature: Nature, pool: Feeds, neigh
         in_offsets=in_offsets,
         in_edges=in_edges,
         feed_offsets=np.concatenate(([0], np.cumsum(lengths[order]))),
-        feed_outputs=numbers[: len(rows)].astype(np.int32),
-        feed_parameters=numbers[len(rows) :].astype(np.int32),
+        feed_outputs=numbers[: len(rows)],
+        feed_parameters=numbers[len(rows) :],
         feed_scores=probabilities,
         feed_hows=matches.hows[pool.matches],
         feed_signals=np.stack([part[pool.matches] for part in (matches.name, matches.type, matches.text)], axis=1),
         path_offsets=path_offsets,
         path_bytes=path_bytes,
     )
+
+
+def _paths(tables: Tables, values: Array) -> tuple[list[str], Array]:
+    """The paths of values, each once, and for each value the number of its path."""
+    used, places = np.unique(values, return_inverse=True)
+    paths, numbers = numbered(tables.paths[value] for value in used.tolist())
+    return paths, numbers[places]
 
 
 def _probability(logits: Array) -> Array:

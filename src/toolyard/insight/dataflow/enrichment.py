@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,9 +13,11 @@ from toolyard.insight.base import ToolEnrichment
 from toolyard.insight.cache import CacheOption, ItemCache, force_option
 from toolyard.insight.dataflow.artifact import HOWS, SIGNALS, Array, Arrays, Dataflow
 from toolyard.insight.dataflow.edges import Limits, Nature, edges_of
+from toolyard.insight.dataflow.kinds import Told
 from toolyard.insight.dataflow.match import match
-from toolyard.insight.dataflow.profile import Told, told_of
+from toolyard.insight.dataflow.profile import told_of
 from toolyard.insight.dataflow.tables import tables_of
+from toolyard.insight.dataflow.texts import Vectors
 from toolyard.insight.dataflow.tokens import token_vectors
 from toolyard.insight.dataflow.weights import MIN_SCORE, MODEL, TOKENS
 from toolyard.insight.embedders import default_embedder, embedder_of
@@ -145,16 +147,16 @@ def limits_of(min_score: float, max_neighbors: int) -> Limits:
 def compute(
     tools: Sequence[Tool],
     told: Sequence[Told],
-    vectors: Callable[[Sequence[str]], Array],
+    vectors: Vectors,
     limits: Limits,
     *,
     tokens: bool = False,
 ) -> Arrays:
-    """The edges of tools. `vectors` gives one row of length one for each text."""
+    """The edges of tools."""
     weights = TOKENS if tokens else MODEL
     with paused_gc():
         tables = tables_of(told)
-    matches = match(tables, vectors(tables.texts), weights, limits.logit)
+    matches = match(tables, vectors, weights, limits.logit)
     spaces = {space: number for number, space in enumerate(dict.fromkeys(tool.namespace for tool in tools))}
     nature = Nature(
         spaces=np.array([spaces[tool.namespace] for tool in tools], np.int32),

@@ -6,29 +6,28 @@ texts are compared. The weights come from pairs of real tools that were labelled
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from toolyard.insight.dataflow.artifact import HOWS
+from toolyard.insight.dataflow.kinds import picked
 from toolyard.insight.dataflow.tables import Side, Tables, expand, first_of
+from toolyard.insight.dataflow.texts import Texts, Vectors
 from toolyard.insight.dataflow.types import details_fit, fit
 from toolyard.insight.dataflow.weights import Weights
 
 Array = npt.NDArray[Any]
 
+_DETAILS = picked("format", "enum")
+
 MIN_NAME = 0.3
 """Below, no text makes up for it."""
 _BLOCK = 4_000_000
 """Pairs at a time, so that memory does not grow with the square of the tools."""
-_CHUNK = 512
-"""Pairs of texts at a time, so that they fit into the nearest memory."""
 _SLACK = 1e-3
 """More than rounding comes to."""
-_DENSE = 0.04
-"""Beyond this share of pairs, comparing all texts at once is quicker than comparing those that met."""
 
 
 class Matches(NamedTuple):
@@ -45,20 +44,24 @@ class Matches(NamedTuple):
     scoped: Array
 
 
-def match(tables: Tables, vectors: Array, weights: Weights, least: float) -> Matches:
-    """Every pair of kinds that could reach the logit `least` between some two tools."""
+def match(tables: Tables, vectors: Vectors, weights: Weights, least: float) -> Matches:
+    """Every pair of kinds that could reach the logit `least` between some two tools.
+
+    `vectors` is asked only for texts that could make the difference.
+    """
     types, hows = _type_table(tables)
+    texts_of = Texts(tables, vectors)
     parts: list[tuple[Array, ...]] = []
     for rows, columns, names in _meetings(tables):
         kept = _typed(tables, types, rows, columns, names)
         if not len(kept[0]):
             continue
+        # Those that no text could make good are not compared by it.
         rows, columns, names, fits = kept
-        logits_with = partial(_logits, tables, weights, rows, columns, names, fits)
-        # Texts are long: those that could not make a pair good are not compared.
-        promising = logits_with(1.0) + weights.tools >= least - _SLACK
-        texts = _texts(tables, vectors, rows, columns, promising)
-        logits = logits_with(texts)
+        promising = _logits(tables, weights, rows, columns, names, fits, 1.0) + weights.tools >= least - _SLACK
+        rows, columns, names, fits = (part[promising] for part in kept)
+        texts = texts_of.alike(rows, columns)
+        logits = _logits(tables, weights, rows, columns, names, fits, texts)
         good = logits + weights.tools >= least
         how = hows[tables.outputs.shapes[rows], tables.inputs.shapes[columns]]
         parts.append(tuple(part[good] for part in (rows, columns, logits, how, names, fits, texts)))
@@ -164,39 +167,8 @@ def _typed(tables: Tables, types: Array, rows: Array, columns: Array, names: Arr
     """Those that fit by type, format and listed values, and how well."""
     fits = types[tables.outputs.shapes[rows], tables.inputs.shapes[columns]]
     outputs, inputs = tables.outputs.kinds, tables.inputs.kinds
-    special = np.array([bool(one.format or one.enum) for one in inputs], np.bool_)
+    special = np.array([bool(form or enum) for form, enum in map(_DETAILS, inputs)], np.bool_)
     for at in np.flatnonzero(special[columns] & (fits > 0)).tolist():
-        fits[at] *= details_fit(outputs[int(rows[at])], inputs[int(columns[at])])
+        fits[at] *= details_fit(*_DETAILS(outputs[rows[at]]), *_DETAILS(inputs[columns[at]]))
     good = fits > 0.2
     return rows[good], columns[good], names[good], fits[good]
-
-
-def _texts(tables: Tables, vectors: Array, rows: Array, columns: Array, wanted: Array) -> Array:
-    """How alike the texts of each pair are, 0 to 1; 0 where that is not wanted."""
-    left, right = tables.outputs.texts[rows], tables.inputs.texts[columns]
-    sizes = [int(np.count_nonzero(np.bincount(texts))) for texts in (left, right)]
-    if len(left) > _DENSE * sizes[0] * sizes[1]:
-        found = _all_texts(vectors, left, right)
-    else:
-        found = np.zeros(len(left), np.float32)
-        pairs = np.flatnonzero(wanted)
-        for start in range(0, len(pairs), _CHUNK):
-            part = pairs[start : start + _CHUNK]
-            found[part] = np.einsum("ij,ij->i", vectors[left[part]], vectors[right[part]])
-    return np.clip(found, 0.0, 1.0, out=found)
-
-
-def _all_texts(vectors: Array, left: Array, right: Array) -> Array:
-    """The same by comparing all texts with all."""
-    some, left = np.unique(left, return_inverse=True)
-    others, right = np.unique(right, return_inverse=True)
-    found = np.empty(len(left), np.float32)
-    step = max(1, _BLOCK // max(1, len(others)))
-    wanted = vectors[others].T
-    order = np.argsort(left, kind="stable")
-    cuts = np.searchsorted(left[order], np.arange(0, len(some) + step, step))
-    for number, start in enumerate(range(0, len(some), step)):
-        here = order[cuts[number] : cuts[number + 1]]
-        block = vectors[some[start : start + step]] @ wanted
-        found[here] = block[left[here] - start, right[here]]
-    return found

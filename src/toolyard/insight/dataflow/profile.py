@@ -10,19 +10,9 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from toolyard.insight.dataflow.facets import (
-    ALONE,
-    HANDLE,
-    MADE,
-    OUTPUT,
-    Claim,
-    Facets,
-    Owners,
-    Phrase,
-    claim,
-    counted_out,
-)
-from toolyard.insight.dataflow.paths import BOOLEAN, SCALAR, Field, Holder, fields_of
+from toolyard.insight.dataflow.facets import ALONE, HANDLE, MADE, OUTPUT, Owners, Phrase
+from toolyard.insight.dataflow.kinds import KindRow, Shape, Told, Values
+from toolyard.insight.dataflow.paths import BOOLEAN, SCALAR, FieldRow, Holder, rows_of
 from toolyard.insight.dataflow.vocabulary import (
     ADJECTIVES,
     CONTROL,
@@ -34,7 +24,6 @@ from toolyard.insight.dataflow.vocabulary import (
     MAKERS,
     PEOPLE,
     PREPOSITIONS,
-    SCOPED,
     STATE,
     STOPS,
     SUFFIXES,
@@ -51,60 +40,19 @@ _OWNER = re.compile(
     r"\b(?:id|identifier|uuid|uid|sid|name|title|key|code|number|arn|slug|primary key|abbreviation|index|symbol|email|"
     r"reference)s?\b"
     r"(?:\s*\((?:[^)]*)\))?\s+(?:of|for|that identifies|identifying|that describes|assigned to)\s+"
-    r"(?:(?:the|a|an|this|your|each|all|any)\s+)?([a-z][\w' -]{2,60})",
-    re.I,
+    r"(?:(?:the|a|an|this|your|each|all|any)\s+)?([a-z][\w' -]{2,60})"
 )
-_IDENTIFIES = re.compile(r"\bidentif(?:ies|y|ying)\s+(?:the|a|an|this)\s+([a-z][\w' -]{2,60})", re.I)
-_BEFORE = re.compile(r"\b((?:[a-z][\w-]*\s+){1,3}?)(?:unique\s+)?(?:id|identifier|name|uuid|key|code)s?\b", re.I)
-_LEADING = re.compile(r"^(?:an? |the )?(?:(?:list|array|set) of )?(?:the |an? )?", re.I)
-_PHRASE_END = re.compile(
-    r"\b(?:to|that|which|for|in|of|on|from|is|are|was|will|you|whose|where|when|with|being|used|this|as|by|or|and|if|"
-    r"associated|created|specified|returned|the|can|must|should|has|have)\b|[.,;:()\[\]]",
-    re.I,
+_IDENTIFIES = re.compile(r"\bidentif(?:ies|y|ying)\s+(?:the|a|an|this)\s+([a-z][\w' -]{2,60})")
+_LEADING = re.compile(r"(?:an? |the )?(?:(?:list|array|set) of )?(?:the |an? )?")
+_BEFORE = re.compile(r"\b((?:[a-z][\w-]*\s+){1,3}?)(?:unique\s+)?(?:id|identifier|name|uuid|key|code)s?\b")
+# All of them are for texts in lower case, where they are found in half the time.
+_WORD = re.compile(r"\w+|[.,;:()\[\]]")
+_PHRASE_ENDS = frozenset(
+    """to that which for in of on from is are was will you whose where when with being used this as by or and if
+    associated created specified returned the can must should has have . , ; : ( ) [ ]""".split()  # noqa: SIM905
 )
-_MAX_TEXT = 160
 _MAX_TOOL_TEXT = 200
 _MAX_READ = 240
-
-
-class Profile(NamedTuple):
-    """What is compared of a value."""
-
-    path: str
-    needed: bool
-    """Whether a call cannot do without it."""
-    required: bool
-    state: bool
-    """Whether it is told of something rather than tells what it is."""
-    text: str
-    """What the text signal is computed from."""
-    shape: tuple[int, int, int]
-    """The kinds of the value, of its items, and whether it is one of many."""
-    format: str
-    enum: frozenset[str] | None
-    attribute: str
-    """What it is."""
-    own: Phrase
-    """Whose it is as far as its name says."""
-    generic: bool
-    """Whether many unrelated things have such a value."""
-    owners: Owners
-    """Whose it is by everything else; empty where that is `own`."""
-    role: int
-    """`OUTPUT`, `HANDLE` and `MADE`, as far as they are so."""
-
-    @property
-    def kind(self) -> tuple[object, ...]:
-        """Equal for values that need not be told apart: all but where it is."""
-        return self[2:]
-
-    @property
-    def facets(self) -> Facets:
-        """What it is and whose, each with a weight."""
-        claims: list[Claim] = []
-        claim(claims, self.attribute, self.own, self.generic, self.owners, self.role)
-        found = counted_out(claims)
-        return Facets(tuple(found), tuple(found.values()), self.attribute in SCOPED)
 
 
 class _Name(NamedTuple):
@@ -138,32 +86,22 @@ class _Place(NamedTuple):
     spoken: str
 
 
-class Told(NamedTuple):
-    """What one tool gives and takes."""
-
-    outputs: tuple[Profile, ...]
-    inputs: tuple[Profile, ...]
-    required: int
-    """How many values a call cannot do without."""
-    text: str
-    """What tools are compared by."""
-
-
 def told_of(tool: Tool) -> Told:
     """All that is compared of a tool."""
     nouns = tool_nouns(tool.name)
     noun = nouns[-1] if nouns else ()
     words = words_of(tool.name)
-    wanted = fields_of(tool.parameters)
+    wanted = rows_of(tool.parameters)
     needed = _needed(wanted)
-    inputs = _profiles(wanted, _asked(tool.name) or noun, needed, 0, maker=not MAKERS.isdisjoint(words[:2]))
-    outputs = _profiles(fields_of(tool.output_parameters), noun, frozenset(), OUTPUT)
+    inputs = _values(wanted, _asked(tool.name) or noun, needed, 0, maker=not MAKERS.isdisjoint(words[:2]))
+    outputs = _values(rows_of(tool.output_parameters), noun, frozenset(), OUTPUT)
     if not GONE.isdisjoint(words[:2]):
         # The id that came in goes out again, and stands for nothing any more.
-        given = {words_of(_last(profile.path)) for profile in inputs}
-        outputs = [profile for profile in outputs if words_of(_last(profile.path)) not in given]
-    text = f"{' '.join(words)}. {' '.join(tool.description.split())[:_MAX_TOOL_TEXT]}"
-    return Told(tuple(outputs), tuple(inputs), len(needed), text)
+        given = {words_of(_last(path)) for path in inputs.paths}
+        kept = [words_of(_last(path)) not in given for path in outputs.paths]
+        outputs = outputs.only(kept)
+    text = f"{' '.join(words)}. {_beginning(tool.description)}"
+    return Told(outputs, inputs, len(needed), text)
 
 
 def forget() -> None:
@@ -177,25 +115,24 @@ def _last(path: str) -> str:
     return path.rpartition(".")[2]
 
 
-def _needed(fields: list[Field]) -> frozenset[str]:
+def _needed(fields: list[FieldRow]) -> frozenset[str]:
     """Paths that a call must have: required, and not only the holder of others that are."""
-    required = [field.path for field in fields if field.required]
+    required = [field[0] for field in fields if field[8]]
     holders = {path.rpartition(".")[0] for path in required}
     return frozenset(path for path in required if path not in holders)
 
 
-def _profiles(
-    fields: list[Field], noun: Phrase, needed: frozenset[str], side: int, *, maker: bool = False
-) -> list[Profile]:
-    found = []
+def _values(fields: list[FieldRow], noun: Phrase, needed: frozenset[str], side: int, *, maker: bool = False) -> Values:
+    paths: list[str] = []
+    kept: list[KindRow] = []
     holder, place = None, _NOWHERE
     for path, name, inside, kinds, items, form, enum, description, required, _ in fields:
         known = _named(name) if name else _spelled(noun)
         if known is None:
             continue
-        if items and known.listed:
-            known = _spelled(known.listed) or known
-        spoken, alone, attribute, own, generic, state, tells, _ = known
+        spoken, alone, attribute, own, generic, state, tells, listed = known
+        if items and listed:
+            spoken, alone, attribute, own, generic, state, tells, _ = _spelled(listed) or known
         if inside is not holder:
             # Values side by side have the same.
             holder, place = inside, _place(inside, noun)
@@ -212,18 +149,16 @@ def _profiles(
             role |= MADE
         if alone and around:
             spoken = f"{context} {spoken}" if spoken not in around else context
-        text = f"{spoken}: {line}" if description and (line := _line(description)) else spoken
-        shape, must = _SHAPES[kinds, items, many], path in needed
-        made = (path, must, required, state, text, shape, form, enum, attribute, own, generic, owners, role)
-        # As tuples are made: the way over `Profile` itself takes twice as long.
-        found.append(tuple.__new__(Profile, made))
-    return found
+        paths.append(path)
+        shape, must = _SHAPES[kinds, items, many], required and not side
+        kept.append((must, state, spoken, description, shape, form, enum, attribute, own, generic, owners, role))
+    return Values(paths, [path in needed for path in paths] if needed else [False] * len(paths), kept)
 
 
-class _Shapes(dict[tuple[int, int, int], tuple[int, int, int]]):
+class _Shapes(dict[Shape, Shape]):
     """One and the same for all that have it: there are few, and never more than the bits of kinds allow."""
 
-    def __missing__(self, shape: tuple[int, int, int]) -> tuple[int, int, int]:
+    def __missing__(self, shape: Shape) -> Shape:
         self[shape] = shape
         return shape
 
@@ -335,13 +270,26 @@ def _entity(words: Phrase) -> Phrase:
 @lru_cache(maxsize=16384)
 def _told(description: str) -> Phrase:
     """The entity that a description names, as in `The unique identifier of the balance account`."""
-    match = _OWNER.search(description)
-    if not match and "dent" in description.lower():
-        match = _IDENTIFIES.search(description)
+    lower = description.lower()
+    if len(lower) != len(description):
+        # A letter that is longer in lower case.
+        description = lower
+    match = _OWNER.search(lower)
+    if not match and "dent" in lower:
+        match = _IDENTIFIES.search(lower)
     if match:
-        return _noun_phrase(_PHRASE_END.split(match.group(1), 1)[0])
-    match = _BEFORE.match(_LEADING.sub("", description))
-    return _noun_phrase(match.group(1)) if match else ()
+        return _noun_phrase(_phrase(description[slice(*match.span(1))]))
+    leading = _LEADING.match(lower)
+    match = _BEFORE.match(lower, leading.end() if leading else 0)
+    return _noun_phrase(description[slice(*match.span(1))]) if match else ()
+
+
+def _phrase(text: str) -> str:
+    """What stands before the first word, or sign, that ends a phrase."""
+    for word in _WORD.finditer(text):
+        if word[0].lower() in _PHRASE_ENDS:
+            return text[: word.start()]
+    return text
 
 
 _BEFORE_NOUNS = EMPTY_NOUNS | VERBS
@@ -389,10 +337,10 @@ def _asked(name: str) -> Phrase:
     return tuple(before)
 
 
-def _line(description: str) -> str:
-    """The beginning of a description, in one line."""
-    line = description[:_MAX_TEXT]
-    if line.isprintable() and "  " not in line and line[0] != " " and line[-1] != " ":
-        # Only plain blanks, one at a time: nothing to do.
-        return line
-    return " ".join(description[: 2 * _MAX_TEXT].split())[:_MAX_TEXT]
+def _beginning(description: str) -> str:
+    """The first words of a tool's description."""
+    some = " ".join(description[: 2 * _MAX_TOOL_TEXT].split())
+    if len(some) < _MAX_TOOL_TEXT:
+        # Short, or mostly blank.
+        some = " ".join(description.split())
+    return some[:_MAX_TOOL_TEXT]

@@ -6,28 +6,31 @@ kinds; what is counted is where they occur.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import chain
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from toolyard.insight.dataflow.artifact import offsets_of
-from toolyard.insight.dataflow.facets import Claim, claim, members_of, parts_of, shares_of
-from toolyard.insight.dataflow.profile import Profile, Told
+from toolyard.insight.dataflow.facets import HANDLE, Claim, Phrase, claim, members_of, parts_of, shares_of
+from toolyard.insight.dataflow.kinds import KindRow, Told, Values, picked
 from toolyard.insight.dataflow.vocabulary import SCOPED
 
 Array = npt.NDArray[Any]
+
+_SHAPE, _STATE, _REQUIRED, _ATTRIBUTE = map(picked, ("shape", "state", "required", "attribute"))
+_SHAPE_AND_NEED = picked("shape", "required")
+_SAID = picked("attribute", "own", "generic", "owners", "role")
 
 
 class Side(NamedTuple):
     """What all tools give, or what all tools take."""
 
-    kinds: list[Profile]
-    """One of each kind."""
-    texts: Array
-    """For each kind, the number of its text."""
+    kinds: list[KindRow]
+    """Each once."""
     shapes: Array
     """For each kind, the number of its type."""
     state: Array
@@ -36,15 +39,13 @@ class Side(NamedTuple):
     """Whether it means something only where it comes from: an id, but not a city."""
     facets: Array
     """One row for each facet of each kind: the number of the facet, in the order of kinds. The same facet may be there
-    twice, and the greater weight counts."""
+    twice, and the greater weight counts. Of outputs, those that no input has may be missing."""
     facet_kinds: Array
     facet_weights: Array
     tools: Array
     """One row for each value of each tool, in the order of tools: the tool."""
     members: Array
     """The kind."""
-    paths: Array
-    """The number of its path."""
     needed: Array
     """Whether the tool cannot be called without it."""
     by_kind: Array
@@ -58,8 +59,8 @@ class Tables(NamedTuple):
 
     outputs: Side
     inputs: Side
-    texts: list[str]
     paths: list[str]
+    """Of each value, first those of outputs."""
     output_shapes: list[tuple[int, int, int]]
     input_shapes: list[tuple[int, int, int, bool]]
 
@@ -67,50 +68,42 @@ class Tables(NamedTuple):
 def tables_of(told: Sequence[Told]) -> Tables:
     """The tables of tools, in their order."""
     given, taken = [one.outputs for one in told], [one.inputs for one in told]
-    outputs, inputs = list(chain.from_iterable(given)), list(chain.from_iterable(taken))
-    paths, path_numbers = _numbered([one.path for one in chain(outputs, inputs)])
-    output_kinds, output_members = _kinds(outputs)
-    input_kinds, input_members = _kinds(inputs)
-    texts, text_numbers = _numbered([one.text for one in chain(output_kinds, input_kinds)])
-    output_shapes, output_shaped = _numbered([one.shape for one in output_kinds])
-    input_shapes, input_shaped = _numbered([(*one.shape, one.required) for one in input_kinds])
-    rows = _facets(output_kinds + input_kinds)
-    half = len(output_kinds)
+    outputs, output_members = _kinds(given)
+    inputs, input_members = _kinds(taken)
+    output_shapes, output_shaped = numbered(map(_SHAPE, outputs))
+    input_shapes, input_shaped = numbered((*shape, required) for shape, required in map(_SHAPE_AND_NEED, inputs))
+    rows = _facets(outputs, inputs)
+    half = len(outputs)
     cut = int(np.searchsorted(rows.kinds, half))
     rows.kinds[cut:] -= half
     return Tables(
         _side(
             given,
-            outputs,
-            _Kinds(output_kinds, output_members, text_numbers[:half], output_shaped),
-            path_numbers[: len(outputs)],
+            _Kinds(outputs, output_members, output_shaped),
             _Facets(*(column[:cut] for column in rows)),
         ),
         _side(
             taken,
-            inputs,
-            _Kinds(input_kinds, input_members, text_numbers[half:], input_shaped),
-            path_numbers[len(outputs) :],
+            _Kinds(inputs, input_members, input_shaped),
             _Facets(*(column[cut:] for column in rows)),
         ),
-        texts,
-        paths,
+        list(chain.from_iterable(one.paths for one in chain(given, taken))),
         output_shapes,
         input_shapes,
     )
 
 
-def _numbered(things: Sequence[Any]) -> tuple[list[Any], Array]:
+def numbered(things: Iterable[Any]) -> tuple[list[Any], Array]:
     """Each of them once, as they come, and for each its number."""
-    numbers: dict[Any, int] = {}
-    found = [numbers.setdefault(thing, len(numbers)) for thing in things]
-    return list(numbers), np.array(found, np.int32)
+    # Whatever is new gets the next number, without a step of Python for each.
+    numbers: defaultdict[Any, int] = defaultdict(count().__next__)
+    found = np.fromiter(map(numbers.__getitem__, things), np.int32)
+    return list(numbers), found
 
 
 class _Kinds(NamedTuple):
-    kinds: list[Profile]
+    kinds: list[KindRow]
     members: Array
-    texts: Array
     shapes: Array
 
 
@@ -120,64 +113,92 @@ class _Facets(NamedTuple):
     weights: Array
 
 
-def _kinds(profiles: Sequence[Profile]) -> tuple[list[Profile], Array]:
-    """One of each kind, and for each value its kind."""
-    # As `kind` does: a property costs more than what it gives.
-    members = _numbered([profile[2:] for profile in profiles])[1]
-    firsts = np.flatnonzero(np.diff(np.maximum.accumulate(members), prepend=-1))
-    return [profiles[first] for first in firsts.tolist()], members
+def _kinds(owners: Sequence[Values]) -> tuple[list[KindRow], Array]:
+    """Each kind once, and for each value its kind."""
+    return numbered(chain.from_iterable(one.kinds for one in owners))
 
 
-def _side(
-    owners: Sequence[Sequence[Profile]], profiles: Sequence[Profile], kinds: _Kinds, paths: Array, facets: _Facets
-) -> Side:
+def _side(owners: Sequence[Values], kinds: _Kinds, facets: _Facets) -> Side:
     some, members = kinds.kinds, kinds.members
-    counts = np.array(list(map(len, owners)), np.int64)
+    counts = np.array([len(one.paths) for one in owners], np.int64)
     tools = np.repeat(np.arange(len(owners), dtype=np.int32), counts)
     return Side(
         kinds=some,
-        texts=kinds.texts,
         shapes=kinds.shapes,
-        state=np.array([one.state for one in some], np.bool_),
-        required=np.array([one.required for one in some], np.bool_),
-        scoped=np.array([one.attribute in SCOPED for one in some], np.bool_),
+        state=np.fromiter(map(_STATE, some), np.bool_, len(some)),
+        required=np.fromiter(map(_REQUIRED, some), np.bool_, len(some)),
+        scoped=np.fromiter(map(SCOPED.__contains__, map(_ATTRIBUTE, some)), np.bool_, len(some)),
         facets=facets.facets,
         facet_kinds=facets.kinds,
         facet_weights=facets.weights,
         tools=tools,
         members=members,
-        paths=paths,
-        needed=np.array([one.needed for one in profiles], np.bool_),
+        needed=np.array(list(chain.from_iterable(one.needed for one in owners)), np.bool_),
         by_kind=np.argsort(members, kind="stable").astype(np.int32),
         kind_offsets=offsets_of(members, len(some)),
         tool_offsets=offsets_of(tools, len(owners)),
     )
 
 
-def _facets(profiles: Sequence[Profile]) -> _Facets:
-    """What `facets.counted_out` does, for all values at once and in the same order of multiplication."""
+class _Asked(NamedTuple):
+    """What inputs ask for, so that outputs need not be counted out that nobody asks for."""
+
+    attributes: set[str]
+    phrases: set[str]
+    """How owners end, and how they are written in one word: equal parts of two owners have one of these in common."""
+
+    def may_have(self, owner: Phrase) -> bool:
+        """Whether somebody may ask for what is the owner's."""
+        return not owner or owner[-1] in self.phrases or "".join(owner) in self.phrases
+
+
+def _claims(kinds: Sequence[KindRow], asked: _Asked | None = None) -> tuple[list[Claim], list[int]]:
+    """What each kind says to be, as far as it is asked for, and how many there are up to each kind."""
     made: list[Claim] = []
     ends = []
-    for profile in profiles:
-        claim(made, *profile[-5:])
+    for attribute, own, generic, owners, role in map(_SAID, kinds):
+        if (
+            asked is None
+            or attribute in asked.attributes
+            or (not generic and role & HANDLE and asked.may_have((*own, attribute)))
+        ):
+            claim(made, attribute, own, generic, owners, role)
         ends.append(len(made))
+    return made, ends
+
+
+def _facets(outputs: Sequence[KindRow], inputs: Sequence[KindRow]) -> _Facets:
+    """What `facets.counted_out` does, for all kinds at once and in the same order of multiplication.
+
+    Of outputs, only what some input may ask for.
+    """
+    taken, taken_ends = _claims(inputs)
+    owned = {owner for _, owner, _ in taken}
+    asked = _Asked(
+        {attribute for name in {name for name, _, _ in taken} for attribute, _, _ in members_of(name)},
+        {ending for owner in owned if owner for ending in (owner[-1], "".join(owner))},
+    )
+    given, ends = _claims(outputs, asked)
+    ends += [len(given) + end for end in taken_ends]
     counts: Array = np.diff(np.array(ends, np.int64), prepend=0)
-    kinds = np.repeat(np.arange(len(profiles), dtype=np.int32), counts)
-    said: Sequence[Any] = list(zip(*made, strict=True)) or ((), (), ())
-    names, about = _numbered(said[0])
-    owners, whose = _numbered(said[1])
-    weights = np.array(said[2], np.float64)
+    kinds = np.repeat(np.arange(len(ends), dtype=np.int32), counts)
+    made = given + taken
+    names, about = numbered([name for name, _, _ in made])
+    owners, whose = numbered([owner for _, owner, _ in made])
+    weights = np.array([weight for _, _, weight in made], np.float64)
+    met = np.array([asked.may_have(owner) for owner in owners], np.bool_)[whose]
+    kinds, about, whose, weights = kinds[met], about[met], whose[met], weights[met]
 
     members = [members_of(name) for name in names]
     claims, at = _each(members, about)
-    said = list(zip(*chain.from_iterable(members), strict=True)) or ((), (), ())
-    attributes = _numbered(said[0])[1].astype(np.int64)[at]
+    said: Sequence[Any] = list(zip(*chain.from_iterable(members), strict=True)) or ((), (), ())
+    attributes = numbered(said[0])[1].astype(np.int64)[at]
     weights, rests = weights[claims] * np.array(said[1], np.float64)[at], np.array(said[2], np.float64)[at]
     kinds, whose = kinds[claims], whose[claims]
 
     parts = [parts_of(owner) for owner in owners]
     claims, at = _each(parts, whose)
-    phrases = _numbered(list(chain.from_iterable(parts)))[1][at]
+    phrases = numbered(list(chain.from_iterable(parts)))[1][at]
     shares = np.array(list(chain.from_iterable(map(shares_of, owners))), np.float64)[at]
     weights = weights[claims] * shares * rests[claims]
     # There are fewer phrases than 2 ** 32.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 from toolyard.insight.dataflow.paths import ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, STRING
-from toolyard.insight.dataflow.profile import Profile
 from toolyard.insight.sample import How
 
 _SCALARS = {
@@ -22,6 +21,9 @@ _SCALARS = {
     (OBJECT, OBJECT): 0.8,
 }
 _BITS = (STRING, INTEGER, NUMBER, BOOLEAN, OBJECT)
+Listed = frozenset[str] | None
+"""The values that are allowed, if they are listed."""
+
 _NEAR = {("date", "date-time"): 0.9, ("date-time", "date"): 0.9, ("date-time", "time"): 0.7}
 
 
@@ -55,14 +57,11 @@ def _best(given: int, asked: int) -> float:
     )
 
 
-def details_fit(output: Profile, wanted: Profile) -> float:
+def details_fit(form: str, enum: Listed, wanted_form: str, wanted_enum: Listed) -> float:
     """Whether formats and listed values agree: 1 if nothing speaks against it, 0 if they cannot."""
     score = 1.0
-    if output.format and wanted.format and output.format != wanted.format:
-        score *= _NEAR.get((output.format, wanted.format), 0.15)
-    if wanted.enum is not None:
-        if output.enum is None:
-            score *= 0.85
-        else:
-            score *= len(output.enum & wanted.enum) / len(output.enum)
+    if form and wanted_form and form != wanted_form:
+        score *= _NEAR.get((form, wanted_form), 0.15)
+    if wanted_enum is not None:
+        score *= 0.85 if enum is None else len(enum & wanted_enum) / len(enum)
     return score

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+_REMEMBERED = 65536
 _PARTS = re.compile(r"[A-Z]+s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_a-zA-Z]+")
 
 _FORMS = {
@@ -85,7 +86,7 @@ _SAME = frozenset(
 )
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=_REMEMBERED)
 def words_of(name: str) -> tuple[str, ...]:
     """The words of a name: lower case, singular, abbreviations written out."""
     return tuple(words_in(name))
@@ -94,7 +95,7 @@ def words_of(name: str) -> tuple[str, ...]:
 def forget_words() -> None:
     """Take every name apart anew."""
     words_of.cache_clear()
-    _form.cache_clear()
+    _FOUND.clear()
 
 
 def words_in(text: str) -> list[str]:
@@ -107,11 +108,23 @@ def words_in(text: str) -> list[str]:
     else:
         parts = _PARTS.findall(text.replace("ID", "Id"))
     for part in parts:
-        found += _form(part)
+        found += _FOUND[part]
     return found
 
 
-@lru_cache(maxsize=65536)
+class _Found(dict[str, tuple[str, ...]]):
+    """The form of each part, as long as they are not too many."""
+
+    def __missing__(self, part: str) -> tuple[str, ...]:
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        self[part] = form = _form(part)
+        return form
+
+
+_FOUND = _Found()
+
+
 def _form(part: str) -> tuple[str, ...]:
     word = part.lower()
     if not word:
