@@ -7,7 +7,7 @@ import pytest
 from links.lm.model_server import ModelServer
 from waiting import until
 
-from engines.lm.support import FREE, GOOD, LISTED, SYSTEM, WEATHER, call, engine_of, text, user
+from engines.lm.support import FREE, GOOD, LISTED, SYSTEM, WEATHER, Kept, call, engine_of, text, user
 from toolyard.calls.tracing import Tracer
 from toolyard.engines.lm import LMToolEngine
 from toolyard.engines.multi import MultiToolEngine
@@ -220,17 +220,6 @@ def test_a_fork_knows_what_was_before_it_and_nothing_of_its_sibling():
         if role == "user"
     ]
     assert cities == ["a", "c"]
-
-
-class Kept:
-    def __init__(self):
-        self.events = []
-
-    def emit(self, event):
-        self.events.append(event)
-
-    def close(self):
-        pass
 
 
 def test_the_eldest_are_left_out_first_and_the_trace_says_how_many():

@@ -3,17 +3,8 @@
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from toolyard.insight.dataflow.paths import (
-    ARRAY,
-    BOOLEAN,
-    INTEGER,
-    MAX_FIELDS,
-    NUMBER,
-    OBJECT,
-    SCALAR,
-    STRING,
-    fields_of,
-)
+from toolyard.insight.dataflow.paths import fields_of
+from toolyard.insight.dataflow.settle import ARRAY, BOOLEAN, INTEGER, MAX_FIELDS, NUMBER, OBJECT, SCALAR, STRING
 
 
 def kinds(schema):

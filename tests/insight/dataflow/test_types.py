@@ -2,8 +2,8 @@
 
 import pytest
 
-from toolyard.insight.dataflow.paths import ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, SCALAR, STRING
 from toolyard.insight.dataflow.profile import told_of
+from toolyard.insight.dataflow.settle import ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, SCALAR, STRING
 from toolyard.insight.dataflow.types import details_fit, fit
 from toolyard.model.tool import Tool
 

@@ -6,31 +6,35 @@ else is said. Paths are given breadth first, so that a limit cuts what lies deep
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections import deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from toolyard.insight.dataflow.settle import (
+    ARRAY,
+    BOOLEAN,
+    COMPOUND,
+    INTEGER,
+    KEYWORD_KINDS,
+    KINDS,
+    MAX_FIELDS,
+    NUMBER,
+    OBJECT,
+    SCALAR,
+    STRING,
+    Schema,
+    is_mapping,
+    named_kinds,
+    settle,
+)
 from toolyard.insight.dataflow.words import words_of
 
-STRING, INTEGER, NUMBER, BOOLEAN, OBJECT, ARRAY = (1 << bit for bit in range(6))
-SCALAR = STRING | INTEGER | NUMBER | BOOLEAN
-KINDS = {"string": STRING, "integer": INTEGER, "number": NUMBER, "boolean": BOOLEAN, "object": OBJECT, "array": ARRAY}
-
-MAX_FIELDS = 160
-"""Of one schema. What is cut lies deepest."""
 MAX_DEPTH = 6
 _UNCOUNTED = 2
 """Nodes that are no field: the whole, and what it holds if it is a list."""
-_MAX_REQUIRED = 1000
 _MAX_ENUM = 1000
 """Listed values that are compared."""
-_MAX_PARTS = 200
-"""Schemas that are put together for one value; unions of unions end."""
-
-Schema = Mapping[str, Any]
-
 _FORMATS = {
     "date": "date",
     "date-time": "date-time",
@@ -47,12 +51,6 @@ _FORMATS = {
     "phone": "phone",
     "e164": "phone",
 }
-_KEYWORD_KINDS = (
-    (("properties", "additionalProperties", "required", "patternProperties"), OBJECT),
-    (("items", "prefixItems", "minItems", "maxItems", "uniqueItems"), ARRAY),
-    (("pattern", "minLength", "maxLength", "contentMediaType"), STRING),
-    (("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), INTEGER | NUMBER),
-)
 _LIST_TEXT = re.compile(r"^(an? |the )?(optional |comma.separated )?(list|array|set|collection)s? of\b", re.I)
 _FLAG_TEXT = re.compile(r"^(whether|if true|true if|set to true|indicates (if|whether)|flag)\b", re.I)
 _COUNT_TEXT = re.compile(r"^(the )?(total |maximum |minimum |max |min )?(number|count|amount) of\b", re.I)
@@ -165,10 +163,10 @@ class _Walk:
                 return
             called = name if type(name) is str else str(name)
             path = f"{prefix}.{called}" if prefix else called
-            if type(part) is dict and _COMPOUND.isdisjoint(part) and path not in _WHOLE:
+            if type(part) is dict and COMPOUND.isdisjoint(part) and path not in _WHOLE:
                 # Most are plain values: what they say is what there is.
                 named, text = part.get("type"), part.get("description", "")
-                said = KINDS.get(named, 0) if type(named) is str else _named_kinds(named)
+                said = KINDS.get(named, 0) if type(named) is str else named_kinds(named)
                 if said and not said & ARRAY and type(text) is str and "enum" not in part and "format" not in part:
                     found.append((path, called, holder, said, 0, "", None, text, name in needed, False))
                 else:
@@ -194,7 +192,7 @@ def fields_of(schema: Schema, *, limit: int = MAX_FIELDS) -> list[Field]:
 
 def rows_of(schema: Schema, *, limit: int = MAX_FIELDS) -> list[FieldRow]:
     """`fields_of` for whoever reads thousands."""
-    return _Walk(schema, limit).run() if _is_mapping(schema) and schema else []
+    return _Walk(schema, limit).run() if is_mapping(schema) and schema else []
 
 
 def _row(settled: Schema, said: int, path: str, name: str, holder: Holder, required: bool) -> FieldRow:
@@ -207,7 +205,7 @@ def _row(settled: Schema, said: int, path: str, name: str, holder: Holder, requi
     kinds = said or _guessed(settled, name, text)
     items = 0
     if kinds & ARRAY:
-        items = settled.get("item_kinds", 0) or (0 if _is_mapping(settled.get("items")) else SCALAR | OBJECT)
+        items = settled.get("item_kinds", 0) or (0 if is_mapping(settled.get("items")) else SCALAR | OBJECT)
     form = ""
     if "format" in settled and isinstance(named := settled["format"], str):
         form = _FORMATS.get(named.lower(), "")
@@ -221,7 +219,7 @@ def _guessed(settled: Schema, name: str, text: str) -> int:
         return _kinds_of_values(values)
     if settled.get("format"):
         return STRING
-    for keywords, kinds in _KEYWORD_KINDS:
+    for keywords, kinds in KEYWORD_KINDS:
         if any(keyword in settled for keyword in keywords):
             return kinds
     return _kinds_of_words(name, text)
@@ -258,176 +256,5 @@ def _kinds_of_words(name: str, text: str) -> int:
     return SCALAR
 
 
-def settle(schema: Schema, root: Schema, depth: int = 4) -> dict[str, Any]:
-    """A schema without references and unions: what may be in it, all together.
-
-    Adds `kinds` (bits; null is left out), `inner` (what a list holds, settled), `item_kinds` and `hint`.
-    """
-    places: list[Schema] = []
-    reference = schema["$ref"] if len(schema) == 1 and "$ref" in schema else None
-    said = schema if reference is None else _resolve(reference, root) if isinstance(reference, str) else None
-    if type(said) is dict and _MANIFOLD.isdisjoint(said) and type(said.get("items")) is not list:
-        # Most say themselves what there is, or there is one other that says it all.
-        found = _as_said(said)
-        if reference is not None:
-            found["hint"] = _called(reference)
-        if "items" not in said:
-            return found
-    else:
-        found = {"kinds": 0}
-        _merge(found, schema, root, [_MAX_PARTS], ())
-        places = _places_of(found)
-        if places:
-            found["kinds"] = found["kinds"] or ARRAY
-            found["items"] = {"anyOf": places}
-    items: Any = found.get("items")
-    if _is_mapping(items):
-        inner = settle(items, root, depth - 1) if depth else {"kinds": 0}
-        found["item_kinds"] = inner["kinds"]
-        if places and "properties" not in inner:
-            # Plain values without names, each another thing: the list stands for them, and they are no list of one.
-            return found
-        found["inner"] = inner
-        for key in ("hint", "enum", "format"):
-            if key in inner:
-                found.setdefault(key, inner[key])
-    return found
-
-
-def _as_said(schema: dict[str, Any]) -> dict[str, Any]:
-    """What `_merge` finds in a schema without references, unions and places."""
-    found = {**schema, "kinds": _named_kinds(schema.get("type"))}
-    title = schema.get("title")
-    if isinstance(title, str):
-        found["hint"] = title
-    if "properties" in schema:
-        properties = schema["properties"]
-        if _is_mapping(properties):
-            found["kinds"] |= OBJECT
-            found["properties"] = _joined({}, properties)
-        else:
-            del found["properties"]
-    if "required" in schema:
-        required = schema["required"]
-        if isinstance(required, list | tuple):
-            found["required"] = [name for name in required[:_MAX_REQUIRED] if isinstance(name, str)]
-        else:
-            del found["required"]
-    return found
-
-
-def _places_of(found: Schema) -> list[Schema]:
-    """What the places of a tuple take, and what comes after them; nothing for any other value."""
-    items: Any = found.get("items")
-    places = found.get("prefixItems")
-    # Before 2020-12 the places stood under `items`.
-    parts = [part for given in (places, items) if isinstance(given, list) for part in given if _is_mapping(part)]
-    return [*parts, items] if parts and _is_mapping(items) else parts
-
-
-_UNIONS = ("allOf", "anyOf", "oneOf")
-_MANIFOLD = frozenset((*_UNIONS, "$ref", "prefixItems", "kinds", "inner", "item_kinds", "hint"))
-"""What has to be put together, and the names that `settle` gives to what it finds."""
-_COMPOUND = _MANIFOLD | {"properties", "required", "items"}
-"""What takes more than a look."""
-_KEPT = frozenset(("items", "enum", "const", "default", "format", "description")).union(
-    *(keywords for keywords, _ in _KEYWORD_KINDS)
-) - {"properties", "required"}
-
-
-def _merge(found: dict[str, Any], schema: Schema, root: Schema, left: list[int], seen: tuple[str, ...]) -> None:
-    left[0] -= 1
-    if left[0] < 0 or not _is_mapping(schema):
-        return
-    reference, united = None, False
-    for key, value in schema.items():
-        if key in _KEPT:
-            found.setdefault(key, value)
-        elif key == "type":
-            found["kinds"] |= _named_kinds(value)
-        elif key == "properties":
-            if _is_mapping(value):
-                found[key] = _joined(found.get(key, {}), value)
-        elif key == "required":
-            if isinstance(value, list | tuple):
-                names = [name for name in value[:_MAX_REQUIRED] if isinstance(name, str)]
-                found[key] = [*found[key], *names][:_MAX_REQUIRED] if key in found else names
-        elif key == "title":
-            if isinstance(value, str):
-                found.setdefault("hint", value)
-        elif key == "$ref":
-            reference = value
-        elif key in _UNIONS:
-            united = True
-    if isinstance(reference, str) and reference not in seen:
-        target = _resolve(reference, root)
-        if target is not None:
-            found.setdefault("hint", _called(reference))
-            _merge(found, target, root, left, (*seen, reference))
-    if united:
-        _merge_unions(found, schema, root, left, seen)
-    if "properties" in found:
-        found["kinds"] |= OBJECT
-
-
-def _joined(known: Schema, more: Schema) -> Schema:
-    """Both, as far as fields are counted; of the same name, the later one."""
-    if not known and len(more) <= MAX_FIELDS:
-        return more
-    if len(known) + len(more) <= MAX_FIELDS:
-        return {**known, **more}
-    both = {name: more.get(name, part) for name, part in known.items()}
-    fresh = ((name, part) for name, part in more.items() if name not in known)
-    both.update(itertools.islice(fresh, MAX_FIELDS - len(both)))
-    return both
-
-
-def _merge_unions(found: dict[str, Any], schema: Schema, root: Schema, left: list[int], seen: tuple[str, ...]) -> None:
-    for key in _UNIONS:
-        parts = schema.get(key)
-        if not isinstance(parts, list):
-            continue
-        before = list(found.get("required", ()))
-        for part in parts:
-            _merge(found, part, root, left, seen)
-        if key != "allOf" and len(parts) > 1:
-            # What only one of the branches asks for is not asked for by all.
-            found["required"] = before
-
-
-def _named_kinds(value: Any) -> int:
-    if isinstance(value, str):
-        return KINDS.get(value, 0)
-    kinds = 0
-    for name in value if isinstance(value, list | tuple) else ():
-        kinds |= KINDS.get(name, 0) if isinstance(name, str) else 0
-    return kinds
-
-
-def _called(reference: str) -> str:
-    return reference.rpartition("/")[2].lstrip("#")
-
-
-def _resolve(reference: str, root: Schema) -> Schema | None:
-    if reference == "#":
-        return root
-    if not reference.startswith("#/"):
-        return None
-    here: Any = root
-    escaped = "~" in reference
-    for part in reference[2:].split("/"):
-        if escaped:
-            part = part.replace("~1", "/").replace("~0", "~")
-        if not _is_mapping(here) or part not in here:
-            return None
-        here = here[part]
-    return here if _is_mapping(here) else None
-
-
 def _mapping(value: Any) -> Schema:
-    return value if _is_mapping(value) else {}
-
-
-def _is_mapping(value: Any) -> bool:
-    """Most are dicts, and asking for that is quicker."""
-    return type(value) is dict or isinstance(value, Mapping)
+    return value if is_mapping(value) else {}

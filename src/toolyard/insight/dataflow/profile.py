@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from toolyard.insight.dataflow.facets import ALONE, HANDLE, MADE, OUTPUT, Owners, Phrase
 from toolyard.insight.dataflow.kinds import KindRow, Shape, Told, Values
-from toolyard.insight.dataflow.paths import BOOLEAN, SCALAR, FieldRow, Holder, rows_of
+from toolyard.insight.dataflow.paths import FieldRow, Holder, rows_of
+from toolyard.insight.dataflow.settle import BOOLEAN, SCALAR
 from toolyard.insight.dataflow.vocabulary import (
     ADJECTIVES,
     CONTROL,

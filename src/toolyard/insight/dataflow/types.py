@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from toolyard.insight.dataflow.paths import ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, STRING
+from toolyard.insight.dataflow.settle import ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, STRING
 from toolyard.insight.sample import How
 
 _SCALARS = {
