@@ -149,7 +149,8 @@ class _Walk:
         if properties is not None:
             parents = (*outer.parents, name) if name else outer.parents
             needed = frozenset(settled["required"]) if required and "required" in settled else frozenset()
-            self.open_object(properties, needed, path, Holder(parents, hint, outer.lists), depth)
+            # As tuples are made: the way over `Holder` itself takes twice as long.
+            self.open_object(properties, needed, path, tuple.__new__(Holder, (parents, hint, outer.lists)), depth)
         inner = settled.get("inner")
         if inner is not None and _holds(inner):
             # More than plain values, which the list itself stands for. What it holds is called as it is.
@@ -163,7 +164,7 @@ class _Walk:
                 return
             called = name if type(name) is str else str(name)
             path = f"{prefix}.{called}" if prefix else called
-            if type(part) is dict and COMPOUND.isdisjoint(part) and path not in _WHOLE:
+            if type(part) is dict and COMPOUND.isdisjoint(part) and (prefix or path not in _WHOLE):
                 # Most are plain values: what they say is what there is.
                 named, text = part.get("type"), part.get("description", "")
                 said = KINDS.get(named, 0) if type(named) is str else named_kinds(named)

@@ -107,7 +107,7 @@ def told_of(tool: Tool) -> Told:
 
 def forget() -> None:
     """Read every name and description anew, as a process does that has just begun."""
-    for memo in (_named, _around, _entity, _told, tool_nouns, _asked):
+    for memo in (_named, _around, _entity, _told):
         memo.cache_clear()
     forget_words()
 
@@ -303,7 +303,6 @@ def _noun_phrase(text: str) -> Phrase:
     return words[-3:] if words and words[-1] not in EMPTY_NOUNS else ()
 
 
-@lru_cache(maxsize=65536)
 def tool_nouns(name: str) -> list[Phrase]:
     """What a tool is about: `list_team_members` -> `[team member]`, `get-accounts-id-limits` -> `[account, limit]`."""
     nouns: list[Phrase] = []
@@ -324,7 +323,6 @@ def tool_nouns(name: str) -> list[Phrase]:
     return nouns
 
 
-@lru_cache(maxsize=65536)
 def _asked(name: str) -> Phrase:
     """Whose `id` a call is about: in `get-accounts-id-limits` the account's."""
     words = words_of(name)

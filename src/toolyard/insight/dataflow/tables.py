@@ -186,7 +186,8 @@ def _facets(outputs: Sequence[KindRow], inputs: Sequence[KindRow]) -> _Facets:
     names, about = numbered([name for name, _, _ in made])
     owners, whose = numbered([owner for _, owner, _ in made])
     weights = np.array([weight for _, _, weight in made], np.float64)
-    met = np.array([asked.may_have(owner) for owner in owners], np.bool_)[whose]
+    owners = [owner if asked.may_have(owner) else None for owner in owners]
+    met = np.array([owner is not None for owner in owners], np.bool_)[whose]
     kinds, about, whose, weights = kinds[met], about[met], whose[met], weights[met]
 
     members = [members_of(name) for name in names]
@@ -196,10 +197,10 @@ def _facets(outputs: Sequence[KindRow], inputs: Sequence[KindRow]) -> _Facets:
     weights, rests = weights[claims] * np.array(said[1], np.float64)[at], np.array(said[2], np.float64)[at]
     kinds, whose = kinds[claims], whose[claims]
 
-    parts = [parts_of(owner) for owner in owners]
+    parts = [[] if owner is None else parts_of(owner) for owner in owners]
     claims, at = _each(parts, whose)
-    phrases = numbered(list(chain.from_iterable(parts)))[1][at]
-    shares = np.array(list(chain.from_iterable(map(shares_of, owners))), np.float64)[at]
+    phrases = numbered(chain.from_iterable(parts))[1][at]
+    shares = np.array([share for owner in owners if owner is not None for share in shares_of(owner)], np.float64)[at]
     weights = weights[claims] * shares * rests[claims]
     # There are fewer phrases than 2 ** 32.
     return _Facets(attributes[claims] << 32 | phrases, kinds[claims], weights.astype(np.float32))
