@@ -49,16 +49,3 @@ def text(value):
 
 
 SYSTEM = ("system", INSTRUCTION)
-
-
-class Kept:
-    """A sink that keeps what was told of calls."""
-
-    def __init__(self):
-        self.events = []
-
-    def emit(self, event):
-        self.events.append(event)
-
-    def close(self):
-        pass

@@ -4,10 +4,11 @@ import asyncio
 import json
 
 import pytest
+from calls.call_support import Listener
 from links.lm.model_server import ModelServer
 from waiting import until
 
-from engines.lm.support import FREE, GOOD, LISTED, SYSTEM, WEATHER, Kept, call, engine_of, text, user
+from engines.lm.support import FREE, GOOD, LISTED, SYSTEM, WEATHER, call, engine_of, text, user
 from toolyard.calls.tracing import Tracer
 from toolyard.engines.lm import LMToolEngine
 from toolyard.engines.multi import MultiToolEngine
@@ -223,7 +224,7 @@ def test_a_fork_knows_what_was_before_it_and_nothing_of_its_sibling():
 
 
 def test_the_eldest_are_left_out_first_and_the_trace_says_how_many():
-    sink = Kept()
+    sink = Listener()
     with ModelServer(otherwise=lambda asked: GOOD) as server:
         options = {"max_history_tokens": 400, "tracer": Tracer([sink])}
         with engine_of(server, **options) as engine:

@@ -1,14 +1,15 @@
 """What a review found in the lm engine: traces of calls that failed, turns in which nothing was said."""
 
+from calls.call_support import Listener
 from links.lm.model_server import ModelServer
 
-from engines.lm.support import GOOD, Kept, call, engine_of
+from engines.lm.support import GOOD, call, engine_of
 from toolyard.calls.tracing import Tracer
 from toolyard.engines.lm_answer import Unfit, read_result
 
 
 def test_the_trace_says_what_was_left_out_even_if_the_model_cannot_be_had():
-    kept = Kept()
+    kept = Listener()
     options = {"max_history_tokens": 0, "tracer": Tracer([kept])}
     replies = ('{"a": 1}', (400, {}, {"error": "no"}))
     with ModelServer(*replies) as server, engine_of(server, **options) as engine:

@@ -18,19 +18,6 @@ TOOL_PARAMETERS = {{"type": "object"}}
 """
 
 
-class Sink:
-    """Keeps what is told about calls."""
-
-    def __init__(self):
-        self.events = []
-
-    def emit(self, event):
-        self.events.append(event)
-
-    def close(self):
-        pass
-
-
 def put(folder, name, body):
     """A file of one tool, and a place in the manifest for it."""
     file = f"{name}.py"

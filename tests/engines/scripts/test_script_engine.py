@@ -6,10 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from calls.call_support import Listener
 from script_folder import Folder
 from waiting import until
 
-from engines.scripts.support import Sink, acall, call, code, put, yard
+from engines.scripts.support import acall, call, code, put, yard
 from toolyard import (
     MultiToolEngine,
     PythonToolEngine,
@@ -323,7 +324,7 @@ def run(fail=False, hang=False):
 """
 
     def test_what_a_script_prints_is_in_the_trace_and_nowhere_else(self, tmp_path, capfd):
-        sink = Sink()
+        sink = Listener()
         with yard(tmp_path / "t", {"loud": self.BODY}, tracer=Tracer([sink])) as (_, _, engine):
             result = call(engine, "loud")
             assert result.result == 1 and not result.metadata
@@ -332,7 +333,7 @@ def run(fail=False, hang=False):
         assert capfd.readouterr() == ("", "")
 
     def test_of_a_failure_the_traceback_comes_last_and_of_a_timeout_what_was_printed_until_then(self, tmp_path):
-        sink = Sink()
+        sink = Listener()
         with yard(tmp_path / "t", {"loud": self.BODY}, tracer=Tracer([sink])) as (_, _, engine):
             call(engine, "loud", {"fail": True})
             call(engine, "loud", {"hang": True}, timeout=0.5)
@@ -346,14 +347,14 @@ def run(fail=False, hang=False):
         )
 
     async def test_async_callers_have_it_too(self, tmp_path):
-        sink = Sink()
+        sink = Listener()
         with yard(tmp_path / "t", {"loud": self.BODY}, tracer=Tracer([sink])) as (_, _, engine):
             await acall(engine, "loud")
             await acall(engine, "loud", {"hang": True}, timeout=1)
         assert [event.stderr for event in sink.events] == ["to stderr\n"] * 2
 
     def test_it_is_bounded_and_the_end_is_kept(self, tmp_path):
-        sink = Sink()
+        sink = Listener()
         body = "def run():\n    for n in range(20000): print(n)\n"
         with yard(tmp_path / "t", {"loud": body}, options={"max_output_bytes": 2000}, tracer=Tracer([sink])) as (
             _,
@@ -366,7 +367,7 @@ def run(fail=False, hang=False):
     def test_secrets_are_taken_out(self, tmp_path):
         from toolyard import Redactor
 
-        sink, redactor = Sink(), Redactor(["secret-of-the-yard"])
+        sink, redactor = Listener(), Redactor(["secret-of-the-yard"])
         with yard(tmp_path / "t", {"loud": self.BODY}, tracer=Tracer([sink], redactor=redactor), redactor=redactor) as (
             _,
             _,
@@ -376,7 +377,7 @@ def run(fail=False, hang=False):
         assert "secret-of-the-yard" not in sink.events[0].stdout and "to stdout" in sink.events[0].stdout
 
     def test_a_quiet_script_leaves_nothing(self, tmp_path):
-        sink = Sink()
+        sink = Listener()
         with yard(tmp_path / "t", {"shout": SHOUT}, tracer=Tracer([sink])) as (_, _, engine):
             call(engine, "shout")
         assert (sink.events[0].stdout, sink.events[0].stderr) == (None, None)
