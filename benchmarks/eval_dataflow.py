@@ -22,7 +22,7 @@ from toolyard.insight.dataflow.artifact import Array, Dataflow
 from toolyard.insight.dataflow.edges import Limits
 from toolyard.insight.dataflow.enrichment import compute, limits_of
 from toolyard.insight.dataflow.match import match
-from toolyard.insight.dataflow.profile import told_of
+from toolyard.insight.dataflow.profile import outputs_of, told_of
 from toolyard.insight.dataflow.tables import tables_of
 from toolyard.insight.dataflow.tokens import token_vectors
 from toolyard.insight.dataflow.weights import MIN_SCORE, MODEL, TOKENS, Weights
@@ -89,7 +89,7 @@ def found(pair: Pair, vectors: Vectors, limits: Limits) -> Dataflow:
 def learn_all(pairs: Sequence[Pair], vectors: Vectors) -> None:
     """Embed every text that the pairs need."""
     told = [told_of(tool) for pair in pairs for tool in (pair.source, pair.target)]
-    vectors.learn([text for one in told for text in (*one.outputs.texts(), *one.inputs.texts(), one.text)])
+    vectors.learn([text for one in told for text in (*outputs_of(one.given).texts(), *one.inputs.texts(), one.text)])
 
 
 def figures(labels: Array, answers: Array) -> tuple[float, float]:
@@ -141,7 +141,7 @@ def features(pair: Pair, vectors: Vectors) -> Array:
     told = [told_of(pair.source), told_of(pair.target)]
     tables = tables_of(told)
     zero = Weights(*(0.0 for _ in Weights._fields))
-    matches = match(tables, vectors, zero, -1.0)
+    matches = match(tables, np.zeros(2, np.int32), vectors, zero, -1.0)
     rows = np.repeat(np.arange(len(tables.outputs.kinds)), np.diff(matches.offsets))
     columns = matches.inputs
     mine = np.isin(rows, tables.outputs.members[tables.outputs.tools == 0])

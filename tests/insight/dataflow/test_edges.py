@@ -12,7 +12,7 @@ from toolyard.insight.dataflow import edges, match, texts
 from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.insight.dataflow.enrichment import compute, limits_of
 from toolyard.insight.dataflow.kinds import Kind
-from toolyard.insight.dataflow.profile import told_of
+from toolyard.insight.dataflow.profile import outputs_of, told_of
 from toolyard.insight.dataflow.tokens import token_vectors
 from toolyard.insight.dataflow.types import details_fit, fit
 from toolyard.insight.dataflow.weights import TOKENS
@@ -26,7 +26,7 @@ def naive(tools, min_score):
         likeness = _alike(first.text, second.text)
         apart = tools[i].namespace != tools[j].namespace
         for output, wanted in itertools.product(
-            *(map(Kind._make, one.kinds) for one in (first.outputs, second.inputs))
+            *(map(Kind._make, one.kinds) for one in (outputs_of(first.given), second.inputs))
         ):
             given = dict(zip(output.facets.keys, output.facets.weights, strict=True))
             shared = zip(wanted.facets.keys, wanted.facets.weights, strict=True)
@@ -75,7 +75,6 @@ def test_blocks_find_what_trying_everything_finds(tools, min_score):
         patch.setattr(match, "_BLOCK", 3)
         patch.setattr(edges, "_ROWS", 5)
         patch.setattr(edges, "_POOL", 4)
-        patch.setattr(edges, "_TOOLS", 2)
         small = found_in(tools, min_score)
     whole = found_in(tools, min_score)
     for found in (small, whole):
@@ -109,6 +108,10 @@ def test_both_ways_to_compare_texts_agree(monkeypatch):
     sparse = found_in(tools, 0.3)
     assert dense.edge_count == sparse.edge_count > 0
     assert np.allclose(dense.arrays.scores, sparse.arrays.scores, atol=1e-3)
+    for name in ("targets", "marks", "feed_outputs", "feed_parameters"):
+        assert np.array_equal(getattr(dense.arrays, name), getattr(sparse.arrays, name)), (
+            "ties are not left to rounding"
+        )
 
 
 def test_only_the_best_output_of_each_parameter_is_handed_on():

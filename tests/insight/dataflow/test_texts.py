@@ -40,7 +40,7 @@ def test_only_texts_of_values_that_may_feed_each_other_are_asked_for():
     giver = tool("get_user", gives={"user_id": {**TEXT, "description": "Whose"}, "shoe_size": WHOLE, "hat": TEXT})
     taker = tool("drop_user", {"user_id": TEXT, "reason": TEXT})
     tables = tables_of([told_of(giver), told_of(taker)])
-    assert len(match.match(tables, vectors, TOKENS, 0.0).inputs) == 1
+    assert len(match.match(tables, np.zeros(2, np.int32), vectors, TOKENS, 0.0).inputs) == 1
     assert sorted(asked) == ["user id", "user id: Whose"]
 
 

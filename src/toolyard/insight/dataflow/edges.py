@@ -14,15 +14,16 @@ import numpy.typing as npt
 from toolyard.insight.dataflow.artifact import IN, OUT, Arrays, by_target, offsets_of, pack_paths
 from toolyard.insight.dataflow.match import Matches
 from toolyard.insight.dataflow.tables import Tables, expand, first_of, numbered, rank_in_runs
+from toolyard.insight.dataflow.texts import alike
 from toolyard.insight.dataflow.weights import Weights
 
 Array = npt.NDArray[Any]
 
 MAX_FEEDS = 8
 """Of one edge: the best for each parameter, the best of those."""
-_ROWS = 2_000_000
+_ROWS = 400_000
 _POOL = 1_000_000
-_TOOLS = 512
+_DIGITS = 5
 
 
 class Feeds(NamedTuple):
@@ -74,7 +75,7 @@ _KINDS = (np.int32, np.int32, np.float32, np.int32, np.int32, np.int32)
 
 
 def _blocks(tables: Tables, matches: Matches) -> Any:
-    """Ranges of sources with a bounded number of rows, and of tools, each."""
+    """Ranges of sources with a bounded number of rows each."""
     outputs, inputs = tables.outputs, tables.inputs
     occurrences = np.diff(inputs.kind_offsets)
     reach = np.concatenate(([0], np.cumsum(occurrences[matches.inputs])))
@@ -83,7 +84,7 @@ def _blocks(tables: Tables, matches: Matches) -> Any:
     start, count = 0, len(outputs.tool_offsets) - 1
     while start < count:
         end = int(np.searchsorted(total, total[start] + _ROWS, side="right")) - 1
-        end = min(max(end, start + 1), start + _TOOLS, count)
+        end = max(end, start + 1)
         yield start, end
         start = end
 
@@ -102,15 +103,17 @@ def _block(
     takers = inputs.by_kind[places]
     given, met = rows[pairs] + first, found[pairs]
     sources, targets = outputs.tools[given], inputs.tools[takers]
-    alike = nature.vectors[start:end] @ nature.vectors.T if nature.vectors.size else None
-    logits = matches.logits[met].copy()
-    if alike is not None:
-        logits += weights.tools * np.clip(alike[sources - start, targets], 0.0, 1.0)
     apart = nature.spaces[sources] != nature.spaces[targets]
+    logits = matches.logits[met]
     logits += apart * (weights.apart + weights.scoped * matches.scoped[met])
-    good = np.flatnonzero((logits >= limits.logit) & (sources != targets))
+    # Tools are compared only where that could make the difference.
+    promising = np.flatnonzero((logits + weights.tools >= limits.logit) & (sources != targets))
     columns = (sources, targets, logits, given, takers, met)
-    return Feeds(*(column[good].astype(kind) for column, kind in zip(columns, _KINDS, strict=True)))
+    feeds = Feeds(*(column[promising].astype(kind) for column, kind in zip(columns, _KINDS, strict=True)))
+    logits = feeds.logits + weights.tools * alike(nature.vectors, feeds.sources, feeds.targets)
+    good = np.flatnonzero(logits >= limits.logit)
+    # Not more exact than products are: what is equal but for rounding stays in its order, on every machine.
+    return Feeds(*(column[good] for column in feeds._replace(logits=np.round(logits, _DIGITS))))
 
 
 def _keep(feeds: Feeds, spaces: Array, neighbors: int) -> Feeds:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -76,20 +76,16 @@ class DataflowEnrichment(ToolEnrichment):
         return tools, {"dataflow": Dataflow(tools, Arrays(**found), text=text, min_score=self.min_score)}
 
     def _compute(self, tools: Sequence[Tool]) -> Arrays:
-        told = self._tell(tools)
-        return compute(
-            tools, told, self._vectors, limits_of(self.min_score, self.max_neighbors), tokens=self.embedder is None
-        )
+        limits = limits_of(self.min_score, self.max_neighbors)
+        return compute(tools, self._tell(tools), self._vectors, limits, tokens=self.embedder is None)
 
-    def _tell(self, tools: Sequence[Tool]) -> list[Told]:
+    def _tell(self, tools: Sequence[Tool]) -> Iterator[Told]:
         """What is compared of each tool; computed once for each definition."""
-        known, told = self._told, {}
-        keys = [_identity(tool) for tool in tools]
-        with paused_gc():
-            for key, tool in zip(keys, tools, strict=True):
-                told[key] = known.get(key) or told_of(tool)
-        self._told = told
-        return [told[key] for key in keys]
+        before, self._told = self._told, {}
+        for tool in tools:
+            key = _identity(tool)
+            self._told[key] = told = self._told.get(key) or before.get(key) or told_of(tool)
+            yield told
 
     def _vectors(self, texts: Sequence[str]) -> Array:
         if self.embedder is None:
@@ -146,7 +142,7 @@ def limits_of(min_score: float, max_neighbors: int) -> Limits:
 
 def compute(
     tools: Sequence[Tool],
-    told: Sequence[Told],
+    told: Iterable[Told],
     vectors: Vectors,
     limits: Limits,
     *,
@@ -155,11 +151,13 @@ def compute(
     """The edges of tools."""
     weights = TOKENS if tokens else MODEL
     with paused_gc():
+        told = list(told)
         tables = tables_of(told)
-    matches = match(tables, vectors, weights, limits.logit)
-    spaces = {space: number for number, space in enumerate(dict.fromkeys(tool.namespace for tool in tools))}
+    numbers = {space: number for number, space in enumerate(dict.fromkeys(tool.namespace for tool in tools))}
+    spaces = np.array([numbers[tool.namespace] for tool in tools], np.int32)
+    matches = match(tables, spaces, vectors, weights, limits.logit)
     nature = Nature(
-        spaces=np.array([spaces[tool.namespace] for tool in tools], np.int32),
+        spaces=spaces,
         vectors=vectors([one.text for one in told]),
         required=np.array([one.required for one in told], np.int32),
     )

@@ -32,12 +32,12 @@ ALONE = _KNOWN_ALONE | {"login"}
 
 # Names of groups begin with a space, which no attribute does.
 _ASKED = " a handle"
-_LISTED = " id or name"
+HANDED = " id or name"
 _LIKE: dict[str, str] = {}
 """For attributes of inputs that others will do for, the group of all."""
 _GROUPS: dict[str, list[Member]] = {
     _ASKED: [(handle, weight, 1.0) for handle, weight in HANDLES.items()],
-    _LISTED: [("id", 0.75, 1.0), ("name", 0.6, 1.0)],
+    HANDED: [("id", 0.75, 1.0), ("name", 0.6, 1.0)],
 }
 for (_first, _second), _weight in SAME.items():
     _LIKE[_second] = f" like {_second}"
@@ -71,7 +71,7 @@ def claim(claims: list[Claim], attribute: str, own: Phrase, generic: bool, owner
         claims.append((named, NOBODY, 0.95 if not own else 0.7))
         if role & HANDLE:
             words = (*own, attribute)
-            claims.append((_LISTED if output else _ASKED, words, 1.0))
+            claims.append((HANDED if output else _ASKED, words, 1.0))
             if not output and attribute in HANDLES:
                 claims.append((named, words, HANDLES[attribute]))
         if output and not own:

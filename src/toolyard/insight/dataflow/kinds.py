@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from toolyard.insight.dataflow.facets import Claim, Facets, Owners, Phrase, claim, counted_out
+from toolyard.insight.dataflow.settle import Schema
 from toolyard.insight.dataflow.vocabulary import SCOPED
 
 _MAX_TEXT = 160
@@ -96,10 +97,20 @@ class Values(NamedTuple):
         return dict(zip(self.paths, map(Kind._make, self.kinds), strict=True))
 
 
+class Given(NamedTuple):
+    """What one tool gives, as its schema says: most is never asked for, and not looked at any closer."""
+
+    schema: Schema
+    noun: Phrase
+    """What the tool is about."""
+    gone: frozenset[Phrase]
+    """Names of values that stand for nothing once the tool was called."""
+
+
 class Told(NamedTuple):
     """What one tool gives and takes."""
 
-    outputs: Values
+    given: Given
     inputs: Values
     required: int
     """How many values a call cannot do without."""

@@ -6,6 +6,7 @@ texts are compared. The weights come from pairs of real tools that were labelled
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,12 +45,14 @@ class Matches(NamedTuple):
     scoped: Array
 
 
-def match(tables: Tables, vectors: Vectors, weights: Weights, least: float) -> Matches:
+def match(tables: Tables, spaces: Array, vectors: Vectors, weights: Weights, least: float) -> Matches:
     """Every pair of kinds that could reach the logit `least` between some two tools.
 
-    `vectors` is asked only for texts that could make the difference.
+    `spaces` has the number of the namespace of each tool. `vectors` is asked only for texts that could make the
+    difference.
     """
     types, hows = _type_table(tables)
+    most = _Most(tables, spaces, weights)
     texts_of = Texts(tables, vectors)
     parts: list[tuple[Array, ...]] = []
     for rows, columns, names in _meetings(tables):
@@ -57,20 +60,50 @@ def match(tables: Tables, vectors: Vectors, weights: Weights, least: float) -> M
         if not len(kept[0]):
             continue
         # Those that no text could make good are not compared by it.
-        rows, columns, names, fits = kept
-        promising = _logits(tables, weights, rows, columns, names, fits, 1.0) + weights.tools >= least - _SLACK
-        rows, columns, names, fits = (part[promising] for part in kept)
+        more = most.of(*kept[:2])
+        promising = _logits(tables, weights, kept, 1.0) + more >= least - _SLACK
+        rows, columns, names, fits = kept = [part[promising] for part in kept]
         texts = texts_of.alike(rows, columns)
-        logits = _logits(tables, weights, rows, columns, names, fits, texts)
-        good = logits + weights.tools >= least
+        logits = _logits(tables, weights, kept, texts)
+        good = logits + more[promising] >= least - _SLACK
         how = hows[tables.outputs.shapes[rows], tables.inputs.shapes[columns]]
         parts.append(tuple(part[good] for part in (rows, columns, logits, how, names, fits, texts)))
     return _matches(tables, parts)
 
 
-def _logits(
-    tables: Tables, weights: Weights, rows: Array, columns: Array, names: Array, fits: Array, texts: Array | float
-) -> Array:
+class _Most:
+    """What the tools, whichever they are, could add at most to the logit of a pair of kinds."""
+
+    def __init__(self, tables: Tables, spaces: Array, weights: Weights) -> None:
+        self._weights = weights
+        self._scoped = tables.inputs.scoped
+        sides = tables.outputs, tables.inputs
+        self._tools = [_sole(side, side.tools) for side in sides]
+        self._spaces = [_sole(side, spaces[side.tools]) for side in sides]
+
+    def of(self, rows: Array, columns: Array) -> Array:
+        """For each pair; nothing makes good what only one tool has and takes, for it does not feed itself."""
+        weights, (outputs, inputs) = self._weights, self._spaces
+        given, taken = outputs[rows], inputs[columns]
+        apart = (given >= 0) & (taken >= 0) & (given != taken)
+        found: Array = weights.tools + apart * (weights.apart + weights.scoped * self._scoped[columns])
+        outputs, inputs = self._tools
+        given = outputs[rows]
+        found[(given >= 0) & (given == inputs[columns])] = -np.inf
+        return found
+
+
+def _sole(side: Side, of: Array) -> Array:
+    """For each kind what all its values have in common; -1 if it is not one and the same."""
+    if not len(side.kinds):
+        return np.zeros(0, np.int32)
+    of, starts = of[side.by_kind], side.kind_offsets[:-1]
+    least: Array = np.minimum.reduceat(of, starts)
+    return np.where(least == np.maximum.reduceat(of, starts), least, -1)
+
+
+def _logits(tables: Tables, weights: Weights, pairs: Sequence[Array], texts: Array | float) -> Array:
+    rows, columns, names, fits = pairs
     logits: Array = (
         weights.base
         + weights.name * names
@@ -163,7 +196,7 @@ def _type_table(tables: Tables) -> tuple[Array, Array]:
     return scores, hows
 
 
-def _typed(tables: Tables, types: Array, rows: Array, columns: Array, names: Array) -> tuple[Array, ...]:
+def _typed(tables: Tables, types: Array, rows: Array, columns: Array, names: Array) -> list[Array]:
     """Those that fit by type, format and listed values, and how well."""
     fits = types[tables.outputs.shapes[rows], tables.inputs.shapes[columns]]
     outputs, inputs = tables.outputs.kinds, tables.inputs.kinds
@@ -171,4 +204,4 @@ def _typed(tables: Tables, types: Array, rows: Array, columns: Array, names: Arr
     for at in np.flatnonzero(special[columns] & (fits > 0)).tolist():
         fits[at] *= details_fit(*_DETAILS(outputs[rows[at]]), *_DETAILS(inputs[columns[at]]))
     good = fits > 0.2
-    return rows[good], columns[good], names[good], fits[good]
+    return [part[good] for part in (rows, columns, names, fits)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from toolyard.insight.dataflow.settle import (
@@ -19,11 +19,13 @@ from toolyard.insight.dataflow.settle import (
     KEYWORD_KINDS,
     KINDS,
     MAX_FIELDS,
+    MAX_REQUIRED,
     NUMBER,
     OBJECT,
     SCALAR,
     STRING,
     Schema,
+    Settled,
     is_mapping,
     named_kinds,
     settle,
@@ -83,8 +85,6 @@ class Field(NamedTuple):
     enum: frozenset[str] | None
     description: str
     required: bool
-    inferred: bool
-    """Whether the type was not said but guessed."""
 
     @property
     def parents(self) -> tuple[str, ...]:
@@ -102,84 +102,133 @@ class Field(NamedTuple):
         return self.holder.lists
 
 
-FieldRow = tuple[str, str, Holder, int, int, str, frozenset[str] | None, str, bool, bool]
-"""What a `Field` is made of: a plain tuple is made in half the time."""
-_Node = tuple[dict[str, Any], FieldRow, int, int]
-"""A value that others are in: settled, as a field, its depth, and how many of those up to here are no fields."""
+Leaf = tuple[str, Any, int, int, str, frozenset[str] | None, str, bool]
+"""Of a `Field` what is its own: its name and what `look` knows of that, kinds, items, format, enum, description, and
+whether it is required."""
+Take = Callable[[Holder, str, str | None, list[Leaf]], object]
+"""Takes values side by side: what they have in common, what stands before each name in its path (or, of one that has no
+name of its own, the path), and the values."""
+Look = Callable[[str], Any]
+"""What is known of values called so; None if they are not wanted."""
+
+_Node = tuple[Settled, str, str, Holder, bool, int, int]
+"""A value that others are in: settled, its path, name, holder, whether it is required, its depth, and how many of those
+up to here are no fields."""
 _OUTSIDE = Holder((), "", 0)
 
 
-class _Walk:
-    """One schema, read breadth first. A value is a field as soon as what holds it is opened: that is the same order."""
+class Walk:
+    """One schema, read breadth first. A value is met as soon as what holds it is opened: that is the same order."""
 
-    __slots__ = ("found", "limit", "passed", "queue", "root")
+    __slots__ = ("_count", "_limit", "_look", "_passed", "_queue", "_root", "_take", "required")
 
-    def __init__(self, root: Schema, limit: int) -> None:
-        self.root = root
-        self.limit = limit
-        self.found: list[FieldRow] = []
-        self.queue: deque[_Node] = deque()
-        self.passed = 0
+    def __init__(self, root: Schema, look: Look, take: Take, *, limit: int = MAX_FIELDS) -> None:
+        self._root = root
+        self._look = look
+        self._take = take
+        self._limit = limit
+        self._count = 0
+        self._passed = 0
+        self._queue: deque[_Node] = deque()
+        self.required: list[str] = []
+        """The paths of all that is required, wanted or not."""
 
-    def run(self) -> list[FieldRow]:
-        """Every field up to the limit."""
-        self.meet(settle(self.root, self.root), "", "", _OUTSIDE, True, 0)
-        while self.queue and len(self.found) < self.limit:
-            settled, field, depth, passed = self.queue.popleft()
+    def run(self, *, required: bool = True) -> None:
+        """Give every value up to the limit to whom they are for. Without `required`, none is."""
+        if not is_mapping(self._root) or not self._root:
+            return
+        self._alone(settle(self._root, self._root), "", "", _OUTSIDE, required, 0)
+        queue, limit = self._queue, self._limit + _UNCOUNTED
+        while queue and self._count < self._limit:
+            settled, path, name, holder, needed, depth, passed = queue.popleft()
             # Those that wait come first: when they are enough, what lies deeper is not asked for.
-            if len(self.found) + self.passed - passed < self.limit + _UNCOUNTED:
-                self.open(settled, field, depth + 1)
-        return self.found[: self.limit]
+            if self._count + self._passed - passed < limit:
+                self._open(settled, path, name, holder, needed, depth + 1)
 
-    def meet(self, settled: dict[str, Any], path: str, name: str, holder: Holder, required: bool, depth: int) -> None:
-        """Take a value that may hold others."""
-        field = _row(settled, settled["kinds"], path, name, holder, required)
-        if path in _WHOLE and field[3] & (OBJECT | ARRAY):
-            self.passed += 1
-        else:
-            self.found.append(field)
-        if depth < MAX_DEPTH and ("properties" in settled or _holds(settled.get("inner"))):
-            self.queue.append((settled, field, depth, self.passed))
-
-    def open(self, settled: dict[str, Any], field: FieldRow, depth: int) -> None:
-        """Take what is in a value."""
-        path, name, outer, *_, required, _ = field
-        hint = settled.get("hint", "")
-        properties = settled.get("properties")
+    def _open(self, settled: Settled, path: str, name: str, outer: Holder, required: bool, depth: int) -> None:
+        """Meet what is in a value."""
+        _, _, properties, must, hint, inner, _ = settled
+        hint = hint or ""
         if properties is not None:
             parents = (*outer.parents, name) if name else outer.parents
-            needed = frozenset(settled["required"]) if required and "required" in settled else frozenset()
+            needed = _names(must) if required and must else _NOTHING
             # As tuples are made: the way over `Holder` itself takes twice as long.
-            self.open_object(properties, needed, path, tuple.__new__(Holder, (parents, hint, outer.lists)), depth)
-        inner = settled.get("inner")
-        if inner is not None and _holds(inner):
+            self._object(properties, needed, path, tuple.__new__(Holder, (parents, hint, outer.lists)), depth)
+        if inner is not None and (inner.properties is not None or inner.inner is not None):
             # More than plain values, which the list itself stands for. What it holds is called as it is.
-            self.meet(inner, path + "[]", name, Holder(outer.parents, hint, outer.lists + 1), False, depth)
+            holder = tuple.__new__(Holder, (outer.parents, hint, outer.lists + 1))
+            self._alone(inner, path + "[]", name, holder, False, depth)
 
-    def open_object(self, properties: Schema, needed: frozenset[str], prefix: str, holder: Holder, depth: int) -> None:
-        """Take the properties of an object."""
-        found, limit = self.found, self.limit
+    def _object(self, properties: Schema, needed: frozenset[str], path: str, holder: Holder, depth: int) -> None:
+        """Meet the properties of an object."""
+        look, crowded = self._look, len(properties) > self._limit - self._count
+        prefix = f"{path}." if path else ""
+        leaves: list[Leaf] = []
+        plain = 0
         for name, part in properties.items():
-            if len(found) >= limit:
-                return
+            if crowded and self._count + plain >= self._limit:
+                break
             called = name if type(name) is str else str(name)
-            path = f"{prefix}.{called}" if prefix else called
-            if type(part) is dict and COMPOUND.isdisjoint(part) and (prefix or path not in _WHOLE):
-                # Most are plain values: what they say is what there is.
-                named, text = part.get("type"), part.get("description", "")
-                said = KINDS.get(named, 0) if type(named) is str else named_kinds(named)
-                if said and not said & ARRAY and type(text) is str and "enum" not in part and "format" not in part:
-                    found.append((path, called, holder, said, 0, "", None, text, name in needed, False))
-                else:
-                    found.append(_row(part, said, path, called, holder, name in needed))
+            must = name in needed
+            if type(part) is not dict or not COMPOUND.isdisjoint(part) or (called in _WHOLE and not prefix):
+                self._meet(leaves, settle(_mapping(part), self._root), prefix + called, called, holder, must, depth)
+                continue
+            # Most are plain values: what they say is what there is.
+            plain += 1
+            if must:
+                self.required.append(prefix + called)
+            known = look(called) if called else ""
+            if known is None:
+                continue
+            named, text = part.get("type"), part.get("description", "")
+            said = KINDS.get(named, 0) if type(named) is str else named_kinds(named)
+            if said and not said & ARRAY and type(text) is str and "enum" not in part and "format" not in part:
+                leaves.append((called, known, said, 0, "", None, text, must))
             else:
-                settled = settle(_mapping(part), self.root)
-                self.meet(settled, path, called, holder, name in needed, depth)
+                leaves.append(_leaf(part, said, 0, called, known, must))
+        self._count += plain
+        if leaves:
+            self._take(holder, prefix, None, leaves)
+
+    def _alone(self, settled: Settled, path: str, name: str, holder: Holder, required: bool, depth: int) -> None:
+        """Meet a value that is no property: the whole, or what a list holds."""
+        leaves: list[Leaf] = []
+        self._meet(leaves, settled, path, name, holder, required, depth)
+        if leaves:
+            self._take(holder, "", path, leaves)
+
+    def _meet(
+        self,
+        leaves: list[Leaf],
+        settled: Settled,
+        path: str,
+        name: str,
+        holder: Holder,
+        required: bool,
+        depth: int,
+    ) -> None:
+        """Meet a value that may hold others."""
+        known = self._look(name) if name else ""
+        leaf = None
+        if known is not None or path in _WHOLE:
+            leaf = _leaf(settled.said, settled.kinds, settled.item_kinds, name, known, required)
+        if leaf is not None and path in _WHOLE and leaf[2] & (OBJECT | ARRAY):
+            self._passed += 1
+        elif self._count < self._limit:
+            self._count += 1
+            if required:
+                self.required.append(path)
+            if leaf is not None and known is not None:
+                leaves.append(leaf)
+        if depth < MAX_DEPTH and settled.holds():
+            self._queue.append((settled, path, name, holder, required, depth, self._passed))
 
 
-def _holds(inner: Schema | None) -> bool:
-    """Whether what a list holds are values that hold others."""
-    return inner is not None and ("properties" in inner or "inner" in inner)
+_NOTHING: frozenset[str] = frozenset()
+
+
+def _names(required: Sequence[Any]) -> frozenset[str]:
+    return frozenset([name for name in required[:MAX_REQUIRED] if isinstance(name, str)])
 
 
 _WHOLE = frozenset(("", "[]"))
@@ -188,15 +237,25 @@ _WHOLE = frozenset(("", "[]"))
 
 def fields_of(schema: Schema, *, limit: int = MAX_FIELDS) -> list[Field]:
     """Every value in a schema: those that hold others as well, unless they are the whole."""
-    return list(map(Field._make, rows_of(schema, limit=limit)))
+    found: list[Field] = []
+
+    def take(holder: Holder, prefix: str, path: str | None, leaves: list[Leaf]) -> None:
+        for leaf in leaves:
+            name = leaf[0]
+            found.append(Field(prefix + name if path is None else path, name, holder, *leaf[2:]))
+
+    Walk(schema, str, take, limit=limit).run()
+    return found
 
 
-def rows_of(schema: Schema, *, limit: int = MAX_FIELDS) -> list[FieldRow]:
-    """`fields_of` for whoever reads thousands."""
-    return _Walk(schema, limit).run() if is_mapping(schema) and schema else []
+def needed_of(required: Iterable[str]) -> frozenset[str]:
+    """Of required paths those that a call must have: not what only holds others that are."""
+    paths = list(required)
+    holders = {path.rpartition(".")[0] for path in paths}
+    return frozenset(path for path in paths if path not in holders)
 
 
-def _row(settled: Schema, said: int, path: str, name: str, holder: Holder, required: bool) -> FieldRow:
+def _leaf(settled: Schema, said: int, item_kinds: int, name: str, known: Any, required: bool) -> Leaf:
     text = settled.get("description")
     if not isinstance(text, str):
         text = ""
@@ -206,11 +265,11 @@ def _row(settled: Schema, said: int, path: str, name: str, holder: Holder, requi
     kinds = said or _guessed(settled, name, text)
     items = 0
     if kinds & ARRAY:
-        items = settled.get("item_kinds", 0) or (0 if is_mapping(settled.get("items")) else SCALAR | OBJECT)
+        items = item_kinds or (0 if is_mapping(settled.get("items")) else SCALAR | OBJECT)
     form = ""
     if "format" in settled and isinstance(named := settled["format"], str):
         form = _FORMATS.get(named.lower(), "")
-    return path, name, holder, kinds, items, form, enum, text, required, not said
+    return name, known, kinds, items, form, enum, text, required
 
 
 def _guessed(settled: Schema, name: str, text: str) -> int:

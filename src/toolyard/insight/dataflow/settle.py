@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 STRING, INTEGER, NUMBER, BOOLEAN, OBJECT, ARRAY = (1 << bit for bit in range(6))
 SCALAR = STRING | INTEGER | NUMBER | BOOLEAN
@@ -12,7 +12,7 @@ KINDS = {"string": STRING, "integer": INTEGER, "number": NUMBER, "boolean": BOOL
 
 MAX_FIELDS = 160
 """Of one schema. What is cut lies deepest."""
-_MAX_REQUIRED = 1000
+MAX_REQUIRED = 1000
 _MAX_PARTS = 200
 """Schemas that are put together for one value; unions of unions end."""
 
@@ -27,62 +27,80 @@ KEYWORD_KINDS = (
 )
 
 
-def settle(schema: Schema, root: Schema, depth: int = 4) -> dict[str, Any]:
-    """A schema without references and unions: what may be in it, all together.
+class Settled(NamedTuple):
+    """What may be in a value, references and unions put together."""
 
-    Adds `kinds` (bits; null is left out), `inner` (what a list holds, settled), `item_kinds` and `hint`.
-    """
+    kinds: int
+    """Bits; null is left out."""
+    said: Schema
+    """What else is said of it."""
+    properties: Schema | None
+    required: Sequence[Any]
+    hint: str | None
+    """What the schema is called."""
+    inner: Settled | None
+    """What a list holds."""
+    item_kinds: int
+
+    def holds(self) -> bool:
+        """Whether others are in it."""
+        inner = self.inner
+        return self.properties is not None or (
+            inner is not None and (inner.properties is not None or inner.inner is not None)
+        )
+
+
+def settle(schema: Schema, root: Schema, depth: int = 4) -> Settled:
+    """A schema without references and unions: what may be in it, all together."""
     places: list[Schema] = []
     reference = schema["$ref"] if len(schema) == 1 and "$ref" in schema else None
-    said = schema if reference is None else _resolve(reference, root) if isinstance(reference, str) else None
-    if type(said) is dict and _MANIFOLD.isdisjoint(said) and type(said.get("items")) is not list:
+    said: Any = schema if reference is None else _resolve(reference, root) if isinstance(reference, str) else None
+    properties, required = None, ()
+    if type(said) is dict and _is_simple(said):
         # Most say themselves what there is, or there is one other that says it all.
-        found = _as_said(said)
+        kinds, hint = named_kinds(said.get("type")), said.get("title")
         if reference is not None:
-            found["hint"] = _called(reference)
-        if "items" not in said:
-            return found
+            hint = _called(reference)
+        elif not isinstance(hint, str):
+            hint = None
+        if "properties" in said:
+            kinds |= OBJECT
+            properties = _joined({}, said["properties"])
+        if "required" in said:
+            required = said["required"]
     else:
-        found = {"kinds": 0}
+        found: dict[str, Any] = {"kinds": 0}
         _merge(found, schema, root, [_MAX_PARTS], ())
         places = _places_of(found)
         if places:
             found["kinds"] = found["kinds"] or ARRAY
             found["items"] = {"anyOf": places}
-    items: Any = found.get("items")
-    if is_mapping(items):
-        inner = settle(items, root, depth - 1) if depth else {"kinds": 0}
-        found["item_kinds"] = inner["kinds"]
-        if places and "properties" not in inner:
-            # Plain values without names, each another thing: the list stands for them, and they are no list of one.
-            return found
-        found["inner"] = inner
-        for key in ("hint", "enum", "format"):
-            if key in inner:
-                found.setdefault(key, inner[key])
-    return found
+        said, kinds, hint = found, found["kinds"], found.get("hint")
+        properties, required = found.get("properties"), found.get("required", ())
+    if "items" not in said or not is_mapping(items := said["items"]):
+        return tuple.__new__(Settled, (kinds, said, properties, required, hint, None, 0))
+    inner = settle(items, root, depth - 1) if depth else _UNKNOWN
+    if places and inner.properties is None:
+        # Plain values without names, each another thing: the list stands for them, and they are no list of one.
+        return tuple.__new__(Settled, (kinds, said, properties, required, hint, None, inner.kinds))
+    more = {key: inner.said[key] for key in ("enum", "format") if key in inner.said and key not in said}
+    if more:
+        said = {**said, **more}
+    hint = inner.hint if hint is None else hint
+    return tuple.__new__(Settled, (kinds, said, properties, required, hint, inner, inner.kinds))
 
 
-def _as_said(schema: dict[str, Any]) -> dict[str, Any]:
-    """What `_merge` finds in a schema without references, unions and places."""
-    found = {**schema, "kinds": named_kinds(schema.get("type"))}
-    title = schema.get("title")
-    if isinstance(title, str):
-        found["hint"] = title
-    if "properties" in schema:
-        properties = schema["properties"]
-        if is_mapping(properties):
-            found["kinds"] |= OBJECT
-            found["properties"] = _joined({}, properties)
-        else:
-            del found["properties"]
-    if "required" in schema:
-        required = schema["required"]
-        if isinstance(required, list | tuple):
-            found["required"] = [name for name in required[:_MAX_REQUIRED] if isinstance(name, str)]
-        else:
-            del found["required"]
-    return found
+_UNKNOWN = Settled(0, {}, None, (), None, None, 0)
+
+
+def _is_simple(schema: dict[str, Any]) -> bool:
+    """Whether there is nothing to put together, and nothing to leave out."""
+    return (
+        _MANIFOLD.isdisjoint(schema)
+        and ("properties" not in schema or is_mapping(schema["properties"]))
+        and ("required" not in schema or isinstance(schema["required"], list | tuple))
+        and type(schema.get("items")) is not list
+    )
 
 
 def _places_of(found: Schema) -> list[Schema]:
@@ -95,8 +113,8 @@ def _places_of(found: Schema) -> list[Schema]:
 
 
 _UNIONS = ("allOf", "anyOf", "oneOf")
-_MANIFOLD = frozenset((*_UNIONS, "$ref", "prefixItems", "kinds", "inner", "item_kinds", "hint"))
-"""What has to be put together, and the names that `settle` gives to what it finds."""
+_MANIFOLD = frozenset((*_UNIONS, "$ref", "prefixItems"))
+"""What has to be put together."""
 COMPOUND = _MANIFOLD | {"properties", "required", "items"}
 """What takes more than a look."""
 _KEPT = frozenset(("items", "enum", "const", "default", "format", "description")).union(
@@ -119,8 +137,8 @@ def _merge(found: dict[str, Any], schema: Schema, root: Schema, left: list[int],
                 found[key] = _joined(found.get(key, {}), value)
         elif key == "required":
             if isinstance(value, list | tuple):
-                names = [name for name in value[:_MAX_REQUIRED] if isinstance(name, str)]
-                found[key] = [*found[key], *names][:_MAX_REQUIRED] if key in found else names
+                names = value[:MAX_REQUIRED]
+                found[key] = [*found[key], *names][:MAX_REQUIRED] if key in found else names
         elif key == "title":
             if isinstance(value, str):
                 found.setdefault("hint", value)

@@ -15,8 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from toolyard.insight.dataflow.artifact import offsets_of
-from toolyard.insight.dataflow.facets import HANDLE, Claim, Phrase, claim, members_of, parts_of, shares_of
+from toolyard.insight.dataflow.asked import Asked
+from toolyard.insight.dataflow.facets import Claim, claim, members_of, parts_of, shares_of
 from toolyard.insight.dataflow.kinds import KindRow, Told, Values, picked
+from toolyard.insight.dataflow.profile import outputs_of
 from toolyard.insight.dataflow.vocabulary import SCOPED
 
 Array = npt.NDArray[Any]
@@ -67,12 +69,15 @@ class Tables(NamedTuple):
 
 def tables_of(told: Sequence[Told]) -> Tables:
     """The tables of tools, in their order."""
-    given, taken = [one.outputs for one in told], [one.inputs for one in told]
-    outputs, output_members = _kinds(given)
+    taken = [one.inputs for one in told]
     inputs, input_members = _kinds(taken)
+    claims = _claims(inputs)
+    asked = Asked(claims[0])
+    given = [outputs_of(one.given, asked) for one in told]
+    outputs, output_members = _kinds(given)
     output_shapes, output_shaped = numbered(map(_SHAPE, outputs))
     input_shapes, input_shaped = numbered((*shape, required) for shape, required in map(_SHAPE_AND_NEED, inputs))
-    rows = _facets(outputs, inputs)
+    rows = _facets(_claims(outputs), claims)
     half = len(outputs)
     cut = int(np.searchsorted(rows.kinds, half))
     rows.kinds[cut:] -= half
@@ -140,76 +145,77 @@ def _side(owners: Sequence[Values], kinds: _Kinds, facets: _Facets) -> Side:
     )
 
 
-class _Asked(NamedTuple):
-    """What inputs ask for, so that outputs need not be counted out that nobody asks for."""
-
-    attributes: set[str]
-    phrases: set[str]
-    """How owners end, and how they are written in one word: equal parts of two owners have one of these in common."""
-
-    def may_have(self, owner: Phrase) -> bool:
-        """Whether somebody may ask for what is the owner's."""
-        return not owner or owner[-1] in self.phrases or "".join(owner) in self.phrases
+_Claims = tuple[list[Claim], list[int]]
+"""What kinds say to be, one after the other, and how many there are up to each kind."""
 
 
-def _claims(kinds: Sequence[KindRow], asked: _Asked | None = None) -> tuple[list[Claim], list[int]]:
-    """What each kind says to be, as far as it is asked for, and how many there are up to each kind."""
+def _claims(kinds: Sequence[KindRow]) -> _Claims:
     made: list[Claim] = []
     ends = []
     for attribute, own, generic, owners, role in map(_SAID, kinds):
-        if (
-            asked is None
-            or attribute in asked.attributes
-            or (not generic and role & HANDLE and asked.may_have((*own, attribute)))
-        ):
-            claim(made, attribute, own, generic, owners, role)
+        claim(made, attribute, own, generic, owners, role)
         ends.append(len(made))
     return made, ends
 
 
-def _facets(outputs: Sequence[KindRow], inputs: Sequence[KindRow]) -> _Facets:
+def _facets(outputs: _Claims, inputs: _Claims) -> _Facets:
     """What `facets.counted_out` does, for all kinds at once and in the same order of multiplication.
 
-    Of outputs, only what some input may ask for.
+    Most of it is for one side only, and left out: attributes and owners that the other side does not know.
     """
-    taken, taken_ends = _claims(inputs)
-    owned = {owner for _, owner, _ in taken}
-    asked = _Asked(
-        {attribute for name in {name for name, _, _ in taken} for attribute, _, _ in members_of(name)},
-        {ending for owner in owned if owner for ending in (owner[-1], "".join(owner))},
-    )
-    given, ends = _claims(outputs, asked)
-    ends += [len(given) + end for end in taken_ends]
+    made, half = outputs[0] + inputs[0], len(outputs[0])
+    ends = outputs[1] + [half + end for end in inputs[1]]
     counts: Array = np.diff(np.array(ends, np.int64), prepend=0)
     kinds = np.repeat(np.arange(len(ends), dtype=np.int32), counts)
-    made = given + taken
-    names, about = numbered([name for name, _, _ in made])
-    owners, whose = numbered([owner for _, owner, _ in made])
-    weights = np.array([weight for _, _, weight in made], np.float64)
-    owners = [owner if asked.may_have(owner) else None for owner in owners]
-    met = np.array([owner is not None for owner in owners], np.bool_)[whose]
-    kinds, about, whose, weights = kinds[met], about[met], whose[met], weights[met]
+    said: Sequence[Any] = list(zip(*made, strict=True)) or ((), (), ())
+    names, about = numbered(said[0])
+    owners, whose = numbered(said[1])
+    weights = np.array(said[2], np.float64)
 
     members = [members_of(name) for name in names]
-    claims, at = _each(members, about)
-    said: Sequence[Any] = list(zip(*chain.from_iterable(members), strict=True)) or ((), (), ())
-    attributes = numbered(said[0])[1].astype(np.int64)[at]
-    weights, rests = weights[claims] * np.array(said[1], np.float64)[at], np.array(said[2], np.float64)[at]
+    of, shares, rests = list(zip(*chain.from_iterable(members), strict=True)) or ((), (), ())
+    attributes = _Shared(numbered(of)[1], map(len, members), about, half)
+    parts = list(map(parts_of, owners))
+    phrases = _Shared(numbered(chain.from_iterable(parts))[1], map(len, parts), whose, half)
+    wanted = (attributes.counts[about] > 0) & (phrases.counts[whose] > 0)
+    kinds, about, whose, weights = kinds[wanted], about[wanted], whose[wanted], weights[wanted]
+
+    claims, at = attributes.of(about)
+    found = attributes.numbers[at]
+    weights, rest = weights[claims] * attributes.only(shares)[at], attributes.only(rests)[at]
     kinds, whose = kinds[claims], whose[claims]
-
-    parts = [[] if owner is None else parts_of(owner) for owner in owners]
-    claims, at = _each(parts, whose)
-    phrases = numbered(chain.from_iterable(parts))[1][at]
-    shares = np.array([share for owner in owners if owner is not None for share in shares_of(owner)], np.float64)[at]
-    weights = weights[claims] * shares * rests[claims]
+    claims, at = phrases.of(whose)
+    weights = weights[claims] * phrases.only(list(chain.from_iterable(map(shares_of, owners))))[at] * rest[claims]
     # There are fewer phrases than 2 ** 32.
-    return _Facets(attributes[claims] << 32 | phrases, kinds[claims], weights.astype(np.float32))
+    facets = found[claims].astype(np.int64) << 32 | phrases.numbers[at]
+    return _Facets(facets, kinds[claims], weights.astype(np.float32))
 
 
-def _each(rows: Sequence[Sequence[Any]], wanted: Array) -> tuple[Array, Array]:
-    """The entries of the wanted rows: of which it is, and where it is with all rows end to end."""
-    counts = np.array(list(map(len, rows)), np.int64)
-    return expand((np.cumsum(counts) - counts)[wanted], counts[wanted])
+class _Shared:
+    """What things stand for, many each, as far as things of both sides stand for it."""
+
+    def __init__(self, numbers: Array, counts: Iterable[int], uses: Array, half: int) -> None:
+        """`numbers` is what all stand for, end to end, so many each; `uses` are things, up to `half` of one side."""
+        lengths = np.fromiter(counts, np.int64)
+        things = np.repeat(np.arange(len(lengths)), lengths)
+        both = np.ones(int(numbers.max(initial=-1)) + 1, np.bool_)
+        for side in (uses[:half], uses[half:]):
+            used, known = np.zeros(len(lengths), np.bool_), np.zeros(len(both), np.bool_)
+            used[side] = True
+            known[numbers[used[things]]] = True
+            both &= known
+        self._kept = both[numbers]
+        self.numbers = numbers[self._kept]
+        self.counts = np.bincount(things[self._kept], minlength=len(lengths))
+        self._starts = np.cumsum(self.counts) - self.counts
+
+    def only(self, values: Sequence[float]) -> Array:
+        """Of what is said of each, that of those that are left."""
+        return np.array(values, np.float64)[self._kept]
+
+    def of(self, things: Array) -> tuple[Array, Array]:
+        """What is left of things, end to end: of which it is, and where to find it."""
+        return expand(self._starts[things], self.counts[things])
 
 
 def expand(starts: Array, counts: Array) -> tuple[Array, Array]:

@@ -17,7 +17,7 @@ Vectors = Callable[[Sequence[str]], Array]
 """Gives one row of length one for each text."""
 
 _NAMED = picked("spoken", "description")
-_CHUNK = 512
+_CHUNK = 128
 """Pairs of texts at a time, so that they fit into the nearest memory."""
 _BLOCK = 4_000_000
 """Pairs at a time, so that memory does not grow with the square of the texts."""
@@ -42,16 +42,7 @@ class Texts:
         rows = self._learn(outputs, inputs)
         if rows is None:
             return np.zeros(0, np.float32)
-        left, right = self._numbers[0][outputs], self._numbers[1][inputs]
-        sizes = [int(np.count_nonzero(np.bincount(texts))) for texts in (left, right)]
-        if len(left) > _DENSE * sizes[0] * sizes[1]:
-            found = _all(rows, left, right)
-        else:
-            found = np.empty(len(left), np.float32)
-            for start in range(0, len(left), _CHUNK):
-                part = slice(start, start + _CHUNK)
-                found[part] = np.einsum("ij,ij->i", rows[left[part]], rows[right[part]])
-        return np.clip(found, 0.0, 1.0, out=found)
+        return alike(rows, self._numbers[0][outputs], self._numbers[1][inputs])
 
     def _learn(self, *met: Array) -> Array | None:
         """The vectors of all texts so far; None if there are none."""
@@ -76,8 +67,21 @@ def _texts(side: Side, kinds: Array) -> list[str]:
     return [text_of(*_NAMED(side.kinds[kind])) for kind in kinds.tolist()]
 
 
+def alike(rows: Array, left: Array, right: Array) -> Array:
+    """How alike each pair of rows is, 0 to 1."""
+    sizes = [int(np.count_nonzero(np.bincount(some))) for some in (left, right)]
+    if len(left) > _DENSE * sizes[0] * sizes[1]:
+        found = _all(rows, left, right)
+    else:
+        found = np.empty(len(left), np.float32)
+        for start in range(0, len(left), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            found[part] = np.einsum("ij,ij->i", rows[left[part]], rows[right[part]])
+    return np.clip(found, 0.0, 1.0, out=found)
+
+
 def _all(rows: Array, left: Array, right: Array) -> Array:
-    """How alike pairs of texts are, by comparing all of them with all."""
+    """How alike pairs of rows are, by comparing all of them with all."""
     some, left = np.unique(left, return_inverse=True)
     others, right = np.unique(right, return_inverse=True)
     found = np.empty(len(left), np.float32)

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 
 _REMEMBERED = 65536
-_PARTS = re.compile(r"[A-Z]+s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_a-zA-Z]+")
+_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+s(?![a-z])|[A-Z]+(?![a-z])|[0-9]+|[^\W\d_a-zA-Z]+")
 
 _FORMS = {
     **dict.fromkeys(("identifier", "uid", "sid", "ids", "pk", "oid"), ("id",)),

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from toolyard.insight.dataflow.paths import fields_of
+from toolyard.insight.dataflow.paths import fields_of, needed_of
 from toolyard.insight.sample import Edge, Feed
 from toolyard.model.tool import Tool
 from toolyard.schema.refs import resolve_pointer
@@ -78,10 +78,9 @@ def edges_without(edges: Sequence[Edge], tool: Tool, parameter: str, left: Tool)
         )
 
 
-def _needed(tool: Tool) -> set[str]:
-    """Paths that a call must have: required, and not only the holder of others that are. As dataflow counts them."""
-    required = [field.path for field in fields_of(tool.parameters) if field.required]
-    return set(required) - {path.rpartition(".")[0] for path in required}
+def _needed(tool: Tool) -> frozenset[str]:
+    """Paths that a call must have, as dataflow counts them."""
+    return needed_of(field.path for field in fields_of(tool.parameters) if field.required)
 
 
 def _is_open(schema: Any) -> bool:
