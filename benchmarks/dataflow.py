@@ -89,7 +89,8 @@ def _at_hand(told: Sequence[Told]) -> Vectors:
 
 def _time(count: int) -> bool:
     from toolyard.insight.dataflow.enrichment import compute, limits_of
-    from toolyard.insight.dataflow.profile import forget, outputs_of, told_of
+    from toolyard.insight.dataflow.memo import forget
+    from toolyard.insight.dataflow.profile import outputs_of, told_of
     from toolyard.insight.dataflow.tokens import token_vectors
     from toolyard.insight.dataflow.weights import MIN_SCORE
 

@@ -6,7 +6,8 @@ import pytest
 from tests.insight.dataflow.yard import TEXT, WHOLE, many, record, tool
 from toolyard.insight.dataflow import match
 from toolyard.insight.dataflow.kinds import Kind
-from toolyard.insight.dataflow.profile import forget, told_of
+from toolyard.insight.dataflow.memo import forget
+from toolyard.insight.dataflow.profile import told_of
 from toolyard.insight.dataflow.tables import tables_of
 
 VALUES = {

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
 from toolyard.insight.dataflow.facets import Phrase
+from toolyard.insight.dataflow.memo import remembered
 from toolyard.insight.dataflow.vocabulary import EMPTY_NOUNS, VERBS
 from toolyard.insight.dataflow.words import words_in
 
@@ -26,7 +26,7 @@ _PHRASE_ENDS = frozenset(
 )
 
 
-@lru_cache(maxsize=16384)
+@remembered(16384)
 def owner_in(description: str) -> Phrase:
     """The entity that a description names, as in `The unique identifier of the balance account`."""
     lower = description.lower()

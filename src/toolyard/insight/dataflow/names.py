@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
 from toolyard.insight.dataflow.facets import Phrase
+from toolyard.insight.dataflow.memo import remembered
 from toolyard.insight.dataflow.vocabulary import (
     ADJECTIVES,
     CONTROL,
@@ -41,7 +41,7 @@ class Name(NamedTuple):
     """Of outputs: how owners end from whom it is asked for; None where it is asked for whosoever it is."""
 
 
-@lru_cache(maxsize=65536)
+@remembered(65536)
 def named(name: str) -> Name | None:
     """What the name of a value says; None for what no other tool's answer is for."""
     words = tuple(words_in(name))

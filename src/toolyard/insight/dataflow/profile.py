@@ -6,18 +6,18 @@ their weights say. `user_id`, `user.id`, `users[].id` and the `id` of `get_user`
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
 from toolyard.insight.dataflow.asked import Asked, is_asked
 from toolyard.insight.dataflow.descriptions import owner_in
 from toolyard.insight.dataflow.facets import ALONE, HANDLE, MADE, OUTPUT, Owners, Phrase
 from toolyard.insight.dataflow.kinds import Given, KindRow, Shape, Told, Values
+from toolyard.insight.dataflow.memo import remembered
 from toolyard.insight.dataflow.names import asked_of, named, spelled, tool_nouns
 from toolyard.insight.dataflow.paths import Holder, Leaf, Walk, needed_of
 from toolyard.insight.dataflow.settle import BOOLEAN, SCALAR
 from toolyard.insight.dataflow.vocabulary import GONE, MAKERS, PEOPLE, WEAK_WRAPPERS, WRAPPERS
-from toolyard.insight.dataflow.words import forget_words, words_of
+from toolyard.insight.dataflow.words import words_of
 from toolyard.model.tool import Tool
 
 _MAX_TOOL_TEXT = 200
@@ -63,13 +63,6 @@ def outputs_of(given: Given, asked: Asked | None = None) -> Values:
     if given.gone:
         found = found.only([words_of(_last(path)) not in given.gone for path in found.paths])
     return found
-
-
-def forget() -> None:
-    """Read every name and description anew, as a process does that has just begun."""
-    for memo in (named, _around, _entity, owner_in):
-        memo.cache_clear()
-    forget_words()
 
 
 def _last(path: str) -> str:
@@ -175,7 +168,7 @@ def _owners(told: Phrase, inner: Phrase, wrapper: Phrase, hint: Phrase, noun: Ph
     return tuple(found)
 
 
-@lru_cache(maxsize=65536)
+@remembered(65536)
 def _around(parents: tuple[str, ...]) -> tuple[Phrase, Phrase]:
     """The entity that holds a value, and the container nearer to it that may be more than a wrapper."""
     wrapper: Phrase = ()
@@ -189,7 +182,7 @@ def _around(parents: tuple[str, ...]) -> tuple[Phrase, Phrase]:
     return (), wrapper
 
 
-@lru_cache(maxsize=65536)
+@remembered(65536)
 def _entity(words: Phrase) -> Phrase:
     """A container's name as an entity; empty if it only wraps."""
     kept = tuple(word for word in words if not word.isdigit())

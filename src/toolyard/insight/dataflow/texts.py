@@ -49,16 +49,18 @@ class Texts:
         known = self._known
         before = len(known)
         for side, numbers, kinds in zip(self._sides, self._numbers, met, strict=True):
-            some = np.unique(kinds[numbers[kinds] < 0])
+            fresh = np.zeros(len(numbers), np.bool_)
+            fresh[kinds] = True
+            some = np.flatnonzero(fresh & (numbers < 0))
             numbers[some] = [known.setdefault(text, len(known)) for text in _texts(side, some)]
         if len(known) > before:
-            fresh, rows = self._vectors(list(islice(known, before, None))), self._rows
+            more, rows = self._vectors(list(islice(known, before, None))), self._rows
             if rows is None:
-                self._rows = fresh
+                self._rows = more
             else:
                 if len(rows) < len(known):
                     rows = np.resize(rows, (2 * len(known), rows.shape[1]))
-                rows[before : len(known)] = fresh
+                rows[before : len(known)] = more
                 self._rows = rows
         return self._rows
 

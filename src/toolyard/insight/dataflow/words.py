@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+
+from toolyard.insight.dataflow.memo import remembered
 
 _REMEMBERED = 65536
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+s(?![a-z])|[A-Z]+(?![a-z])|[0-9]+|[^\W\d_a-zA-Z]+")
@@ -86,16 +87,10 @@ _SAME = frozenset(
 )
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@remembered(_REMEMBERED)
 def words_of(name: str) -> tuple[str, ...]:
     """The words of a name: lower case, singular, abbreviations written out."""
     return tuple(words_in(name))
-
-
-def forget_words() -> None:
-    """Take every name apart anew."""
-    words_of.cache_clear()
-    _FOUND.clear()
 
 
 def words_in(text: str) -> list[str]:
@@ -108,23 +103,11 @@ def words_in(text: str) -> list[str]:
     else:
         parts = _PARTS.findall(text.replace("ID", "Id"))
     for part in parts:
-        found += _FOUND[part]
+        found += _form(part)
     return found
 
 
-class _Found(dict[str, tuple[str, ...]]):
-    """The form of each part, as long as they are not too many."""
-
-    def __missing__(self, part: str) -> tuple[str, ...]:
-        if len(self) >= _REMEMBERED:
-            self.clear()
-        self[part] = form = _form(part)
-        return form
-
-
-_FOUND = _Found()
-
-
+@remembered(_REMEMBERED)
 def _form(part: str) -> tuple[str, ...]:
     word = part.lower()
     if not word:
