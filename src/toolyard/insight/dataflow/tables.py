@@ -41,7 +41,7 @@ class Side(NamedTuple):
     """Whether it means something only where it comes from: an id, but not a city."""
     facets: Array
     """One row for each facet of each kind: the number of the facet, in the order of kinds. The same facet may be there
-    twice, and the greater weight counts. Of outputs, those that no input has may be missing."""
+    twice, and the greater weight counts. Those that the other side does not have may be missing."""
     facet_kinds: Array
     facet_weights: Array
     tools: Array
