@@ -99,8 +99,8 @@ def call(number, params):
         while True:  # and never read what is answered
             sys.stdout.write('{"jsonrpc":"2.0","id":1,"method":"ping"}\n' * 1000)
     elif name == "close_input":
+        os.close(0)  # before the answer, so that nothing can be sent in between
         text(number, "closed")
-        os.close(0)
         time.sleep(0.05)
         sys.stderr.write("that was all I wanted to hear\n")
         sys.stderr.flush()
