@@ -1,13 +1,12 @@
 """Dataflow beside the bare matrix product that compares every output with every parameter.
 
-All have the vectors of all texts at hand, and one thread. The limit is the product that the systems before this one
-make: one row for each value of each tool, outputs by parameters, at the width of the usual model. Two rows are held
-against it: the whole, as a first run does it, which begins with the definitions and remembers nothing, and what is done
-when definitions were read before. The rest is for information: the whole in a process that has seen such names, and a
-stricter limit, the product with each distinct text once, which is no more than has to be compared. Ratios to that are
-printed below the table. Its own ratio to the limit follows from its size, so it is a control as well: how far what is
-measured is from that shows what the machine did meanwhile. It is run twice for each sample, so that all are exposed for
-about as long.
+All have the vectors of all texts at hand, and one thread. The limit is one product of the distinct texts of outputs and
+of parameters, at the width of the usual model. Two rows are held against it: the whole, as a first run does it, which
+begins with the definitions and remembers nothing, and what is done when definitions were read before, between what was
+read and the finished arrays. The last two are for information: the whole in a process that has seen such names, and the
+product as it is where equal texts are not put together, one row for each value. That one is a control as well: how many
+times the work of the limit it is follows from its size, and how far the measured ratio is from that shows what the
+machine did meanwhile. The limit is run twice for each sample, so that all are exposed for about as long.
 
 Tools come from the corpus that `eval_simulator` finds, a namespace for each file; where that is small, again under
 other namespaces.
@@ -120,30 +119,18 @@ def _time(count: int) -> bool:
     def whole() -> object:
         return compute(tools, map(told_of, tools), vectors, limits)
 
-    limit = f"{len(values[0])} x {len(values[1])} values, {outputs.shape[1]} wide, one product"
-    size = len(outputs) * len(inputs) / (len(values[0]) * len(values[1]))
-    strict = Row(
-        f"{len(outputs)} x {len(inputs)} distinct texts, one product",
-        product,
-        2,
-        limit,
-        note=f"{size:.2f} by its size",
-    )
-    held = [
+    limit = f"{len(outputs)} x {len(inputs)} texts, {outputs.shape[1]} wide, one product"
+    exact = len(values[0]) * len(values[1]) / (len(outputs) * len(inputs))
+    every = f"{len(values[0])} x {len(values[1])} values, equal texts apart, one product"
+    rows = [
+        Row(limit, product, 2),
         Row(f"{count} tools, a first run: definitions read, nothing remembered", whole, 1, limit, GOAL, before=forget),
         Row(f"{count} tools, definitions read before", edges, limit=limit, goal=GOAL),
-    ]
-    rows = [
-        Row(limit, every_value),
-        *held,
         Row(f"{count} tools, definitions read, names remembered", whole, limit=limit),
-        strict,
+        Row(every, every_value, limit=limit, note=f"{exact:.2f} by its size"),
     ]
     measure(rows, rounds=25)
-    good = show("Dataflow", rows)
-    first, again = (row.median / strict.median for row in held)
-    print(f"\nof the product of distinct texts: a first run {first:.2f}, definitions read before {again:.2f}")
-    return good
+    return show("Dataflow", rows)
 
 
 def _memory(count: int) -> float:
