@@ -129,7 +129,7 @@ def _time(count: int) -> bool:
         Row(f"{count} tools, definitions read, names remembered", whole, limit=limit),
         Row(every, every_value, limit=limit, note=f"{exact:.2f} by its size"),
     ]
-    measure(rows, rounds=25)
+    measure(rows, rounds=50)
     return show("Dataflow", rows)
 
 

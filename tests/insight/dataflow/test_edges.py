@@ -11,7 +11,7 @@ from tests.insight.dataflow.yard import FLAG, NUMBER, TEXT, WHOLE, many, record,
 from toolyard.insight.dataflow import edges, match, texts
 from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.insight.dataflow.enrichment import compute, limits_of
-from toolyard.insight.dataflow.kinds import Kind
+from toolyard.insight.dataflow.kinds import Kind, types_of
 from toolyard.insight.dataflow.profile import outputs_of, told_of
 from toolyard.insight.dataflow.tokens import token_vectors
 from toolyard.insight.dataflow.types import details_fit, fit
@@ -31,7 +31,7 @@ def naive(tools, min_score):
             given = dict(zip(output.facets.keys, output.facets.weights, strict=True))
             shared = zip(wanted.facets.keys, wanted.facets.weights, strict=True)
             name = max((given[key] * weight for key, weight in shared if key in given), default=0.0)
-            kind = fit(*output.shape, *wanted.shape, wanted.required)[0]
+            kind = fit(*types_of(output.shape), *types_of(wanted.shape), wanted.required)[0]
             kind *= details_fit(output.format, output.enum, wanted.format, wanted.enum)
             if name < match.MIN_NAME or kind <= 0.2:
                 continue

@@ -33,8 +33,11 @@ def owner_in(description: str) -> Phrase:
     if len(lower) != len(description):
         # A letter that is longer in lower case.
         description = lower
-    match = _OWNER.search(lower)
-    if not match and "dent" in lower:
+    identifies = "identif" in lower
+    match = None
+    if "of" in lower or "for" in lower or identifies or "that describes" in lower or "assigned to" in lower:
+        match = _OWNER.search(lower)
+    if not match and identifies:
         match = _IDENTIFIES.search(lower)
     if match:
         return _noun_phrase(_phrase(description[slice(*match.span(1))]))

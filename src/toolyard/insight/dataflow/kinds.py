@@ -17,10 +17,10 @@ from toolyard.insight.dataflow.settle import Schema
 from toolyard.insight.dataflow.vocabulary import SCOPED
 
 _MAX_TEXT = 160
+ITEMS, MANY = 6, 12
+"""The first bits of the kinds of items, and of whether there are many; those before are the kinds of a value."""
 
-Shape = tuple[int, int, int]
-"""The kinds of a value, of its items, and whether it is one of many."""
-KindRow = tuple[bool, bool, str, str, Shape, str, frozenset[str] | None, str, Phrase, bool, Owners, int]
+KindRow = tuple[bool, bool, str, str, int, str, frozenset[str] | None, str, Phrase, bool, Owners, int]
 """A `Kind` as a plain tuple."""
 
 
@@ -34,7 +34,8 @@ class Kind(NamedTuple):
     spoken: str
     """Its name in words."""
     description: str
-    shape: Shape
+    shape: int
+    """The kinds of a value, of its items, and whether it is one of many: `ITEMS` and `MANY` say which bits."""
     format: str
     enum: frozenset[str] | None
     attribute: str
@@ -69,6 +70,14 @@ def text_of(spoken: str, description: str) -> str:
         # Not only plain blanks, one at a time.
         line = " ".join(description[: 2 * _MAX_TEXT].split())[:_MAX_TEXT]
     return f"{spoken}: {line}" if line else spoken
+
+
+def types_of(shape: int) -> tuple[int, int, int]:
+    """The kinds of a value, of its items, and whether it is one of many."""
+    return shape & _KINDS, shape >> ITEMS & _KINDS, shape >> MANY
+
+
+_KINDS = (1 << ITEMS) - 1
 
 
 def picked(*names: str) -> Callable[[KindRow], Any]:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from toolyard.insight.dataflow.artifact import HOWS
-from toolyard.insight.dataflow.kinds import picked
+from toolyard.insight.dataflow.kinds import picked, types_of
 from toolyard.insight.dataflow.tables import Side, Tables, expand, first_of
 from toolyard.insight.dataflow.texts import Texts, Vectors
 from toolyard.insight.dataflow.types import details_fit, fit
@@ -189,9 +189,9 @@ def _blocks(outputs: Side, counts: Array) -> Any:
 def _type_table(tables: Tables) -> tuple[Array, Array]:
     scores = np.zeros((len(tables.output_shapes), len(tables.input_shapes)), np.float32)
     hows = np.zeros(scores.shape, np.uint8)
-    for row, given in enumerate(tables.output_shapes):
-        for column, wanted in enumerate(tables.input_shapes):
-            scores[row, column], how = fit(*given, *wanted)
+    for row, given in enumerate(map(types_of, tables.output_shapes)):
+        for column, (wanted, required) in enumerate(tables.input_shapes):
+            scores[row, column], how = fit(*given, *types_of(wanted), required)
             hows[row, column] = HOWS.index(how)
     return scores, hows
 

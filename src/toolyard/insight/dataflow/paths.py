@@ -137,7 +137,13 @@ class Walk:
         """Give every value up to the limit to whom they are for. Without `required`, none is."""
         if not is_mapping(self._root) or not self._root:
             return
-        self._alone(settle(self._root, self._root), "", "", _OUTSIDE, required, 0)
+        settled = settle(self._root, self._root)
+        if settled.properties is not None:
+            # As most are: an object is no field itself.
+            self._passed = 1
+            self._open(settled, "", "", _OUTSIDE, required, 1)
+        else:
+            self._alone(settled, "", "", _OUTSIDE, required, 0)
         queue, limit = self._queue, self._limit + _UNCOUNTED
         while queue and self._count < self._limit:
             settled, path, name, holder, needed, depth, passed = queue.popleft()
@@ -154,7 +160,8 @@ class Walk:
             needed = _names(must) if required and must else _NOTHING
             # As tuples are made: the way over `Holder` itself takes twice as long.
             self._object(properties, needed, path, tuple.__new__(Holder, (parents, hint, outer.lists)), depth)
-        if inner is not None and (inner.properties is not None or inner.inner is not None):
+        if _holds(inner):
+            assert inner is not None
             # More than plain values, which the list itself stands for. What it holds is called as it is.
             holder = tuple.__new__(Holder, (outer.parents, hint, outer.lists + 1))
             self._alone(inner, path + "[]", name, holder, False, depth)
@@ -170,7 +177,7 @@ class Walk:
                 break
             called = name if type(name) is str else str(name)
             must = name in needed
-            if type(part) is not dict or not COMPOUND.isdisjoint(part) or (called in _WHOLE and not prefix):
+            if type(part) is not dict or not COMPOUND.isdisjoint(part) or (not prefix and called in _WHOLE):
                 self._meet(leaves, settle(_mapping(part), self._root), prefix + called, called, holder, must, depth)
                 continue
             # Most are plain values: what they say is what there is.
@@ -208,20 +215,23 @@ class Walk:
         depth: int,
     ) -> None:
         """Meet a value that may hold others."""
+        kinds, said, properties, _, _, inner, item_kinds = settled
         known = self._look(name) if name else ""
-        leaf = None
-        if known is not None or path in _WHOLE:
-            leaf = _leaf(settled.said, settled.kinds, settled.item_kinds, name, known, required)
-        if leaf is not None and path in _WHOLE and leaf[2] & (OBJECT | ARRAY):
+        if path in _WHOLE and (kinds or _leaf(said, 0, item_kinds, name, known, required)[2]) & (OBJECT | ARRAY):
             self._passed += 1
         elif self._count < self._limit:
             self._count += 1
             if required:
                 self.required.append(path)
-            if leaf is not None and known is not None:
-                leaves.append(leaf)
-        if depth < MAX_DEPTH and settled.holds():
+            if known is not None:
+                leaves.append(_leaf(said, kinds, item_kinds, name, known, required))
+        if (properties is not None or _holds(inner)) and depth < MAX_DEPTH:
             self._queue.append((settled, path, name, holder, required, depth, self._passed))
+
+
+def _holds(inner: Settled | None) -> bool:
+    """Whether a list has more in it than plain values."""
+    return inner is not None and (inner.properties is not None or inner.inner is not None)
 
 
 _NOTHING: frozenset[str] = frozenset()
@@ -251,8 +261,7 @@ def fields_of(schema: Schema, *, limit: int = MAX_FIELDS) -> list[Field]:
 def needed_of(required: Iterable[str]) -> frozenset[str]:
     """Of required paths those that a call must have: not what only holds others that are."""
     paths = list(required)
-    holders = {path.rpartition(".")[0] for path in paths}
-    return frozenset(path for path in paths if path not in holders)
+    return frozenset(paths).difference([path.rpartition(".")[0] for path in paths if "." in path], _WHOLE)
 
 
 def _leaf(settled: Schema, said: int, item_kinds: int, name: str, known: Any, required: bool) -> Leaf:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from toolyard.insight.dataflow.asked import Asked, is_asked
 from toolyard.insight.dataflow.descriptions import owner_in
 from toolyard.insight.dataflow.facets import ALONE, HANDLE, MADE, OUTPUT, Owners, Phrase
-from toolyard.insight.dataflow.kinds import Given, KindRow, Shape, Told, Values
+from toolyard.insight.dataflow.kinds import ITEMS, MANY, Given, KindRow, Told, Values
 from toolyard.insight.dataflow.memo import remembered
 from toolyard.insight.dataflow.names import asked_of, named, spelled, tool_nouns
 from toolyard.insight.dataflow.paths import Holder, Leaf, Walk, needed_of
@@ -89,8 +89,11 @@ class _Reader:
     def take(self, holder: Holder, prefix: str, whole: str | None, leaves: list[Leaf]) -> None:
         """Put down values that are side by side."""
         side, maker = self._side, self._maker and not holder.parents
-        many = 1 if holder.lists else 0
-        place = None
+        many = 1 << MANY if holder.lists else 0
+        place: _Place | None = None
+        nearby: Owners = ()
+        around: Phrase = ()
+        near = ""
         for name, known, kinds, items, form, enum, description, required in leaves:
             if not name:
                 known = spelled(self._noun)
@@ -103,34 +106,25 @@ class _Reader:
             if own:
                 owners = _told_owners(told, own) if told else ()
             else:
-                place = place or _place(holder, self._noun)
-                owners = _owners(told, *place[:4]) if told else place.owners
+                if place is None:
+                    place = _place(holder, self._noun)
+                    nearby, around, near = place[4:]
+                owners = _owners(told, *place[:4]) if told else nearby
                 if generic and not owners and attribute not in ALONE:
                     continue
             if asked is not None and not is_asked(owners, asked):
                 continue
-            if alone and place and place.around:
-                spoken = f"{place.spoken} {spoken}" if spoken not in place.around else place.spoken
+            if alone and around:
+                spoken = f"{near} {spoken}" if spoken not in around else near
             role = side
             if not kinds & BOOLEAN and (not side or items & SCALAR):
                 role |= HANDLE
             if maker and tells and not own:
                 role |= MADE
             self.paths.append(prefix + name if whole is None else whole)
-            shape = _SHAPES[kinds, items, many]
+            shape = kinds | items << ITEMS | many
             row = (required, state, spoken, description, shape, form, enum, attribute, own, generic, owners, role)
             self.kinds.append(row)
-
-
-class _Shapes(dict[Shape, Shape]):
-    """One and the same for all that have it: there are few, and never more than the bits of kinds allow."""
-
-    def __missing__(self, shape: Shape) -> Shape:
-        self[shape] = shape
-        return shape
-
-
-_SHAPES = _Shapes()
 
 
 def _place(holder: Holder, noun: Phrase) -> _Place:

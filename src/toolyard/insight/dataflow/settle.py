@@ -42,71 +42,82 @@ class Settled(NamedTuple):
     """What a list holds."""
     item_kinds: int
 
-    def holds(self) -> bool:
-        """Whether others are in it."""
-        inner = self.inner
-        return self.properties is not None or (
-            inner is not None and (inner.properties is not None or inner.inner is not None)
-        )
-
 
 def settle(schema: Schema, root: Schema, depth: int = 4) -> Settled:
     """A schema without references and unions: what may be in it, all together."""
-    places: list[Schema] = []
-    reference = schema["$ref"] if len(schema) == 1 and "$ref" in schema else None
-    said: Any = schema if reference is None else _resolve(reference, root) if isinstance(reference, str) else None
-    properties, required = None, ()
-    if type(said) is dict and _is_simple(said):
-        # Most say themselves what there is, or there is one other that says it all.
-        kinds, hint = named_kinds(said.get("type")), said.get("title")
-        if reference is not None:
-            hint = _called(reference)
-        elif not isinstance(hint, str):
-            hint = None
-        if "properties" in said:
-            kinds |= OBJECT
-            properties = _joined({}, said["properties"])
-        if "required" in said:
-            required = said["required"]
+    reference = None
+    said: Schema | None = schema
+    if len(schema) == 1 and "$ref" in schema:
+        reference = schema["$ref"]
+        said = _resolve(reference, root) if isinstance(reference, str) else None
+    if type(said) is not dict or not _MANIFOLD.isdisjoint(said):
+        return _put_together(schema, root, depth)
+    properties, required, items = said.get("properties", _ABSENT), said.get("required", ()), said.get("items", _ABSENT)
+    if type(properties) is not dict or type(required) not in _ROWS or type(items) is not dict:
+        return _put_together(schema, root, depth)
+    # Most say themselves what there is, or there is one other that says it all.
+    named = said.get("type")
+    kinds = KINDS.get(named, 0) if type(named) is str else named_kinds(named)
+    hint = said.get("title") if reference is None else _called(reference)
+    if hint is not None and not isinstance(hint, str):
+        hint = None
+    if properties is _ABSENT:
+        properties = None
     else:
-        found: dict[str, Any] = {"kinds": 0}
-        _merge(found, schema, root, [_MAX_PARTS], ())
-        places = _places_of(found)
-        if places:
-            found["kinds"] = found["kinds"] or ARRAY
-            found["items"] = {"anyOf": places}
-        said, kinds, hint = found, found["kinds"], found.get("hint")
-        properties, required = found.get("properties"), found.get("required", ())
-    if "items" not in said or not is_mapping(items := said["items"]):
+        kinds |= OBJECT
+        if len(properties) > MAX_FIELDS:
+            properties = _joined({}, properties)
+    if items is _ABSENT:
         return tuple.__new__(Settled, (kinds, said, properties, required, hint, None, 0))
+    inner = settle(items, root, depth - 1) if depth else _UNKNOWN
+    return _of_items(kinds, said, properties, required, hint, inner)
+
+
+_ABSENT: dict[str, Any] = {}
+_ROWS = frozenset((list, tuple))
+
+
+def _put_together(schema: Schema, root: Schema, depth: int) -> Settled:
+    """Settle a schema that says in several places what there is, or has something that is left out."""
+    found: dict[str, Any] = {"kinds": 0}
+    _merge(found, schema, root, [_MAX_PARTS], ())
+    kinds, properties, required = found["kinds"], found.get("properties"), found.get("required", ())
+    if properties is not None:
+        kinds |= OBJECT
+    items: Any = found.get("items")
+    hint = found.get("hint")
+    places = _places_of(found.get("prefixItems"), items)
+    if places:
+        kinds = kinds or ARRAY
+        found["items"] = items = {"anyOf": places}
+    if not is_mapping(items):
+        return tuple.__new__(Settled, (kinds, found, properties, required, hint, None, 0))
     inner = settle(items, root, depth - 1) if depth else _UNKNOWN
     if places and inner.properties is None:
         # Plain values without names, each another thing: the list stands for them, and they are no list of one.
-        return tuple.__new__(Settled, (kinds, said, properties, required, hint, None, inner.kinds))
-    more = {key: inner.said[key] for key in ("enum", "format") if key in inner.said and key not in said}
-    if more:
-        said = {**said, **more}
-    hint = inner.hint if hint is None else hint
-    return tuple.__new__(Settled, (kinds, said, properties, required, hint, inner, inner.kinds))
+        return Settled(kinds, found, properties, required, hint, None, inner.kinds)
+    return _of_items(kinds, found, properties, required, hint, inner)
+
+
+def _of_items(
+    kinds: int, said: Schema, properties: Schema | None, required: Sequence[Any], hint: str | None, inner: Settled
+) -> Settled:
+    """A list, of which what it holds says something as well."""
+    items = inner[1]
+    if "enum" in items or "format" in items:
+        said = {**{key: items[key] for key in ("enum", "format") if key in items}, **said}
+    return tuple.__new__(
+        Settled, (kinds, said, properties, required, inner[4] if hint is None else hint, inner, inner[0])
+    )
 
 
 _UNKNOWN = Settled(0, {}, None, (), None, None, 0)
 
 
-def _is_simple(schema: dict[str, Any]) -> bool:
-    """Whether there is nothing to put together, and nothing to leave out."""
-    return (
-        _MANIFOLD.isdisjoint(schema)
-        and ("properties" not in schema or is_mapping(schema["properties"]))
-        and ("required" not in schema or isinstance(schema["required"], list | tuple))
-        and type(schema.get("items")) is not list
-    )
-
-
-def _places_of(found: Schema) -> list[Schema]:
+def _places_of(places: Any, items: Any) -> list[Schema]:
     """What the places of a tuple take, and what comes after them; nothing for any other value."""
-    items: Any = found.get("items")
-    places = found.get("prefixItems")
+    if places is None and not isinstance(items, list):
+        return []
     # Before 2020-12 the places stood under `items`.
     parts = [part for given in (places, items) if isinstance(given, list) for part in given if is_mapping(part)]
     return [*parts, items] if parts and is_mapping(items) else parts
@@ -131,12 +142,12 @@ def _merge(found: dict[str, Any], schema: Schema, root: Schema, left: list[int],
         if key in _KEPT:
             found.setdefault(key, value)
         elif key == "type":
-            found["kinds"] |= named_kinds(value)
+            found["kinds"] |= KINDS.get(value, 0) if type(value) is str else named_kinds(value)
         elif key == "properties":
             if is_mapping(value):
-                found[key] = _joined(found.get(key, {}), value)
+                found[key] = _joined(found.get(key, _ABSENT), value)
         elif key == "required":
-            if isinstance(value, list | tuple):
+            if isinstance(value, (list, tuple)):
                 names = value[:MAX_REQUIRED]
                 found[key] = [*found[key], *names][:MAX_REQUIRED] if key in found else names
         elif key == "title":
@@ -153,8 +164,6 @@ def _merge(found: dict[str, Any], schema: Schema, root: Schema, left: list[int],
             _merge(found, target, root, left, (*seen, reference))
     if united:
         _merge_unions(found, schema, root, left, seen)
-    if "properties" in found:
-        found["kinds"] |= OBJECT
 
 
 def _joined(known: Schema, more: Schema) -> Schema:
@@ -171,10 +180,9 @@ def _joined(known: Schema, more: Schema) -> Schema:
 
 def _merge_unions(found: dict[str, Any], schema: Schema, root: Schema, left: list[int], seen: tuple[str, ...]) -> None:
     for key in _UNIONS:
-        parts = schema.get(key)
-        if not isinstance(parts, list):
+        if key not in schema or not isinstance(parts := schema[key], list):
             continue
-        before = list(found.get("required", ()))
+        before = found.get("required", ())
         for part in parts:
             _merge(found, part, root, left, seen)
         if key != "allOf" and len(parts) > 1:
@@ -187,7 +195,7 @@ def named_kinds(value: Any) -> int:
     if isinstance(value, str):
         return KINDS.get(value, 0)
     kinds = 0
-    for name in value if isinstance(value, list | tuple) else ():
+    for name in value if isinstance(value, (list, tuple)) else ():
         kinds |= KINDS.get(name, 0) if isinstance(name, str) else 0
     return kinds
 
@@ -202,10 +210,10 @@ def _resolve(reference: str, root: Schema) -> Schema | None:
     if not reference.startswith("#/"):
         return None
     here: Any = root
-    escaped = "~" in reference
-    for part in reference[2:].split("/"):
-        if escaped:
-            part = part.replace("~1", "/").replace("~0", "~")
+    parts = reference[2:].split("/")
+    if "~" in reference:
+        parts = [part.replace("~1", "/").replace("~0", "~") for part in parts]
+    for part in parts:
         if not is_mapping(here) or part not in here:
             return None
         here = here[part]

@@ -63,8 +63,9 @@ class Tables(NamedTuple):
     inputs: Side
     paths: list[str]
     """Of each value, first those of outputs."""
-    output_shapes: list[tuple[int, int, int]]
-    input_shapes: list[tuple[int, int, int, bool]]
+    output_shapes: list[int]
+    input_shapes: list[tuple[int, bool]]
+    """And whether it is required."""
 
 
 def tables_of(told: Sequence[Told]) -> Tables:
@@ -76,7 +77,7 @@ def tables_of(told: Sequence[Told]) -> Tables:
     given = [outputs_of(one.given, asked) for one in told]
     outputs, output_members = _kinds(given)
     output_shapes, output_shaped = numbered(map(_SHAPE, outputs))
-    input_shapes, input_shaped = numbered((*shape, required) for shape, required in map(_SHAPE_AND_NEED, inputs))
+    input_shapes, input_shaped = numbered(map(_SHAPE_AND_NEED, inputs))
     rows = _facets(_claims(outputs), claims)
     half = len(outputs)
     cut = int(np.searchsorted(rows.kinds, half))
