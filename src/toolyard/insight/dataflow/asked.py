@@ -33,19 +33,19 @@ class Asked(dict[str, Name | None]):
         return found
 
     def _look(self, name: Name) -> Name | None:
-        if name.listed:
+        _, _, attribute, own, generic, _, tells, listed, _ = name
+        if listed:
             # What it is depends on whether it is a list.
             return name
-        attribute, own = name.attribute, name.own
         ends = self._ends.get(attribute)
-        if not name.generic:
+        if not generic:
             return name if ends or self._handed.intersection(ends_of((*own, attribute))) else None
         if ends is None:
             return None
         if attribute in ALONE or (own and ends.intersection(ends_of(own))):
             return name
         # Whose it is may yet be said by its surroundings, or by its description.
-        return tuple.__new__(Name, (*name[:-1], ends)) if name.tells or not own else None
+        return tuple.__new__(Name, (*name[:-1], ends)) if tells or not own else None
 
 
 def ends_of(owner: Phrase) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from toolyard.insight.dataflow.artifact import HOWS, SIGNALS, Array, Arrays, Dat
 from toolyard.insight.dataflow.edges import Limits, Nature, edges_of
 from toolyard.insight.dataflow.kinds import Told
 from toolyard.insight.dataflow.match import match
+from toolyard.insight.dataflow.memo import forget_too_many
 from toolyard.insight.dataflow.profile import told_of
 from toolyard.insight.dataflow.tables import tables_of
 from toolyard.insight.dataflow.texts import Vectors
@@ -153,6 +154,7 @@ def compute(
     with paused_gc():
         told = list(told)
         tables = tables_of(told)
+    forget_too_many()
     numbers = {space: number for number, space in enumerate(dict.fromkeys(tool.namespace for tool in tools))}
     spaces = np.array([numbers[tool.namespace] for tool in tools], np.int32)
     matches = match(tables, spaces, vectors, weights, limits.logit)

@@ -57,29 +57,23 @@ def spelled(words: Phrase, spoken: str = "") -> Name | None:
     """What a name of these words says."""
     if not words:
         return None
-    last = words[-1]
-    if len(words) == 1:
-        return tuple.__new__(Name, (last, True, last, (), last in _COMMON, last in STATE, last in IDENTITY, (), None))
-    attribute, own, generic = _split(words)
+    *before, last = words
+    state = last in STATE
+    if not before:
+        return tuple.__new__(Name, (last, True, last, (), state or last in GENERIC, state, last in IDENTITY, (), None))
+    if words[0] == "number":
+        attribute, own, generic = "count", tuple(word for word in words[1:] if word != "of"), True
+    else:
+        cut = end = len(before)
+        if last in PREPOSITIONS:
+            cut -= 1
+        while cut and before[cut - 1] in ADJECTIVES:
+            cut -= 1
+        attribute, own = last if cut == end else "_".join(words[cut:]), words[:cut]
+        generic = state or cut < end or last in GENERIC
     listed = words[:-1] if last in LISTS else ()
     spoken, tells = spoken or " ".join(words), attribute in IDENTITY
-    return tuple.__new__(Name, (spoken, False, attribute, own, generic, last in STATE, tells, listed, None))
-
-
-_COMMON = GENERIC | STATE
-
-
-def _split(words: Phrase) -> tuple[str, Phrase, bool]:
-    """What it is, whose it is as far as the name says, and whether many unrelated things have such a value."""
-    if words[0] == "number" and len(words) > 1:
-        return "count", tuple(word for word in words[1:] if word != "of"), True
-    cut = len(words) - 1
-    if words[-1] in PREPOSITIONS and cut:
-        cut -= 1
-    while cut and words[cut - 1] in ADJECTIVES:
-        cut -= 1
-    attribute = "_".join(words[cut:])
-    return attribute, words[:cut], words[-1] in _COMMON or len(words) - cut > 1
+    return tuple.__new__(Name, (spoken, False, attribute, own, generic, state, tells, listed, None))
 
 
 def tool_nouns(name: str) -> list[Phrase]:

@@ -160,9 +160,8 @@ class Walk:
             needed = _names(must) if required and must else _NOTHING
             # As tuples are made: the way over `Holder` itself takes twice as long.
             self._object(properties, needed, path, tuple.__new__(Holder, (parents, hint, outer.lists)), depth)
-        if _holds(inner):
-            assert inner is not None
-            # More than plain values, which the list itself stands for. What it holds is called as it is.
+        if inner is not None and (inner[2] is not None or inner[5] is not None):
+            # What it holds is called as it is.
             holder = tuple.__new__(Holder, (outer.parents, hint, outer.lists + 1))
             self._alone(inner, path + "[]", name, holder, False, depth)
 
@@ -178,7 +177,8 @@ class Walk:
             called = name if type(name) is str else str(name)
             must = name in needed
             if type(part) is not dict or not COMPOUND.isdisjoint(part) or (not prefix and called in _WHOLE):
-                self._meet(leaves, settle(_mapping(part), self._root), prefix + called, called, holder, must, depth)
+                settled = settle(part if type(part) is dict else _mapping(part), self._root)
+                self._meet(leaves, settled, prefix + called, called, holder, must, depth)
                 continue
             # Most are plain values: what they say is what there is.
             plain += 1
@@ -225,13 +225,11 @@ class Walk:
                 self.required.append(path)
             if known is not None:
                 leaves.append(_leaf(said, kinds, item_kinds, name, known, required))
-        if (properties is not None or _holds(inner)) and depth < MAX_DEPTH:
+        # More than plain values, which a list itself stands for.
+        if depth < MAX_DEPTH and (
+            properties is not None or (inner is not None and (inner[2] is not None or inner[5] is not None))
+        ):
             self._queue.append((settled, path, name, holder, required, depth, self._passed))
-
-
-def _holds(inner: Settled | None) -> bool:
-    """Whether a list has more in it than plain values."""
-    return inner is not None and (inner.properties is not None or inner.inner is not None)
 
 
 _NOTHING: frozenset[str] = frozenset()

@@ -90,7 +90,7 @@ def _put_together(schema: Schema, root: Schema, depth: int) -> Settled:
     if places:
         kinds = kinds or ARRAY
         found["items"] = items = {"anyOf": places}
-    if not is_mapping(items):
+    if items is None or not is_mapping(items):
         return tuple.__new__(Settled, (kinds, found, properties, required, hint, None, 0))
     inner = settle(items, root, depth - 1) if depth else _UNKNOWN
     if places and inner.properties is None:
@@ -135,7 +135,7 @@ _KEPT = frozenset(("items", "enum", "const", "default", "format", "description")
 
 def _merge(found: dict[str, Any], schema: Schema, root: Schema, left: list[int], seen: tuple[str, ...]) -> None:
     left[0] -= 1
-    if left[0] < 0 or not is_mapping(schema):
+    if left[0] < 0 or (type(schema) is not dict and not is_mapping(schema)):
         return
     reference, united = None, False
     for key, value in schema.items():
@@ -144,7 +144,7 @@ def _merge(found: dict[str, Any], schema: Schema, root: Schema, left: list[int],
         elif key == "type":
             found["kinds"] |= KINDS.get(value, 0) if type(value) is str else named_kinds(value)
         elif key == "properties":
-            if is_mapping(value):
+            if type(value) is dict or is_mapping(value):
                 found[key] = _joined(found.get(key, _ABSENT), value)
         elif key == "required":
             if isinstance(value, (list, tuple)):
@@ -214,12 +214,12 @@ def _resolve(reference: str, root: Schema) -> Schema | None:
     if "~" in reference:
         parts = [part.replace("~1", "/").replace("~0", "~") for part in parts]
     for part in parts:
-        if not is_mapping(here) or part not in here:
+        if (type(here) is not dict and not is_mapping(here)) or part not in here:
             return None
         here = here[part]
-    return here if is_mapping(here) else None
+    return here if type(here) is dict or is_mapping(here) else None
 
 
 def is_mapping(value: Any) -> bool:
-    """Most are dicts, and asking for that is quicker."""
-    return type(value) is dict or isinstance(value, Mapping)
+    """Most are dicts: where many are asked, they are first asked for that."""
+    return isinstance(value, (dict, Mapping))

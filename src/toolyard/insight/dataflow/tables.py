@@ -126,7 +126,7 @@ def _kinds(owners: Sequence[Values]) -> tuple[list[KindRow], Array]:
 
 def _side(owners: Sequence[Values], kinds: _Kinds, facets: _Facets) -> Side:
     some, members = kinds.kinds, kinds.members
-    counts = np.array([len(one.paths) for one in owners], np.int64)
+    counts = np.fromiter([len(one.paths) for one in owners], np.int64, len(owners))
     tools = np.repeat(np.arange(len(owners), dtype=np.int32), counts)
     return Side(
         kinds=some,
@@ -139,7 +139,7 @@ def _side(owners: Sequence[Values], kinds: _Kinds, facets: _Facets) -> Side:
         facet_weights=facets.weights,
         tools=tools,
         members=members,
-        needed=np.array(list(chain.from_iterable(one.needed for one in owners)), np.bool_),
+        needed=np.fromiter(chain.from_iterable(one.needed for one in owners), np.bool_, len(members)),
         by_kind=np.argsort(members, kind="stable").astype(np.int32),
         kind_offsets=offsets_of(members, len(some)),
         tool_offsets=offsets_of(tools, len(owners)),
@@ -165,13 +165,13 @@ def _facets(outputs: _Claims, inputs: _Claims) -> _Facets:
     Most of it is for one side only, and left out: attributes and owners that the other side does not know.
     """
     made, half = outputs[0] + inputs[0], len(outputs[0])
-    ends = outputs[1] + [half + end for end in inputs[1]]
-    counts: Array = np.diff(np.array(ends, np.int64), prepend=0)
-    kinds = np.repeat(np.arange(len(ends), dtype=np.int32), counts)
+    first, second = (np.fromiter(ends, np.int64, len(ends)) for _, ends in (outputs, inputs))
+    counts: Array = np.diff(np.concatenate((first, half + second)), prepend=0)
+    kinds = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
     said: Sequence[Any] = list(zip(*made, strict=True)) or ((), (), ())
     names, about = numbered(said[0])
     owners, whose = numbered(said[1])
-    weights = np.array(said[2], np.float64)
+    weights = np.fromiter(said[2], np.float64, len(made))
 
     members = [members_of(name) for name in names]
     of, shares, rests = list(zip(*chain.from_iterable(members), strict=True)) or ((), (), ())
@@ -186,7 +186,7 @@ def _facets(outputs: _Claims, inputs: _Claims) -> _Facets:
     weights, rest = weights[claims] * attributes.only(shares)[at], attributes.only(rests)[at]
     kinds, whose = kinds[claims], whose[claims]
     claims, at = phrases.of(whose)
-    weights = weights[claims] * phrases.only(list(chain.from_iterable(map(shares_of, owners))))[at] * rest[claims]
+    weights = weights[claims] * phrases.only(chain.from_iterable(map(shares_of, owners)))[at] * rest[claims]
     # There are fewer phrases than 2 ** 32.
     facets = found[claims].astype(np.int64) << 32 | phrases.numbers[at]
     return _Facets(facets, kinds[claims], weights.astype(np.float32))
@@ -210,9 +210,9 @@ class _Shared:
         self.counts = np.bincount(things[self._kept], minlength=len(lengths))
         self._starts = np.cumsum(self.counts) - self.counts
 
-    def only(self, values: Sequence[float]) -> Array:
+    def only(self, values: Iterable[float]) -> Array:
         """Of what is said of each, that of those that are left."""
-        return np.array(values, np.float64)[self._kept]
+        return np.fromiter(values, np.float64, len(self._kept))[self._kept]
 
     def of(self, things: Array) -> tuple[Array, Array]:
         """What is left of things, end to end: of which it is, and where to find it."""
