@@ -86,9 +86,11 @@ class Tool(_Core, frozen=True, kw_only=True, dict=True, eq=False):
 
     def replace(self, **changes: Any) -> Tool:
         """A copy with some fields changed."""
-        unknown = changes.keys() - set(FIELDS)
+        unknown = changes.keys() - _FIELDS
         if unknown:
             raise TypeError(f"Tool has no field {sorted(unknown)[0]!r}; fields are {', '.join(FIELDS)}")
+        if type(self) is Tool:
+            return msgspec.structs.replace(self, **changes)
         return Tool(**{field: changes[field] if field in changes else getattr(self, field) for field in FIELDS})
 
     def to_dict(self, *, qualified: bool = False) -> dict[str, Any]:
@@ -144,6 +146,7 @@ class Tool(_Core, frozen=True, kw_only=True, dict=True, eq=False):
 
 
 FIELDS = Tool.__struct_fields__
+_FIELDS = frozenset(FIELDS)
 _COMPARED = tuple(field for field in FIELDS if field not in ("binding", "source"))
 _FROM_DICT = frozenset(FIELDS) - {"binding"}
 _SHAPES: dict[str, type] = {
