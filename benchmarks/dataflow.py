@@ -33,17 +33,20 @@ SMALL, LARGE = 800, 8000
 GOAL = 2.5
 GROWTH = 2.6
 """Memory at twice the tools, at most; the square would be 4."""
+ONE_MORE = 0.5
+"""One tool more beside all of them, at most."""
+_TIMED = (("time", SMALL), ("more", LARGE))
 
 
 def run() -> bool:
     """Run in processes of their own, which have one thread."""
-    good = json.loads(_child("time", SMALL).splitlines()[-1])["good"]
+    timed = [json.loads(_child(what, count).splitlines()[-1])["good"] for what, count in _TIMED]
     grown = {count: json.loads(_child("memory", count).splitlines()[-1])["mb"] for count in (LARGE // 2, LARGE)}
     ratio = grown[LARGE] / grown[LARGE // 2]
     for count, mb in grown.items():
         print(f"{count} tools: {mb:.0f} MB more at the peak, {1024 * mb / count:.1f} KB a tool")
     print(f"twice the tools, {ratio:.2f} x the memory (goal <= {GROWTH})")
-    return bool(good) and ratio <= GROWTH
+    return all(timed) and ratio <= GROWTH
 
 
 def _child(what: str, count: int) -> str:
@@ -92,7 +95,7 @@ def _at_hand(told: Sequence[Told]) -> Vectors:
 
 
 def _time(count: int) -> bool:
-    from toolyard.insight.dataflow.enrichment import compute, limits_of
+    from toolyard.insight.dataflow.compute import compute, limits_of
     from toolyard.insight.dataflow.memo import forget
     from toolyard.insight.dataflow.profile import outputs_of, told_of
     from toolyard.insight.dataflow.tokens import token_vectors
@@ -133,8 +136,30 @@ def _time(count: int) -> bool:
     return show("Dataflow", rows)
 
 
+def _more(count: int) -> bool:
+    """One tool more, of which the others were compared before."""
+    import numpy as np
+
+    from toolyard.insight.dataflow.compute import compute, grow, limits_of
+    from toolyard.insight.dataflow.profile import told_of
+    from toolyard.insight.dataflow.weights import MIN_SCORE
+
+    tools = _tools(count)
+    told = [told_of(tool) for tool in tools]
+    vectors, limits = _at_hand(told), limits_of(MIN_SCORE, 10)
+    places = np.delete(np.arange(count, dtype=np.int32), count // 2)
+    last = compute([tools[place] for place in places], [told[place] for place in places], vectors, limits)
+    limit = f"{count} tools, definitions read before"
+    rows = [
+        Row(limit, lambda: compute(tools, told, vectors, limits)),
+        Row("one tool more", lambda: grow(last, places, tools, told, vectors, limits), limit=limit, goal=ONE_MORE),
+    ]
+    measure(rows, rounds=3)
+    return show("Dataflow, one tool more", rows)
+
+
 def _memory(count: int) -> float:
-    from toolyard.insight.dataflow.enrichment import compute, limits_of
+    from toolyard.insight.dataflow.compute import compute, limits_of
     from toolyard.insight.dataflow.profile import told_of
     from toolyard.insight.dataflow.weights import MIN_SCORE
 
@@ -154,8 +179,8 @@ def _resident() -> float:
 
 
 def _main(what: str, count: int) -> None:
-    answer = {"good": _time(count)} if what == "time" else {"mb": _memory(count)}
-    print(json.dumps(answer))
+    timed = {"time": _time, "more": _more}
+    print(json.dumps({"good": timed[what](count)} if what in timed else {"mb": _memory(count)}))
 
 
 if __name__ == "__main__":

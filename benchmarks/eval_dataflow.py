@@ -19,8 +19,8 @@ import numpy as np
 
 from toolyard.insight.cache import ItemCache
 from toolyard.insight.dataflow.artifact import Array, Dataflow
+from toolyard.insight.dataflow.compute import compute, limits_of
 from toolyard.insight.dataflow.edges import Limits
-from toolyard.insight.dataflow.enrichment import compute, limits_of
 from toolyard.insight.dataflow.match import match
 from toolyard.insight.dataflow.profile import outputs_of, told_of
 from toolyard.insight.dataflow.tables import tables_of

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from tests.insight.dataflow.yard import FLAG, NUMBER, TEXT, WHOLE, many, record, tool
 from toolyard.insight.dataflow import edges, match, texts
 from toolyard.insight.dataflow.artifact import Dataflow
-from toolyard.insight.dataflow.enrichment import compute, limits_of
+from toolyard.insight.dataflow.compute import compute, limits_of
 from toolyard.insight.dataflow.kinds import Kind, types_of
 from toolyard.insight.dataflow.profile import outputs_of, told_of
 from toolyard.insight.dataflow.tokens import token_vectors

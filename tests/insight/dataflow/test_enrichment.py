@@ -9,6 +9,7 @@ import pytest
 from tests.insight.dataflow.yard import NUMBER, TEXT, USERS, WHOLE, View, feeds, flow, many, record, tool
 from toolyard import ToolRegistry
 from toolyard.insight.arrays import _mapped, _write
+from toolyard.insight.dataflow import enrichment as enrichment_module
 from toolyard.insight.dataflow.artifact import pack_paths
 from toolyard.insight.dataflow.enrichment import DataflowEnrichment
 from toolyard.insight.dataflow.tokens import token_vectors
@@ -253,3 +254,57 @@ def test_a_tuple_feeds_what_its_places_hold_and_not_the_places_themselves():
     pair = {"type": "array", "prefixItems": [record(user_id=TEXT)], "items": False}
     takes = tool("get_user", {"user_id": TEXT})
     assert feeds(flow(tool("list_users", gives={"users": pair}), takes)) == [("users[].user_id", "user_id", "each")]
+
+
+@pytest.fixture
+def ways(monkeypatch):
+    """How edges were found, time after time."""
+    taken = []
+    for name in ("compute", "grow"):
+        work = getattr(enrichment_module, name)
+        monkeypatch.setattr(
+            enrichment_module,
+            name,
+            lambda *args, work=work, name=name, **options: (taken.append(name), work(*args, **options))[1],
+        )
+    return taken
+
+
+LIST_USERS = tool("list_users", gives={"users": USERS})
+OTHERS = [tool(f"get_{word}", {f"{word}_id": TEXT}, {f"{word}_id": TEXT}) for word in ("order", "invoice", "team")]
+
+
+def test_a_tool_that_a_registry_gets_later_is_compared_and_the_others_are_not_again(ways):
+    registry = ToolRegistry([LIST_USERS, *OTHERS], enrichments=[DataflowEnrichment(model=Words(), cache=False)])
+    registry.add(GET_USER)
+    assert ways == ["compute", "grow"]
+    assert feeds(registry.artifacts["dataflow"], 0, 4) == [("users[].id", "user_id", "each")]
+    whole = ToolRegistry(registry.all_tools(), enrichments=[DataflowEnrichment(model=Words(), cache=False)])
+    assert list(registry.artifacts["dataflow"].edges()) == list(whole.artifacts["dataflow"].edges())
+
+
+@pytest.mark.parametrize(
+    ("later", "options"),
+    [
+        ([LIST_USERS, *OTHERS[1:], GET_USER], {}),
+        ([*OTHERS, LIST_USERS, GET_USER], {}),
+        ([LIST_USERS, OTHERS[0].replace(description="Another."), *OTHERS[1:], GET_USER], {}),
+        ([LIST_USERS, *OTHERS, GET_USER, tool("one", {"a": TEXT}), tool("two", {"b": TEXT})], {}),
+        ([LIST_USERS, *OTHERS, GET_USER], {"force": True}),
+    ],
+    ids=["one is gone", "another order", "one was changed", "many are new", "force"],
+)
+def test_where_more_than_a_few_new_ones_is_different_all_are_compared(ways, later, options):
+    enrichment = DataflowEnrichment(model=Words(), cache=False, **options)
+    before = enrichment.enrich(View([LIST_USERS, *OTHERS]))
+    enrichment.enrich(View(later))
+    assert ways == ["compute", "compute"], before
+
+
+def test_what_was_read_from_disk_grows_as_well(tmp_path, ways):
+    kept(tmp_path, [LIST_USERS, *OTHERS], Words())
+    enrichment = DataflowEnrichment(model=Words(), cache=tmp_path)
+    before = enrichment.enrich(View([LIST_USERS, *OTHERS]))[1]["dataflow"]
+    found = enrichment.enrich(View([LIST_USERS, *OTHERS, GET_USER]))[1]["dataflow"]
+    assert ways == ["compute", "grow"], before
+    assert feeds(found, 0, 4) == [("users[].id", "user_id", "each")]

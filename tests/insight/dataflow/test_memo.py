@@ -2,7 +2,7 @@
 
 from tests.insight.dataflow.yard import TEXT, tool
 from toolyard.insight.dataflow import memo
-from toolyard.insight.dataflow.enrichment import compute, limits_of
+from toolyard.insight.dataflow.compute import compute, limits_of
 from toolyard.insight.dataflow.memo import forget, forget_too_many, remembered
 from toolyard.insight.dataflow.profile import told_of
 from toolyard.insight.dataflow.tokens import token_vectors

@@ -128,7 +128,7 @@ def _keep(feeds: Feeds, spaces: Array, neighbors: int) -> Feeds:
     edges = _pair(feeds.sources, feeds.targets)
     feeds = Feeds(*(column[rank_in_runs(edges) < MAX_FEEDS] for column in feeds))
     begins = first_of(_pair(feeds.sources, feeds.targets))
-    marks = _marks(feeds.sources[begins], feeds.targets[begins], feeds.logits[begins], spaces, neighbors)
+    marks = marks_of(feeds.sources[begins], feeds.targets[begins], feeds.logits[begins], spaces, neighbors)
     lengths = np.diff(np.append(begins, len(feeds.sources)))
     kept = np.repeat(marks > 0, lengths)
     return Feeds(*(column[kept] for column in feeds))
@@ -138,7 +138,8 @@ def _pair(first: Array, second: Array) -> Array:
     return first.astype(np.int64) << 32 | second.astype(np.int64)
 
 
-def _marks(sources: Array, targets: Array, logits: Array, spaces: Array, neighbors: int) -> Array:
+def marks_of(sources: Array, targets: Array, logits: Array, spaces: Array, neighbors: int) -> Array:
+    """For each edge whether it is among the best of its source, for that namespace of targets, and of its target."""
     marks = np.zeros(len(sources), np.uint8)
     for mark, owners, others in ((OUT, sources, targets), (IN, targets, sources)):
         groups = _pair(owners, spaces[others])
@@ -153,7 +154,8 @@ def _arrays(tables: Tables, matches: Matches, nature: Nature, pool: Feeds, neigh
     begins = first_of(_pair(pool.sources, pool.targets))
     sources, targets = pool.sources[begins], pool.targets[begins]
     lengths = np.diff(np.append(begins, len(pool.sources)))
-    marks = _marks(sources, targets, pool.logits[begins], nature.spaces, neighbors)
+    logits = pool.logits[begins]
+    marks = marks_of(sources, targets, logits, nature.spaces, neighbors)
     probabilities = _probability(pool.logits)
     scores = probabilities[begins]
     owned = np.repeat(np.arange(len(begins)), lengths)
@@ -171,6 +173,7 @@ def _arrays(tables: Tables, matches: Matches, nature: Nature, pool: Feeds, neigh
         offsets=offsets_of(sources, count),
         targets=targets,
         scores=scores,
+        logits=logits[order],
         marks=marks[order],
         covers=(fed[order] >= required) & (required > 0),
         in_offsets=in_offsets,

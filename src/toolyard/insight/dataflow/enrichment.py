@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,25 +12,22 @@ from toolyard.insight.arrays import ArrayStore, are_offsets, are_places, set_key
 from toolyard.insight.base import ToolEnrichment
 from toolyard.insight.cache import CacheOption, ItemCache, force_option
 from toolyard.insight.dataflow.artifact import HOWS, SIGNALS, Array, Arrays, Dataflow
-from toolyard.insight.dataflow.edges import Limits, Nature, edges_of
+from toolyard.insight.dataflow.compute import compute, grow, limits_of
 from toolyard.insight.dataflow.kinds import Told
-from toolyard.insight.dataflow.match import match
-from toolyard.insight.dataflow.memo import forget_too_many
 from toolyard.insight.dataflow.profile import told_of
-from toolyard.insight.dataflow.tables import tables_of
-from toolyard.insight.dataflow.texts import Vectors
 from toolyard.insight.dataflow.tokens import token_vectors
-from toolyard.insight.dataflow.weights import MIN_SCORE, MODEL, TOKENS
+from toolyard.insight.dataflow.weights import MIN_SCORE
 from toolyard.insight.embedders import default_embedder, embedder_of
 from toolyard.insight.embedders.choose import Model
 from toolyard.insight.vectors import cached_vectors
 from toolyard.model.errors import ConfigError
 from toolyard.model.tool import Tool
-from toolyard.parsing import paused_gc
 from toolyard.plugins import View
 
-VERSION = 3
+VERSION = 4
 """Of the rules: what an older one has kept is not used."""
+_FEW = 4
+"""One of so many tools may be new, or all are compared with all: that is as quick."""
 
 
 class DataflowEnrichment(ToolEnrichment):
@@ -64,6 +61,7 @@ class DataflowEnrichment(ToolEnrichment):
         self._items = ItemCache(cache)
         self._store = ArrayStore(cache)
         self._told: dict[str, Told] = {}
+        self._last: weakref.ref[Dataflow] | None = None
 
     def enrich(self, snapshot: View) -> tuple[Sequence[Tool], Mapping[str, Any]]:
         """The tools as they are, and the artifact."""
@@ -74,11 +72,18 @@ class DataflowEnrichment(ToolEnrichment):
         found = None if self.force else self._store.get("dataflow", key, lambda kept: _fit(kept, len(tools)))
         if found is None:
             found = self._store.put("dataflow", key, self._compute(tools)._asdict())
-        return tools, {"dataflow": Dataflow(tools, Arrays(**found), text=text, min_score=self.min_score)}
+        flow = Dataflow(tools, Arrays(**found), text=text, min_score=self.min_score)
+        self._last = weakref.ref(flow)
+        return tools, {"dataflow": flow}
 
     def _compute(self, tools: Sequence[Tool]) -> Arrays:
         limits = limits_of(self.min_score, self.max_neighbors)
-        return compute(tools, self._tell(tools), self._vectors, limits, tokens=self.embedder is None)
+        last = None if self._last is None or self.force else self._last()
+        places = None if last is None else _places(last.tools, tools)
+        told, tokens = self._tell(tools), self.embedder is None
+        if last is None or places is None:
+            return compute(tools, told, self._vectors, limits, tokens=tokens)
+        return grow(last.arrays, places, tools, told, self._vectors, limits, tokens=tokens)
 
     def _tell(self, tools: Sequence[Tool]) -> Iterator[Told]:
         """What is compared of each tool; computed once for each definition."""
@@ -94,13 +99,22 @@ class DataflowEnrichment(ToolEnrichment):
         return cached_vectors(self.embedder, texts, self._items, "dataflow", force=self.force)
 
 
+def _places(before: Sequence[Tool], now: Sequence[Tool]) -> Array | None:
+    """Where the tools of before are now; None if one is gone, or their order is another, or many are new."""
+    if not before or len(now) - len(before) > len(now) // _FEW:
+        return None
+    at = {id(tool): place for place, tool in enumerate(now)}
+    places = np.fromiter((at.get(id(tool), -1) for tool in before), np.int32, len(before))
+    return places if places[0] >= 0 and bool((np.diff(places) > 0).all()) else None
+
+
 def _fit(kept: Mapping[str, Array], count: int) -> bool:
     """Whether arrays are the edges of so many tools."""
     if kept.keys() != set(Arrays._fields):
         return False
     arrays = Arrays(**kept)
     edges, feeds, paths = len(arrays.targets), len(arrays.feed_outputs), len(arrays.path_offsets) - 1
-    by_edge = (arrays.targets, arrays.scores, arrays.marks, arrays.covers, arrays.in_edges)
+    by_edge = (arrays.targets, arrays.scores, arrays.logits, arrays.marks, arrays.covers, arrays.in_edges)
     by_feed = (arrays.feed_outputs, arrays.feed_parameters, arrays.feed_scores, arrays.feed_hows)
     return (
         all(array.shape == (edges,) for array in by_edge)
@@ -133,34 +147,3 @@ def _identity(tool: Tool) -> str:
     except UnicodeEncodeError:
         # Half a surrogate pair in a description.
         return repr((tool.name, tool.description, tool.parameters, tool.output_parameters))
-
-
-def limits_of(min_score: float, max_neighbors: int) -> Limits:
-    """What an edge must have."""
-    score = min(max(min_score, 1e-6), 1 - 1e-6)
-    return Limits(math.log(score / (1 - score)), max_neighbors)
-
-
-def compute(
-    tools: Sequence[Tool],
-    told: Iterable[Told],
-    vectors: Vectors,
-    limits: Limits,
-    *,
-    tokens: bool = False,
-) -> Arrays:
-    """The edges of tools."""
-    weights = TOKENS if tokens else MODEL
-    with paused_gc():
-        told = list(told)
-        tables = tables_of(told)
-    forget_too_many()
-    numbers = {space: number for number, space in enumerate(dict.fromkeys(tool.namespace for tool in tools))}
-    spaces = np.array([numbers[tool.namespace] for tool in tools], np.int32)
-    matches = match(tables, spaces, vectors, weights, limits.logit)
-    nature = Nature(
-        spaces=spaces,
-        vectors=vectors([one.text for one in told]),
-        required=np.array([one.required for one in told], np.int32),
-    )
-    return edges_of(tables, matches, nature, weights, limits)

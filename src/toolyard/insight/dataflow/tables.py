@@ -7,8 +7,9 @@ kinds; what is counted is where they occur.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, count
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,13 +69,13 @@ class Tables(NamedTuple):
     """And whether it is required."""
 
 
-def tables_of(told: Sequence[Told]) -> Tables:
-    """The tables of tools, in their order."""
-    taken = [one.inputs for one in told]
+def tables_of(told: Sequence[Told], giving: Array | None = None, taking: Array | None = None) -> Tables:
+    """The tables of tools, in their order: of what they give and take; only of some, if it is said of which."""
+    taken = _some(taking, told, attrgetter("inputs"))
     inputs, input_members = _kinds(taken)
     claims = _claims(inputs)
     asked = Asked(claims[0])
-    given = [outputs_of(one.given, asked) for one in told]
+    given = _some(giving, told, lambda one: outputs_of(one.given, asked))
     outputs, output_members = _kinds(given)
     output_shapes, output_shaped = numbered(map(_SHAPE, outputs))
     input_shapes, input_shaped = numbered(map(_SHAPE_AND_NEED, inputs))
@@ -97,6 +98,15 @@ def tables_of(told: Sequence[Told]) -> Tables:
         output_shapes,
         input_shapes,
     )
+
+
+def _some(chosen: Array | None, told: Sequence[Told], values: Callable[[Told], Values]) -> list[Values]:
+    if chosen is None:
+        return list(map(values, told))
+    return [values(one) if some else _NOTHING for one, some in zip(told, chosen.tolist(), strict=True)]
+
+
+_NOTHING = Values([], [], [])
 
 
 def numbered(things: Iterable[Any]) -> tuple[list[Any], Array]:
