@@ -22,8 +22,11 @@ class Hung:
     def __init__(self):
         self.began = threading.Event()
         self.end = threading.Event()
+        self.ended = False
 
     def __call__(self):
         self.began.set()
-        assert self.end.wait(SOON)
+        told = self.end.wait(SOON)
+        self.ended = True
+        assert told
         return "ended"

@@ -232,6 +232,7 @@ def test_16_a_tool_that_hangs_is_given_up_and_holds_up_nobody():
             thread.join(SOON)
         assert {(answer.status, answer.json["error"]["code"]) for answer in answers} == {(504, "tool.timeout")}
         assert yard.invoke("echo", {"text": "x"}).status == 200
+        assert not hung.ended, "it was answered because the tools had come to their end"
         hung.end.set()
 
 

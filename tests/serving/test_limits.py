@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from concurrent.futures import Future
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -225,16 +226,73 @@ def test_a_bucket_never_lets_more_through_than_burst_and_rate(rate, burst, gaps)
             assert pause <= 1 / rate + 1e-9
 
 
-class Turns(RuleBasedStateMachine):
-    """Any order of coming, going and being cancelled: places are never lost, doubled or left empty."""
+async def overdue(admission, principal, count):
+    """So many requests that were given up at their deadline, and whose work goes on."""
+    work = [Future() for _ in range(count)]
+    for one in work:
+        assert admission.try_enter(principal)
+        admission.leave_later(principal, [one])
+    return work
 
-    names = ("a", "b", "c")
+
+async def ended(*work):
+    for one in work:
+        one.set_result(None)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+async def test_work_that_goes_on_past_its_deadline_keeps_nobody_from_a_place():
+    admission = Admission(2, 0)
+    work = await overdue(admission, NOBODY, 2)
+    assert (admission.running, admission.aside) == (0, 2)
+    assert admission.try_enter(NOBODY) and admission.try_enter(NOBODY)
+    await ended(*work)
+    assert (admission.running, admission.aside) == (2, 0)
+
+
+async def test_who_waits_gets_the_place_of_work_that_steps_aside():
+    admission = Admission(1, 5)
+    assert admission.try_enter(NOBODY)
+    waiting = asyncio.ensure_future(admission.wait(NOBODY))
+    await asyncio.sleep(0)
+    admission.leave_later(NOBODY, [Future()])
+    await asyncio.wait_for(waiting, 5)
+
+
+async def test_beyond_as_many_as_may_run_such_work_keeps_its_place_until_it_is_over():
+    admission = Admission(2, 0)
+    work = await overdue(admission, NOBODY, 4)
+    assert (admission.running, admission.aside) == (2, 2)
+    with pytest.raises(HttpFault):
+        admission.try_enter(NOBODY)
+    await ended(work[3])
+    assert (admission.running, admission.aside) == (1, 2)
+    assert admission.try_enter(NOBODY)
+
+
+async def test_the_work_of_a_key_counts_for_its_own_share_all_the_while():
+    admission = Admission(4, 1, concurrency=2)
+    work = await overdue(admission, key("a"), 2)
+    assert not admission.try_enter(key("a"))
+    assert admission.try_enter(key("b"))
+    waiting = asyncio.ensure_future(admission.wait(key("a")))
+    await asyncio.sleep(0)
+    await ended(work[0])
+    await asyncio.wait_for(waiting, 5)
+
+
+class Turns(RuleBasedStateMachine):
+    """Any order of coming, going, overrunning and being cancelled: places are never lost, doubled or left empty."""
+
+    names = ("a", "b", "c", None)
 
     def __init__(self):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.admission = Admission(3, 5, concurrency=2)
         self.inside = []
+        self.overdue = []
         self.tasks = []
         self.numbers = itertools.count()
 
@@ -255,7 +313,7 @@ class Turns(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(names))
     def come(self, name):
-        principal = Principal(name, name, ALL)
+        principal = NOBODY if name is None else Principal(name, name, ALL)
         try:
             if self.admission.try_enter(principal):
                 self.inside.append(principal)
@@ -269,6 +327,23 @@ class Turns(RuleBasedStateMachine):
     @rule(data=st.data())
     def go(self, data):
         self.admission.leave(self.inside.pop(data.draw(st.integers(0, len(self.inside) - 1))))
+
+    @precondition(lambda self: self.inside)
+    @rule(data=st.data())
+    def overrun(self, data):
+        principal, work = self.inside.pop(data.draw(st.integers(0, len(self.inside) - 1))), Future()
+        self.overdue.append((principal, work, self.admission.aside < 3))
+        self.loop.run_until_complete(self.leave_later(principal, work))
+
+    async def leave_later(self, principal, work):
+        self.admission.leave_later(principal, [work])
+
+    @precondition(lambda self: self.overdue)
+    @rule(data=st.data())
+    def end(self, data):
+        _, work, _ = self.overdue.pop(data.draw(st.integers(0, len(self.overdue) - 1)))
+        work.set_result(None)
+        self.spin()
 
     @precondition(lambda self: self.tasks)
     @rule(data=st.data(), also_leave=st.booleans())
@@ -285,12 +360,17 @@ class Turns(RuleBasedStateMachine):
     def counts_are_true(self):
         self.spin()
         inside = [principal.key_id for principal in self.inside]
+        inside += [principal.key_id for principal, _, aside in self.overdue if not aside]
+        aside = [principal.key_id for principal, _, aside in self.overdue if aside]
         assert self.admission.running == len(inside) <= 3
+        assert self.admission.aside == len(aside) <= 3
         assert self.admission.waiting == len(self.tasks) <= 5
-        assert all(inside.count(name) <= 2 for name in self.names)
+        counted = inside + aside
+        assert all(counted.count(name) <= 2 for name in "abc")
         waiting = {principal.key_id for principal, _ in self.tasks}
         if len(inside) < 3:
-            assert all(inside.count(name) == 2 for name in waiting), "a place is empty while one waits who may have it"
+            assert None not in waiting, "a place is empty while one waits who may have it"
+            assert all(counted.count(name) == 2 for name in waiting), "a place is empty while one waits who may have it"
 
 
 TestTurns = Turns.TestCase

@@ -92,7 +92,7 @@ def test_large_bodies_that_arrive_at_once_are_bounded_together():
         assert server.invoke("echo", {"text": "x" * 900_000}).status == 200
 
 
-def test_a_call_that_goes_on_past_its_deadline_keeps_its_place(hanging):
+def test_calls_that_go_on_past_their_deadlines_keep_their_places_once_as_many_have_stepped_aside(hanging):
     with served(tools=[hanging], max_requests=2, max_waiting=1) as server:
         body = {"calls": [{"name": "w::stuck", "arguments": {"n": 1}}], "timeout": 0.05}
         for _ in range(100):
@@ -101,10 +101,11 @@ def test_a_call_that_goes_on_past_its_deadline_keeps_its_place(hanging):
             # One whose deadline passes before its thread has begun leaves nothing behind.
             [result] = server.post("/v1/calls", body).json["results"]
             assert result["error_info"]["code"] == "tool.timeout"
-        assert server.service.admission.running == 2, "two threads are busy, whatever their callers were told"
-        assert until(lambda: len(BEGUN) == 2)
+        admission = server.service.admission
+        assert (admission.running, admission.aside) == (2, 2), "four threads are busy, whatever their callers were told"
+        assert until(lambda: len(BEGUN) == 4)
         LET_GO.set()
-        until(lambda: server.service.admission.running == 0)
+        until(lambda: admission.running == admission.aside == 0)
         assert server.invoke("echo", {"text": "hi"}).status == 200
 
 

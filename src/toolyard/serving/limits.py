@@ -107,6 +107,8 @@ class Admission:
         """Requests that have a place."""
         self.waiting = 0
         """Requests that wait for one."""
+        self.aside = 0
+        """Requests that were answered when their time was over, and whose work goes on without a place."""
         self._rate = rate
         self._burst = burst
         self._concurrency = max_running if concurrency is None else concurrency
@@ -188,17 +190,27 @@ class Admission:
             self._hand_out()
 
     def leave_later(self, principal: Principal, abandoned: Iterable[Future[Any]]) -> None:
-        """Give the place back once work that goes on past its deadline is over too."""
+        """Give the place back, where work goes on past its deadline.
+
+        It may go on for ever, and nobody else is to wait for it: it steps aside. When as many have done so as may run,
+        those that follow keep their places until they are over. A key has its own share of places, and there it counts
+        all the while.
+        """
         left = [work for work in abandoned if not work.done()]
         if not left:
             self.leave(principal)
             return
         loop = asyncio.get_running_loop()
+        if self.aside < self.max_running:
+            self._step_aside(principal)
+            over_at_last = self._aside_over
+        else:
+            over_at_last = self.leave
 
         def one_less() -> None:
             left.pop()
             if not left:
-                self.leave(principal)
+                over_at_last(principal)
 
         def over(_: Future[Any]) -> None:
             with suppress(RuntimeError):  # the loop is closed, and nobody waits for a place any more
@@ -206,6 +218,25 @@ class Admission:
 
         for work in list(left):
             work.add_done_callback(over)
+
+    def _step_aside(self, principal: Principal) -> None:
+        tenant = self._tenants[principal.key_id]
+        self.aside += 1
+        self.running -= 1
+        if principal.key_id is None:
+            tenant.running -= 1
+        if self.waiting:
+            self._list(tenant)
+            self._hand_out()
+
+    def _aside_over(self, principal: Principal) -> None:
+        self.aside -= 1
+        if principal.key_id is not None:
+            tenant = self._tenants[principal.key_id]
+            tenant.running -= 1
+            if self.waiting:
+                self._list(tenant)
+                self._hand_out()
 
     def _withdraw(self, tenant: Tenant, turn: asyncio.Future[None]) -> None:
         # It may be gone already: whoever found it cancelled has taken it out.

@@ -41,6 +41,7 @@ _CALL_BOUNDS = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0)
 GAUGES: dict[str, tuple[str, str]] = {
     "running": ("toolyard_requests_running", "Requests being answered."),
     "waiting": ("toolyard_requests_waiting", "Requests waiting for their turn."),
+    "aside": ("toolyard_requests_overdue", "Requests answered at their deadline, whose work goes on all the same."),
     "connections": ("toolyard_connections", "Open connections."),
     "sessions": ("toolyard_sessions", "Open sessions."),
     "tools": ("toolyard_tools", "Tools in the registry, overloads included."),

@@ -80,6 +80,7 @@ def make_service(config: Config, block: ServerBlock) -> Service:
         if metrics is not None:
             metrics.watch("running", lambda: admission.running)
             metrics.watch("waiting", lambda: admission.waiting)
+            metrics.watch("aside", lambda: admission.aside)
             metrics.watch("sessions", lambda: len(engine.sessions))
             metrics.watch("tools", lambda: len(registry))
         service = Service(

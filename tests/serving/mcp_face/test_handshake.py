@@ -172,7 +172,9 @@ class Waiting:
                 ctx.log("begun")
             self.began.set()
             try:
-                await asyncio.to_thread(self.end.wait, SOON)
+                # Not long in a thread: the server would wait for its end.
+                while not await asyncio.to_thread(self.end.wait, 0.02):
+                    pass
             except asyncio.CancelledError:
                 self.cancelled.set()
                 raise

@@ -57,7 +57,7 @@ def read_until(line, words):
     return data
 
 
-def test_a_call_that_goes_on_past_its_deadline_keeps_its_own_place_alone():
+def test_a_call_that_goes_on_past_its_deadline_is_counted_by_itself_alone():
     hung = Hung()
     stuck = function_tool(hung.__call__, namespace="desk", name="hang")
     with served(tools=[stuck], call_timeout=0.5) as found:
@@ -70,9 +70,10 @@ def test_a_call_that_goes_on_past_its_deadline_keeps_its_own_place_alone():
                 meta = {"toolyard/call_id": f"c{number}"}
                 params = {"name": "echo", "arguments": {"text": "x"}, "_meta": meta}
                 assert client.ask("tools/call", params, number)["result"]["isError"] is False
-            assert until(lambda: found.service.admission.running == 1)
+            admission = found.service.admission
+            assert until(lambda: (admission.running, admission.aside) == (0, 1))
             hung.end.set()
-            assert until(lambda: found.service.admission.running == 0)
+            assert until(lambda: admission.aside == 0)
 
 
 def test_a_slow_reader_gets_every_answer():
