@@ -113,7 +113,7 @@ def _size(embedder: Embedder, count: int, goal: float) -> bool:
         Row(f"search, {name}", search, repeat=QUERIES, limit=f"matmul, {name}", goal=goal),
         Row(f"search with embedding, {name}", whole, repeat=4, limit=f"matmul, {name}"),
     ]
-    measure(rows, 5)
+    measure(rows, 25)
     good = show(f"S. search: the first {FIRST} of {name}", rows)
     recall = _recall(queries, view, known, vectors)
     share = known.dense.looked_at

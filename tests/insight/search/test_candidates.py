@@ -1,0 +1,29 @@
+"""The highest of many scores are found without sorting them, and are the same ones."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from toolyard.insight.search.candidates import _first, _highest
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 9000), st.integers(1, 30), st.integers(0, 2**32 - 1), st.sampled_from([None, 0.0, 0.9]))
+def test_the_highest_are_those_that_sorting_finds(count, k, seed, above):
+    scores = np.random.default_rng(seed).random(count)
+    expected = scores if above is None else scores[scores > above]
+    found = scores[_first(scores, k) if above is None else _highest(scores, k, above)]
+    assert sorted(found) == sorted(expected)[-k:]
+
+
+@pytest.mark.parametrize("count", [100, 9000])
+def test_of_equal_ones_there_are_as_many_as_were_asked_for(count):
+    scores = np.repeat([0.0, 0.5, 0.75], count)
+    assert scores[_highest(scores, 10)].tolist() == [0.75] * 10
+    assert len(set(_first(np.ones(count), 10).tolist())) == 10
+
+
+def test_zeros_are_no_match_however_few_others_there_are():
+    scores = np.zeros(9000)
+    scores[[5, 700]] = 0.1
+    assert _highest(scores, 10).tolist() == [5, 700]
