@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,9 @@ _MOST_PARTS_SORTED = 1
 """Parts of a query that are looked up among sorted vectors; more would cost more than they find."""
 
 _MANY, _SOME = 4096, 8
+"""From how many on, one of how many is looked at first."""
+_NO_LIKENESS = -1.5
+"""Below every cosine, and above the mark of what is not to be found."""
 
 Mask = NDArray[np.bool_]
 
@@ -68,8 +72,8 @@ def by_meaning(known: Known, vectors: Matrix, rows: int, where: Mask | None, k: 
         likeness = likeness[:, :rows]
         if where is not None:
             likeness[:, ~where] = -2
-            return np.concatenate([_highest(like, count, -1.5) for like, count in zip(likeness, counts, strict=True)])
-        return np.concatenate([_first(like, count) for like, count in zip(likeness, counts, strict=True)])
+        pick = _nearest if where is None else partial(_highest, above=_NO_LIKENESS)
+        return np.concatenate([pick(like, count) for like, count in zip(likeness, counts, strict=True)])
     if where is not None or rows < len(dense):
         mine = np.ones(rows, np.bool_) if where is None else where
         where = np.concatenate([mine, np.zeros(len(dense) - rows, np.bool_)])
@@ -87,14 +91,12 @@ def _highest(scores: NDArray[Any], k: int, above: float = 0.0) -> NDArray[np.int
     return there[np.argpartition(inside, len(inside) - k)[len(inside) - k :]]
 
 
-def _first(scores: NDArray[Any], k: int) -> NDArray[np.intp]:
-    """The places of the `k` highest, where few are equal."""
-    last = len(scores) - k
-    if last <= 0:
-        return np.arange(len(scores))
-    if len(scores) < _MANY or len(scores) < _SOME * _SOME * k:
-        return np.argpartition(scores, last)[last:]
-    # The last of the highest among some of them is no higher than the last among all: most are out at once.
-    some = scores[::_SOME]
-    near = np.flatnonzero(scores >= np.partition(some, len(some) - k)[len(some) - k])
-    return near[np.argpartition(scores[near], len(near) - k)[len(near) - k :]]
+def _nearest(likeness: NDArray[Any], k: int) -> NDArray[np.intp]:
+    """The places of the `k` highest of all, where few are equal."""
+    if len(likeness) >= max(_MANY, _SOME * _SOME * k):
+        # The last of the highest among some of them is no higher than the last among all: most are out at once.
+        some = likeness[::_SOME]
+        near = np.flatnonzero(likeness >= np.partition(some, len(some) - k)[len(some) - k])
+        if len(near) >= k:  # else one is no number
+            return near[np.argpartition(likeness[near], len(near) - k)[len(near) - k :]]
+    return _highest(likeness, k, _NO_LIKENESS)
