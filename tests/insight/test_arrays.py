@@ -1,22 +1,14 @@
 """Arrays of a whole set of tools: whole or not there, found by everything that matters, bounded."""
 
-import gc
-import json
 import os
 import threading
-import weakref
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from insight.embedder_stub import HashEmbedder
-from toolyard import FileToolLoader, ToolRegistry
-from toolyard.insight.arrays import ArrayStore, definitions_digest, set_key
-from toolyard.insight.dataflow.enrichment import DataflowEnrichment
-from toolyard.insight.embeddings import EmbeddingsEnrichment
-from toolyard.insight.neighbors import NeighborsEnrichment
+from toolyard.insight.arrays import ArrayStore, set_key
 from toolyard.model.tool import Tool
 
 TOOLS = tuple(
@@ -208,83 +200,3 @@ def test_equal_definitions_have_equal_keys_in_any_process_and_container():
 def test_a_description_with_half_a_character_has_a_key():
     odd = TOOLS[0].replace(description="\ud83d")
     assert set_key([odd]) == set_key([odd.replace()]) != set_key(TOOLS[:1])
-
-
-def test_the_hash_of_tools_does_not_keep_them():
-    class Holder(list):
-        pass
-
-    tools = [tool.replace() for tool in TOOLS]
-    marker = Holder()
-    tools[0].__dict__["marker"] = marker
-    watched = weakref.ref(marker)
-    definitions_digest(tools)
-    del tools, marker
-    gc.collect()
-    assert watched() is None
-
-
-def _catalog(folder, *descriptions, name="tools.json"):
-    """A catalog with a tool for each description."""
-    schema = {"type": "object", "properties": {"user_id": {"type": "string"}}}
-    entries = [
-        {"name": f"tool_{number}", "description": text, "parameters": schema, "output_parameters": schema}
-        for number, text in enumerate(descriptions)
-    ]
-    path = folder / name
-    path.write_text(json.dumps(entries))
-    return path
-
-
-@pytest.mark.parametrize("lazy", [False, True])
-def test_tools_of_a_catalog_are_found_again_by_the_bytes_of_the_file_and_what_was_made_of_them(tmp_path, lazy):
-    path = _catalog(tmp_path, "First.", "Second.")
-
-    def digest(**options):
-        return definitions_digest(ToolRegistry.from_file(path, lazy=lazy, **options).snapshot.tools)
-
-    known = digest()
-    assert digest() == known
-    assert digest(namespace="other") != known
-    path.write_text(path.read_text().replace("Second", "Seconf"))
-    assert digest() != known
-
-
-def test_a_tool_that_was_changed_added_or_taken_away_is_seen_within_a_catalog(tmp_path):
-    path = _catalog(tmp_path, "First.", "Second.", "Third.")
-    tools = FileToolLoader(path).load()
-    other = Tool("one_more", "ns", "Fourth.")
-    sets = [
-        tools,
-        [tools[0].replace(description="Another."), *tools[1:]],
-        [*tools[:2], tools[2].replace(output_parameters={})],
-        tools[:2],
-        tools[1:],
-        [*tools, other],
-        [other, *tools],
-        [*tools, other.replace(description="Fifth.")],
-    ]
-    digests = [definitions_digest(some) for some in sets]
-    assert len({*digests}) == len(sets)
-    again = FileToolLoader(path).load()
-    assert definitions_digest([*again, other.replace()]) == digests[5]
-
-
-def test_a_warm_start_does_not_read_the_schemas_of_a_lazy_catalog(tmp_path):
-    path = _catalog(tmp_path, *(f"Gives the user of number {number}." for number in range(30)))
-
-    def start():
-        registry = ToolRegistry.from_file(path, lazy=True)
-        kinds = (EmbeddingsEnrichment, DataflowEnrichment, NeighborsEnrichment)
-        registry.enrich(*(kind(model=HashEmbedder(), cache=tmp_path) for kind in kinds))
-        return registry
-
-    def read(registry):
-        return sum("parameters" in tool.__dict__ for tool in registry.snapshot.tools)
-
-    cold, warm = start(), start()
-    assert (read(cold), read(warm)) == (30, 0)
-    assert warm.artifacts["neighbors"].rows.places.tolist() == cold.artifacts["neighbors"].rows.places.tolist()
-    assert np.array_equal(warm.artifacts["embeddings"].matrix, cold.artifacts["embeddings"].matrix)
-    for before, after in zip(cold.artifacts["dataflow"].arrays, warm.artifacts["dataflow"].arrays, strict=True):
-        assert np.array_equal(before, after)

@@ -45,6 +45,20 @@ def test_the_hash_follows_from_the_data_and_from_how_the_tools_were_made_of_it()
     assert all(one not in different[:place] for place, one in enumerate(different))
 
 
+def test_a_first_tool_may_stand_with_others_that_were_made_anew_behind_it():
+    tools = _tools(4)
+    mark_block(tools, b"file")
+    read = list(parts_of(tools))
+    derived = []
+    for data in (b"some", b"more"):
+        anew = [tools[0], *(tool.replace() for tool in tools[1:])]
+        mark_block(anew, data)
+        derived.append(list(parts_of(anew)))
+    assert list(parts_of(tools)) == read
+    assert [len(parts) for parts in (read, *derived)] == [1, 1, 1]
+    assert len({read[0], derived[0][0], derived[1][0]}) == 3
+
+
 def test_data_is_hashed_when_somebody_asks_and_then_once():
     asked = []
     tools = _tools(2)
@@ -63,7 +77,7 @@ def test_a_name_that_no_text_can_hold_is_no_error():
 def test_a_block_goes_with_its_tools():
     tools = _tools(2)
     mark_block(tools, b"data")
-    watched = weakref.ref(tools[0].__dict__["block"])
+    watched = weakref.ref(tools[0].__dict__["block"][0])
     del tools
     gc.collect()
     assert watched() is None

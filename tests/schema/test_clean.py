@@ -21,6 +21,10 @@ def test_the_usual_tool_is_clean():
     assert is_clean(FIVE)
 
 
+def test_a_plain_remark_is_nothing_to_look_at():
+    assert is_clean({**FIVE, "x-inferred": "rules", "properties": {"a": {"type": "string", "x-tags": ["a", 1]}}})
+
+
 @pytest.mark.parametrize(
     "fragment",
     [
@@ -33,7 +37,10 @@ def test_the_usual_tool_is_clean():
         {"default": [float("inf")]},
         {"minimum": float("nan")},
         {"enum": []},
-        {"x-mine": 1},
+        {"x-mine": None},
+        {"x-mine": {"a": 1}},
+        {"x-mine": float("nan")},
+        {"y-mine": 1},
         {"items": [{}]},
         {"description": 3},
         {"required": ["a", "a"]},
@@ -69,6 +76,7 @@ leaves = st.fixed_dictionaries(
         "format": st.text(max_size=4),
         "pattern": st.sampled_from(["a", "("]),
         "uniqueItems": st.booleans(),
+        "x-a": st.none() | st.floats() | st.text(max_size=3) | st.lists(st.floats(), max_size=2),
     },
 )
 schemas = st.recursive(

@@ -16,8 +16,6 @@ import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from hashlib import sha256
-from operator import attrgetter, is_
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolyard.insight.cache import CacheOption, cache_folder, item_key, say_once
-from toolyard.model.blocks import parts_of
+from toolyard.insight.digest import definitions_digest
 from toolyard.model.tool import Tool
-from toolyard.parsing import paused_gc
 
 FOLDER = "arrays"
 LIMIT = 1 << 30
@@ -36,15 +33,10 @@ LIMIT = 1 << 30
 
 Array = NDArray[Any]
 
-_definition = attrgetter("namespace", "name", "description", "parameters", "output_parameters")
-_encode = msgspec.msgpack.Encoder().encode
-_MARK = "set_key"
 _MAGIC = b"toolyard"
 _HEAD = len(_MAGIC) + 8
 _ALIGN = 64
 _LOOKED_AT = 1 << 17
-_AT_ONCE = 256
-"""Definitions that are written and hashed while they are still in the processor's cache."""
 
 
 def set_key(tools: Sequence[Tool], *parts: Any) -> bytes:
@@ -53,44 +45,6 @@ def set_key(tools: Sequence[Tool], *parts: Any) -> bytes:
     Parts are plain JSON. The tools are hashed once, however many keys are made for them.
     """
     return item_key("set", 1, definitions_digest(tools), *parts)
-
-
-def definitions_digest(tools: Sequence[Tool]) -> str:
-    """A hash of names, namespaces, descriptions and schemas, in order, or of the files that they were read from."""
-    if not tools:
-        return ""
-    # Kept with the first tool, so that it goes when the tools go.
-    kept = tools[0].__dict__.get(_MARK)
-    if kept is not None and len(kept[0]) == len(tools) and all(map(is_, kept[0], tools)):
-        return str(kept[1])
-    with paused_gc():
-        found = _hashed(tools)
-    tools[0].__dict__[_MARK] = (tuple(tools), found)
-    return found
-
-
-def _hashed(tools: Sequence[Tool]) -> str:
-    digest = sha256()
-    for part in parts_of(tools):
-        digest.update(b"block" + part if isinstance(part, bytes) else b"tools" + _hash_of(part))
-    return digest.hexdigest()
-
-
-def _hash_of(tools: Sequence[Tool]) -> bytes:
-    # On most processors quicker than any other that is safe from collisions.
-    digest = sha256()
-    for start in range(0, len(tools), _AT_ONCE):
-        digest.update(_told(tools[start : start + _AT_ONCE]))
-    return digest.digest()
-
-
-def _told(tools: Sequence[Tool]) -> bytes:
-    definitions = list(map(_definition, tools))
-    try:
-        return _encode(definitions)
-    except (UnicodeEncodeError, OverflowError):
-        # Half a surrogate pair, or a number beyond 64 bits: one form is as good as another.
-        return repr(definitions).encode("utf-8", "surrogatepass")
 
 
 class ArrayStore:

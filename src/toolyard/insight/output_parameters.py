@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,12 +22,15 @@ import msgspec
 
 from toolyard.insight.base import ToolEnrichment
 from toolyard.insight.cache import CacheOption, ItemCache, force_option, item_key
+from toolyard.insight.digest import definitions_digest
 from toolyard.insight.progress import tracked
 from toolyard.links.lm.config import LMConfig, LMOptions, read_lm_config
 from toolyard.model.bindings import RestBinding
+from toolyard.model.blocks import mark_block
 from toolyard.model.errors import ConfigError
 from toolyard.model.guesses import INFERRED
 from toolyard.model.tool import Schema, Tool
+from toolyard.parsing import paused_gc
 from toolyard.plugins import View
 
 _RULES_KIND = "output_parameters.rules"
@@ -96,11 +100,15 @@ class OutputParametersEnrichment(ToolEnrichment):
                 lacking.append(place)
         if lacking:
             originals = [tools[place] for place in lacking]
-            for at, schema in self._inferred(originals).items():
-                old = originals[at]
-                new = old.replace(output_parameters=schema)
-                tools[lacking[at]] = new
-                known[id(old)] = (old, new)
+            found = self._inferred(originals)
+            with paused_gc():
+                for at, schema in found.items():
+                    old = originals[at]
+                    new = old.replace(output_parameters=schema)
+                    tools[lacking[at]] = new
+                    known[id(old)] = (old, new)
+                if len(found) == len(known):
+                    _mark(tools, snapshot.tools, found)
         self._known = known
         return tools, {}
 
@@ -134,7 +142,8 @@ class OutputParametersEnrichment(ToolEnrichment):
             return [_encode(output_schema(tools[place])) for place in places]
 
         values = self._cache.fill(_RULES_KIND, keys, compute, chunk=2048, force=self._force, label="output schemas")
-        found = {place: _kept(value) for place, value in enumerate(values)}
+        with paused_gc():
+            found = {place: _kept(value) for place, value in enumerate(values)}
         return {place: output_schema(tools[place]) if kept is None else kept for place, kept in found.items()}
 
     def _from_model(self, tools: Sequence[Tool], config: LMConfig) -> dict[int, Schema]:
@@ -166,6 +175,11 @@ class OutputParametersEnrichment(ToolEnrichment):
             vain.update(dict.fromkeys((key for key in first if key not in said), time.monotonic()))
         self._unanswered = vain
         return found
+
+
+def _mark(tools: Sequence[Tool], before: Sequence[Tool], found: Mapping[int, Schema]) -> None:
+    """Say what the tools follow from, so that nobody has to hash them again: what they were, and what was found."""
+    mark_block(tools, sha256(_encode((definitions_digest(before), found))).digest(), "output_parameters")
 
 
 def _kept(value: bytes) -> Schema | None:

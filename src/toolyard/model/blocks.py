@@ -4,7 +4,7 @@ What is derived from a whole set of tools is found again by what the tools say. 
 longer than to read what was derived, and reads the schemas of a lazy catalog that nobody needs yet. A file that has
 just been read is hashed in a moment.
 
-    mark_block(tools, sha256(data).digest(), "file", options)    # by whoever made the tools
+    mark_block(tools, sha256(data).digest(), "file", options)    # by whoever made the tools, or some of them anew
     for part in parts_of(tools): ...                             # the hash of a block, or tools outside of any
 
 A tool that was changed is another object, so it is no part of the block, and neither are those beside it.
@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
-from operator import is_
+from operator import attrgetter, is_
 from typing import Any
 
 from toolyard.constants import VERSION
 from toolyard.model.tool import Tool
 
+definition_of = attrgetter("namespace", "name", "description", "parameters", "output_parameters")
+"""What is derived from tools as a whole follows from these."""
 _MARK = "block"
 _RULES = 1
 """Grows when a source begins to make other tools of the same bytes."""
@@ -44,23 +46,34 @@ def mark_block(tools: Sequence[Tool], data: bytes | Callable[[], bytes], *made: 
     Only for tools about which nothing else decides: no other file, no server, no variable.
     """
     if tools:
-        # With the first tool, so that it goes when the tools go.
+        # With the first tool, so that it goes when the tools go. Where others were made anew behind it, it is the first
+        # of both: of those that it was read with, and of those that it stands with now.
         how = repr((VERSION, _RULES, made)).encode("utf-8", "surrogatepass")
-        tools[0].__dict__[_MARK] = _Block(tuple(tools), data, how)
+        own: dict[str, Any] = tools[0].__dict__
+        own[_MARK] = (*own.get(_MARK, ())[:1], _Block(tuple(tools), data, how))
 
 
 def parts_of(tools: Sequence[Tool]) -> Iterator[bytes | Sequence[Tool]]:
     """The tools in their order: for each whole block its hash, and between blocks the tools themselves."""
     at = loose = 0
     while at < len(tools):
-        block = tools[at].__dict__.get(_MARK)
-        end = at if block is None else at + len(block.tools)
-        if block is None or end > len(tools) or not all(map(is_, block.tools, tools[at:end])):
+        block = _block_at(tools, at)
+        if block is None:
             at += 1
             continue
         if loose < at:
             yield tools[loose:at]
         yield block.digest
-        at = loose = end
+        at = loose = at + len(block.tools)
     if loose < at:
         yield tools[loose:at]
+
+
+def _block_at(tools: Sequence[Tool], at: int) -> _Block | None:
+    """The block that begins here and is whole."""
+    blocks: tuple[_Block, ...] = tools[at].__dict__.get(_MARK, ())
+    for block in blocks:
+        end = at + len(block.tools)
+        if end <= len(tools) and all(map(is_, block.tools, tools[at:end])):
+            return block
+    return None

@@ -1,8 +1,7 @@
-"""What a tool must pass to enter a registry: name grammar, schema hygiene, a copy of its own."""
+"""What a tool must pass to enter a registry: name grammar, schema hygiene."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from toolyard.model.names import are_plain, check_namespace, check_tool_name, sh
 from toolyard.model.report import Rewrite
 from toolyard.model.tool import Tool
 from toolyard.registry.candidate import Candidate
+from toolyard.registry.copies import Copies
 from toolyard.registry.lazy import LazyTool
 from toolyard.schema.admit import Admitted, admit_schema, is_plain
 from toolyard.schema.normalise import Change
@@ -18,10 +18,10 @@ from toolyard.schema.normalise import Change
 _MAX_CHANGES = 20
 
 
-def admit(tool: Tool, *, own: bool = True) -> tuple[Candidate, tuple[Rewrite, ...]]:
+def admit(tool: Tool, copies: Copies | None = None) -> tuple[Candidate, tuple[Rewrite, ...]]:
     """The candidate for `tool`, and what had to be rewritten; `DefinitionError` if it cannot enter.
 
-    `own=False` copies the schemas first: the caller keeps its dicts and may change them later.
+    With `copies` the tool gets schemas of its own: the caller keeps its dicts and may change them later.
     """
     if not isinstance(tool, Tool):
         raise DefinitionError(f"expected a Tool, got {type(tool).__name__}")
@@ -31,12 +31,15 @@ def admit(tool: Tool, *, own: bool = True) -> tuple[Candidate, tuple[Rewrite, ..
     check_tool_name(tool.name)
     for alias in tool.aliases:
         check_tool_name(alias)
-    if isinstance(tool, LazyTool):
+    candidate, rewrites = _admitted(tool)
+    if copies is not None:
+        copies.give(candidate)
+    return candidate, rewrites
+
+
+def _admitted(tool: Tool) -> tuple[Candidate, tuple[Rewrite, ...]]:
+    if isinstance(tool, LazyTool) or (not tool.output_parameters and is_plain(tool.parameters)):
         return Candidate(tool), ()
-    if not tool.output_parameters and is_plain(tool.parameters) and own:
-        return Candidate(tool), ()
-    if not own:
-        tool = tool.replace(parameters=_copy(tool.parameters), output_parameters=_copy(tool.output_parameters))
     return _admit_schemas(tool)
 
 
@@ -83,13 +86,3 @@ def summarise(tool: Tool, changes: Iterable[Change], prefix: str) -> list[Rewrit
         Rewrite(tool.qualified_name, items[0].pointer, prefix + what, len(items))
         for what, items in list(grouped.items())[:_MAX_CHANGES]
     ]
-
-
-def _copy(schema: Any) -> Any:
-    """A copy of the containers; odd values stay as they are, for the checks to name."""
-    if isinstance(schema, dict) and schema:
-        try:
-            return copy.deepcopy(schema)
-        except RecursionError:
-            raise InvalidSchemaError("schema nests too deeply or contains itself") from None
-    return schema

@@ -6,8 +6,8 @@ import difflib
 import heapq
 import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from functools import cache
-from operator import is_
+from functools import cache, partial
+from operator import attrgetter, is_
 from typing import Any
 
 from toolyard.model.errors import DefinitionError, EnrichmentError, InvalidSchemaError, ToolyardError
@@ -17,8 +17,8 @@ from toolyard.parsing import paused_gc
 from toolyard.plugins import ENRICHMENTS, Enrichment
 from toolyard.registry.admission import admit
 from toolyard.registry.candidate import Candidate
-from toolyard.registry.snapshot import Index, Snapshot
-from toolyard.schema.admit import admit_schema
+from toolyard.registry.snapshot import Index, Snapshot, renewed
+from toolyard.schema.admit import admit_schema, is_plain
 from toolyard.schema.compile import CompiledSchema, compile_schema
 
 FIELD = "tool."
@@ -26,6 +26,7 @@ FIELD = "tool."
 _IDENTITY = ("namespace", "name", "parameters")
 _REACHED = ("binding", "source")
 """Where a tool comes from and how it is called; who makes a tool anew does not know it."""
+_fields = attrgetter(*FIELDS)
 
 
 def in_order(enrichments: Iterable[Enrichment]) -> tuple[Enrichment, ...]:
@@ -174,12 +175,10 @@ class Enricher:
         snapshot: Snapshot,
         seen: dict[int, tuple[Tool, Candidate, Candidate]],
     ) -> Snapshot:
-        report, generation = snapshot.report, snapshot.generation
+        like = partial(Snapshot, artifacts=artifacts, report=snapshot.report, generation=snapshot.generation)
         old = snapshot.candidates
         if all(map(is_, tools, snapshot.tools)):
-            return Snapshot(
-                old, snapshot.names, snapshot.aliases, artifacts=artifacts, report=report, generation=generation
-            )
+            return like(old, snapshot.names, snapshot.aliases)
         declared = _declared(enrichment, "writes")
         made: list[Candidate] = []
         for candidate, tool in zip(old, tools, strict=True):
@@ -191,9 +190,11 @@ class Enricher:
                 known = (tool, candidate, _readmitted(enrichment, declared, candidate, tool))
             seen[id(tool)] = known
             made.append(known[2])
+        if all(new.tool.aliases == before.tool.aliases for new, before in zip(made, old, strict=True)):
+            return like(tuple(made), renewed(snapshot.names, old, made), snapshot.aliases)
         index = Index()
         index.add(made)
-        return index.freeze(artifacts=artifacts, report=report, generation=generation)
+        return like(tuple(made), index.names, index.aliases)
 
 
 def _enriched(enrichment: Enrichment, snapshot: Snapshot) -> tuple[Sequence[Tool], Mapping[str, Any]]:
@@ -252,7 +253,11 @@ def _readmitted(enrichment: Enrichment, declared: Sequence[str], old: Candidate,
         raise EnrichmentError(f"{label(enrichment)}, output_parameters of {before.qualified_name}: {error}") from error
     except DefinitionError as error:
         raise EnrichmentError(f"{label(enrichment)}, {before.qualified_name}: {error}") from error
-    made = Candidate(tool.replace(parameters=before.parameters, **changes), old._compiled)
+    if tool.parameters is not before.parameters:
+        changes["parameters"] = before.parameters
+    given = [field for field, value in changes.items() if getattr(tool, field) is not value]
+    # Who gave the tool has perhaps marked it; a copy would have lost that.
+    made = Candidate(tool if type(tool) is Tool and not given else tool.replace(**changes), old._compiled)
     made.place = old.place
     if "fingerprint" in before.__dict__:
         made.tool.__dict__["fingerprint"] = before.fingerprint  # of the same parameters, and dear to compute
@@ -264,6 +269,8 @@ def _readmitted(enrichment: Enrichment, declared: Sequence[str], old: Candidate,
 def _answer(tool: Tool) -> Schema:
     """The admitted output schema; remarks at its root are no matter of admission."""
     schema = tool.output_parameters
+    if is_plain(schema, is_input=False):
+        return schema
     remarks = {}
     if isinstance(schema, dict):
         remarks = {key: value for key, value in schema.items() if isinstance(key, str) and key.startswith("x-")}
@@ -283,7 +290,8 @@ def _check_change(enrichment: Enrichment, declared: Sequence[str], before: Tool,
         raise EnrichmentError(
             f"{label(enrichment)} returned {type(tool).__name__} in the place of {before.qualified_name}, not a Tool"
         )
-    changed = [field for field in FIELDS if not _same(getattr(before, field), getattr(tool, field))]
+    fields = zip(FIELDS, _fields(before), _fields(tool), strict=True)
+    changed = [field for field, old, new in fields if old is not new and old != new]
     for field in changed:
         if field in _IDENTITY:
             raise EnrichmentError(
@@ -298,7 +306,3 @@ def _check_change(enrichment: Enrichment, declared: Sequence[str], before: Tool,
                 "`writes`, so that whoever reads it can wait"
             )
     return [field for field in changed if field not in _REACHED]
-
-
-def _same(old: Any, new: Any) -> bool:
-    return old is new or old == new

@@ -11,9 +11,11 @@ import msgspec
 from toolyard.model.errors import DefinitionError, MalformedSource, SourceError, SourceUnavailable, ToolyardError
 from toolyard.model.report import Rejection, Rewrite, SourceReport, State
 from toolyard.model.tool import Tool
+from toolyard.parsing import paused_gc
 from toolyard.plugins import Loader
 from toolyard.registry.admission import admit
 from toolyard.registry.candidate import Candidate
+from toolyard.registry.copies import Copies
 
 DIRECT = "added in code"
 _log = logging.getLogger(__name__)
@@ -31,10 +33,13 @@ def read_tools(tools: Iterable[Tool]) -> Part:
     """A part of tools that the caller made; any fault raises."""
     candidates: list[Candidate] = []
     rewrites: list[Rewrite] = []
-    for tool in tools:
-        candidate, changes = admit(tool, own=False)
-        candidates.append(candidate)
-        rewrites.extend(changes)
+    copies = Copies()
+    with paused_gc():
+        for tool in tools:
+            candidate, changes = admit(tool, copies)
+            candidates.append(candidate)
+            rewrites.extend(changes)
+    copies.mark([candidate.tool for candidate in candidates])
     return Part(tuple(candidates), SourceReport(DIRECT, len(candidates), tuple(rewrites)))
 
 
@@ -97,12 +102,14 @@ def _admit_all(loader: Loader, tools: list[Tool]) -> tuple[list[Candidate], list
     candidates: list[Candidate] = []
     rewrites: list[Rewrite] = []
     rejected: list[Rejection] = []
+    # Who checks entries has made them; of others nobody knows who else holds what they give.
+    copies = None if checked else Copies()
     for tool in tools:
         candidate = known.get(id(tool))
         changes: tuple[Rewrite, ...] = ()
         try:
             if candidate is None:
-                candidate, changes = admit(_from(loader, tool))
+                candidate, changes = admit(_from(loader, tool), copies)
         except DefinitionError as error:
             if getattr(loader, "on_error", "raise") != "skip":
                 raise MalformedSource(str(error), where=loader.source) from error
@@ -111,6 +118,8 @@ def _admit_all(loader: Loader, tools: list[Tool]) -> tuple[list[Candidate], list
             continue
         candidates.append(candidate)
         rewrites.extend(changes)
+    if copies is not None:
+        copies.mark([candidate.tool for candidate in candidates])
     return candidates, rewrites, rejected
 
 

@@ -125,6 +125,14 @@ class Index:
         )
 
 
+def renewed(
+    names: Mapping[str, tuple[Candidate, ...]], old: Sequence[Candidate], new: Sequence[Candidate]
+) -> Mapping[str, tuple[Candidate, ...]]:
+    """The same names for new candidates, each in the place of an old one."""
+    instead = dict(zip(map(id, old), new, strict=True))
+    return MappingProxyType({name: tuple([instead[id(one)] for one in found]) for name, found in names.items()})
+
+
 def _refuse_twin(candidate: Candidate, known: Sequence[Candidate]) -> None:
     tool = candidate.tool
     if len(known) >= MAX_OVERLOADS:

@@ -77,4 +77,9 @@ def _level(depth: int) -> dict[str, Any]:
         keywords["additionalProperties"] = {"anyOf": [{"type": "boolean"}, below]}
         keywords["properties"] = {"type": "object", "additionalProperties": below}
         keywords["anyOf"] = {"type": "array", "minItems": 1, "maxItems": 16, "items": below}
-    return {"type": "object", "properties": keywords, "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": keywords,
+        "patternProperties": {"^x-": _VALUE},
+        "additionalProperties": False,
+    }

@@ -22,6 +22,7 @@ from toolyard.model.tool import Tool
 from toolyard.plugins import Policy
 from toolyard.registry.admission import admit, summarise
 from toolyard.registry.candidate import Candidate
+from toolyard.registry.copies import Copies
 from toolyard.schema.definition import read_definition
 from toolyard.schema.normalise import Change
 
@@ -89,7 +90,7 @@ class Intake:
 
     def __init__(self, loader: ToolLoader, *, own: bool = True) -> None:
         self._loader = loader
-        self._own = own
+        self._copies = None if own else Copies()
         self._candidates: list[Candidate] = []
         self._rewrites: list[Rewrite] = []
         self._rejected: list[Rejection] = []
@@ -124,7 +125,7 @@ class Intake:
             self.reject(error, where, tool.name)
 
     def _admit(self, tool: Tool, changes: Sequence[Change], place: str) -> None:
-        candidate, rewrites = admit(tool, own=self._own)
+        candidate, rewrites = admit(tool, self._copies)
         if place:
             candidate.place = place
         self._candidates.append(candidate)
@@ -145,4 +146,7 @@ class Intake:
         self._loader._report = SourceReport(
             self._loader.source, len(self._candidates), tuple(self._rewrites), tuple(self._rejected)
         )
-        return [candidate.tool for candidate in self._candidates]
+        tools = [candidate.tool for candidate in self._candidates]
+        if self._copies is not None:
+            self._copies.mark(tools)
+        return tools
