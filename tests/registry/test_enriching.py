@@ -1,5 +1,6 @@
 """In which order enrichments run, what they may change, and what it costs."""
 
+import gc
 import itertools
 
 import pytest
@@ -279,6 +280,57 @@ def test_enrich_runs_more_of_them_now_and_after_every_change():
     assert registry.snapshot is before
     registry.add(Tool("c", "n"))
     assert dict(registry.artifacts) == {"one": "First", "two": "Second"}
+
+
+class Given(ToolLoader):
+    label = "given"
+
+    def load(self):
+        return [Tool("given", "n", "", CITY)]
+
+
+@pytest.mark.parametrize("way", ["made", "loaded", "attached", "added", "enriched"])
+def test_the_collector_works_while_enrichments_do_which_may_take_minutes(way):
+    seen = []
+    watching = stage("Watching", change=lambda one: seen.append(gc.isenabled()) or one)
+    if way == "loaded":
+        ToolRegistry.from_loaders([Given()], [watching])
+    elif way == "enriched":
+        ToolRegistry([Tool("a", "n")]).enrich(watching)
+    else:
+        registry = ToolRegistry([Tool("a", "n")], enrichments=[watching])
+        if way == "attached":
+            registry.attach(Given())
+        elif way == "added":
+            registry.add(Tool("b", "n"))
+    assert seen and all(seen)
+
+
+def test_the_very_tool_that_an_enrichment_gave_is_registered_if_nothing_of_it_must_be_changed():
+    given_tools = []
+
+    def guessed(one):
+        given_tools.append(one.replace(output_parameters={"type": "object", "x-inferred": "rules"}))
+        return given_tools[-1]
+
+    registry = ToolRegistry([Tool("a", "n", "", CITY)], enrichments=[stage("Guesses", change=guessed)])
+    [known] = registry.snapshot.tools
+    assert known is given_tools[0]
+    assert registry.get("n::a") == [known]
+
+
+def test_overloads_and_aliases_are_found_under_their_names_after_a_change():
+    other = {"type": "object", "properties": {"day": {"type": "integer"}}, "required": ["day"]}
+    tools = [Tool("a", "n", "", CITY), Tool("b", "n", "", CITY, aliases=("c",)), Tool("a", "n", "", other)]
+    louder = stage("Louder", change=lambda one: one.replace(description=f"{one.name}!"))
+    registry = ToolRegistry(tools, enrichments=[louder])
+    assert [tool.description for tool in registry.get("n::a")] == ["a!", "a!"]
+    assert [tool.parameters for tool in registry.get("n::a")] == [CITY, other]
+    assert registry.get("n::c") == registry.get("n::b") == [registry.all_tools()[1]]
+    renamed = stage("Renamed", change=lambda one: one.replace(aliases=("d",)) if one.name == "b" else one)
+    registry.enrich(renamed)
+    assert [tool.description for tool in registry.get("n::d")] == ["b!"]
+    assert registry.get("n::c") == []
 
 
 def test_an_enrichment_that_fails_in_enrich_is_not_kept():

@@ -175,10 +175,10 @@ class Enricher:
         snapshot: Snapshot,
         seen: dict[int, tuple[Tool, Candidate, Candidate]],
     ) -> Snapshot:
+        if all(map(is_, tools, snapshot.tools)):
+            return snapshot.with_artifacts(artifacts)
         like = partial(Snapshot, artifacts=artifacts, report=snapshot.report, generation=snapshot.generation)
         old = snapshot.candidates
-        if all(map(is_, tools, snapshot.tools)):
-            return like(old, snapshot.names, snapshot.aliases)
         declared = _declared(enrichment, "writes")
         made: list[Candidate] = []
         for candidate, tool in zip(old, tools, strict=True):

@@ -72,7 +72,8 @@ class ToolRegistry:
             registry._enrichments = in_order(enrichments)
             prepare_all(kept)
             with paused_gc():
-                registry._swap(read_all(kept))
+                index, parts = registry._build(read_all(kept))
+            registry._install(parts, index)
         except BaseException:
             for loader in kept:
                 loader.close()
@@ -167,9 +168,10 @@ class ToolRegistry:
         `refresh` tries it again.
         """
         try:
-            with self._reload, paused_gc():
+            with self._reload:
                 try:
-                    part = read_loader(loader)
+                    with paused_gc():
+                        part = read_loader(loader)
                     with self._change:
                         self._append(part)
                 except (ToolyardError, OSError) as error:
@@ -202,7 +204,7 @@ class ToolRegistry:
             before = self._enrichments
             self._enrichments = in_order((*before, *enrichments))
             try:
-                self._swap(list(self._parts))
+                self._install(list(self._parts), Index(self._loaded))
             except BaseException:
                 self._enrichments = before
                 raise
@@ -244,7 +246,8 @@ class ToolRegistry:
 
     def _append(self, part: Part) -> None:
         index = Index(self._loaded)
-        rejected = index.add(part.candidates, skip_duplicates=_skips(part))
+        with paused_gc():
+            rejected = index.add(part.candidates, skip_duplicates=_skips(part))
         part = _with_rejected(part, rejected, index)
         earlier = self._parts
         if part.loader is None and earlier and earlier[-1].loader is None:
@@ -258,9 +261,10 @@ class ToolRegistry:
     def _build(self, parts: list[Part]) -> tuple[Index, list[Part]]:
         index = Index()
         final: list[Part] = []
-        for part in parts:
-            rejected = index.add(part.candidates, skip_duplicates=_skips(part))
-            final.append(_with_rejected(part, rejected, index))
+        with paused_gc():
+            for part in parts:
+                rejected = index.add(part.candidates, skip_duplicates=_skips(part))
+                final.append(_with_rejected(part, rejected, index))
         return index, final
 
     def _install(self, parts: list[Part], index: Index) -> None:

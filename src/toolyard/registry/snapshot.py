@@ -44,6 +44,19 @@ class Snapshot:
         """Every tool in registration order."""
         return tuple([candidate.tool for candidate in self.candidates])
 
+    def with_artifacts(self, artifacts: Mapping[str, Any]) -> Snapshot:
+        """The same tools, about which other things are known."""
+        made = Snapshot(
+            self.candidates,
+            self.names,
+            self.aliases,
+            artifacts=artifacts,
+            report=self.report,
+            generation=self.generation,
+        )
+        made.__dict__["tools"] = self.tools
+        return made
+
     @cached_property
     def bare_names(self) -> dict[str, tuple[str, ...]]:
         """Unqualified names and aliases -> the qualified names they may mean."""
