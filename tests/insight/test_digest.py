@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from insight.embedder_stub import HashEmbedder
-from toolyard import FileToolLoader, ToolRegistry
+from toolyard import EnrichmentError, FileToolLoader, ToolRegistry
 from toolyard.insight.dataflow.enrichment import DataflowEnrichment
 from toolyard.insight.digest import definitions_digest
 from toolyard.insight.embeddings import EmbeddingsEnrichment
@@ -147,6 +147,14 @@ def test_other_inferred_outputs_are_another_set_of_tools(tmp_path):
     found = [digest([]), digest([{"id": 1}]), digest([{"id": "a"}]), digest([{"name": 1}])]
     assert len({*found}) == 4
     assert digest([{"id": 7}]) == found[1]
+
+
+def test_an_inferred_output_that_cannot_be_written_out_is_refused_by_name():
+    registry = ToolRegistry(TOOLS)
+    recorded = [{"name": "ns::tool_3", "result": {"\ud83d": 1}}]
+    with pytest.raises(EnrichmentError, match=r"output_parameters of ns::tool_3: .*surrogates"):
+        registry.enrich(OutputParametersEnrichment(infer="examples", results=recorded, cache=False))
+    assert not registry.get("ns::tool_3")[0].output_parameters
 
 
 def test_a_first_tool_that_keeps_its_output_is_the_first_of_the_file_and_of_what_was_made_of_it(tmp_path):

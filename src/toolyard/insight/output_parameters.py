@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -179,7 +180,8 @@ class OutputParametersEnrichment(ToolEnrichment):
 
 def _mark(tools: Sequence[Tool], before: Sequence[Tool], found: Mapping[int, Schema]) -> None:
     """Say what the tools follow from, so that nobody has to hash them again: what they were, and what was found."""
-    mark_block(tools, sha256(_encode((definitions_digest(before), found))).digest(), "output_parameters")
+    with suppress(UnicodeEncodeError):  # half a surrogate pair, which admission refuses with a reason
+        mark_block(tools, sha256(_encode((definitions_digest(before), found))).digest(), "output_parameters")
 
 
 def _kept(value: bytes) -> Schema | None:

@@ -6,7 +6,7 @@ import difflib
 import heapq
 import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from operator import attrgetter, is_
 from typing import Any
 
@@ -177,7 +177,7 @@ class Enricher:
     ) -> Snapshot:
         if all(map(is_, tools, snapshot.tools)):
             return snapshot.with_artifacts(artifacts)
-        like = partial(Snapshot, artifacts=artifacts, report=snapshot.report, generation=snapshot.generation)
+        rest: Any = {"artifacts": artifacts, "report": snapshot.report, "generation": snapshot.generation}
         old = snapshot.candidates
         declared = _declared(enrichment, "writes")
         made: list[Candidate] = []
@@ -191,10 +191,10 @@ class Enricher:
             seen[id(tool)] = known
             made.append(known[2])
         if all(new.tool.aliases == before.tool.aliases for new, before in zip(made, old, strict=True)):
-            return like(tuple(made), renewed(snapshot.names, old, made), snapshot.aliases)
+            return Snapshot(tuple(made), renewed(snapshot.names, old, made), snapshot.aliases, **rest)
         index = Index()
         index.add(made)
-        return like(tuple(made), index.names, index.aliases)
+        return index.freeze(**rest)
 
 
 def _enriched(enrichment: Enrichment, snapshot: Snapshot) -> tuple[Sequence[Tool], Mapping[str, Any]]:
