@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from insight.embedder_stub import HashEmbedder
-from toolyard import EnrichmentError, FileToolLoader, ToolRegistry
+from toolyard import EnrichmentError, FileToolLoader, ToolLoader, ToolRegistry
 from toolyard.insight.dataflow.enrichment import DataflowEnrichment
 from toolyard.insight.digest import definitions_digest
 from toolyard.insight.embeddings import EmbeddingsEnrichment
@@ -17,14 +17,16 @@ from toolyard.insight.output_parameters import OutputParametersEnrichment
 from toolyard.model.blocks import parts_of
 from toolyard.model.tool import Tool
 
+
+class Holder(list):
+    """A list that can be watched."""
+
+
 SCHEMA = {"type": "object", "properties": {"user_id": {"type": "string"}}}
 TOOLS = tuple(Tool(f"tool_{number}", "ns", f"Does {number}.", SCHEMA) for number in range(20))
 
 
 def test_the_hash_of_tools_does_not_keep_them():
-    class Holder(list):
-        pass
-
     tools = [tool.replace() for tool in TOOLS]
     marker = Holder()
     tools[0].__dict__["marker"] = marker
@@ -147,6 +149,41 @@ def test_other_inferred_outputs_are_another_set_of_tools(tmp_path):
     found = [digest([]), digest([{"id": 1}]), digest([{"id": "a"}]), digest([{"name": 1}])]
     assert len({*found}) == 4
     assert digest([{"id": 7}]) == found[1]
+
+
+def test_inferred_outputs_read_no_schema_of_a_lazy_catalog_that_nobody_asked_about(tmp_path):
+    path = _catalog(tmp_path, *(f"Gives the user of number {number}." for number in range(30)))
+    entries = json.loads(path.read_text())
+    entries[7]["parameters"] = {"type": "nonsense"}
+    path.write_text(json.dumps(entries))
+    nobody = [{"name": "default::nobody", "result": {"id": 1}}]
+    inferred = OutputParametersEnrichment(infer="examples", results=nobody, cache=False)
+    registry = ToolRegistry.from_loaders([FileToolLoader(path, lazy=True)], [inferred])
+    registry.remove("default::tool_3")
+    assert len(registry) == 29
+    assert not any("parameters" in tool.__dict__ for tool in registry.snapshot.tools)
+
+
+def test_tools_of_an_earlier_load_are_not_kept_by_one_that_stays():
+    class Renewed(ToolLoader):
+        label = "renewed"
+
+        def load(self):
+            return [Tool(f"tool_{number}", "n", "Gives the user.") for number in range(20)]
+
+    registry = ToolRegistry([Tool("first", "n", "Gives the order.")])
+    registry.attach(Renewed())
+    registry.enrich(OutputParametersEnrichment(cache=False))
+    _ = definitions_digest(registry.snapshot.tools)
+    old = Holder()
+    registry.snapshot.tools[-1].__dict__["holder"] = old
+    watched = weakref.ref(old)
+    del old
+    for _ in range(2):
+        registry.refresh()
+        _ = definitions_digest(registry.snapshot.tools)
+    gc.collect()
+    assert watched() is None
 
 
 def test_an_inferred_output_that_cannot_be_written_out_is_refused_by_name():

@@ -5,7 +5,7 @@ import weakref
 
 from hypothesis import given, strategies as st
 
-from toolyard.model.blocks import mark_block, parts_of
+from toolyard.model.blocks import drop_broken, mark_block, parts_of
 from toolyard.model.tool import Tool
 
 
@@ -52,11 +52,21 @@ def test_a_first_tool_may_stand_with_others_that_were_made_anew_behind_it():
     derived = []
     for data in (b"some", b"more"):
         anew = [tools[0], *(tool.replace() for tool in tools[1:])]
-        mark_block(anew, data)
+        mark_block(anew, data, derived=True)
         derived.append(list(parts_of(anew)))
     assert list(parts_of(tools)) == read
     assert [len(parts) for parts in (read, *derived)] == [1, 1, 1]
     assert len({read[0], derived[0][0], derived[1][0]}) == 3
+
+
+def test_a_derived_block_that_is_no_longer_whole_keeps_no_tool():
+    first, others, more = _tools(1), _tools(3), _tools(2, "more")
+    mark_block([*first, *others], b"some", derived=True)
+    drop_broken([*first, *others, *more])
+    assert isinstance(next(parts_of([*first, *others, *more])), bytes)
+    drop_broken([*first, *more])
+    assert not first[0].__dict__
+    drop_broken([])
 
 
 def test_data_is_hashed_when_somebody_asks_and_then_once():
@@ -77,7 +87,7 @@ def test_a_name_that_no_text_can_hold_is_no_error():
 def test_a_block_goes_with_its_tools():
     tools = _tools(2)
     mark_block(tools, b"data")
-    watched = weakref.ref(tools[0].__dict__["block"][0])
+    watched = weakref.ref(tools[0].__dict__["block"])
     del tools
     gc.collect()
     assert watched() is None

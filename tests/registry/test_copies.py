@@ -43,10 +43,10 @@ def test_no_change_of_what_was_given_reaches_a_registry(inline):
     assert _made(registry) == before
 
 
-class Given(ToolLoader):
-    """A loader of somebody else's, which leaves the checks to the registry."""
+class Kept(ToolLoader):
+    """A loader of somebody else's, which gives the same tools at every load and leaves the checks to the registry."""
 
-    label = "given"
+    label = "kept"
 
     def __init__(self, tools):
         self.tools = tools
@@ -55,17 +55,37 @@ class Given(ToolLoader):
         return self.tools
 
 
-def test_what_a_loader_of_somebody_elses_gives_is_copied_and_known_by_one_hash():
-    tools = _tools()
-    registry = ToolRegistry.from_loaders([Given(tools)])
-    before = copy.deepcopy(_made(registry))
-    tools[3].parameters["properties"]["city"]["enum"].append("c")
-    assert _made(registry) == before
-    [known] = parts_of(registry.snapshot.tools)
-    assert _parts(_tools()) == [known]
+def test_a_tool_that_a_loader_gives_again_is_the_same_tool_after_a_refresh():
+    registry = ToolRegistry.from_loaders([Kept(_tools(source="kept"))])
+    before = registry.snapshot.tools
     registry.refresh()
-    assert _made(registry) != before
-    assert list(parts_of(registry.snapshot.tools)) != [known]
+    assert before[-1] is registry.snapshot.tools[-1]
+
+
+@pytest.mark.parametrize(
+    ("given_output", "known"),
+    [(None, {}), (False, {"not": {}}), ([], {"type": "object", "properties": {}}), ({}, {})],
+    ids=repr,
+)
+def test_an_output_that_says_nothing_is_read_as_any_schema_is(given_output, known):
+    [tool] = ToolRegistry([Tool("t", "ns", "", _schema(), given_output)]).all_tools()
+    assert tool.output_parameters == known
+
+
+@pytest.mark.parametrize("odd", ["", 0, ()], ids=repr)
+def test_an_output_that_is_no_schema_is_refused(odd):
+    with pytest.raises(InvalidSchemaError):
+        ToolRegistry([Tool("t", "ns", "", _schema(), odd)])
+
+
+def test_a_value_in_many_places_of_a_default_stays_one_value():
+    value = ["x"]
+    for _ in range(17):
+        value = [value, value]
+    given = {"type": "object", "properties": {"a": {"type": "array", "default": value}}}
+    [tool] = ToolRegistry([Tool("t", "ns", "", given)]).all_tools()
+    left, right = tool.parameters["properties"]["a"]["default"]
+    assert left is right and left is not value[0]
 
 
 def test_a_schema_that_cannot_be_written_out_is_copied_all_the_same():

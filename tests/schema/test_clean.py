@@ -21,8 +21,15 @@ def test_the_usual_tool_is_clean():
     assert is_clean(FIVE)
 
 
-def test_a_plain_remark_is_nothing_to_look_at():
-    assert is_clean({**FIVE, "x-inferred": "rules", "properties": {"a": {"type": "string", "x-tags": ["a", 1]}}})
+@pytest.mark.parametrize("told", ["rules", "lm", "examples"])
+def test_that_an_output_was_inferred_is_nothing_to_look_at(told):
+    assert is_clean({**FIVE, "x-inferred": told})
+
+
+def test_a_property_that_has_the_name_of_a_remark_is_a_property():
+    given = {"x-request-id": "string", "x-inferred": "string"}
+    assert not is_clean(given)
+    assert normalise(given, is_input=False)[0]["properties"].keys() == given.keys()
 
 
 @pytest.mark.parametrize(
@@ -37,10 +44,8 @@ def test_a_plain_remark_is_nothing_to_look_at():
         {"default": [float("inf")]},
         {"minimum": float("nan")},
         {"enum": []},
-        {"x-mine": None},
-        {"x-mine": {"a": 1}},
-        {"x-mine": float("nan")},
-        {"y-mine": 1},
+        {"x-mine": 1},
+        {"x-inferred": "rules"},
         {"items": [{}]},
         {"description": 3},
         {"required": ["a", "a"]},
@@ -76,7 +81,7 @@ leaves = st.fixed_dictionaries(
         "format": st.text(max_size=4),
         "pattern": st.sampled_from(["a", "("]),
         "uniqueItems": st.booleans(),
-        "x-a": st.none() | st.floats() | st.text(max_size=3) | st.lists(st.floats(), max_size=2),
+        "x-inferred": st.sampled_from(["rules", "lm", "examples", "string"]) | st.none(),
     },
 )
 schemas = st.recursive(

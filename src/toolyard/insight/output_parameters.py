@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -23,11 +22,11 @@ import msgspec
 
 from toolyard.insight.base import ToolEnrichment
 from toolyard.insight.cache import CacheOption, ItemCache, force_option, item_key
-from toolyard.insight.digest import definitions_digest
+from toolyard.insight.digest import digest_of
 from toolyard.insight.progress import tracked
 from toolyard.links.lm.config import LMConfig, LMOptions, read_lm_config
 from toolyard.model.bindings import RestBinding
-from toolyard.model.blocks import mark_block
+from toolyard.model.blocks import drop_broken, mark_block
 from toolyard.model.errors import ConfigError
 from toolyard.model.guesses import INFERRED
 from toolyard.model.tool import Schema, Tool
@@ -108,8 +107,9 @@ class OutputParametersEnrichment(ToolEnrichment):
                     new = old.replace(output_parameters=schema)
                     tools[lacking[at]] = new
                     known[id(old)] = (old, new)
-                if len(found) == len(known):
-                    _mark(tools, snapshot.tools, found)
+            if found and len(found) == len(known):
+                _mark(tools, snapshot.tools, found)
+        drop_broken(tools)
         self._known = known
         return tools, {}
 
@@ -180,8 +180,16 @@ class OutputParametersEnrichment(ToolEnrichment):
 
 def _mark(tools: Sequence[Tool], before: Sequence[Tool], found: Mapping[int, Schema]) -> None:
     """Say what the tools follow from, so that nobody has to hash them again: what they were, and what was found."""
-    with suppress(UnicodeEncodeError):  # half a surrogate pair, which admission refuses with a reason
-        mark_block(tools, sha256(_encode((definitions_digest(before), found))).digest(), "output_parameters")
+
+    def follows() -> bytes:
+        # Only if somebody asks: to hash the tools of a lazy catalog may mean to read all their schemas.
+        told = (digest_of(before), found)
+        try:
+            return sha256(_encode(told)).digest()
+        except UnicodeEncodeError:  # half a surrogate pair
+            return sha256(repr(told).encode("utf-8", "surrogatepass")).digest()
+
+    mark_block(tools, follows, "output_parameters", derived=True)
 
 
 def _kept(value: bytes) -> Schema | None:

@@ -4,7 +4,7 @@ What is derived from a whole set of tools is found again by what the tools say. 
 longer than to read what was derived, and reads the schemas of a lazy catalog that nobody needs yet. A file that has
 just been read is hashed in a moment.
 
-    mark_block(tools, sha256(data).digest(), "file", options)    # by whoever made the tools, or some of them anew
+    mark_block(tools, sha256(data).digest(), "file", options)    # by whoever made the tools
     for part in parts_of(tools): ...                             # the hash of a block, or tools outside of any
 
 A tool that was changed is another object, so it is no part of the block, and neither are those beside it.
@@ -22,7 +22,7 @@ from toolyard.model.tool import Tool
 
 definition_of = attrgetter("namespace", "name", "description", "parameters", "output_parameters")
 """What is derived from tools as a whole follows from these."""
-_MARK = "block"
+_MARKS = ("block", "derived block")
 _RULES = 1
 """Grows when a source begins to make other tools of the same bytes."""
 
@@ -40,17 +40,22 @@ class _Block:
         return sha256(self._how + self._data).digest()
 
 
-def mark_block(tools: Sequence[Tool], data: bytes | Callable[[], bytes], *made: Any) -> None:
+def mark_block(tools: Sequence[Tool], data: bytes | Callable[[], bytes], *made: Any, derived: bool = False) -> None:
     """Say that these tools follow from `data`, a hash or a function that gives it, and from `made`, plain values.
 
-    Only for tools about which nothing else decides: no other file, no server, no variable.
+    Only for tools about which nothing else decides: no other file, no server, no variable. `derived` is for whoever
+    made some of them anew: the first may be as it was read, and is then the first of two blocks.
     """
     if tools:
-        # With the first tool, so that it goes when the tools go. Where others were made anew behind it, it is the first
-        # of both: of those that it was read with, and of those that it stands with now.
+        # With the first tool, so that it goes when the tools go.
         how = repr((VERSION, _RULES, made)).encode("utf-8", "surrogatepass")
-        own: dict[str, Any] = tools[0].__dict__
-        own[_MARK] = (*own.get(_MARK, ())[:1], _Block(tuple(tools), data, how))
+        tools[0].__dict__[_MARKS[derived]] = _Block(tuple(tools), data, how)
+
+
+def drop_broken(tools: Sequence[Tool]) -> None:
+    """Forget a derived block that begins with the first of the tools and is not whole: it would keep the others."""
+    if tools and not _is_whole(tools[0].__dict__.get(_MARKS[True]), tools, 0):
+        tools[0].__dict__.pop(_MARKS[True], None)
 
 
 def parts_of(tools: Sequence[Tool]) -> Iterator[bytes | Sequence[Tool]]:
@@ -71,9 +76,14 @@ def parts_of(tools: Sequence[Tool]) -> Iterator[bytes | Sequence[Tool]]:
 
 def _block_at(tools: Sequence[Tool], at: int) -> _Block | None:
     """The block that begins here and is whole."""
-    blocks: tuple[_Block, ...] = tools[at].__dict__.get(_MARK, ())
-    for block in blocks:
-        end = at + len(block.tools)
-        if end <= len(tools) and all(map(is_, block.tools, tools[at:end])):
+    own = tools[at].__dict__
+    for mark in _MARKS if own else ():
+        block: _Block | None = own.get(mark)
+        if block is not None and _is_whole(block, tools, at):
             return block
     return None
+
+
+def _is_whole(block: _Block | None, tools: Sequence[Tool], at: int) -> bool:
+    end = at + len(block.tools) if block is not None else 0
+    return block is not None and end <= len(tools) and all(map(is_, block.tools, tools[at:end]))

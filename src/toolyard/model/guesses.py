@@ -5,7 +5,9 @@ from __future__ import annotations
 from toolyard.model.tool import Tool
 
 INFERRED = "x-inferred"
-"""The keyword that says where an output schema was taken from: `rules`, `lm` or `examples`."""
+"""The keyword that says where an output schema was taken from."""
+SOURCES = ("rules", "lm", "examples")
+"""What it may say."""
 
 
 def is_guess(tool: Tool) -> bool:

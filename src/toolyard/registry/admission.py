@@ -38,7 +38,7 @@ def admit(tool: Tool, copies: Copies | None = None) -> tuple[Candidate, tuple[Re
 
 
 def _admitted(tool: Tool) -> tuple[Candidate, tuple[Rewrite, ...]]:
-    if isinstance(tool, LazyTool) or (not tool.output_parameters and is_plain(tool.parameters)):
+    if isinstance(tool, LazyTool) or (is_plain(tool.output_parameters, is_input=False) and is_plain(tool.parameters)):
         return Candidate(tool), ()
     return _admit_schemas(tool)
 

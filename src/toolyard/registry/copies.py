@@ -19,6 +19,8 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[Any, ...]).decode
 _SMALLEST = 16
 """Tools that are worth a mark."""
+_LONGEST = 1 << 18
+"""Bytes of a definition that is copied so. A longer one may have been short, and hold one value in many places."""
 
 
 class Copies:
@@ -28,7 +30,7 @@ class Copies:
     whatever is derived from these tools as a whole is found again without writing them a second time.
 
     Only for what has been admitted: a schema may hold one part in many places, and written out it is as large as if
-    each were its own. Admission has looked at all of them, and found them few enough.
+    each were its own. Admission has refused what has too many subschemas.
     """
 
     def __init__(self) -> None:
@@ -45,14 +47,14 @@ class Copies:
         given = definition_of(tool)
         try:
             written = _encode(given)
-            own = _decode(written)
+            own = _decode(written) if len(written) <= _LONGEST else ()
         except (TypeError, ValueError, OverflowError, RecursionError):
             own = ()
         if own == given:
             self._hash.update(written)
             candidate.tool = tool.replace(parameters=own[3], output_parameters=own[4])
         else:
-            # A tuple, half a surrogate pair, a number beyond 64 bits: written out it would be something else.
+            # A tuple, half a surrogate pair, a number beyond 64 bits: written out it is something else, or nothing.
             self._whole = False
             candidate.tool = _copied(tool)
 

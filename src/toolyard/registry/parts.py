@@ -102,14 +102,12 @@ def _admit_all(loader: Loader, tools: list[Tool]) -> tuple[list[Candidate], list
     candidates: list[Candidate] = []
     rewrites: list[Rewrite] = []
     rejected: list[Rejection] = []
-    # Who checks entries has made them; of others nobody knows who else holds what they give.
-    copies = None if checked else Copies()
     for tool in tools:
         candidate = known.get(id(tool))
         changes: tuple[Rewrite, ...] = ()
         try:
             if candidate is None:
-                candidate, changes = admit(_from(loader, tool), copies)
+                candidate, changes = admit(_from(loader, tool))
         except DefinitionError as error:
             if getattr(loader, "on_error", "raise") != "skip":
                 raise MalformedSource(str(error), where=loader.source) from error
@@ -118,8 +116,6 @@ def _admit_all(loader: Loader, tools: list[Tool]) -> tuple[list[Candidate], list
             continue
         candidates.append(candidate)
         rewrites.extend(changes)
-    if copies is not None:
-        copies.mark([candidate.tool for candidate in candidates])
     return candidates, rewrites, rejected
 
 

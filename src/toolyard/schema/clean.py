@@ -16,6 +16,7 @@ from typing import Any
 import jsonschema_rs
 import msgspec
 
+from toolyard.model.guesses import INFERRED, SOURCES
 from toolyard.model.keywords import JSON_TYPES
 
 _LEVELS = 12
@@ -77,9 +78,6 @@ def _level(depth: int) -> dict[str, Any]:
         keywords["additionalProperties"] = {"anyOf": [{"type": "boolean"}, below]}
         keywords["properties"] = {"type": "object", "additionalProperties": below}
         keywords["anyOf"] = {"type": "array", "minItems": 1, "maxItems": 16, "items": below}
-    return {
-        "type": "object",
-        "properties": keywords,
-        "patternProperties": {"^x-": _VALUE},
-        "additionalProperties": False,
-    }
+    if depth == 0:
+        keywords[INFERRED] = {"enum": list(SOURCES)}
+    return {"type": "object", "properties": keywords, "additionalProperties": False}

@@ -281,6 +281,59 @@ def test_filters_that_are_no_names_are_refused(lexical, wrong):
         lexical.search(ToolRegistry(TOOLS).snapshot, "weather", namespace=wrong)
 
 
+ISSUES = ToolRegistry([Tool("create_issue", name, "Create a new issue") for name in ("github", "gitlab", "jira")])
+
+
+@pytest.mark.parametrize(
+    "query", ["create a jira issue", "jira__create_issue", "jira.create_issue", "Jira/create_issue", "jira"]
+)
+def test_of_tools_that_are_alike_that_of_the_namespace_comes_first_that_the_query_names(lexical, hybrid, query):
+    for searcher in (lexical, hybrid):
+        assert searcher.search(ISSUES.snapshot, query)[0].tool.qualified_name == "jira::create_issue"
+
+
+def test_scores_fall_from_hit_to_hit_even_behind_a_name(lexical):
+    registry = ToolRegistry([Tool("a.b", "n", ""), Tool("a-b c", "n", "")])
+    scores = [hit.score for hit in lexical.search(registry.snapshot, "a.b?", threshold=0)]
+    assert len(scores) == 2 and scores == sorted(scores, reverse=True)
+
+
+CHINESE = ToolRegistry(
+    [
+        Tool("chuangjian", "shop", "创建一个新的订单"),
+        Tool("quxiao", "shop", "取消已有的订单"),
+        Tool("hangban", "shop", "预订航班机票"),
+        Tool("jiudian", "shop", "在城市中搜索酒店"),
+    ]
+)
+
+
+@pytest.mark.parametrize(("query", "first"), [("取消订单", "quxiao"), ("搜索酒店", "jiudian"), ("机票", "hangban")])
+def test_words_are_found_where_no_spaces_part_them(lexical, query, first):
+    assert lexical.search(CHINESE.snapshot, query)[0].tool.name == first
+    assert not lexical.search(CHINESE.snapshot, "天气预报怎么样")
+
+
+def test_a_model_of_latin_letters_is_not_asked_about_others(tmp_path):
+    model = HashEmbedder()
+    model.latin = True
+    searcher = Searcher(model, cache=tmp_path)
+    found = searcher.search(CHINESE.snapshot, "取消订单")
+    assert found.mode == "lexical" and "script" in found.note
+    assert [hit.tool.name for hit in found][:1] == ["quxiao"]
+    assert searcher.search(CHINESE.snapshot, "quxiao 订单 please now").mode == "hybrid"
+    model.latin = False
+    assert searcher.search(CHINESE.snapshot, "取消订单").mode == "hybrid"
+
+
+def test_a_namespace_that_no_tool_is_in_is_named(lexical):
+    found = lexical.search(ISSUES.snapshot, "create an issue", namespace="gitlib")
+    assert not found and found.note == "no tool is in the namespace 'gitlib'; did you mean 'gitlab'?"
+    found = lexical.search(ISSUES.snapshot, "create an issue", namespace=["zzz", "jira"])
+    assert [hit.tool.namespace for hit in found] == ["jira"]
+    assert "there are github, gitlab, jira" in lexical.search(ISSUES.snapshot, "issue", namespace="zzz").note
+
+
 def test_a_hit_that_is_shown_as_certain_passes_a_threshold_of_one(lexical):
     snapshot, query = ToolRegistry(TOOLS).snapshot, "What is the current weather in the city?"
     score = lexical.search(snapshot, query)[0].score

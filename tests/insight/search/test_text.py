@@ -1,5 +1,6 @@
 """Words of names and queries."""
 
+import pytest
 from hypothesis import given, strategies as st
 
 from toolyard import Tool
@@ -15,7 +16,32 @@ def test_names_fall_apart_where_people_see_a_word_begin():
 def test_a_possessive_is_no_word_and_every_word_has_one_stem():
     assert words("The user's name and the team'S size") == ["the", "user", "name", "and", "the", "team", "size"]
     text = "getHTTPUrls of Größen, İstanbul and 天気予報 v2Beta " + "x" * 500
-    assert len(stems(text)) == len(words(text)) == 12
+    assert len(stems(text)) == len(words(text)) == 14
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("取消订单", ["取消", "消订", "订单"]),
+        ("查询 API v2 天气", ["查询", "api", "v2", "天气"]),
+        ("get订单ById", ["get", "订单", "by", "id"]),
+        ("店", ["店"]),
+        ("주문 취소", ["주문", "취소"]),
+        ("注文を取り消す", ["注文", "文を", "を取", "取り", "り消", "消す"]),
+        ("größte Städte", ["größte", "städte"]),
+    ],
+)
+def test_where_no_spaces_are_every_two_letters_are_a_word(text, found):
+    assert words(text) == found
+
+
+def test_what_is_embedded_of_a_name_is_the_name_whatever_its_script():
+    assert vector_text(Tool("取消订单_v2", "x", "取消已有的订单")) == "取消订单 v2. 取消已有的订单 ()"
+
+
+def test_a_namespace_is_a_word_of_its_tools_unless_they_say_it_themselves():
+    assert fields(Tool("createIssue", "jira", "Makes an issue"))[1] == ["make", "an", "issu", "jira"]
+    assert fields(Tool("jira_create", "jira", "Makes an issue"))[1] == ["make", "an", "issu"]
 
 
 def test_a_long_query_is_cut_into_what_asks_for_one_thing_each():
@@ -36,7 +62,7 @@ def test_every_field_of_a_tool_has_its_words_and_odd_schemas_have_none():
     )
     names, described, keys, texts, values = fields(tool)
     assert names == ["find", "user", "whoi"]
-    assert described == ["look", "peopl", "up", "crm"]
+    assert described == ["look", "peopl", "up", "crm", "x"]
     assert (keys, texts, values) == (["user", "name", "odd"], ["the", "name"], ["ann"])
     assert required(tool) == [["user", "name"]]
     assert vector_text(tool) == "find user. Looks people up (user name, odd)"

@@ -46,9 +46,18 @@ class BertEmbedder:
     """
 
     def __init__(
-        self, folder: Path, *, name: str, release: str = "", cache: CacheOption = None, threads: int | None = None
+        self,
+        folder: Path,
+        *,
+        name: str,
+        release: str = "",
+        latin: bool = False,
+        cache: CacheOption = None,
+        threads: int | None = None,
     ) -> None:
         self.name = name
+        self.latin = latin
+        """True for a model that has learned no text but in Latin letters."""
         self.batch = BATCH
         self._folder = folder
         self._release = release

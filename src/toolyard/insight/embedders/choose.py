@@ -93,7 +93,7 @@ def _packaged() -> Embedder:
 
     folder = packaged_folder()
     assert folder is not None
-    return BertEmbedder(folder, name=MODEL, release=packaged_version())
+    return BertEmbedder(folder, name=MODEL, release=packaged_version(), latin=True)
 
 
 def _is_bert(folder: Path) -> bool:

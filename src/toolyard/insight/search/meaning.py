@@ -119,6 +119,10 @@ class Meaning:
         words = np.array(rows, np.float32).reshape(len(rows), made.shape[1])
         return QueryVectors(unit(made[:count] - known.tool_mean), words, tuple(places))
 
+    def understands(self, query: Query) -> bool:
+        """Whether the model was made for the script of the query: what it makes of another says nothing."""
+        return not getattr(self._embedder, "latin", False) or _is_latin(query.text)
+
     def _encoded(self, texts: Sequence[str]) -> Matrix:
         with self._keeping:
             there = {text: self._kept[text] for text in texts if text in self._kept}
@@ -131,6 +135,12 @@ class Meaning:
                 while len(self._kept) > _MOST_KEPT:
                     self._kept.popitem(last=False)
         return np.stack([there[text] for text in texts])
+
+
+def _is_latin(text: str) -> bool:
+    """Whether at least half of the letters are."""
+    letters = [letter for letter in text if letter.isalpha()]
+    return 2 * sum(letter < "\u0250" or "\u1e00" <= letter < "\u1f00" for letter in letters) >= len(letters)
 
 
 def _sketched(known: Known, fresh: Matrix) -> Known:

@@ -22,6 +22,10 @@ class Hit(msgspec.Struct, frozen=True):
     """What spoke for it: `words` (share of the query it has), `name` (share of its name in the query), `meaning`
     (likeness of the vectors; not there if the search was lexical)."""
 
+    def at_most(self, score: float) -> Hit:
+        """The same hit, no more likely than that."""
+        return self if self.score <= score else msgspec.structs.replace(self, score=score)
+
 
 class SearchResults(list[Hit]):
     """The hits, best first; fewer than asked for, even none, where fewer fit."""
@@ -31,7 +35,7 @@ class SearchResults(list[Hit]):
         self.mode = mode
         """`lexical` if words alone were compared."""
         self.note = note
-        """Why the search was lexical, and what to do about it; empty if it was not."""
+        """Why the search was lexical, or could find nothing, and what to do about it; else empty."""
 
     def __repr__(self) -> str:
         found = ", ".join(f"{hit.tool.qualified_name} {hit.score:.2f}" for hit in self)

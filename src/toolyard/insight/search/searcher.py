@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from collections.abc import Callable, Collection, Iterable
@@ -16,7 +17,7 @@ from toolyard.insight.embedders.weights import INSTALL
 from toolyard.insight.search.candidates import Mask
 from toolyard.insight.search.index import ToolIndex, View
 from toolyard.insight.search.judge import evidence, ordered, probabilities
-from toolyard.insight.search.meaning import Meaning
+from toolyard.insight.search.meaning import Known, Meaning
 from toolyard.insight.search.query import Query, QueryVectors, read_query
 from toolyard.insight.search.results import Hit, SearchResults
 from toolyard.insight.search.table import Table, table_of
@@ -28,12 +29,16 @@ from toolyard.registry.snapshot import Snapshot
 
 MOST_HITS = 100
 _NAME_LIKE = re.compile(r"[^\s\"'`(),;?!]+")
+_TOLD = 10
+"""Namespaces that are named where one is not found."""
+_BETWEEN = ("__", ".", "/", ":")
 _NAMED, _MENTIONED = 1.0, 0.99
 _LOOKED_AT = 5
 """Hits that speak for the first, however many are asked for."""
 _RUNNERS_UP = 0.2
 """What the others need, of what the best hit needs: all tools that a task takes share in being likely."""
 _WARMING = "vectors of the tools are being made; until then words alone are compared"
+_STRANGE = "words alone are compared: the model was not made for the script of this query"
 
 
 class Searcher:
@@ -74,29 +79,37 @@ class Searcher:
         if not query.strip() or (allowed is not None and not len(allowed)):
             # Nothing is looked for, so nothing is made for it either.
             lexical = self._index.meaning is None
-            return SearchResults(mode="lexical" if lexical else "hybrid", note=self._note(lexical))
+            note = _nobody_there(snapshot, namespace) or self._note(lexical)
+            return SearchResults(mode="lexical" if lexical else "hybrid", note=note)
         known = self._index.known(view, wait=wait)
         results = SearchResults(mode="lexical" if known is None else "hybrid", note=self._note(known is None))
         named = _named(view, snapshot, query, allowed)
         read = read_query(query)
-        vectors: QueryVectors | None = None
-        meaning = self._index.meaning
-        if known is not None and meaning is not None:
-            try:
-                vectors = meaning.of_query(read, known)
-            except (ConfigError, EnrichmentError) as error:
-                self._index.give_up(error)
-                known = None
-                results.mode, results.note = "lexical", self._note(True)
+        vectors = None if known is None else self._vectors(read, known, results)
+        known = known if vectors is not None else None
         k = min(k, MOST_HITS)
         weights = LEXICAL_WEIGHTS if known is None else HYBRID_WEIGHTS
         hits = _named_hits(snapshot, named)
         if read.said or threshold is not None:
             table = table_of(read, view, known, vectors, mask, k)
             offered = _offered(table, view, weights, k, _bar(read, view, table, threshold, weights, bool(named)))
-            hits += [hit for place, hit in offered if place not in named]
+            # What is named comes first, so nothing else is more likely.
+            most = hits[-1].score if hits else 1.0
+            hits += [hit.at_most(most) for place, hit in offered if place not in named]
         results.extend(hits[:k])
         return results
+
+    def _vectors(self, query: Query, known: Known, results: SearchResults) -> QueryVectors | None:
+        """The vectors of a query; None if there are none, and then the results say why."""
+        meaning = self._index.meaning
+        try:
+            if meaning is not None and meaning.understands(query):
+                return meaning.of_query(query, known)
+            results.mode, results.note = "lexical", self._note(True) if meaning is None else _STRANGE
+        except (ConfigError, EnrichmentError) as error:
+            self._index.give_up(error)
+            results.mode, results.note = "lexical", self._note(True)
+        return None
 
     def _note(self, lexical: bool) -> str:
         if not lexical or self._chosen_lexical:
@@ -141,6 +154,17 @@ def _allowed(
     )
 
 
+def _nobody_there(snapshot: Snapshot, namespace: str | Collection[str] | None) -> str:
+    """What to say of namespaces that no tool is in; nothing if there is one in each."""
+    there = {tool.namespace for tool in snapshot.tools}
+    unknown = sorted(_several(namespace or ()) - there)
+    if not unknown:
+        return ""
+    near = difflib.get_close_matches(unknown[0], there, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(there)[:_TOLD]) or 'none'}"
+    return f"no tool is in the namespace {unknown[0]!r}; {hint}"
+
+
 def _several(value: str | Iterable[str]) -> set[str]:
     found = {value} if isinstance(value, str) else set(value) if isinstance(value, Iterable) else {None}
     if not all(isinstance(name, str) for name in found):
@@ -162,19 +186,30 @@ def _named(
     """Places of the tools that the query names, whole or in passing; what is named whole comes first."""
     found: dict[int, float] = {}
     text = query[:MOST_QUERY].strip()
-    whole = view.lower.get(text.lower(), ())
+    whole = _meant(view, text.lower())
     # As it is spelt before as it is not: `Now` and `now` may be two tools.
     for place in sorted(whole, key=lambda place: (not _spelt(snapshot.tools[place], text), place)):
         found[place] = _NAMED
     for word in _NAME_LIKE.findall(text) if not whole else ():
         spelt = word.rstrip(".:")
         if _is_identifier(spelt):
-            for place in view.lower.get(spelt.lower(), ()):
+            for place in _meant(view, spelt.lower()):
                 found.setdefault(place, _MENTIONED)
     if allowed is None:
         return found
     inside = set(allowed.tolist())
     return {place: score for place, score in found.items() if place in inside}
+
+
+def _meant(view: View, name: str) -> tuple[int, ...]:
+    """The places of a name as it is, or with its namespace as others write it: `ns__name`, `ns.name`, `ns/name`."""
+    found = view.lower.get(name, ())
+    for sign in _BETWEEN if not found else ():
+        at = name.find(sign)
+        while at > 0 and not found:
+            found = view.lower.get(f"{name[:at]}::{name[at + len(sign) :]}", ())
+            at = name.find(sign, at + 1)
+    return found
 
 
 def _is_identifier(word: str) -> bool:

@@ -22,6 +22,10 @@ _MOST_PROPERTIES = 200
 _HUMP = re.compile(r"([a-z0-9])([A-Z])")
 _ACRONYM = re.compile(r"([A-Z]+)([A-Z][a-z])")
 _WORD = re.compile(r"[^\W_]+")
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+"
+)
+"""Letters of scripts that put no spaces between words, or few: Thai, Lao, Burmese, Khmer, kana, Han, Hangul."""
 _SENTENCE = re.compile(r"(?<=[.!?;])[\"')]*\s+|\n+|[\u3002\uff1f\uff01\uff1b]")
 _CLAUSE = re.compile(
     r",?\s+(?:and\s+)?(?:then|after that|afterwards|additionally|furthermore|also|finally|lastly|next|moreover|besides|"
@@ -38,7 +42,7 @@ _STOP = (
     "not only own same so too very just also please help need want like let know tell give show get s t re ve ll d "
     "m im ive id lets using use via per etc e g thanks thank hi hello hey assist able going looking look wondering "
     "wonder provide trying interested out up down again further once between during before after above below now "
-    "first second third next finally lastly additionally furthermore moreover"
+    "first second third next finally lastly additionally furthermore moreover tool tools"
 )
 _MOST_KNOWN, _LONGEST_KNOWN = 200_000, 100
 _stemming = threading.local()
@@ -69,8 +73,24 @@ def _stem(word: str) -> str:
     return str(stemmer.stemWord(word))
 
 
-def _split(token: str) -> list[str]:
+def _spoken(token: str) -> list[str]:
     return _WORD.findall(_ACRONYM.sub(r"\1 \2", _HUMP.sub(r"\1 \2", token)).lower())
+
+
+def _split(token: str) -> list[str]:
+    found = _spoken(token)
+    return found if token.isascii() else list(chain.from_iterable(map(_pairs, found)))
+
+
+def _pairs(word: str) -> list[str]:
+    """A word as it is; where words are not told apart by spaces, every two letters that stand together."""
+    found: list[str] = []
+    end = 0
+    for run in _UNSPACED.finditer(word):
+        found += [word[end : run.start()]] if end < run.start() else []
+        letters, end = run.group(), run.end()
+        found += [letters[at : at + 2] for at in range(max(1, len(letters) - 1))]
+    return [*found, word[end:]] if end < len(word) else found
 
 
 _stems = _Memo(_stem)
@@ -85,7 +105,7 @@ def stem(word: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in lower case: `getHTTPUrl_v2` is `get http url v2`."""
+    """The words of a text in lower case: `getHTTPUrl_v2` is `get http url v2`; of Chinese, every two letters."""
     return list(chain.from_iterable(map(_words_of.__getitem__, _tokens(text))))
 
 
@@ -120,10 +140,13 @@ def segments(query: str) -> list[str]:
 
 
 def fields(tool: Tool) -> tuple[list[str], list[str], list[str], list[str], list[str]]:
-    """Stems of a tool's names, description with tags, parameter names, their descriptions, and their values."""
+    """Stems of a tool's names, description with tags and namespace, parameter names, their descriptions, values."""
     properties = list(_properties(tool.parameters))[:_MOST_PROPERTIES]
     names = [stemmed for name in (tool.name, *tool.aliases) for stemmed in stems(name)]
     described = [stemmed for text in (tool.description, *tool.tags) for stemmed in stems(text)]
+    # Once, and only if nothing else says it: all tools of a namespace have it.
+    said = {*names, *described}
+    described += [stemmed for stemmed in stems(tool.namespace) if stemmed not in said]
     keys = [stemmed for key, _ in properties for stemmed in stems(key)]
     texts = [stemmed for _, part in properties for stemmed in stems(_text(part.get("description")))]
     return names, described, keys, texts, list(_values(properties))
@@ -137,8 +160,12 @@ def required(tool: Tool) -> list[list[str]]:
 
 def vector_text(tool: Tool) -> str:
     """What is embedded of a tool: its name as words, its description, the names of its parameters."""
-    keys = ", ".join(" ".join(words(key)) for key, _ in list(_properties(tool.parameters))[:_MOST_PROPERTIES])
-    return f"{' '.join(words(tool.name))}. {tool.description[:_MOST_TEXT]} ({keys})"
+    keys = ", ".join(_as_words(key) for key, _ in list(_properties(tool.parameters))[:_MOST_PROPERTIES])
+    return f"{_as_words(tool.name)}. {tool.description[:_MOST_TEXT]} ({keys})"
+
+
+def _as_words(name: str) -> str:
+    return " ".join(chain.from_iterable(map(_spoken, _tokens(name))))
 
 
 def _values(properties: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:

@@ -30,13 +30,13 @@ class Weights(msgspec.Struct, frozen=True):
     """The score from which on a tool fits, however many others do as well and make each of them the less likely."""
 
 
-FEW_WORDS, SHORT = 3, 0.3
-"""So few words of a task are found in some tool by chance: the probability that is asked for then."""
 FEW, MANY = (200, 0.1), (2_000, 0.03)
 """Tools of a catalog, and the probability under which nothing is offered unless another one is asked for.
 
 It is where two or three right answers in a hundred are lost. The more tools there are, the more of them are nearly
 right, and the less sure is the best of them."""
+FEW_WORDS, SHORT = 3, 0.3
+"""So few words of a task are found by chance in some tool of many: the probability that is asked for among those."""
 
 
 def floor_of(tools: int, words: int, *, wordless: bool = False) -> float:
@@ -45,12 +45,9 @@ def floor_of(tools: int, words: int, *, wordless: bool = False) -> float:
     If no tool has a word of the query (`wordless`), it may be in another language, or no word at all: among thousands
     of tools something is always a little like it, so as much is asked as among few.
     """
-    if words <= FEW_WORDS:
-        return SHORT
-    if wordless:
-        return FEW[1]
+    most = SHORT if words <= FEW_WORDS else FEW[1] if wordless else MANY[1]
     part = math.log(max(tools, 1) / FEW[0]) / math.log(MANY[0] / FEW[0])
-    return FEW[1] + (MANY[1] - FEW[1]) * min(max(part, 0.0), 1.0)
+    return FEW[1] + (most - FEW[1]) * min(max(part, 0.0), 1.0)
 
 
 HYBRID_WEIGHTS = Weights(
