@@ -88,3 +88,52 @@ def test_what_cannot_be_done_exits_2_and_says_what_to_do(capsys):
     code, _, err = output(capsys, "tools.yaml", "tc/sparse", "-k", "2", "-o", "hardnes=1")
     assert code == 2
     assert "did you mean 'hardness'" in err
+
+
+TWO = """\
+a:
+  - {name: one}
+b:
+  - {name: two}
+c:
+  - {name: three}
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("-o", "namespace=a", "-o", "namespace=b"),
+        ("-o", 'namespace=["a"]', "-o", "namespace=b"),
+        ("--namespace", "a", "--namespace", "b"),
+        ("--namespace", "a", "-o", "namespace=b"),
+    ],
+)
+def test_an_option_that_takes_a_list_collects_what_is_given_often(capsys, tmp_path, arguments):
+    (tmp_path / "two.yaml").write_text(TWO)
+    code, out, _ = output(capsys, "two.yaml", "tc/random", "-k", "2", "--seed", "1", "--json", *arguments)
+    assert code == 0
+    assert sorted(json.loads(out)["tools"]) == ["a::one", "b::two"]
+
+
+def test_one_namespace_draws_from_it_alone(capsys, tmp_path):
+    (tmp_path / "two.yaml").write_text(TWO)
+    code, out, _ = output(capsys, "two.yaml", "tc/random", "-k", "1", "--namespace", "c", "--json")
+    assert (code, json.loads(out)["tools"]) == (0, ["c::three"])
+    code, _, err = output(capsys, "two.yaml", "tc/random", "-k", "1", "--namespace", "d")
+    assert code == 2
+    assert "no tool is in the namespace 'd'" in err
+
+
+def test_samplers_of_a_mix_may_be_given_one_by_one(capsys):
+    mix = ("-o", "samplers=tc/random", "-o", 'samplers={"type": "tc/sparse", "weight": 0}')
+    code, out, _ = output(capsys, "tools.yaml", "tc/mix", "-k", "2", "--json", *mix)
+    assert code == 0
+    assert json.loads(out)["details"]["sampler"] == "tc/random"
+
+
+@pytest.mark.parametrize("name", ["strategy", "namespace_weights", "no_such"])
+def test_an_option_of_one_value_that_is_given_twice_is_refused(capsys, name):
+    code, out, err = output(capsys, "tools.yaml", "tc/random", "-k", "2", "-o", f"{name}=x", "-o", f"{name}=y")
+    assert (code, out) == (2, "")
+    assert f"-o {name}=... is given 2 times" in err

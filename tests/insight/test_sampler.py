@@ -149,9 +149,9 @@ def test_no_namespace_at_a_call_is_all_of_them_whatever_the_constructor_says(yar
     sampler = get_tool_sampler(kind, registry=yard, k=4, namespace="a", **ALL[kind])
     free = get_tool_sampler(kind, registry=yard, k=4, **ALL[kind])
     assert {one.namespace for drawn in sampler.series(5, seed=1) for one in drawn} == {"a"}
-    found = list(sampler.series(10, seed=1, namespace=None))
+    found = list(sampler.series(30, seed=1, namespace=None))
     assert {one.namespace for drawn in found for one in drawn} > {"a"}
-    assert [one.to_dict() for one in found] == [one.to_dict() for one in free.series(10, seed=1)]
+    assert [one.to_dict() for one in found] == [one.to_dict() for one in free.series(30, seed=1)]
 
 
 def test_an_option_that_a_call_gives_as_none_is_at_its_default():
@@ -326,3 +326,56 @@ def test_a_yard_makes_samplers_over_its_registry(tmp_path):
     catalog.write_text("desk:\n  - {name: a}\n  - {name: b}\n")
     with Toolyard.from_config({"tools": [{"type": "file", "path": str(catalog)}]}) as made:
         assert sorted(qualified(made.sampler("tc/random", k=2).sample())) == ["desk::a", "desk::b"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "option", "values"),
+    [
+        ("tc/random", "strategy", "'proportional', 'uniform'"),
+        ("tc/neighbor", "strategy", "'proportional', 'uniform'"),
+        ("tc/fan_out", "independence", "'prefer', 'require', 'ignore'"),
+        ("tc/fan_in", "independence", "'prefer', 'require', 'ignore'"),
+        ("tc/missing", "mode", "'any', 'tool', 'parameter'"),
+    ],
+)
+def test_a_value_that_an_option_does_not_have_is_refused_with_those_that_it_has(yard, kind, option, values):
+    with pytest.raises(ConfigError, match=f"{kind}: {option} must be one of {values}, not 'foo'"):
+        get_tool_sampler(kind, registry=yard, **{option: "foo"})
+    with pytest.raises(SamplingError, match=f"{kind}: {option} must be one of {values}, not 3") as caught:
+        get_tool_sampler(kind, registry=yard).sample(4, **{option: 3})
+    assert caught.value.requested == 4
+
+
+@pytest.mark.parametrize(
+    "given", [{"foo": 1}, {"strategy": "foo"}, {"namespace": "nowhere"}, {"seed": "x"}, {"allow_short": 3}]
+)
+def test_what_is_refused_says_how_many_tools_were_asked_for(given):
+    made = registry(5)
+    for sampler, k in (
+        (get_tool_sampler("tc/random", registry=made), 4),
+        (get_tool_sampler("tc/random", registry=made, k=4), None),
+    ):
+        with pytest.raises(SamplingError) as caught:
+            sampler.sample(k, **given)
+        assert (caught.value.requested, caught.value.tools) == (4, [])
+    with pytest.raises(SamplingError) as caught:
+        get_tool_sampler("tc/sparse", registry=made).sample(4, sampler=3)
+    assert caught.value.requested == 4
+    with pytest.raises(SamplingError) as caught:
+        get_tool_sampler("tc/chain", registry=made, k=4)
+    assert caught.value.requested == 4
+
+
+@pytest.mark.parametrize("kind", ["tc/chain", "tc/fan_out", "tc/fan_in", "tc/dag"])
+def test_where_no_tool_says_what_it_returns_the_error_names_the_enrichment_that_does(kind):
+    text = "none of the 3 tools says what it returns; add the enrichment output_parameters"
+    with pytest.raises(SamplingError, match=text):
+        get_tool_sampler(kind, registry=registry(3, []), k=2).sample(seed=1)
+    says = [
+        tool("t0").replace(output_parameters={"type": "object", "properties": {"x": {"type": "string"}}}),
+        *tools(3)[1:],
+    ]
+    for made, options in ((registry(says, []), {}), (registry(3, [(0, 1, 0.2)]), {"min_score": 0.9})):
+        with pytest.raises(SamplingError) as caught:
+            get_tool_sampler(kind, registry=made, k=2, **options).sample(seed=1)
+        assert "says what it returns" not in str(caught.value)

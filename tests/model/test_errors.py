@@ -1,4 +1,5 @@
 import inspect
+import pickle
 
 import pytest
 
@@ -44,3 +45,28 @@ def test_call_errors_carry_facts_and_to_dict_leaves_out_what_is_not_set():
         "details": {"after": 3},
     }
     assert errors.ErrorInfo.from_dict(error.info.to_dict()) == error.info
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (errors.SamplingError("why", 4, ["a"]), "why"),
+        (errors.SamplingError("why", requested=4, tools=["a"]), "why"),
+        (errors.SamplingError(message="why", requested=4, tools=("a",)), "why"),
+        (errors.SamplingError(4, ["a"]), "found 1 of 4 tools"),
+        (errors.SamplingError(4, tools=["a"]), "found 1 of 4 tools"),
+        (errors.SamplingError(requested=4, tools=["a"]), "found 1 of 4 tools"),
+    ],
+)
+def test_a_sampling_error_is_made_with_or_without_a_text_by_place_or_by_keyword(error, text):
+    assert (str(error), error.requested, error.tools) == (text, 4, ["a"])
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.requested, again.tools) == (text, 4, ["a"])
+
+
+def test_a_sampling_error_may_say_nothing_but_why():
+    error = errors.SamplingError("why")
+    assert (str(error), error.requested, error.tools) == ("why", 0, [])
+    assert errors.SamplingError(3).requested == 3
+    with pytest.raises(TypeError, match="the number of tools"):
+        errors.SamplingError("why", ["a"])

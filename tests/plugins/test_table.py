@@ -13,7 +13,7 @@ from toolyard import (
     register_tool_loader,
     register_tool_sampler,
 )
-from toolyard.plugins import PluginTable
+from toolyard.plugins import SAMPLERS, PluginTable
 
 
 class Plain:
@@ -126,3 +126,34 @@ def test_all_four_decorators_want_a_name_and_a_class(decorator):
         decorator(Plain)
     with pytest.raises(PluginError, match="must be a class"):
         decorator("test/none")(len)
+
+
+@pytest.mark.parametrize(
+    ("decorator", "text"),
+    [
+        (
+            register_tool_sampler,
+            "has no method `sample`, so it is no tool sampler; derive it from toolyard.ToolSampler",
+        ),
+        (register_tool_loader, "has no method `load`, so it is no tool loader; derive it from toolyard.ToolLoader"),
+        (
+            register_tool_enrichment,
+            "has no method `enrich`, so it is no tool enrichment; derive it from toolyard.ToolEnr",
+        ),
+    ],
+)
+def test_a_class_of_another_kind_is_refused_when_it_is_registered(decorator, text):
+    with pytest.raises(PluginError, match=f"'test/no_such_kind': .*:Plain {text}"):
+        decorator("test/no_such_kind")(Plain)
+    assert not hasattr(Plain, "sampler_name")
+    assert "test/no_such_kind" not in SAMPLERS.names()
+
+
+def test_an_entry_point_of_another_kind_is_refused_when_it_is_asked_for(monkeypatch):
+    table = PluginTable("tool sampler", "toolyard.test_nobody", {"far": "toolyard_test_far:Far"}, method="sample")
+    module = types.ModuleType("toolyard_test_far")
+    module.Far = Plain
+    monkeypatch.setitem(sys.modules, "toolyard_test_far", module)
+    with pytest.raises(PluginError, match="has no method `sample`"):
+        table.get("far")
+    assert "has no method `sample`" in table.problems["far"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 from cyclopts import Parameter
@@ -13,7 +13,7 @@ from toolyard.cli.output import print_json, print_table, print_text, visible
 from toolyard.cli.yard import JsonOption, SkipOption, open_registry
 from toolyard.insight.sample import Sample
 from toolyard.model.errors import ConfigError, SamplingError
-from toolyard.plugins import get_tool_sampler
+from toolyard.plugins import SAMPLERS, get_tool_sampler
 
 _OWN = {"k": "say -k", "seed": "say --seed", "registry": "the tools are those of the config"}
 """What is no matter of `-o`."""
@@ -27,6 +27,7 @@ def sample(
     k: Annotated[int | None, Parameter(name=["-k"])] = None,
     seed: int | None = None,
     count: Annotated[int, Parameter(name=["--count", "-n"])] = 1,
+    namespace: Annotated[tuple[str, ...], Parameter(name=["--namespace"], negative="")] = (),
     option: Annotated[tuple[str, ...], Parameter(name=["--option", "-o"], negative="", consume_multiple=False)] = (),
     skip_bad: SkipOption = False,
     json: JsonOption = False,
@@ -48,12 +49,15 @@ def sample(
         The same seed draws the same tools.
     count
         How many samples.
+    namespace
+        Only tools of this namespace; may be given often.
     option
-        An option of the sampler, `min_score=0.7`; the value is read as JSON where it is JSON. May be given often.
+        An option of the sampler, `min_score=0.7`; the value is read as JSON where it is JSON. May be given often; the
+        same one often only if it takes a list.
     """
     if count < 1:
         raise ConfigError(f"--count must be 1 or more, not {count}")
-    given = _options(option)
+    given = _options(type, option, namespace)
     with open_registry(config, skip_bad=skip_bad) as registry:
         sampler = get_tool_sampler(type, registry=registry, k=k, seed=seed, **given)
         try:
@@ -62,28 +66,53 @@ def sample(
             if isinstance(error, ConfigError):
                 raise
             return _failed(error, json)
-    if json:
-        shown = [drawn.to_dict() for drawn in samples]
-        print_json(shown[0] if count == 1 else shown)
-        return 0
-    for drawn in samples:
-        _show(type, drawn)
+    _print(type, samples, json)
     return 0
 
 
-def _options(given: tuple[str, ...]) -> dict[str, Any]:
-    options: dict[str, Any] = {}
+def _print(kind: str, samples: list[Sample], as_json: bool) -> None:
+    if as_json:
+        shown = [drawn.to_dict() for drawn in samples]
+        print_json(shown[0] if len(shown) == 1 else shown)
+        return
+    for drawn in samples:
+        _show(kind, drawn)
+
+
+def _options(kind: str, given: tuple[str, ...], namespaces: tuple[str, ...]) -> dict[str, Any]:
+    """The options by name; what is given often, as a list, if the sampler takes one there."""
+    values: dict[str, list[Any]] = {"namespace": list(namespaces)} if namespaces else {}
     for one in given:
         name, sign, text = one.partition("=")
         if not sign or not name:
             raise ConfigError(f"an option is given as NAME=VALUE, not {one!r}")
         if name in _OWN:
             raise ConfigError(f"-o {name}=...: {_OWN[name]}")
-        try:
-            options[name] = msgspec.json.decode(text)
-        except msgspec.DecodeError:
-            options[name] = text
-    return options
+        values.setdefault(name, []).append(_value(text))
+    return {name: found[0] if len(found) == 1 else _joined(kind, name, found) for name, found in values.items()}
+
+
+def _value(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
+def _joined(kind: str, name: str, found: list[Any]) -> list[Any]:
+    if not _takes_list(kind, name):
+        raise ConfigError(f"-o {name}=... is given {len(found)} times, and {kind} takes one value for it; say it once")
+    return [value for one in found for value in (one if isinstance(one, list) else [one])]
+
+
+def _takes_list(kind: str, name: str) -> bool:
+    """Whether an option of the sampler is a list, or may be one."""
+    options = getattr(SAMPLERS.get(kind), "options_type", None)
+    for field in msgspec.structs.fields(options) if options is not None else ():
+        if field.name == name:
+            parts = (field.type, *get_args(field.type))
+            return isinstance(field.default, tuple) or any(get_origin(part) in (tuple, list) for part in parts)
+    return False
 
 
 def _failed(error: SamplingError, as_json: bool) -> int:

@@ -23,8 +23,9 @@ import logging
 import operator
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Generic, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
@@ -191,8 +192,9 @@ class ToolSampler(Generic[O]):
     def __init__(self, registry: Any, *, k: int | None = None, seed: int | None = None, **options: Any) -> None:
         self.registry = registry
         given = {**options, "k": k, "seed": seed}
-        self.options: O = self._read(self.options_type(), given)
-        self.require(self._view())
+        with _counting(_number(k)):
+            self.options: O = self._read(self.options_type(), given)
+            self.require(self._view())
 
     def sample(self, k: int | None = None, *, seed: int | None = None, **overrides: Any) -> Sample:
         """Exactly `k` tools, or `SamplingError` with those that were found.
@@ -221,17 +223,19 @@ class ToolSampler(Generic[O]):
         if anchor is not None and ask.tools[anchor].namespace not in ask.spaces:
             raise ask.failure(f"{ask.tools[anchor].qualified_name} is in none of the namespaces to draw from")
         ask.anchor = anchor
-        return self.draw(ask)
+        with _counting(ask.k):
+            return self.draw(ask)
 
     def _ask(self, given: Mapping[str, Any], view: View | None = None) -> Ask[O]:
         """What a call asks for, checked."""
         view = self._view() if view is None else view
-        options = self._read(self.options, given)
-        seed = fresh_seed() if options.seed is None else options.seed
-        k = self.count(options, seed)
-        if k is None:
-            raise SamplerOptionError(f"{self._called}: say how many tools: k=...")
-        self.require(view)
+        with _counting(_number(given.get("k")) or self.options.k or 0):
+            options = self._read(self.options, given)
+            seed = fresh_seed() if options.seed is None else options.seed
+            k = self.count(options, seed)
+            if k is None:
+                raise SamplerOptionError(f"{self._called}: say how many tools: k=...")
+            self.require(view)
         ask = Ask(self._called, self.topology, view, options, k, seed)
         if not ask.tools:
             raise ask.failure("the registry is empty")
@@ -277,10 +281,7 @@ class ToolSampler(Generic[O]):
         try:
             return cast("O", msgspec.convert(merged, type(base)))
         except msgspec.ValidationError as error:
-            what, _, where = str(error).partition(" - at `$.")
-            option = where.rstrip("`").split("[")[0].split(".")[0]
-            given_here = f"; {reprlib.repr(given[option])} was given" if option in given else ""
-            raise SamplerOptionError(f"{self._called}: option {option!r}: {what}{given_here}") from None
+            raise SamplerOptionError(f"{self._called}: {_refused(type(base), error, given)}") from None
 
     def _unknown(self, name: str, fields: Sequence[str], given: Mapping[str, Any]) -> None:
         near = difflib.get_close_matches(name, fields, n=1)
@@ -293,6 +294,42 @@ class ToolSampler(Generic[O]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.options})"
+
+
+def _refused(options: type[SamplerOptions], error: msgspec.ValidationError, given: Mapping[str, Any]) -> str:
+    """What is wrong with which option, and the values that it takes if these are few."""
+    what, _, where = str(error).partition(" - at `$.")
+    option = where.rstrip("`").split("[")[0].split(".")[0]
+    choices = _choices(next((field.type for field in msgspec.structs.fields(options) if field.name == option), None))
+    if choices and option in given:
+        listed = ", ".join(map(repr, choices))
+        return f"{option} must be one of {listed}, not {reprlib.repr(given[option])}"
+    return f"option {option!r}: {what}" + (f"; {reprlib.repr(given[option])} was given" if option in given else "")
+
+
+def _choices(kind: Any) -> list[Any]:
+    """The values of an option that takes one of a few: those of its `Literal`, be it one part of a union."""
+    if get_origin(kind) is Literal:
+        return list(get_args(kind))
+    parts = get_args(kind)
+    found = [_choices(part) for part in parts if part is not type(None)]
+    return [value for values in found for value in values] if found and all(found) else []
+
+
+@contextmanager
+def _counting(requested: int) -> Iterator[None]:
+    """What is refused in here says how many tools were asked for, if it does not yet."""
+    try:
+        yield
+    except SamplerOptionError as error:
+        error.requested = error.requested or requested
+        raise
+
+
+def _number(value: Any) -> int:
+    """How many tools that is; 0 for what is no number of tools."""
+    whole = _whole(value)
+    return whole if isinstance(whole, int) and not isinstance(whole, bool) and whole > 0 else 0
 
 
 def _whole(value: Any) -> Any:

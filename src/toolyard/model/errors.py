@@ -40,7 +40,7 @@ which the call path turns into a `ToolResult` carrying the same `ErrorInfo`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, overload
 
 import msgspec
 
@@ -271,12 +271,31 @@ class EnrichmentError(ToolyardError):
 
 
 class SamplingError(ToolyardError):
-    """A sampler could not find `requested` tools; `tools` holds the ones it did find."""
+    """A sampler could not find `requested` tools; `tools` holds the ones it did find.
 
-    def __init__(self, message: str, *, requested: int = 0, tools: Sequence[Any] = ()) -> None:
-        super().__init__(message)
+    Made as `SamplingError("why", 4, found)`, as `SamplingError(4, found)`, or with the same by keyword.
+    """
+
+    @overload
+    def __init__(self, message: str, requested: int = 0, tools: Sequence[Any] = ()) -> None: ...
+    @overload
+    def __init__(self, requested: int, tools: Sequence[Any] = (), /) -> None: ...
+    @overload
+    def __init__(self, requested: int, /, *, tools: Sequence[Any]) -> None: ...
+    @overload
+    def __init__(self, *, requested: int, tools: Sequence[Any] = ()) -> None: ...
+    def __init__(
+        self, message: str | int = "", requested: int | Sequence[Any] = 0, tools: Sequence[Any] | None = None
+    ) -> None:
+        if not isinstance(message, str):
+            # Without a message, everything stands one place further to the left.
+            tools = requested if tools is None and not isinstance(requested, int) else tools
+            message, requested = "", message
+        if not isinstance(requested, int):
+            raise TypeError(f"`requested` is the number of tools that were asked for, not {requested!r}")
         self.requested = requested
-        self.tools = list(tools)
+        self.tools = list(tools or ())
+        super().__init__(message or f"found {len(self.tools)} of {requested} tools")
 
 
 class SyncInAsyncError(ToolyardError, RuntimeError):

@@ -30,6 +30,7 @@ LOADERS: PluginTable[Loader] = PluginTable(
         "rest": "toolyard.sources.rest:RESTToolLoader",
         "scripts": "toolyard.sources.scripts:ScriptToolLoader",
     },
+    method="load",
 )
 ENGINES: PluginTable[Any] = PluginTable(
     "tool engine",
@@ -53,6 +54,7 @@ ENRICHMENTS: PluginTable[Enrichment] = PluginTable(
         "neighbors": "toolyard.insight.neighbors:NeighborsEnrichment",
         "output_parameters": "toolyard.insight.output_parameters:OutputParametersEnrichment",
     },
+    method="enrich",
 )
 SAMPLERS: PluginTable[Any] = PluginTable(
     "tool sampler",
@@ -71,6 +73,7 @@ SAMPLERS: PluginTable[Any] = PluginTable(
         "tc/random": "toolyard.insight.samplers.random:RandomSampler",
         "tc/sparse": "toolyard.insight.samplers.sparse:SparseSampler",
     },
+    method="sample",
 )
 
 register_tool_loader = LOADERS.register

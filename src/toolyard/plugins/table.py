@@ -22,9 +22,11 @@ class PluginTable(Generic[T]):
     by the entry-point group. A broken entry point is listed in `problems` and blocks nobody else.
     """
 
-    def __init__(self, kind: str, group: str, builtins: dict[str, str]) -> None:
+    def __init__(self, kind: str, group: str, builtins: dict[str, str], *, method: str = "") -> None:
         self.kind = kind
         self.group = group
+        self.method = method
+        """The method without which a class is none of this kind; "" to take any class."""
         self.problems: dict[str, str] = {}
         self._known: dict[str, str | type[T]] = dict(builtins)
         self._builtins = frozenset(builtins)
@@ -41,6 +43,8 @@ class PluginTable(Generic[T]):
         def claim(cls: C) -> C:
             if not isinstance(cls, type):
                 raise PluginError(f"{self.kind} {name!r} must be a class, not {cls!r}; write {written}")
+            if not self._is_one(cls):
+                raise PluginError(f"{self.kind} {name!r}: {cls.__module__}:{cls.__qualname__} {self._lacking}")
             with self._lock:
                 old = self._known.get(name)
                 if old is not None and not _same_class(old, cls):
@@ -100,12 +104,27 @@ class PluginTable(Generic[T]):
         if not isinstance(cls, type):
             self.problems[name] = f"{target}: not a class"
             raise PluginError(f"{self.kind} {name!r} ({target}) is not a class")
+        if not self._is_one(cls):
+            self.problems[name] = f"{target}: {self._lacking}"
+            raise PluginError(f"{self.kind} {name!r} ({target}) {self._lacking}")
         return cls
+
+    def _is_one(self, cls: type) -> bool:
+        return not self.method or callable(getattr(cls, self.method, None))
+
+    @property
+    def _lacking(self) -> str:
+        return f"has no method `{self.method}`, so it is no {self.kind}; derive it from {_base_of(self.kind)}"
 
     def _unknown(self, name: str) -> str:
         near = difflib.get_close_matches(str(name), self._known, n=3)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(self.names())}"
         return f"no {self.kind} is called {name!r}; {hint}"
+
+
+def _base_of(kind: str) -> str:
+    """`tool sampler` -> `toolyard.ToolSampler`."""
+    return f"toolyard.{kind.title().replace(' ', '')}"
 
 
 def check_options(cls: type, options: dict[str, Any], what: str) -> None:

@@ -81,7 +81,7 @@ def test_it_works_by_words_where_there_are_no_embeddings():
 
 def test_namespaces_are_kept():
     given = [tool(f"t{at}", "ab"[at % 2], required=[f"p{at}"]) for at in range(20)]
-    sampler = ConflictSampler(registry(given, vectors=GROUPS), k=6, namespace="b")
+    sampler = ConflictSampler(registry(given, vectors=GROUPS + 0.5), k=6, namespace="b")
     assert {one.namespace for drawn in sampler.series(10, seed=1) for one in drawn} == {"b"}
 
 
@@ -100,3 +100,33 @@ def test_differences_are_those_of_the_contract():
         "description",
         "effects",
     ]
+
+
+STRANGERS = [
+    tool("get_weather", "a", "Current weather of a city", ["city"]),
+    tool("send_email", "b", "Send an email", ["to"]),
+    tool("calc_sqrt", "c", "Square root of a number", ["x"]),
+    tool("book_flight", "d", "Book a flight", ["flight"]),
+    tool("play_song", "e", "Play music", ["song"]),
+]
+
+
+@pytest.mark.parametrize("vectors", [None, np.eye(5)])
+def test_tools_that_have_nothing_in_common_are_not_confusable_and_the_error_says_what_would_help(vectors):
+    made = registry(STRANGERS, vectors=vectors)
+    for k in (2, 3):
+        with pytest.raises(SamplingError, match="ask for fewer tools, lower min_score=") as caught:
+            ConflictSampler(made, k=k).sample(seed=1)
+        assert ("the enrichment embeddings" in str(caught.value)) == (vectors is None)
+        assert len(caught.value.tools) < k
+    assert len(ConflictSampler(made, k=3).sample(seed=1, min_score=0)) == 3
+
+
+def test_by_default_every_confusable_tool_is_like_the_gold_one_or_has_its_name():
+    given = [*STRANGERS, tool("get_forecast", "a", "Weather forecast of a city", ["city", "days"])]
+    for seed in range(30):
+        drawn = ConflictSampler(registry(given), k=2).sample(seed=seed)
+        assert set(qualified(drawn)) == {"a::get_weather", "a::get_forecast"}
+        assert drawn.score >= 0.1
+    namesakes = [tool("search", "a", "Find people", ["q"]), tool("search", "b", "Discover songs", ["text"])]
+    assert len(ConflictSampler(registry(namesakes, vectors=np.eye(2)), k=2).sample(seed=1)) == 2

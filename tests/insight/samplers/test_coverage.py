@@ -79,7 +79,7 @@ def test_other_samplers_can_be_led_as_well():
     for inner in (
         "tc/sparse",
         "tc/irrelevant",
-        "tc/conflict",
+        {"type": "tc/conflict", "min_score": 0},
         "tc/missing",
         {"type": "tc/mix", "samplers": ["tc/chain"]},
     ):

@@ -92,3 +92,39 @@ def test_the_tools_come_from_the_namespaces_that_are_meant():
     given = [tool(f"t{at}", "ab"[at % 2]) for at in range(20)]
     sampler = IrrelevantSampler(registry(given, vectors=GROUPS), k=4, namespace="a")
     assert {one.namespace for drawn in sampler.series(20, seed=1) for one in drawn} == {"a"}
+
+
+OFFICE = [
+    tool(name, space, text, [parameter])
+    for space in ("p", "q", "z")
+    for name, text, parameter in (
+        ("get_weather", "Current weather of a city", "city"),
+        ("send_email", "Send an email", "to"),
+        ("create_issue", "Create an issue", "title"),
+        ("search_docs", "Search documents", "query"),
+    )
+]
+
+
+@pytest.mark.parametrize("vectors", [None, np.eye(12)])
+@pytest.mark.parametrize(
+    "query", ["mail Bob", "write an e-mail to Bob", "Emails for Bob", "E-MAIL Bob", "emailing Bob"]
+)
+def test_a_tool_that_shares_a_word_with_the_query_is_never_irrelevant_nor_are_its_twins(query, vectors):
+    sampler = IrrelevantSampler(registry(OFFICE, vectors=vectors), k=3, query=query)
+    assert not any("send_email" in names(drawn) for drawn in sampler.series(60, seed=1))
+    assert len(sampler.sample(9)) == 9
+    with pytest.raises(SamplingError, match="not enough tools that do not fit"):
+        sampler.sample(10)
+
+
+def test_a_namesake_of_a_tool_that_fits_a_query_fits_as_well():
+    given = [tool("notify", "a", "Send a mail"), tool("notify", "b", "Ring a bell"), tool("draw", "b", "Paint")]
+    assert qualified(IrrelevantSampler(registry(given), k=1, query="mail Bob").sample()) == ["b::draw"]
+
+
+@pytest.mark.parametrize("query", ["", "  ", "?!"])
+def test_a_query_without_words_is_refused(query):
+    with pytest.raises(ValueError, match="has no words; say what is needed") as caught:
+        IrrelevantSampler(registry(WORDS)).sample(2, query=query)
+    assert caught.value.requested == 2

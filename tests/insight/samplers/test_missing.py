@@ -182,3 +182,86 @@ def test_a_partial_list_is_always_shorter_than_what_was_asked_for():
 def test_the_number_of_tools_may_be_that_of_a_sampler_given_with_the_call():
     sampler = MissingSampler(registry(GIVEN, CHAIN), mode="parameter")
     assert len(sampler.sample(seed=1, sampler={"type": "tc/chain", "k": 3})) == 3
+
+
+SHOP = ["user", "order", "item", "cart", "invoice"]
+
+
+def shop():
+    """A shop where many tools give what many others take."""
+
+    def schema(*names, required=()):
+        return {
+            "type": "object",
+            "properties": {name: {"type": "string"} for name in names},
+            "required": list(required),
+        }
+
+    given = []
+    for one in SHOP:
+        others = [f"{other}_id" for other in SHOP if other > one]
+        several = {"type": "object", "properties": {f"{one}s": {"type": "array", "items": schema(f"{one}_id")}}}
+        given += [
+            Tool(f"list_{one}s", "shop", f"List all {one}s", schema(), several),
+            Tool(f"create_{one}", "shop", f"Create a {one}", schema("name", required=["name"]), schema(f"{one}_id")),
+            Tool(
+                f"get_{one}",
+                "shop",
+                f"Get a {one}",
+                schema(f"{one}_id", required=[f"{one}_id"]),
+                schema(f"{one}_id", "name", *others),
+            ),
+            Tool(f"delete_{one}", "shop", f"Delete a {one}", schema(f"{one}_id", required=[f"{one}_id"])),
+        ]
+    return ToolRegistry(given, enrichments=[DataflowEnrichment(cache=False)])
+
+
+@pytest.mark.parametrize("inner", [None, "tc/chain", "tc/dag", "tc/random"])
+def test_no_tool_that_is_left_feeds_what_was_lost_by_all_that_the_dataflow_knows(inner):
+    made = shop()
+    feeders = {}
+    for edge in made.artifacts["dataflow"].edges():
+        for feed in edge.feeds:
+            feeders.setdefault((edge.target, feed.parameter), set()).add(edge.source)
+    for drawn in MissingSampler(made, k=4, mode="tool", sampler=inner).series(100, seed=1):
+        left = set(qualified(drawn))
+        lost = [(edge["target"], feed["parameter"]) for edge in drawn.details["lost_edges"] for feed in edge["feeds"]]
+        needy = {target for target, parameter in lost if not feeders[target, parameter] & left - {target}}
+        assert set(drawn.details["needed_by"]) == needy
+        assert [name for name, role in zip(qualified(drawn), drawn.roles, strict=True) if role == "incomplete"] == (
+            drawn.details["needed_by"]
+        )
+        assert needy or (inner == "tc/random" and not lost)
+
+
+def test_where_every_tool_can_be_stood_in_for_nothing_is_missing_and_that_is_an_error():
+    given = GIVEN[:3]
+    feed = (Feed("x", "a", 0.9),)
+    edges = [
+        Edge(one.qualified_name, other.qualified_name, 0.9, feed) for one in given for other in given if one != other
+    ]
+    for inner in ("tc/chain", "tc/random", None):
+        with pytest.raises(SamplingError, match="another of them gives as well") as caught:
+            MissingSampler(registry(given, edges), k=2, mode="tool", sampler=inner).sample(seed=1)
+        assert len(caught.value.tools) < 2
+    assert len(MissingSampler(registry(given, edges), k=2).sample(seed=1)) == 2
+
+
+def test_a_chain_with_a_hole_is_found_where_few_have_one():
+    given = [tool(f"t{at}", required=["a"]) for at in range(8)]
+    feed = (Feed("x", "a", 0.9),)
+    # All feed all, but for the last, which only the first feeds.
+    pairs = [(a, b) for a in range(7) for b in range(7) if a != b] + [(0, 7)]
+    edges = [Edge(f"n::t{a}", f"n::t{b}", 0.5, feed) for a, b in pairs]
+    sampler = MissingSampler(registry(given, edges), k=3, mode="tool", sampler="tc/chain")
+    for drawn in sampler.series(20, seed=1):
+        assert (drawn.details["tool"], drawn.details["needed_by"]) == ("n::t0", ["n::t7"])
+
+
+def test_a_twin_in_another_namespace_stands_in_though_the_dataflow_does_not_know_it():
+    given = [tool("find", "a"), tool("find", "b"), tool("show", "a", required=["x"])]
+    edges = [(0, 2, 0.9)]
+    with pytest.raises(SamplingError):
+        MissingSampler(registry(given[:2], []), k=1, mode="tool").sample(seed=1)
+    for drawn in MissingSampler(registry(given, edges), k=2, mode="tool", sampler="tc/random").series(10, seed=1):
+        assert drawn.details["tool"] == "a::show"

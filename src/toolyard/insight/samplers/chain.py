@@ -9,7 +9,7 @@ from typing import ClassVar
 from toolyard.insight.sample import Sample
 from toolyard.insight.sampler import Ask, SamplerOptions, Score, ToolSampler, Tries
 from toolyard.insight.samplers.chance import Chance
-from toolyard.insight.samplers.graph import Arrows, Graph
+from toolyard.insight.samplers.graph import Arrows, Graph, why_none
 
 _LOOKAHEAD = 8
 """How far ahead dead ends are seen."""
@@ -53,7 +53,7 @@ class ChainSampler(ToolSampler[ChainOptions]):
         edges = graph.path(found)
         return ask.sample(
             found,
-            reason=search.reason(ask.options.min_score),
+            reason=why_none(ask, graph, search.reason(ask.options.min_score)),
             edges=edges,
             score=min((edge.score for edge in edges), default=None),
         )

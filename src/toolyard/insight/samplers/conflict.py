@@ -12,13 +12,18 @@ from toolyard.insight.sample import Sample
 from toolyard.insight.sampler import Ask, SamplerOptions, Score, ToolSampler
 from toolyard.model.tool import Tool
 
+_ALIKE = {"embeddings": 0.3, "words": 0.1}
+"""The least likeness, by what it goes by, of tools that may be confused. It is a floor, not a mark of what is hard: of
+two tools drawn by chance from all catalogs of the corpus, half have less than 0.2 by embeddings and 95% less than 0.05
+by words."""
+
 
 class ConflictOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What `tc/conflict` takes."""
 
     k: Annotated[int, msgspec.Meta(ge=2)] | None = None
-    min_score: Score = 0.0
-    """The least likeness to the gold tool."""
+    min_score: Score | None = None
+    """The least likeness to the gold tool. None for a usual value, which tools of the same name need not reach."""
     groups: Annotated[int, msgspec.Meta(ge=1)] = 1
     """In how many groups, each with a gold tool of its own, the `k` tools are."""
     tool: str | None = None
@@ -56,7 +61,7 @@ class ConflictSampler(ToolSampler[ConflictOptions]):
         mixed = list(ask.chance("order").each(rows))
         return ask.sample(
             [place for place, *_ in mixed],
-            reason="no tool is like so many others" + (f" by {options.min_score}" if options.min_score else ""),
+            reason=_reason(ask),
             roles=[role for _, role, *_ in mixed],
             score=min((score for _, role, _, score in rows if role == "confusable"), default=None),
             details={
@@ -102,7 +107,7 @@ def _likes(ask: Ask[ConflictOptions], gold: int, number: int, taken: list[int]) 
     used = {names[gold], *(names[place] for place in taken)}
     found: list[tuple[int, float]] = []
     for place, score in _by_likeness(ask, gold):
-        if len(found) == number or score < ask.options.min_score:
+        if len(found) == number:
             break
         if names[place] not in used and differences(ask.tools[gold], ask.tools[place]):
             used.add(names[place])
@@ -113,20 +118,36 @@ def _likes(ask: Ask[ConflictOptions], gold: int, number: int, taken: list[int]) 
 def _by_likeness(ask: Ask[ConflictOptions], gold: int) -> Iterator[tuple[int, float]]:
     """Places and their likeness: namesakes, then the nearest, then the rest, which is worked out only if needed."""
     likeness = ask.world.likeness
+    limit = _limit(ask)
     inside = frozenset(ask.spaces)
     namesakes = [place for place in ask.world.namesakes(ask.tools[gold].name) if place != gold]
     namesakes = [place for place in namesakes if ask.tools[place].namespace in inside]
     if namesakes:
         scores = likeness.to(gold)
         rows = sorted(((place, float(scores[place])) for place in namesakes), key=lambda row: (-row[1], row[0]))
-        yield from (row for row in rows if row[1] >= ask.options.min_score)
+        yield from (row for row in rows if ask.options.min_score is None or row[1] >= limit)
     nearest = likeness.nearest(gold)
-    yield from (row for row in nearest if ask.tools[row[0]].namespace in inside)
+    yield from (row for row in nearest if row[1] >= limit and ask.tools[row[0]].namespace in inside)
+    if nearest and nearest[-1][1] < limit:
+        return
     known = frozenset(place for place, _ in nearest)
     scores = likeness.to(gold)
     rest = np.asarray([place for place in ask.places if place not in known and place != gold], np.intp)
+    rest = rest[scores[rest] >= limit]
     order = rest[np.lexsort((rest, -scores[rest]))]
     yield from zip(order.tolist(), scores[order].tolist(), strict=True)
+
+
+def _limit(ask: Ask[ConflictOptions]) -> float:
+    given = ask.options.min_score
+    return _ALIKE[ask.world.likeness.kind] if given is None else given
+
+
+def _reason(ask: Ask[ConflictOptions]) -> str:
+    likeness = ask.world.likeness.kind
+    fewer = "ask for fewer tools" + (f", lower min_score={_limit(ask)}" if _limit(ask) else "")
+    words = "; likeness goes by words: the enrichment embeddings may see more of it" if likeness == "words" else ""
+    return f"no tool is like so many others by {_limit(ask)} or more; {fewer}, or add tools that are alike{words}"
 
 
 def differences(one: Tool, other: Tool) -> list[str]:

@@ -10,7 +10,7 @@ import msgspec
 
 from toolyard.insight.sample import Sample
 from toolyard.insight.sampler import Ask, SamplerOptions, Score, ToolSampler, Tries
-from toolyard.insight.samplers.graph import Graph
+from toolyard.insight.samplers.graph import Graph, why_none
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Arc = tuple[int, int]
@@ -52,7 +52,7 @@ class DagSampler(ToolSampler[DagOptions]):
         edges = [graph.edge(*arc) for arc in _all_arcs(graph, found, ask.options.branching)]
         return ask.sample(
             places,
-            reason=search.reason,
+            reason=why_none(ask, graph, search.reason),
             roles=[f"level {levels[place]}" for place in places],
             edges=edges,
             score=min((edge.score for edge in edges), default=None),

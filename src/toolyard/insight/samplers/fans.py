@@ -10,7 +10,7 @@ import msgspec
 from toolyard.insight.sample import Sample
 from toolyard.insight.sampler import Ask, SamplerOptions, Score, ToolSampler, Tries
 from toolyard.insight.samplers.chance import Chance
-from toolyard.insight.samplers.graph import Arrows, Graph
+from toolyard.insight.samplers.graph import Arrows, Graph, why_none
 
 
 class FanOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,7 +41,7 @@ class FanOutSampler(ToolSampler[FanOptions]):
         edges = [] if hub is None else [graph.edge(hub, place) for place in many]
         return ask.sample(
             found,
-            reason=f"no tool feeds {ask.k - 1} others{_how(ask.options)}",
+            reason=why_none(ask, graph, f"no tool feeds {ask.k - 1} others{_how(ask.options)}"),
             roles=["seed", *["successor"] * len(many)][: len(found)],
             edges=edges,
             score=min((edge.score for edge in edges), default=None),
@@ -65,7 +65,7 @@ class FanInSampler(ToolSampler[FanOptions]):
         edges = [] if hub is None else [graph.edge(place, hub) for place in many]
         return ask.sample(
             found,
-            reason=f"no tool is fed by {ask.k - 1} others{_how(ask.options)}",
+            reason=why_none(ask, graph, f"no tool is fed by {ask.k - 1} others{_how(ask.options)}"),
             roles=[*["predecessor"] * len(many), "sink"][-len(found) :] if found else (),
             edges=edges,
             score=min((edge.score for edge in edges), default=None),

@@ -9,6 +9,7 @@ from typing import Any
 
 from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.insight.sample import Edge
+from toolyard.insight.sampler import Ask
 from toolyard.model.tool import Tool
 
 Arrows = list[tuple[int, float]]
@@ -77,6 +78,26 @@ class Graph:
     def path(self, places: Sequence[int]) -> list[Edge]:
         """The edges from each place to the next."""
         return [self.edge(source, target) for source, target in pairwise(places)]
+
+    def among(self, places: Sequence[int]) -> list[Edge]:
+        """Every edge from one of these places to another."""
+        inside = frozenset(places)
+        return [
+            self.edge(source, target)
+            for source in dict.fromkeys(places)
+            for target, _ in self.out[source]
+            if target in inside
+        ]
+
+
+def why_none(ask: Ask[Any], graph: Graph, reason: str) -> str:
+    """`reason`; if nothing can feed anything because nobody has said what the tools return, that too."""
+    if graph.linked or ask.world.graph(0.0, ask.spaces).linked:
+        return reason
+    if any(ask.tools[place].output_parameters for place in ask.places):
+        return reason
+    silent = f"none of the {len(ask.places)} tools says what it returns"
+    return f"{reason}: {silent}; add the enrichment output_parameters"
 
 
 def build_graph(

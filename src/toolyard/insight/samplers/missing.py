@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 from toolyard.insight.sample import Edge, Sample
 from toolyard.insight.sampler import Ask, SamplerOptions, ToolSampler, Tries
 from toolyard.insight.samplers.chance import derive
+from toolyard.insight.samplers.hole import Holes
 from toolyard.insight.samplers.inner import draw_inner, inner_sampler
 from toolyard.insight.samplers.without import (
     edges_without,
@@ -25,7 +26,7 @@ _HOPELESS = 3
 _MODES = ("tool", "parameter")
 _WHY = {"tool": "the tool to take away has to be drawn too: ", "parameter": ""}
 _NOTHING = {
-    "tool": "no tool of the samples can be taken from the others",
+    "tool": "whatever a tool of the samples gives the others, another of them gives as well",
     "parameter": "no tool of the samples has a required parameter",
 }
 """Why there is nothing to take away, by mode, where there are samples."""
@@ -41,16 +42,16 @@ class MissingOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_f
     """What is taken away: a tool that others need, a required parameter, or one of both by chance."""
     keep_definition: bool = False
     """Leave the parameter in the definition: its value is what is missing, and `details` says which."""
-    max_tries: Tries = 64
+    max_tries: Tries = 256
     """Samples of the inner sampler that are tried."""
 
 
 class MissingSampler(ToolSampler[MissingOptions]):
     """A sample with a hole, of which `details` tells: `missing` ("tool" or "parameter"), `tool`, `parameter`.
 
-    A missing tool is one that feeds others of the sample, and that no other of them can stand in for. Where nothing
-    is known of what feeds what, it is any. A missing parameter is gone from the definition of its tool, and what fed it
-    from the edges; `fed_by` says who did.
+    A missing tool is one that feeds others of the sample something that, by all that the registry's dataflow knows, no
+    other of them gives. Where nothing is known of what feeds what, it is any. A missing parameter is gone from the
+    definition of its tool, and what fed it from the edges; `fed_by` says who did.
     """
 
     sampler_name = "tc/missing"
@@ -126,30 +127,29 @@ def _keep_longer(partial: list[Tool], other: list[Tool]) -> None:
 def _without_tool(ask: Ask[MissingOptions], whole: Sample) -> Sample | None:
     keep = None if ask.anchor is None else ask.tools[ask.anchor]
     order = [at for at in ask.chance("tool").each(range(len(whole))) if whole[at] is not keep]
-    feeding = [at for at in order if _needed(whole, at)]
-    alone = [at for at in feeding if not _replaceable(whole, at)]
-    choice = alone or feeding or order
-    if not choice or len(whole) < 2:
+    hole = Holes(ask, whole).first(order) if len(whole) > 1 else None
+    if hole is None:
         return None
-    at = choice[0]
-    tool = whole[at]
-    lost = [edge for edge in whole.edges if is_of(edge.source, edge.source_overload, tool)]
-    kept = [edge for edge in whole.edges if edge not in lost and not is_of(edge.target, edge.target_overload, tool)]
-    needy = dict.fromkeys(edge.target for edge in lost)
-    rest = [other for place, other in enumerate(whole) if place != at]
+    tool = whole[hole.at]
+    kept = [
+        edge
+        for edge in whole.edges
+        if not (is_of(edge.source, edge.source_overload, tool) or is_of(edge.target, edge.target_overload, tool))
+    ]
+    left = [place for place in range(len(whole)) if place != hole.at]
     return ask.sample(
-        rest,
-        roles=["incomplete" if other.qualified_name in needy else "complete" for other in rest],
+        [whole[place] for place in left],
+        roles=["incomplete" if place in hole.needy else "complete" for place in left],
         edges=kept,
         score=_score(whole, kept),
         details={
             "missing": "tool",
             "tool": tool.qualified_name,
             "overload": tool.fingerprint,
-            "position": at,
-            "needed_by": list(needy),
-            "replaceable": bool(lost) and at not in alone,
-            "lost_edges": [edge.to_dict() for edge in lost],
+            "position": hole.at,
+            "needed_by": [whole[place].qualified_name for place in left if place in hole.needy],
+            "replaceable": False,
+            "lost_edges": [edge.to_dict() for edge in hole.lost],
             "inner_topology": whole.topology,
         },
     )
@@ -160,20 +160,6 @@ def _score(whole: Sample, edges: list[Edge]) -> float | None:
     if not whole.edges or whole.score != min(edge.score for edge in whole.edges):
         return whole.score
     return min((edge.score for edge in edges), default=None)
-
-
-def _needed(whole: Sample, at: int) -> bool:
-    return any(is_of(edge.source, edge.source_overload, whole[at]) for edge in whole.edges)
-
-
-def _replaceable(whole: Sample, at: int) -> bool:
-    """Whether every tool that this one feeds is fed by another as well."""
-    mine = [edge for edge in whole.edges if is_of(edge.source, edge.source_overload, whole[at])]
-    others = [edge for edge in whole.edges if edge not in mine]
-    fed = {(edge.target, feed.parameter) for edge in others for feed in edge.feeds}
-    return bool(mine) and all(
-        edge.feeds and all((edge.target, feed.parameter) in fed for feed in edge.feeds) for edge in mine
-    )
 
 
 def _without_parameter(ask: Ask[MissingOptions], whole: Sample) -> Sample | None:

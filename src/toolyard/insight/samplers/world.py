@@ -12,6 +12,7 @@ from toolyard.model.tool import Tool
 from toolyard.plugins import View
 
 if TYPE_CHECKING:
+    from toolyard.insight.samplers.content import Content
     from toolyard.insight.samplers.graph import Graph
     from toolyard.insight.samplers.likeness import Likeness, Words
 
@@ -82,6 +83,18 @@ class World:
         """Which words are in which tools."""
         with self._lock:
             return self._words
+
+    @property
+    def content(self) -> Content:
+        """Which words say what each tool is for."""
+        with self._lock:
+            return self._content
+
+    @cached_property
+    def _content(self) -> Content:
+        from toolyard.insight.samplers.content import Content
+
+        return Content(self.tools)
 
     @cached_property
     def _likeness(self) -> Likeness:
