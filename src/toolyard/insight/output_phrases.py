@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 import msgspec
 
-from toolyard.insight.output_words import FILLERS, LINKS, LISTS, VAGUE, base_verb, is_plural
+from toolyard.insight.output_grammar import ENDS, Phrase, phrases_from, split_words
+from toolyard.insight.output_language import is_english
+from toolyard.insight.output_sections import Field, Sections, fields_of, sections, type_of
+from toolyard.insight.output_words import LINKS, VAGUE, VERBS, Deed, base_verb
+from toolyard.model.tool import Schema
 
-_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]*(?:[-'\u2019][A-Za-z0-9_]+)*|[.,;:()/&!?]")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_PARAGRAPH = re.compile(r"(?<![.!?:;,\s])[ \t]*\n[ \t]*\n\s*")
 _LEAD = re.compile(
     r"""\s*(?:(?:this|the|an?)\s+(?:\w+\s+){0,2}?(?:tool|function|api|method|endpoint|utility|service|plugin|app|operation|command)
      \s+(?:is\s+used\s+to|is\s+designed\s+to|is\s+for|allows?\s+(?:\w+\s+){0,2}?to|lets?\s+(?:you|users)|enables?\s+(?:\w+\s+){0,2}?to
@@ -20,20 +25,6 @@ _LEAD = re.compile(
 )
 _LABEL = "ool description:"
 _LEAD_LETTERS = frozenset("TtAaUuEeHhLlQqSs")
-_ABOUT = frozenset(("about", "on", "of", "for", "regarding", "concerning"))
-_LISTED = frozenset((",", "and", "or", "&", "/"))
-_ENDS = frozenset((".", ";", ":", ")", "!", "?", "such", "etc"))
-_STOPS = frozenset((*_LISTED, *_ENDS, "("))
-_CLAUSES = frozenset(
-    (
-        *("using", "including", "containing", "regarding", "concerning", "following", "starting", "ending", "matching"),
-        *("based", "associated", "related", "located", "specified", "provided", "given", "required", "needed", "made"),
-        *("used", "played", "produced", "caused", "assigned", "available", "depending", "considering", "taking"),
-        *("earned", "listed", "identified", "defined", "generated", "created", "owned", "posted", "published", "spent"),
-        *("issued", "happening", "occurring", "involving", "suitable", "tailored", "working", "currently", "needing"),
-    )
-)
-"""Words with which something is said about a noun."""
 _INCLUDES = re.compile(
     r"(?<!criteria )(?<!parameters )(?<!filters )(?<!options )"
     r"\b(?:including|includes?|such as|containing|contains?|consisting of|with (?:its|their|fields?)|and (?:its|their)"
@@ -41,32 +32,59 @@ _INCLUDES = re.compile(
     re.IGNORECASE,
 )
 _RETURNS = re.compile(
-    r"(?:\breturns|(?<=\. )return|\b(?:will|to|and) return|\breturning|\boutputs|\byields)\b:?\s+", re.IGNORECASE
+    r"(?:\breturns|(?<=\. )return|\b(?:will|(?<!used )to|and|then) return|\breturning|\boutputs|\byields"
+    r"|\b(?:will|and|then) (?:output|yield)"
+    r"|\bgiv(?:es?|ing) back|\bresponds? with|(?P<response>\bresponse (?:contains|includes))"
+    r"|(?P<gets>(?<!, )\band (?:then )?(?:gets?|receives?|obtains?)))\b:?\s+",
+    re.IGNORECASE,
+)
+_STATES = ("return", "output", "yield", " back", "respon", "and get", "and then ", "and receive", "and obtain")
+_KINDS = r"json array|json object|json string|json|string|integer|int|float|number|boolean|bool|dict(?:ionary)?|object"
+_HOLDS = re.compile(
+    rf"(?:an?|the|one)?\s*(?:\w+\s+)?(?:(?P<kind>{_KINDS})|tuple|pair|map|response|payload|struct(?:ure)?|array|list)s?"
+    r"\s+(?:(?:that|which)\s+)?(?:represent(?:s|ing)|indicat(?:es|ing)|contain(?:s|ing)|denot(?:es|ing)|with|holding"
+    r"|describ(?:es|ing)|consisting of|including|includes)\s+(?:the\s+)?"
+    r"(?:(?:following\s+)?(?:keys|fields|properties|attributes|elements|values)\b)?:?\s*",
+    re.IGNORECASE,
+)
+"""As in `a JSON object with the fields`: what matters stands behind it."""
+_AS = re.compile(
+    rf"(?<!such )\bas (?:an? )?(?:\w+ )?((?:list|array)s? of \w+|percentage|list|array|{_KINDS})\b"
+    r"(?! (?:format|file|string))",
+    re.IGNORECASE,
+)
+_TYPE_HEADS = frozenset(
+    (
+        *("string", "integer", "int", "float", "number", "boolean", "bool", "object", "dict", "dictionary", "json"),
+        *("array", "list", "tuple", "true", "false", "up", "both", "content", "code", "error", "either"),
+    )
+)
+"""Heads that say of which type an answer is, and not what."""
+_WRAPPERS = frozenset(("object", "objects", "instance", "instances", "resource", "resources"))
+_DOORS = {"in": "login", "into": "login", "on": "login", "out": "logout", "off": "logout", "up": "signup"}
+"""To log or sign in is another thing than to log or sign."""
+_HOW = frozenset(("either", "both", "also", "only", "just"))
+_ARTICLES = frozenset(("the", "a", "an", "your", "this", "these"))
+_INTO = frozenset(
+    ("convert", "transform", "turn", "translate", "parse", "compile", "geocode", "map", "decode", "resolve", "exchange")
 )
 _GENERAL = VAGUE | {"dimensions", "metrics", "attributes", "fields", "measurements", "measures"}
 _HOW_TO_LOOK = frozenset(("criteria", "filters", "options", "parameters", "preferences", "conditions", "based"))
-_NO_RETURN = re.compile(r"\b(?:error|none|null|nothing|exception|empty)\b", re.IGNORECASE)
-_WHETHER = re.compile(r"^(?:true|false|a boolean|boolean|whether|if)\b", re.IGNORECASE)
+_NO_RETURN = re.compile(
+    r"\b(?:error|none|null|nothing|exception|empty)\b|^no\b|^success(?: or| if|[.,]|$)", re.IGNORECASE
+)
+_CONDITION = re.compile(r"(?:if|when|unless|should|otherwise|by default|on failure)\b(?! successful)", re.IGNORECASE)
+"""How a sentence begins about what is not always so."""
+_NOUN = re.compile(
+    r"[*)-]|(?:an? )?\w+\.\w|(?:and|or|of|for|from|dates?|times?|flights?|trips?|journeys?|airports?|labels?)\b",
+    re.IGNORECASE,
+)
+"""What stands behind `return` where that is a noun: `the return dates`, `the asset returns of a fund`."""
+_WHETHER = re.compile(r"""^["'`]?(?:true|false|a boolean|boolean|whether|if)\b""", re.IGNORECASE)
 _MOST = 8
-
-
-class Phrase(msgspec.Struct, frozen=True):
-    """A noun with what stands before it, such as `average daily price`, and what it is a price of."""
-
-    words: tuple[str, ...]
-    of: tuple[str, ...] = ()
-    many: bool = False
-    """True for a list of them, or a plural."""
-
-    @property
-    def head(self) -> str:
-        """The noun itself."""
-        return self.words[-1]
-
-    @property
-    def text(self) -> str:
-        """The phrase as it is read."""
-        return " ".join(self.words) + (f" of {' '.join(self.of)}" if self.of else "")
+_MOST_STATEMENTS = 24
+_MOST_LETTERS = 1000
+"""Of a sentence about the answer; what is longer is none."""
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -80,25 +98,60 @@ class Reading(msgspec.Struct, frozen=True):
     returned: tuple[Phrase, ...] = ()
     """What is said to be returned."""
     returns_flag: bool = False
+    kind: Schema | None = None
+    """Of which type it is said to be."""
+    fields: tuple[Field, ...] = ()
+    """What is said to be returned, by names that are to be taken as they are."""
+    into: tuple[Phrase, ...] = ()
+    """What a thing is turned into."""
     parts: tuple[Phrase, ...] = ()
     """What is said to be included."""
+    understood: bool = True
 
 
 def read(description: str) -> Reading:
     """The first sentence, and what other sentences say about the answer."""
-    text = re.sub(r"\s+", " ", description).strip()
-    sentence = _lead_off(_SENTENCE.split(_lead_off(text), maxsplit=1)[0])
-    tokens = _tokens(sentence)
+    found = sections(description)
+    prose, titled = _PARAGRAPH.subn(". ", found.prose.strip()) if "\n" in found.prose else (found.prose, 0)
+    text = " ".join(prose.split())
+    sentence, *more = _SENTENCE.split(_lead_off(text), maxsplit=2)
+    sentence = _lead_off(sentence)
+    tokens = split_words(sentence)
+    if titled and more and _verb(tokens)[0] is None:
+        # "Sharpe Ratio": a title, and then the sentence.
+        second = split_words(_lead_off(more[0]))
+        if _verb(second)[0] is not None:
+            sentence, tokens = more[0], second
+    said = _said(found)
+    if not is_english(sentence, tokens):
+        said = said or _Statement()
+        return Reading(None, (), "", said.phrases, said.flag, said.kind, found.fields, understood=False)
     verb, place = _verb(tokens)
     asks = ""
     things: tuple[Phrase, ...] = ()
+    into: tuple[Phrase, ...] = ()
     if place < len(tokens) and tokens[place] in ("if", "whether", "that"):
-        asks = " ".join(token for token in tokens[place + 1 :] if token not in _ENDS)
+        asks = " ".join(token for token in tokens[place + 1 :] if token not in ENDS)
     else:
-        things, place = _phrases(tokens, place)
+        things, place = phrases_from(tokens, place)
         things = _searched(verb, things, tokens, place)
-    returned, flag = _returned(text, sentence)
-    return Reading(verb, things, asks, returned, flag, _parts(text))
+        into = _into(verb, tokens, place)
+    deed = VERBS.get(verb or "", "get")
+    said = said or _returned(text, deed)
+    kind = said.kind
+    if not said.phrases and kind is None and deed in ("get", "find", "count") and (typed := _AS.search(sentence)):
+        kind = type_of(typed[1]) or {"type": "array"}
+    fields = found.fields or said.fields
+    return Reading(verb, things, asks, said.phrases, said.flag, kind, fields, into, _parts(text))
+
+
+def _into(verb: str | None, tokens: list[str], place: int) -> tuple[Phrase, ...]:
+    """In `convert an address to latitude and longitude`, what comes out."""
+    links = ("for",) if verb == "exchange" else ("to", "into")
+    if verb not in _INTO and (not tokens or tokens[0].removesuffix("s") not in _INTO):
+        return ()
+    at = next((at for at in range(place, len(tokens)) if tokens[at] in links), len(tokens))
+    return phrases_from(tokens, at + 1)[0]
 
 
 def _searched(verb: str | None, things: tuple[Phrase, ...], tokens: list[str], place: int) -> tuple[Phrase, ...]:
@@ -107,9 +160,9 @@ def _searched(verb: str | None, things: tuple[Phrase, ...], tokens: list[str], p
         return things
     rest = tokens[place:]
     if rest[0] == "for" and tokens[1:2] != ["for"]:
-        return _phrases(tokens, place + 1)[0] or things
+        return phrases_from(tokens, place + 1)[0] or things
     if rest[0] == "to" and rest[1:2] in (["find"], ["locate"], ["retrieve"], ["get"]):
-        return _phrases(tokens, place + 2)[0] or things
+        return phrases_from(tokens, place + 2)[0] or things
     return things
 
 
@@ -122,17 +175,15 @@ def _lead_off(text: str) -> str:
     return text
 
 
-def _tokens(text: str) -> list[str]:
-    words = (token.lower().replace("\u2019", "'") for token in _TOKEN.findall(text))
-    return [word.removesuffix("'s") for word in words]
-
-
 def _verb(tokens: list[str]) -> tuple[str | None, int]:
     """The verb of a sentence, and where what follows it begins."""
     if not tokens:
         return None, 0
-    verb = base_verb(tokens[0])
-    place = 1
+    first = int(len(tokens) > 2 and (tokens[0] in _HOW or _is_adverb(tokens[0])))
+    verb = base_verb(tokens[first])
+    place = first + 1
+    if verb in ("log", "sign") and tokens[place:] and tokens[place] in _DOORS:
+        return _DOORS[tokens[place]], place + 1
     if verb is None:
         # "Users can retrieve ...": the verb is not far behind.
         for at, token in enumerate(tokens[:_MOST]):
@@ -140,7 +191,9 @@ def _verb(tokens: list[str]) -> tuple[str | None, int]:
                 verb, place = base_verb(token), at + 1
                 break
         else:
-            return None, 0
+            # "Trigger the alarm": a verb that is not known, but no noun.
+            skips = tokens[first] not in LINKS and tokens[place:] and tokens[place] in _ARTICLES
+            return None, place if skips else 0
     while place + 1 < len(tokens) and tokens[place] in ("and", "or", ",") and base_verb(tokens[place + 1]):
         place += 2
     while place < len(tokens) and tokens[place] in ("for", "up", "out", "through", "to", "by", "on", "at", "with"):
@@ -148,85 +201,98 @@ def _verb(tokens: list[str]) -> tuple[str | None, int]:
     return verb, place
 
 
-def _phrases(tokens: list[str], place: int) -> tuple[tuple[Phrase, ...], int]:
-    """Noun phrases in a row: `the area and the perimeter of a circle`."""
-    found: list[Phrase] = []
-    while place < len(tokens):
-        phrase, place = _phrase(tokens, place)
-        if phrase is None:
-            break
-        found.append(phrase)
-        while place < len(tokens) and tokens[place] == "(":
-            place = next((at for at in range(place, len(tokens)) if tokens[at] == ")"), len(tokens)) + 1
-        if place >= len(tokens) or tokens[place] not in _LISTED or phrase.of:
-            break
-        while place < len(tokens) and tokens[place] in _LISTED:
-            place += 1
-        if place < len(tokens) and _ends_list(tokens[place]):
-            break
-    if found and found[-1].of:
-        shared = found[-1].of
-        found = [phrase if phrase.of else msgspec.structs.replace(phrase, of=shared) for phrase in found]
-    return tuple(found), place
+def _is_adverb(word: str) -> bool:
+    return word.endswith("ly") and base_verb(word) is None
 
 
-def _ends_list(word: str) -> bool:
-    """True for what does not go on with a list of nouns; `and their cities` says more about the nouns before."""
-    return word in LINKS or word in _CLAUSES or word in ("its", "their") or base_verb(word) == word
+class _Statement(msgspec.Struct, frozen=True):
+    """What stands behind `returns`."""
+
+    phrases: tuple[Phrase, ...] = ()
+    flag: bool = False
+    """True for a yes or no."""
+    kind: Schema | None = None
+    fields: tuple[Field, ...] = ()
 
 
-def _phrase(tokens: list[str], place: int) -> tuple[Phrase | None, int]:
-    words, place = _noun(tokens, place)
-    if not words:
-        return None, place
-    if place < len(tokens) and tokens[place] == "of" and words[-1] in LISTS:
-        inner, place = _phrase(tokens, place + 1)
-        return (Phrase(inner.words, inner.of, True), place) if inner else (Phrase(words, (), True), place)
-    of: tuple[str, ...] = ()
-    if place < len(tokens) and (tokens[place] == "of" or (tokens[place] in _ABOUT and words[-1] in VAGUE)):
-        of, place = _noun(tokens, place + 1)
-    return Phrase(words, of, is_plural(words[-1])), place
+def _said(found: Sections) -> _Statement | None:
+    """What the section about the answer says; None if there is none, or it cannot be read."""
+    said = _statement(found.told) if found.told and is_english(found.told, split_words(found.told)) else None
+    if said is None or found.kind is None:
+        return said
+    return msgspec.structs.replace(said, flag=said.flag or found.kind == {"type": "boolean"}, kind=found.kind)
 
 
-def _noun(tokens: list[str], place: int) -> tuple[tuple[str, ...], int]:
-    words: list[str] = []
-    while place < len(tokens):
-        word = tokens[place]
-        if word in _STOPS or word in LINKS or (words and word in _CLAUSES):
-            break
-        if word not in FILLERS or (not words and _is_last(tokens, place)):
-            words.append(word)
-        place += 1
-    return tuple(words), place
+def _returned(text: str, deed: Deed) -> _Statement:
+    low = text.lower()
+    # Looking for letters is much faster than the pattern, and most descriptions state nothing.
+    if not any(letters in low for letters in _STATES):
+        return _Statement()
+    for match in islice(_RETURNS.finditer(text), _MOST_STATEMENTS):
+        if match.start() == 0 or (match["response"] and deed in ("get", "list", "find", "count")):
+            continue  # a verb like any other, or more about what the verb has named
+        if _CONDITION.match(text, text.rfind(". ", 0, match.start()) + 2):
+            continue
+        said = _statement(text[match.end() : match.end() + _MOST_LETTERS])
+        if said is not None and not (match["gets"] and (not said.phrases or said.phrases[0].head in VAGUE)):
+            return said
+    return _Statement()
 
 
-def _is_last(tokens: list[str], place: int) -> bool:
-    return place + 1 >= len(tokens) or tokens[place + 1] in _ENDS
+def _statement(text: str) -> _Statement | None:
+    """Fields, nouns, a yes or no, or only a type; None for what is none of them."""
+    rest = _SENTENCE.split(text[:_MOST_LETTERS], maxsplit=1)[0]
+    if _NO_RETURN.search(rest[:60]) or _NOUN.match(rest):
+        return None  # what happens when it fails; or no verb at all
+    if _WHETHER.match(rest):
+        return _Statement(flag=True)
+    fields = fields_of(rest)
+    if fields:
+        return _Statement(fields=fields)
+    kind = type_of(rest)
+    if kind is not None:
+        return _Statement(kind=kind) if kind["type"] in ("integer", "number") else None
+    holds = _HOLDS.match(rest)
+    if holds is not None:
+        kind = type_of(holds["kind"] or "")
+        rest = rest[holds.end() :]
+        if kind == {"type": "boolean"} or rest.startswith(("whether", "success or", "if the")):
+            return _Statement(flag=True)
+    typed = _AS.search(rest.split(",", 1)[0])
+    kind = (
+        (type_of(typed[1]) or {"type": "array"})
+        if typed
+        else kind
+        if kind and kind["type"] in ("integer", "number")
+        else None
+    )
+    tokens = [
+        "the" if token in ("its", "their") else token for token in split_words(_AS.sub("", rest) if typed else rest)
+    ]
+    phrases = tuple(filter(None, map(_unwrapped, phrases_from(tokens, 0)[0][:_MOST])))
+    if not phrases or phrases[0].head in ("user", "page", "order", "book", "item"):
+        return None
+    return _Statement(phrases, False, kind)
 
 
-def _returned(text: str, first: str) -> tuple[tuple[Phrase, ...], bool]:
-    for match in _RETURNS.finditer(text):
-        rest = _SENTENCE.split(text[match.end() :], maxsplit=1)[0]
-        if match.start() == 0 or _NO_RETURN.search(rest[:60]):
-            continue  # a verb like any other, or what happens when it fails
-        if _WHETHER.match(rest):
-            return (), True
-        tokens = _tokens(rest)
-        phrases = _phrases(tokens, 0)[0]
-        if phrases and phrases[0].head not in ("user", "page", "order", "book", "item"):
-            return phrases[:_MOST], False
-    return (), False
+def _unwrapped(phrase: Phrase) -> Phrase | None:
+    """`completion object` is a completion; None for words that only name a type."""
+    if phrase.head in _WRAPPERS and len(phrase.words) > 1:
+        phrase = msgspec.structs.replace(phrase, words=phrase.words[:-1])
+    if len(phrase.words) == 1 and not phrase.of and (phrase.head in _TYPE_HEADS or phrase.head.endswith("ed")):
+        return None
+    return None if phrase.words[0].isdigit() else phrase
 
 
 def _parts(text: str) -> tuple[Phrase, ...]:
     match = _INCLUDES.search(text)
     if match is None:
         return ()
-    before = _tokens(text[max(0, match.start() - 60) : match.start()])
+    before = split_words(text[max(0, match.start() - 60) : match.start()])
     before = [word for word in before if word != ","][-5:]
     if match[0].lower().startswith("such as") and (not before or before[-1] not in _GENERAL):
         return ()
     if _HOW_TO_LOOK.intersection(before):
         return ()
     rest = _SENTENCE.split(text[match.end() :], maxsplit=1)[0]
-    return _phrases(_tokens(rest), 0)[0][:_MOST]
+    return phrases_from(split_words(rest), 0)[0][:_MOST]

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from toolyard.insight.output_phrases import Phrase
+from toolyard.insight.output_nouns import amount, of_phrase
+from toolyard.insight.output_stated import merged, stated
 from toolyard.insight.output_tool import Seen
-from toolyard.insight.output_values import facts, thing, value
+from toolyard.insight.output_values import thing, value
 from toolyard.insight.output_words import (
     ABOUT,
     ENTITIES,
-    FACTS,
     FILES,
     FLAGS,
     LINKS,
@@ -49,10 +49,6 @@ _DEALS = {
     **dict.fromkeys(("trade",), "trade"),
 }
 """What comes into being when a thing is not itself made."""
-_WEATHERS = ("weather", "condition", "conditions", "forecast", "report", "update")
-_OFFERS = ("recommendation", "suggestion", "option", "opening", "listing", "result")
-"""Things of another kind, when there are several to choose from."""
-_AMOUNTS = ("number", "amount", "quantity", "total")
 _APPLIED_FOR = (
     "job",
     "loan",
@@ -74,7 +70,8 @@ _STUDIED = {"compare": "comparison", "classify": "category", "categorize": "cate
 def output_schema(tool: Tool) -> Schema:
     """An object schema of what the tool answers, marked as inferred by rules."""
     seen = Seen(tool)
-    properties = _RULES[seen.deed](seen) or {seen.call("result"): value("result", "What the tool answers")}
+    properties = merged(seen, stated(seen), _RULES[seen.deed](seen))
+    properties = properties or {seen.call("result"): value("result", "What the tool answers")}
     return {"type": "object", "properties": properties, INFERRED: "rules"}
 
 
@@ -86,7 +83,7 @@ def _got(seen: Seen) -> Properties:
             return {seen.call(*words_of(flag)): {"type": "boolean"} for flag in flags}
     found: Properties = {}
     for phrase in seen.things:
-        found.update(_of_phrase(seen, phrase, many=phrase.many))
+        found.update(of_phrase(seen, phrase, many=phrase.many))
     return found
 
 
@@ -96,8 +93,8 @@ def _listed(seen: Seen) -> Properties:
         if phrase.of and not phrase.many and phrase.head not in VAGUE and is_plural(phrase.of[-1]):
             return _columns(seen, phrase.of)
         if phrase.head in VAGUE and phrase.head not in ("results", "record", "records"):
-            return _of_phrase(seen, phrase, many=False)
-        return _of_phrase(seen, phrase, many=True)
+            return of_phrase(seen, phrase, many=False)
+        return of_phrase(seen, phrase, many=True)
     return {}
 
 
@@ -112,55 +109,8 @@ def _found(seen: Seen) -> Properties:
     """One thing is found, or several."""
     found: Properties = {}
     for phrase in seen.things:
-        found.update(_of_phrase(seen, phrase, many=phrase.many))
+        found.update(of_phrase(seen, phrase, many=phrase.many))
     return found
-
-
-def _of_phrase(seen: Seen, phrase: Phrase, *, many: bool, number: bool = False) -> Properties:
-    words = seen.words_for(phrase)
-    head = words[-1]
-    if phrase.head in VAGUE:
-        words, head, many = _behind(seen, phrase, words)
-    if phrase.head in _AMOUNTS and phrase.of:
-        return _amount(seen, phrase)
-    noun = singular(head)
-    text = f"The {phrase.text}"
-    if "weather" in (*words, *phrase.words, *phrase.of) and (head in FACTS or head in VAGUE or head in _WEATHERS):
-        return thing(seen, ["forecast" if "forecast" in words else "weather"], many=False, text=text)
-    if head in FACTS and (phrase.head in VAGUE or not seen.is_entity(noun)):
-        return {seen.call(*words): facts(seen, text)}
-    if many and noun in _OFFERS and len(words) > 1 and seen.is_entity(singular(words[-2])):
-        (made,) = thing(seen, [singular(words[-2])], many=True, text=text).values()
-        return {seen.call(*words): made}
-    if seen.is_entity(noun) or noun in ("news", "weather", "forecast", "coordinate", "direction"):
-        return thing(seen, [*words[:-1], noun], many=many, text=text)
-    if many and not number:
-        return {seen.call(*words[:-1], plural(head)): value(head, text, many=True)}
-    return {seen.call(*words): value(head, text, number=number)}
-
-
-def _amount(seen: Seen, phrase: Phrase) -> Properties:
-    """How many of something, or how much."""
-    number = phrase.head == "number"
-    name = seen.call("number", "of", *phrase.of[-2:]) if number else seen.call(*phrase.of[-2:])
-    return {name: value("number" if number else "amount", f"The {phrase.text}")}
-
-
-def _behind(seen: Seen, phrase: Phrase, named: list[str]) -> tuple[list[str], str, bool]:
-    """What information is about: the thing itself if it is one, else as the tool's name has it."""
-    about = [*(word for word in phrase.of[:-1] if word in seen.object), *phrase.of[-1:]] or list(phrase.words[:-1])
-    if phrase.head not in ABOUT:
-        return (named, named[-1], is_plural(named[-1])) if named else (list(phrase.words), phrase.head, False)
-    own = [word for word in named if word not in VAGUE]
-    kind = [word for word in phrase.words[:-1] if word not in ABOUT]
-    if kind and phrase.of and not seen.is_entity(singular(kind[-1])) and own and own[-1] != singular(about[-1]):
-        return named, named[-1], False  # milk production data of a farm is no farm
-    if about and seen.is_entity(singular(about[-1])):
-        several = is_plural(about[-1]) and not seen.id_of(singular(about[-1]))
-        return about, about[-1], several
-    if own and seen.is_entity(singular(own[-1])):
-        return own, own[-1], is_plural(own[-1])
-    return (named, named[-1], False) if named else (list(phrase.words), phrase.head, False)
 
 
 def _asked(seen: Seen) -> Properties:
@@ -169,7 +119,7 @@ def _asked(seen: Seen) -> Properties:
     about = seen.reading.asks or " ".join(words)
     more: Properties = {}
     for phrase in seen.reading.returned[:3]:
-        more.update(_of_phrase(seen, phrase, many=phrase.many))
+        more.update(of_phrase(seen, phrase, many=phrase.many))
     return {
         seen.call(*words): {"type": "boolean", "description": f"True if {about}." if about else "Yes or no."},
         **more,
@@ -184,6 +134,8 @@ def _question(seen: Seen) -> list[str]:
         if word in ("is", "are") and place:
             rest = _until_link(asks[place + 1 :])
             return ["is", *rest[-2:]] if rest else ["result"]
+        if word == "can" and place and asks[place + 1 : place + 2] == ["be"]:
+            return ["can", *_until_link(asks[place + 1 :])[:2]]
         if word in ("contains", "exists", "has", "meets", "matches", "supports") and place:
             return [word, *_until_link(asks[place + 1 :])[:2]]
     for phrase in seen.things:
@@ -214,7 +166,7 @@ def _counted(seen: Seen) -> Properties:
         if phrase.head in ("number", "numbers") and not phrase.of and seen.verb in _SUMS:
             continue
         if phrase.head == "number" and phrase.of:
-            found.update(_amount(seen, phrase))
+            found.update(amount(seen, phrase))
             continue
         if phrase.many and singular(phrase.head) in (
             "root",
@@ -305,8 +257,6 @@ def _changed(seen: Seen) -> Properties:
     ):
         found[seen.call("message", "id")] = {"type": "string", "description": "The id of what was sent."}
     found[seen.call("success")] = {"type": "boolean", "description": "True if it was done."}
-    for phrase in seen.reading.returned[:3]:
-        found.update(_of_phrase(seen, phrase, many=phrase.many))
     return found
 
 
@@ -314,10 +264,13 @@ def _turned(seen: Seen) -> Properties:
     """One thing is turned into another of the same kind."""
     if seen.verb == "translate":
         return {seen.call("translated", "text"): {"type": "string", "description": "The text in the other language."}}
+    if seen.verb == "geocode":
+        (place,) = thing(seen, ["coordinate"], many=False, text="Where it is").values()
+        return {seen.call("coordinates"): place}
     if seen.verb in _TURNED:
         noun = _TURNED[seen.verb]
         return {seen.call(noun): {"type": "string", "description": f"The {noun}."}}
-    phrase = next(iter(seen.things), None)
+    phrase = next(iter(seen.reading.things or seen.things), None)
     words = list(seen.words_for(phrase))[-2:] if phrase is not None else ["result"]
     if phrase is not None and phrase.head in VAGUE and phrase.of:
         words = list(phrase.of[-2:])

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from toolyard.insight.output_phrases import Phrase, Reading, read
+from toolyard.insight.output_grammar import Phrase
+from toolyard.insight.output_language import is_known
+from toolyard.insight.output_phrases import Reading, read
 from toolyard.insight.output_words import (
     AMBIGUOUS,
     DOERS,
@@ -31,6 +33,7 @@ _SERVICE = re.compile(r"^[A-Za-z]+_\d+_(?=[A-Za-z])")
 _PERFORM = frozenset(("perform", "run", "conduct", "execute", "do", "handle", "manage", "apply", "make", "carry"))
 _BY_METHOD: dict[str, str] = {"get": "get", "post": "create", "put": "update", "patch": "update", "delete": "delete"}
 _HEADS: dict[str, str] = {"analysis": "analyze", "calculation": "calculate", "conversion": "convert"}
+_MOST_WORDS = 4
 
 
 class Seen:
@@ -49,7 +52,7 @@ class Seen:
         method = tool.binding.method.lower() if isinstance(tool.binding, RestBinding) else ""
         self.verb = self._verb() or _BY_METHOD.get(method, "get")
         self.deed: Deed = VERBS.get(self.verb, "get")
-        if self.reading.asks or (self.reading.returns_flag and self.deed != "make"):
+        if self.reading.asks or (self.reading.returns_flag and self.deed not in ("make", "change")):
             self.deed = "ask"
 
     def _same_start(self) -> bool:
@@ -75,7 +78,7 @@ class Seen:
         kind, other = VERBS[named], VERBS[told]
         if kind == "get" and told in ("book", "reserve", "buy", "purchase"):
             return told
-        if kind == "find" and other == "list":
+        if (kind == "find" and other == "list") or (named in ("login", "signin") and other == "ask"):
             return told
         if named != "check" and kind == "get" and other in ("count", "draw", "turn", "study", "list", "find"):
             return told
@@ -87,6 +90,9 @@ class Seen:
     @property
     def things(self) -> tuple[Phrase, ...]:
         """What the answer is about, as the description says; the name of the tool, if it says nothing."""
+        unknown = not self.reading.understood and self.name_verb is None and not any(map(is_known, self.object))
+        if unknown and not self.reading.returned:
+            return ()
         found = self.reading.returned or self.reading.things
         if self.reading.verb is None and self.name_verb is not None and self.object and not self.reading.returned:
             found = ()
@@ -98,6 +104,8 @@ class Seen:
         """How to call a thing: by the description, or by the longer words of the tool's name if they end alike."""
         told = [word for word in phrase.words if word not in LISTS] or list(phrase.words)
         named = self.object
+        if phrase.head == "results" and len(told) > 1 and phrase in self.reading.returned:
+            return told[-3:]
         if named and (phrase.head in VAGUE or (phrase.head == "identifier" and named[-1] == "id")):
             return named[-3:]
         alike = bool(named) and singular(named[-1]) == singular(told[-1])
@@ -109,6 +117,8 @@ class Seen:
 
     def call(self, *words: str) -> str:
         """Words as a property of this tool's answer."""
+        if len(words) > _MOST_WORDS:
+            words = (words[0], *words[1 - _MOST_WORDS :])
         return joined(words, self.camel) or "result"
 
     def id_of(self, noun: str) -> tuple[str, Schema] | None:

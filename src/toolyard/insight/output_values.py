@@ -34,7 +34,21 @@ _PLAIN = frozenset(
     ("city", "country", "location", "date", "year", "genre", "author", "artist", "symbol", "isbn", "email")
 )
 _NAMED_NUMBERS = frozenset(
-    ("phone", "tracking", "account", "serial", "confirmation", "card", "flight", "order", "room")
+    (
+        *("phone", "tracking", "account", "serial", "confirmation", "card", "flight", "order", "room", "transaction"),
+        *(
+            "reference",
+            "invoice",
+            "ticket",
+            "booking",
+            "case",
+            "policy",
+            "registration",
+            "receipt",
+            "license",
+            "passport",
+        ),
+    )
 )
 _TEXTS = frozenset(("time", "status", "type", "date", "day", "name", "id", "category", "class", "winner", "method"))
 _MOST_PARTS = 8
@@ -53,6 +67,10 @@ def value(noun: str, text: str, *, many: bool = False, number: bool = False) -> 
 def _plain(noun: str, text: str, number: bool) -> Schema:
     if noun == "number" and any(f"{word} number" in text for word in _NAMED_NUMBERS):
         return {"type": "string"}
+    if noun == "timestamp" and ("unix" in text or "epoch" in text):
+        return {"type": "integer"}
+    if noun == "flag" and "success flag" in text:
+        return {"type": "boolean"}
     if noun in WHOLE or (noun == "number" and "number of" in text):
         return {"type": "integer"}
     if noun in NUMBERS or noun in MEASURED or noun == "number":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import dropwhile
 from typing import Literal
 
 Deed = Literal["get", "list", "find", "ask", "count", "make", "draw", "change", "turn", "study"]
@@ -33,7 +34,7 @@ _VERBS: Mapping[Deed, str] = {
         "create add register book schedule order make reserve purchase buy post submit open start insert upload "
         "place hire enroll apply donate transfer pay request rent subscribe issue invite assign join sign deposit "
         "withdraw save store log record file publish initiate launch plan arrange setup trade charge clone "
-        "duplicate fund refund"
+        "duplicate fund refund signup"
     ),
     "draw": (
         "generate write compose draft produce build design render plot draw visualize invent craft paint simulate"
@@ -44,13 +45,13 @@ _VERBS: Mapping[Deed, str] = {
         "mark approve reject accept archive restore backup deploy install uninstall configure connect disconnect "
         "run execute restart reboot revoke grant block unblock mute follow unfollow like rotate increase decrease "
         "switch toggle drop merge remind alert call dial navigate water feed clean wash cook brew export import "
-        "sync print allocate perform manage train handle feedback clock do"
+        "sync print allocate perform manage train handle feedback clock do login logout signin signout"
     ),
     "turn": (
         "translate convert summarize encrypt decrypt encode decode compress decompress resize sort filter format "
         "reverse correct transcribe paraphrase rewrite proofread parse normalize optimize improve replace "
         "transform crop hash tokenize stem round shuffle concatenate join_text split trim capitalize rephrase "
-        "simplify enhance edit_text"
+        "simplify enhance edit_text geocode"
     ),
     "study": (
         "analyze analyse classify compare categorize interpret investigate examine study profile audit segment cluster"
@@ -104,7 +105,7 @@ NAMELESS = _set(
 LINKS = _set(
     "by for with from in of to using via on at as near between within based given about into per during over "
     "through that which who where when if whether because so than against under across around along after before "
-    "among without until upon onto towards toward behind while"
+    "among inside without until upon onto towards toward behind while"
 )
 FILLERS = _set(
     "a an the all any some your my our its his her their this that these those new specific specified given "
@@ -112,7 +113,8 @@ FILLERS = _set(
     "multiple several many more other own real up-to-date user-specified live possible relevant desired requested "
     "provided basic simple comprehensive complete full exact entire whole pending delivered random unique me you us "
     "it available top best nearest closest nearby popular upcoming historical additional valid important common key "
-    "potential personalized customized"
+    "potential personalized customized resulting corresponding created newly only "
+    "them both either also plus just how"
 )
 LISTS = _set("list lists array collection set series range variety selection catalog catalogue sequence group overview")
 VAGUE = _set(
@@ -198,7 +200,8 @@ WORKS = _set(
     "string code name username title description plan schedule itinerary recipe menu quote joke speech paragraph "
     "template certificate resume plot synopsis outline color palette layout sequence qr barcode image logo avatar "
     "chart graph diagram map video audio music sound document pdf file presentation page website puzzle crossword "
-    "meme icon model cover design animation thumbnail preview hash signature pin uuid number id workout response"
+    "meme icon model cover embedding vector design animation thumbnail preview hash signature pin uuid number id "
+    "workout response"
 )
 """What can be made out of nothing, and is given back as it is, not by its id."""
 FILES = _set(
@@ -312,7 +315,7 @@ def participle(verb: str) -> str:
 def joined(words: Iterable[str], camel: bool) -> str:
     """Words as the name of a property."""
     parts = [re.sub(r"[^0-9a-z]", "", word) for word in words]
-    parts = [part for part in parts if part]
+    parts = list(dropwhile(lambda part: part[0].isdigit(), (part for part in parts if part)))
     if camel:
         return "".join(part if not place else part.capitalize() for place, part in enumerate(parts))
     return "_".join(parts)
