@@ -308,3 +308,23 @@ def test_what_was_read_from_disk_grows_as_well(tmp_path, ways):
     found = enrichment.enrich(View([LIST_USERS, *OTHERS, GET_USER]))[1]["dataflow"]
     assert ways == ["compute", "grow"], before
     assert feeds(found, 0, 4) == [("users[].id", "user_id", "each")]
+
+
+@pytest.mark.parametrize("setting", ["version", "min_score", "max_neighbors"])
+def test_what_was_found_by_other_settings_is_not_grown_but_found_again(ways, setting):
+    enrichment = DataflowEnrichment(model=Words(), cache=False)
+    before = enrichment.enrich(View([LIST_USERS, *OTHERS]))
+    if setting == "version":
+        enrichment.embedder.version = "2"
+    else:
+        setattr(enrichment, setting, {"min_score": 0.5, "max_neighbors": 1}[setting])
+    enrichment.enrich(View([LIST_USERS, *OTHERS, GET_USER]))
+    assert ways == ["compute", "compute"], before
+
+
+def test_tools_of_which_none_says_what_it_returns_are_told_of_with_the_remedy(caplog):
+    silent = [tool(f"get_{number}", {"user_id": TEXT}) for number in range(37)]
+    _, found = DataflowEnrichment(model=Words(), cache=False).enrich(View(silent))
+    assert found["dataflow"].edge_count == 0
+    [said] = [record.getMessage() for record in caplog.records if "37 tools" in record.getMessage()]
+    assert "add the enrichment output_parameters" in said

@@ -10,7 +10,7 @@ import numpy as np
 
 from toolyard.insight.arrays import ArrayStore, are_offsets, are_places, set_key
 from toolyard.insight.base import ToolEnrichment
-from toolyard.insight.cache import CacheOption, ItemCache, force_option
+from toolyard.insight.cache import CacheOption, ItemCache, force_option, say_once
 from toolyard.insight.dataflow.artifact import HOWS, SIGNALS, Array, Arrays, Dataflow
 from toolyard.insight.dataflow.compute import compute, grow, limits_of
 from toolyard.insight.dataflow.kinds import Told
@@ -23,6 +23,9 @@ from toolyard.insight.vectors import cached_vectors
 from toolyard.model.errors import ConfigError
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
+
+Settings = tuple[str, str, int, float]
+"""The model and its version, how many neighbors, and the least score."""
 
 VERSION = 4
 """Of the rules: what an older one has kept is not used."""
@@ -61,24 +64,31 @@ class DataflowEnrichment(ToolEnrichment):
         self._items = ItemCache(cache)
         self._store = ArrayStore(cache)
         self._told: dict[str, Told] = {}
-        self._last: weakref.ref[Dataflow] | None = None
+        self._last: tuple[weakref.ref[Dataflow], Settings] | None = None
+        """What was found last, and by which settings: by others nothing can be added to it."""
 
     def enrich(self, snapshot: View) -> tuple[Sequence[Tool], Mapping[str, Any]]:
         """The tools as they are, and the artifact."""
         tools = snapshot.tools
-        text = "tokens" if self.embedder is None else self.embedder.name
-        version = "" if self.embedder is None else self.embedder.version
-        key = set_key(tools, "dataflow", VERSION, text, version, self.max_neighbors, self.min_score)
+        settings = self._settings()
+        key = set_key(tools, "dataflow", VERSION, *settings)
         found = None if self.force else self._store.get("dataflow", key, lambda kept: _fit(kept, len(tools)))
         if found is None:
-            found = self._store.put("dataflow", key, self._compute(tools)._asdict())
-        flow = Dataflow(tools, Arrays(**found), text=text, min_score=self.min_score)
-        self._last = weakref.ref(flow)
+            _say_if_nothing_is_returned(tools)
+            found = self._store.put("dataflow", key, self._compute(tools, settings)._asdict())
+        flow = Dataflow(tools, Arrays(**found), text=settings[0], min_score=self.min_score)
+        self._last = weakref.ref(flow), settings
         return tools, {"dataflow": flow}
 
-    def _compute(self, tools: Sequence[Tool]) -> Arrays:
+    def _settings(self) -> Settings:
+        text = "tokens" if self.embedder is None else self.embedder.name
+        version = "" if self.embedder is None else self.embedder.version
+        return text, version, self.max_neighbors, self.min_score
+
+    def _compute(self, tools: Sequence[Tool], settings: Settings) -> Arrays:
         limits = limits_of(self.min_score, self.max_neighbors)
-        last = None if self._last is None or self.force else self._last()
+        found, by = self._last or (None, None)
+        last = None if found is None or by != settings or self.force else found()
         places = None if last is None else _places(last.tools, tools)
         told, tokens = self._tell(tools), self.embedder is None
         if last is None or places is None:
@@ -97,6 +107,15 @@ class DataflowEnrichment(ToolEnrichment):
         if self.embedder is None:
             return token_vectors(texts)
         return cached_vectors(self.embedder, texts, self._items, "dataflow", force=self.force)
+
+
+def _say_if_nothing_is_returned(tools: Sequence[Tool]) -> None:
+    if tools and not any(tool.output_parameters for tool in tools):
+        say_once(
+            "dataflow: none of the %d tools says what it returns, so nothing feeds anything; add the enrichment "
+            "output_parameters: `- type: output_parameters` under tools.enrichments",
+            len(tools),
+        )
 
 
 def _places(before: Sequence[Tool], now: Sequence[Tool]) -> Array | None:
