@@ -29,7 +29,7 @@ _MOST = 1000
 _TEXT = {"type": "string"}
 
 QUERY = (
-    Parameter("q", {"type": "string", "maxLength": 2000}, "A task, or words of names, descriptions, tags; best first."),
+    Parameter("q", {"type": "string", "maxLength": 500}, "A task, or words of names, descriptions, tags; best first."),
     Parameter("namespace", _TEXT, "Only tools of this namespace.", repeatable=True),
     Parameter("tag", _TEXT, "Only tools with this tag.", repeatable=True),
     Parameter("format", {"type": "string", "enum": list(DIALECTS)}, "Spell tools as this provider wants them."),

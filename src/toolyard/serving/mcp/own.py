@@ -57,7 +57,7 @@ class OwnTool(msgspec.Struct, frozen=True):
 class SearchArguments(Shape):
     """What to look for."""
 
-    query: Annotated[str, Meta(max_length=2000, description="Words of the task, or of a tool's name or description.")]
+    query: Annotated[str, Meta(max_length=500, description="Words of the task, or of a tool's name or description.")]
     k: Annotated[int, Meta(ge=1, le=_MOST, description="How many tools to return.")] = 10
     namespace: Annotated[str, Meta(description="Only tools of this namespace.")] | UnsetType = UNSET
     tags: Annotated[list[str], Meta(max_length=_MOST, description="Only tools with all of these tags.")] = []
