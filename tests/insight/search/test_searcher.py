@@ -292,6 +292,15 @@ def test_of_tools_that_are_alike_that_of_the_namespace_comes_first_that_the_quer
         assert searcher.search(ISSUES.snapshot, query)[0].tool.qualified_name == "jira::create_issue"
 
 
+def test_a_namespace_makes_no_tool_longer(lexical):
+    tools = [
+        Tool("create_issue", "a_long_name_of_many_words", "Create a new issue"),
+        Tool("create_issue", "b", "Create a new issue"),
+    ]
+    first, second = lexical.search(ToolRegistry(tools).snapshot, "create a new issue")
+    assert first.score == second.score and first.reasons == second.reasons
+
+
 def test_scores_fall_from_hit_to_hit_even_behind_a_name(lexical):
     registry = ToolRegistry([Tool("a.b", "n", ""), Tool("a-b c", "n", "")])
     scores = [hit.score for hit in lexical.search(registry.snapshot, "a.b?", threshold=0)]

@@ -39,11 +39,6 @@ def test_what_is_embedded_of_a_name_is_the_name_whatever_its_script():
     assert vector_text(Tool("取消订单_v2", "x", "取消已有的订单")) == "取消订单 v2. 取消已有的订单 ()"
 
 
-def test_a_namespace_is_a_word_of_its_tools_unless_they_say_it_themselves():
-    assert fields(Tool("createIssue", "jira", "Makes an issue"))[1] == ["make", "an", "issu", "jira"]
-    assert fields(Tool("jira_create", "jira", "Makes an issue"))[1] == ["make", "an", "issu"]
-
-
 def test_a_long_query_is_cut_into_what_asks_for_one_thing_each():
     parts = segments("Find the weather in Rome. Then book a hotel, and tell me the time in Paris.")
     assert parts[0].startswith("Find the weather") and parts[0].endswith("Paris.")
@@ -62,7 +57,7 @@ def test_every_field_of_a_tool_has_its_words_and_odd_schemas_have_none():
     )
     names, described, keys, texts, values = fields(tool)
     assert names == ["find", "user", "whoi"]
-    assert described == ["look", "peopl", "up", "crm", "x"]
+    assert described == ["look", "peopl", "up", "crm"]
     assert (keys, texts, values) == (["user", "name", "odd"], ["the", "name"], ["ann"])
     assert required(tool) == [["user", "name"]]
     assert vector_text(tool) == "find user. Looks people up (user name, odd)"

@@ -119,12 +119,18 @@ class Vocabulary:
             for term in found:
                 number = numbers.setdefault(term, len(numbers))
                 weights[number] = weights.get(number, 0.0) + share
+        weight, usual = _USUAL[1]
+        home = stems(tool.namespace)
+        for term in home:
+            # As if the description had it; but it makes no description longer, and all tools of a namespace have it.
+            share = weight / (1 - _B + _B * len(parts[1]) / usual)
+            weights.setdefault(numbers.setdefault(term, len(numbers)), share)
         for text in (tool.name, *tool.aliases, tool.description):
             for stemmed, word in zip(stems(text), words(text), strict=True):
                 self.surfaces.setdefault(numbers[stemmed], word)
         if len(weights) > _MOST_TERMS:
             weights = dict(sorted(weights.items(), key=lambda item: -item[1])[:_MOST_TERMS])
-        zones = {**dict.fromkeys(parts[1], IN_TEXT), **dict.fromkeys(parts[0], IN_NAME)}
+        zones = {**dict.fromkeys((*home, *parts[1]), IN_TEXT), **dict.fromkeys(parts[0], IN_NAME)}
         zone_of = {numbers[term]: zone for term, zone in zones.items()}
         terms = sorted(weights)
         raw = np.array([weights[term] for term in terms], np.float32)

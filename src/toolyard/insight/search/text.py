@@ -140,13 +140,10 @@ def segments(query: str) -> list[str]:
 
 
 def fields(tool: Tool) -> tuple[list[str], list[str], list[str], list[str], list[str]]:
-    """Stems of a tool's names, description with tags and namespace, parameter names, their descriptions, values."""
+    """Stems of a tool's names, description with tags, parameter names, their descriptions, and their values."""
     properties = list(_properties(tool.parameters))[:_MOST_PROPERTIES]
     names = [stemmed for name in (tool.name, *tool.aliases) for stemmed in stems(name)]
     described = [stemmed for text in (tool.description, *tool.tags) for stemmed in stems(text)]
-    # Once, and only if nothing else says it: all tools of a namespace have it.
-    said = {*names, *described}
-    described += [stemmed for stemmed in stems(tool.namespace) if stemmed not in said]
     keys = [stemmed for key, _ in properties for stemmed in stems(key)]
     texts = [stemmed for _, part in properties for stemmed in stems(_text(part.get("description")))]
     return names, described, keys, texts, list(_values(properties))
