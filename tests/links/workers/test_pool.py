@@ -336,7 +336,10 @@ async def test_closing_ends_calls_that_run_and_that_wait(pools):
     pool = pools("rlimits", workers=1)
     await pool.acall(BASIC, "pid", {}, deadline=soon())
     tasks = [asyncio.create_task(pool.acall(BASIC, "sleep", {"seconds": 600}, deadline=soon(600))) for _ in range(2)]
-    await asyncio.sleep(0.05)
+    while not pool._seats._queue:
+        await asyncio.sleep(0.01)
+    # The second waits for the place of the first, which a busy machine may still be handing over.
+    await asyncio.sleep(0.5)
     await pool.aclose()
     ends = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(end) for end in ends] == [ScriptFailed, Unavailable]
