@@ -336,8 +336,7 @@ async def test_closing_ends_calls_that_run_and_that_wait(pools):
     pool = pools("rlimits", workers=1)
     await pool.acall(BASIC, "pid", {}, deadline=soon())
     tasks = [asyncio.create_task(pool.acall(BASIC, "sleep", {"seconds": 600}, deadline=soon(600))) for _ in range(2)]
-    while not pool._seats._queue:
-        await asyncio.sleep(0.01)
+    await asyncio.to_thread(until, lambda: pool._seats._queue)
     # The second waits for the place of the first, which a busy machine may still be handing over.
     await asyncio.sleep(0.5)
     await pool.aclose()
