@@ -1,5 +1,6 @@
 import inspect
 import pickle
+import re
 
 import pytest
 
@@ -14,6 +15,29 @@ def test_the_tree_at_the_top_of_the_file_names_every_class_and_its_code():
         assert cls.__name__ in errors.__doc__
         if issubclass(cls, CallError) and cls is not CallError:
             assert cls.code in errors.__doc__
+
+
+def test_the_tree_says_of_every_code_its_class_its_status_and_whether_to_try_again():
+    rows = re.findall(r"[|`]- (\w+)\S* +([a-z]+\.[a-z_]+) +(\d{3})(  retryable)?$", errors.__doc__, flags=re.MULTILINE)
+    assert {(name, code, int(status), bool(again)) for name, code, status, again in rows} == {
+        (kind.__name__, kind.code, kind.http_status, kind.retryable)
+        for kind in CLASSES
+        if errors.error_class(kind.code) is kind
+    }
+
+
+def test_a_class_that_names_a_code_is_found_by_it_and_no_code_is_used_twice():
+    naming = [kind for kind in CLASSES if "code" in vars(kind) and kind not in (ToolyardError, CallError)]
+    assert [errors.error_class(kind.code) for kind in naming] == naming
+    assert errors.http_status_of("nothing.known") == 500
+
+
+def test_a_call_error_is_made_of_its_facts_whatever_their_code():
+    info = errors.ErrorInfo("their.own", "no", retryable=True)
+    error = CallError.from_info(info)
+    assert type(error) is CallError
+    assert error.info is info
+    assert type(CallError.from_info(errors.ErrorInfo("session.busy", "no"))) is CallError
 
 
 def test_builtin_bases_are_as_promised():

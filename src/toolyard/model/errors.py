@@ -5,33 +5,36 @@
     |- PluginError
     |  |- UnknownPluginError(KeyError)
     |  `- DuplicatePluginError(ValueError)
-    |- DefinitionError(ValueError)
-    |  |- DuplicateToolError
+    |- DefinitionError(ValueError)        request.invalid_shape   400
+    |  |- DuplicateToolError              tool.exists             409
     |  |- InvalidNameError
     |  `- InvalidSchemaError
     |- SourceError
     |  |- SourceUnavailable
     |  |- MalformedSource(.where)
     |  `- ManifestError
-    |- SessionError
-    |  |- SessionBusyError(TimeoutError)
-    |  |- SessionExistsError(ValueError)
-    |  `- UnknownSessionError(KeyError)
+    |- SessionError                       session.unavailable     503
+    |  |- SessionBusyError(TimeoutError)  session.busy            409  retryable
+    |  |- SessionExistsError(ValueError)  session.exists          409
+    |  `- UnknownSessionError(KeyError)   session.not_found       404
     |- CallError(.info)
-    |  |- UnknownToolError(KeyError)      tool.not_found
-    |  |- StaleDefinition                 catalog.stale
-    |  |- CallConflict                    call.conflict
-    |  |- InvalidArguments                tool.invalid_args
-    |  |- Denied                          tool.denied
-    |  |- ToolFailed                      tool.execution_error
-    |  |- CallTimeout                     tool.timeout
-    |  |- Interrupted                     tool.interrupted
-    |  |- Unavailable                     tool.unavailable
-    |  |- InvalidOutput                   tool.invalid_output
-    |  `- NoEngine                        tool.no_engine
+    |  |- UnknownToolError(KeyError)      tool.not_found          404
+    |  |- StaleDefinition                 catalog.stale           409  retryable
+    |  |- CallConflict                    call.conflict           409
+    |  |- InvalidArguments                tool.invalid_args       400
+    |  |- Denied                          tool.denied             403
+    |  |- ToolFailed                      tool.execution_error    500
+    |  |- CallTimeout                     tool.timeout            504  retryable
+    |  |- Interrupted                     tool.interrupted        500
+    |  |- Unavailable                     tool.unavailable        503  retryable
+    |  |- InvalidOutput                   tool.invalid_output     500
+    |  `- NoEngine                        tool.no_engine          409
     |- EnrichmentError
     |- SamplingError(.requested, .tools)
     `- SyncInAsyncError(RuntimeError)
+
+The code, the HTTP status and the retryability of an error are said by its class and nowhere else; `error_class` and
+`CallError.from_info` read them back, so that an error has the same class on either side of a wire.
 
 The programmer's mistakes raise; the model's, the tool's and the network's mistakes are `CallError`s,
 which the call path turns into a `ToolResult` carrying the same `ErrorInfo`.
@@ -39,7 +42,7 @@ which the call path turns into a `ToolResult` carrying the same `ErrorInfo`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, overload
 
 import msgspec
@@ -84,6 +87,10 @@ class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):
 class ToolyardError(Exception):
     """Base of everything toolyard raises on purpose."""
 
+    code: ClassVar[str] = "server.error"
+    http_status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+
     # KeyError shows the repr of its argument; the subclasses that are also KeyErrors must not.
     __str__ = Exception.__str__
 
@@ -107,9 +114,15 @@ class DuplicatePluginError(PluginError, ValueError):
 class DefinitionError(ToolyardError, ValueError):
     """A tool definition cannot be admitted to a registry."""
 
+    code = "request.invalid_shape"
+    http_status = 400
+
 
 class DuplicateToolError(DefinitionError):
     """Same namespace, same name, same input schema, or an alias that hides another tool."""
+
+    code = "tool.exists"
+    http_status = 409
 
 
 class InvalidNameError(DefinitionError):
@@ -147,24 +160,37 @@ class ManifestError(SourceError):
 class SessionError(ToolyardError):
     """A session was used in a way its life cycle does not allow."""
 
+    code = "session.unavailable"
+    http_status = 503
+    # Not retryable: whether anything had run by then, nobody knows.
+
 
 class SessionBusyError(SessionError, TimeoutError):
     """The session did not become free in time: a call in it is still running. Nothing of the batch was run."""
+
+    code = "session.busy"
+    http_status = 409
+    retryable = True
 
 
 class SessionExistsError(SessionError, ValueError):
     """`setup` was called twice for one session id."""
 
+    code = "session.exists"
+    http_status = 409
+
 
 class UnknownSessionError(SessionError, KeyError):
     """The session was never set up, or is over."""
+
+    code = "session.not_found"
+    http_status = 404
 
 
 class CallError(ToolyardError):
     """One call failed; `info` holds the facts. The only kind that becomes a `ToolResult`."""
 
-    code: ClassVar[str] = "tool.execution_error"
-    retryable: ClassVar[bool] = False
+    code = "tool.execution_error"
     effect: ClassVar[Effect] = "none"
 
     def __init__(
@@ -188,17 +214,27 @@ class CallError(ToolyardError):
             details=details or {},
         )
 
+    @classmethod
+    def from_info(cls, info: ErrorInfo) -> CallError:
+        """The exception of the facts that were sent or written down, of the class that its code has."""
+        kind = error_class(info.code)
+        error = (kind if kind is not None and issubclass(kind, CallError) else CallError)(info.message)
+        error.info = info
+        return error
+
 
 class UnknownToolError(CallError, KeyError):
     """No tool has that name, or a bare name fits several namespaces."""
 
     code = "tool.not_found"
+    http_status = 404
 
 
 class StaleDefinition(CallError):
     """The tool is not the one the caller knows: its definition changed since."""
 
     code = "catalog.stale"
+    http_status = 409
     retryable = True
 
 
@@ -206,18 +242,21 @@ class CallConflict(CallError):
     """The `call_id` was used before in this session, for another call."""
 
     code = "call.conflict"
+    http_status = 409
 
 
 class InvalidArguments(CallError):
     """No overload accepts the arguments; `info.details["violations"]` lists why."""
 
     code = "tool.invalid_args"
+    http_status = 400
 
 
 class Denied(CallError):
     """Policy forbids the call."""
 
     code = "tool.denied"
+    http_status = 403
 
 
 class ToolFailed(CallError):
@@ -235,6 +274,7 @@ class CallTimeout(CallError):
     """The call passed its deadline."""
 
     code = "tool.timeout"
+    http_status = 504
     retryable = True
     effect = "unknown"
 
@@ -250,6 +290,7 @@ class Unavailable(CallError):
     """The service behind the tool could not be reached."""
 
     code = "tool.unavailable"
+    http_status = 503
     retryable = True
 
 
@@ -264,6 +305,7 @@ class NoEngine(CallError):
     """Nothing here knows how to answer this tool."""
 
     code = "tool.no_engine"
+    http_status = 409
 
 
 class EnrichmentError(ToolyardError):
@@ -300,3 +342,40 @@ class SamplingError(ToolyardError):
 
 class SyncInAsyncError(ToolyardError, RuntimeError):
     """A sync method was called on the home loop; the text names its a-twin."""
+
+
+_BY_CODE: Mapping[str, type[ToolyardError]] = {
+    kind.code: kind
+    for kind in (
+        DefinitionError,
+        DuplicateToolError,
+        SessionError,
+        SessionBusyError,
+        SessionExistsError,
+        UnknownSessionError,
+        UnknownToolError,
+        StaleDefinition,
+        CallConflict,
+        InvalidArguments,
+        Denied,
+        ToolFailed,
+        CallTimeout,
+        Interrupted,
+        Unavailable,
+        InvalidOutput,
+        NoEngine,
+    )
+}
+
+CALL_STATUSES: frozenset[int] = frozenset(kind.http_status for kind in _BY_CODE.values() if issubclass(kind, CallError))
+"""Every HTTP status that a failed call can have."""
+
+
+def error_class(code: str) -> type[ToolyardError] | None:
+    """The class that has the code; None if the code is none of ours."""
+    return _BY_CODE.get(code)
+
+
+def http_status_of(code: str) -> int:
+    """The HTTP status of a code; 500 for one that is not known."""
+    return _BY_CODE.get(code, ToolyardError).http_status

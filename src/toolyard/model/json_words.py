@@ -11,6 +11,7 @@ from toolyard.constants import TOOL_NAMESPACE_SEP
 
 _COMPARED = 500
 """A full comparison takes seconds in a large catalog; this many are picked for it by shared letters."""
+_COMPARED_LENGTH = 200
 
 
 def pointer_of(path: Iterable[str | int]) -> str:
@@ -48,9 +49,21 @@ def copied(value: Any) -> Any:
     return value
 
 
+def nearest(name: object, known: Iterable[str], *, count: int = 1, cutoff: float = 0.6) -> list[str]:
+    """Known words that a misspelt one may have meant, the best first; a very long one is compared by its beginning."""
+    return difflib.get_close_matches(str(name)[:_COMPARED_LENGTH], list(known), n=count, cutoff=cutoff)
+
+
+def suggest(name: object, known: Iterable[str], otherwise: str = "known: ") -> str:
+    """The end of an error about a name that is none: the nearest, or after `otherwise` all there are."""
+    names = list(known)
+    near = nearest(name, names)
+    return f"did you mean {near[0]!r}?" if near else f"{otherwise}{', '.join(names) or 'none'}"
+
+
 def closest(name: str, names: Iterable[str], *, count: int = 3) -> list[str]:
     """Known qualified names that a misspelt name, qualified or bare, may have meant; the best first."""
-    wanted = name[:200].lower()
+    wanted = name[:_COMPARED_LENGTH].lower()
     pool = list(names)
     if len(pool) > _COMPARED:
         pieces = {wanted[at : at + 3] for at in range(max(1, len(wanted) - 2))}
@@ -60,5 +73,5 @@ def closest(name: str, names: Iterable[str], *, count: int = 3) -> list[str]:
         for spelling in (known, known.rpartition(TOOL_NAMESPACE_SEP)[2], known.replace(TOOL_NAMESPACE_SEP, "__")):
             spelt.setdefault(spelling.lower(), []).append(known)
     same_bare_name = spelt.get(wanted.rpartition(TOOL_NAMESPACE_SEP)[2], [])
-    near = difflib.get_close_matches(wanted, spelt, n=count)
+    near = nearest(wanted, spelt, count=count)
     return list(dict.fromkeys([*same_bare_name, *(known for match in near for known in spelt[match])]))[:count]

@@ -7,11 +7,35 @@ from collections.abc import Collection
 from typing import Any, cast
 
 _LEAVES = frozenset({str, int, float, bool, type(None)})
+_FEW = 64
+"""Dicts and lists that are surely few, and cannot nest too deep."""
 
 
 def is_flat(values: Any) -> bool:
     """True if none of the values can hold others."""
     return _LEAVES.issuperset(map(type, values))
+
+
+def is_small(value: Any) -> bool:
+    """True if it is made of few dicts and lists, counted as often as they are referred to; then writing it is safe."""
+    if type(value) is dict and _LEAVES.issuperset(map(type, value.values())):
+        return True
+    stack, seen = [value], 0
+    while stack:
+        item = stack.pop()
+        kind = type(item)
+        if kind is dict:
+            inside = item.values()
+        elif kind is list:
+            inside = item
+        else:
+            return kind in _LEAVES and not stack and not seen
+        seen += 1
+        if not _LEAVES.issuperset(map(type, inside)):
+            stack.extend([child for child in inside if type(child) not in _LEAVES])
+        if seen + len(stack) > _FEW:
+            return False
+    return True
 
 
 def is_shallow(value: dict[str, Any]) -> bool:
