@@ -35,16 +35,16 @@ def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> b
     try:
         descriptor = os.open(where, flags)
         try:
-            return _read(descriptor, max_bytes, where)
+            return _read_all(descriptor, max_bytes, where)
         finally:
             os.close(descriptor)
     except FileNotFoundError as error:
-        raise SourceUnavailable(f"{where}: no such file; {_nearest(where)}") from error
+        raise SourceUnavailable(f"{where}: no such file; {_explain_missing(where)}") from error
     except OSError as error:
         raise SourceUnavailable(f"{where}: cannot be read: {error.strerror or error}") from error
 
 
-def _read(descriptor: int, max_bytes: int, where: str) -> bytes:
+def _read_all(descriptor: int, max_bytes: int, where: str) -> bytes:
     found = os.fstat(descriptor)
     _require_regular(found.st_mode, where)
     _require_size(found.st_size, max_bytes, where)
@@ -69,7 +69,7 @@ def _require_size(size: int, max_bytes: int, where: str) -> None:
         raise MalformedSource(f"larger than the limit of {max_bytes:,} bytes; split it or raise max_bytes", where=where)
 
 
-def _nearest(where: str) -> str:
+def _explain_missing(where: str) -> str:
     """What there is of the path, for whoever started in the wrong directory."""
     path = Path(where).absolute()
     if path.is_symlink():

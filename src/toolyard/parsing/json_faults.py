@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from toolyard.model.errors import MalformedSource
 from toolyard.parsing.places import fault_at, undecodable
-from toolyard.parsing.scalars import MAX_DIGITS
+from toolyard.parsing.yaml.scalars import MAX_DIGITS
 
 _TOKEN = re.compile(
     r"""
@@ -54,15 +54,15 @@ def json_fault(data: bytes, what: str, max_depth: int) -> MalformedSource:
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
-        return fault_at(text, error.pos, _syntax(text, error), what)
+        return fault_at(text, error.pos, _explain_syntax(text, error), what)
     except (RecursionError, ValueError):
         pass  # Too deep for the standard library, or an integer too long for it: both are found below.
-    for index, message in _offences(text, max_depth):
+    for index, message in _find_offences(text, max_depth):
         return fault_at(text, index, message, what)
     return MalformedSource("is not JSON, or nests deeper than the interpreter's recursion limit", where=what)
 
 
-def _syntax(text: str, error: json.JSONDecodeError) -> str:
+def _explain_syntax(text: str, error: json.JSONDecodeError) -> str:
     if not text.strip(" \t\n\r"):
         return "the text is empty; expected a JSON value"
     if not text[error.pos :].strip(" \t\n\r") and not error.msg.startswith("Unterminated"):
@@ -74,7 +74,7 @@ def _syntax(text: str, error: json.JSONDecodeError) -> str:
     return message
 
 
-def _offences(text: str, max_depth: int) -> Iterator[tuple[int, str]]:
+def _find_offences(text: str, max_depth: int) -> Iterator[tuple[int, str]]:
     """What is wrong with text that has the form of JSON, in order of appearance."""
     keys: list[dict[str, int]] = []
     for token in _TOKEN.finditer(text):
@@ -88,14 +88,14 @@ def _offences(text: str, max_depth: int) -> Iterator[tuple[int, str]]:
         elif kind == "constant":
             yield token.start(), f"{token[0]} is not a JSON number; use null or a string"
         elif kind == "number":
-            yield from _number(token[0], token.start())
+            yield from _explain_number(token[0], token.start())
         else:
             yield from _lone_surrogates(token["string"], token.start() + 1)
             if kind == "colon" and keys:
-                yield from _repeated(text, token["string"], token.start(), keys[-1])
+                yield from _find_repeated_key(text, token["string"], token.start(), keys[-1])
 
 
-def _repeated(text: str, raw: str, index: int, seen: dict[str, int]) -> Iterator[tuple[int, str]]:
+def _find_repeated_key(text: str, raw: str, index: int, seen: dict[str, int]) -> Iterator[tuple[int, str]]:
     key = json.loads(f'"{raw}"') if "\\" in raw else raw
     if key in seen:
         line = text.count("\n", 0, seen[key]) + 1
@@ -103,7 +103,7 @@ def _repeated(text: str, raw: str, index: int, seen: dict[str, int]) -> Iterator
     seen[key] = index
 
 
-def _number(literal: str, index: int) -> Iterator[tuple[int, str]]:
+def _explain_number(literal: str, index: int) -> Iterator[tuple[int, str]]:
     if literal.lstrip("-").isdigit():
         if len(literal) > MAX_DIGITS:
             yield index, f"an integer of {len(literal):,} characters, more than {MAX_DIGITS:,}; write it as a string"

@@ -10,7 +10,7 @@ import msgspec
 
 from toolyard.parsing.depth import nests_deeper
 from toolyard.parsing.gc_pause import paused_gc
-from toolyard.parsing.places import utf8
+from toolyard.parsing.places import encode_utf8
 
 LARGE = 64 * 1024
 """Bytes from which a pause of the garbage collector is worth its lock."""
@@ -32,7 +32,7 @@ def parse_json(data: str | bytes, *, what: str = "document", max_depth: int = 20
 
     Depth is bounded by the interpreter's recursion limit too, whatever `max_depth` says.
     """
-    source = data if isinstance(data, bytes) else utf8(data, what)
+    source = data if isinstance(data, bytes) else encode_utf8(data, what)
     size = len(source)
     cause: Exception | None = None
     try:

@@ -5,6 +5,11 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from toolyard.parsing.yaml.scanners import NextEvent
+    from toolyard.parsing.yaml.substitution import Substitution
 
 _BLANK = re.compile(r"[ \t\n\r]*")
 
@@ -77,33 +82,42 @@ class _Open:
 
 def _yaml_line(text: str, parts: list[str]) -> int | None:
     import yaml
-    from yaml._yaml import CParser
-    from yaml.events import CollectionEndEvent, MappingStartEvent, NodeEvent, ScalarEvent, SequenceStartEvent
 
-    from toolyard.parsing.yaml_disguise import Disguise
+    from toolyard.parsing.yaml.scanners import may_be_legal, scan_by_libyaml, scan_in_python
+    from toolyard.parsing.yaml.substitution import Substitution
 
-    stack: list[_Open] = []
-    disguise = Disguise.of(text)
-    next_event = CParser(disguise.text.encode(errors="replace")).get_event
+    safe = Substitution.for_text(text)
     try:
-        while (event := next_event()) is not None:
-            top = stack[-1] if stack else None
-            if isinstance(event, CollectionEndEvent):
-                stack.pop()
-                if stack:
-                    stack[-1].passed_node()
-            elif isinstance(event, NodeEvent):
-                is_key = top is not None and top.at_key
-                here = top is None or (top.on_path and not is_key and top.place == parts[len(stack) - 1])
-                if here and len(stack) == len(parts):
-                    return event.start_mark.line + 1 if event.start_mark else None
-                if top is not None and is_key and isinstance(event, ScalarEvent):
-                    top.place = disguise.reveal(event.value, event.style)
-                if isinstance(event, MappingStartEvent | SequenceStartEvent):
-                    is_mapping = isinstance(event, MappingStartEvent)
-                    stack.append(_Open(is_mapping, on_path=here, at_key=is_mapping))
-                elif top is not None:
-                    top.passed_node()
+        return _find_line(scan_by_libyaml(safe.text), safe, parts)
+    except yaml.YAMLError as error:
+        if not may_be_legal(text, error):
+            return None
+    try:
+        return _find_line(scan_in_python(safe.text), safe, parts)
     except yaml.YAMLError:
         return None
+
+
+def _find_line(next_event: NextEvent, safe: Substitution, parts: list[str]) -> int | None:
+    from yaml.events import CollectionEndEvent, MappingStartEvent, NodeEvent, ScalarEvent, SequenceStartEvent
+
+    stack: list[_Open] = []
+    while (event := next_event()) is not None:
+        top = stack[-1] if stack else None
+        if isinstance(event, CollectionEndEvent):
+            stack.pop()
+            if stack:
+                stack[-1].passed_node()
+        elif isinstance(event, NodeEvent):
+            is_key = top is not None and top.at_key
+            here = top is None or (top.on_path and not is_key and top.place == parts[len(stack) - 1])
+            if here and len(stack) == len(parts):
+                return event.start_mark.line + 1 if event.start_mark else None
+            if top is not None and is_key and isinstance(event, ScalarEvent):
+                top.place = safe.restore(event.value, event.style)
+            if isinstance(event, MappingStartEvent | SequenceStartEvent):
+                is_mapping = isinstance(event, MappingStartEvent)
+                stack.append(_Open(is_mapping, on_path=here, at_key=is_mapping))
+            elif top is not None:
+                top.passed_node()
     return None

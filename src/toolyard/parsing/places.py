@@ -19,7 +19,7 @@ def undecodable(data: bytes, error: UnicodeDecodeError, what: str) -> MalformedS
     return fault_at(before, len(before), message, what)
 
 
-def utf8(text: str, what: str) -> bytes:
+def encode_utf8(text: str, what: str) -> bytes:
     """`text` in UTF-8; refuses lone surrogates, which no encoding can write."""
     try:
         return text.encode()

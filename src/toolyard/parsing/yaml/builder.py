@@ -1,16 +1,13 @@
-"""YAML by libyaml's event stream: every rule of ours checked, one event at a time, without recursion.
-
-This path is the judge: the fast one must give what this gives, and every YAML error comes from here.
-"""
+"""The events of a YAML document as plain data: every rule of ours checked, one event at a time, without recursion."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import yaml
-from yaml._yaml import CParser
 from yaml.events import (
     AliasEvent,
     DocumentStartEvent,
@@ -23,13 +20,14 @@ from yaml.events import (
 )
 
 from toolyard.model.errors import MalformedSource
-from toolyard.parsing.scalars import CORE_TAG, UNSPECIFIC_TAG, plain_scalar, tagged_scalar, unknown_tag
-from toolyard.parsing.yaml_disguise import Disguise
-from toolyard.parsing.yaml_faults import yaml_fault
+from toolyard.parsing.yaml.errors import explain_yaml_error
+from toolyard.parsing.yaml.scalars import CORE_TAG, UNSPECIFIC_TAG, plain_scalar, tagged_scalar, unknown_tag
+from toolyard.parsing.yaml.scanners import NextEvent, may_be_legal, scan_by_libyaml, scan_in_python
+from toolyard.parsing.yaml.substitution import Substitution
 
 ALIAS_ALLOWANCE = 250_000
-"""What aliases may add to any document, in values of up to `LONG` characters; each byte of the document allows for
-one more."""
+"""What aliases may add to any document, in values of up to `LONG` characters; each character of the document allows
+for one more."""
 
 LONG = 32
 """Characters from which a string counts as more than one value, so that a few aliases of a huge one are a bomb too."""
@@ -37,16 +35,22 @@ LONG = 32
 _MERGE = "<<"
 
 
-def load_exact(text: str, what: str, max_depth: int, repeated: list[str] | None = None) -> Any:
+def build_document(text: str, what: str, max_depth: int, repeated: list[str] | None = None) -> Any:
     """The one document in `text`, or the `MalformedSource` that says why not; None if there is none.
 
     With a list for them, repeated keys are no fault: the last value stays, and the list says where they are.
     """
-    builder = _Builder(text, what, max_depth, repeated)
+    safe = Substitution.for_text(text)
     try:
-        return builder.build()
+        return _Builder(scan_by_libyaml(safe.text), safe, what, max_depth, repeated).build()
     except yaml.YAMLError as error:
-        raise yaml_fault(text, error, what) from error
+        if may_be_legal(text, error):
+            # libyaml's own words and place stand, if the other scanner refuses it, too.
+            with suppress(yaml.YAMLError):
+                if repeated is not None:
+                    repeated.clear()
+                return _Builder(scan_in_python(safe.text), safe, what, max_depth, repeated).build()
+        raise explain_yaml_error(text, error, what) from error
 
 
 @dataclass(slots=True)
@@ -77,15 +81,15 @@ class _Anchored:
 class _Builder:
     """Turns the events of one document into plain data."""
 
-    def __init__(self, text: str, what: str, max_depth: int, repeated: list[str] | None = None) -> None:
-        disguise = Disguise.of(text)
-        source = disguise.text.encode()
-        self.reveal = disguise.reveal if disguise.used else None
-        self.next_event = CParser(source).get_event
+    def __init__(
+        self, next_event: NextEvent, text: Substitution, what: str, max_depth: int, repeated: list[str] | None
+    ) -> None:
+        self.next_event = next_event
+        self.restore = text.restore if text.used else None
         self.what = what
         self.max_depth = max_depth
         self.repeated = repeated
-        self.allowance = ALIAS_ALLOWANCE + len(source)
+        self.allowance = ALIAS_ALLOWANCE + len(text.text)
         self.size = 0
         self.anchors: dict[str, _Anchored | None] = {}
         self.stack: list[_Open] = []
@@ -112,7 +116,7 @@ class _Builder:
 
     def scalar(self, event: ScalarEvent) -> None:
         stack = self.stack
-        text = self.reveal(event.value, event.style) if self.reveal else event.value
+        text = self.restore(event.value, event.style) if self.restore else event.value
         size = 1 + len(text) // LONG
         self.size += size
         is_key = bool(stack) and stack[-1].awaits_key

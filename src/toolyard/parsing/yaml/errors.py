@@ -28,10 +28,10 @@ _REMEDIES = {
 }
 
 
-def yaml_fault(text: str, error: yaml.YAMLError, what: str) -> MalformedSource:
+def explain_yaml_error(text: str, error: yaml.YAMLError, what: str) -> MalformedSource:
     """The error for a text that libyaml refused; places are in `text`."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
-        return _unreadable(text, error, what)
+        return _explain_unreadable(text, error, what)
     mark, problem = error.problem_mark, error.problem or "is not YAML"
     message = _REMEDIES.get(problem, problem)
     if problem == "found character that cannot start any token":
@@ -42,7 +42,7 @@ def yaml_fault(text: str, error: yaml.YAMLError, what: str) -> MalformedSource:
     return MalformedSource(message, where=f"{what}:{mark.line + 1}:{mark.column + 1}")
 
 
-def _unreadable(text: str, error: yaml.YAMLError, what: str) -> MalformedSource:
+def _explain_unreadable(text: str, error: yaml.YAMLError, what: str) -> MalformedSource:
     bad = _UNPRINTABLE.search(text)
     if bad is None:
         return MalformedSource(str(error), where=what)

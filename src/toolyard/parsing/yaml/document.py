@@ -1,4 +1,4 @@
-"""YAML 1.2 as plain JSON data, by the faster of two parsers that agree."""
+"""`parse_yaml`: text or bytes to plain data, within limits."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from toolyard.parsing.gc_pause import paused_gc
-from toolyard.parsing.places import undecodable, utf8
-
-SMALL = 1024
-"""Bytes up to which the exact parser is done about when the fast one has its thread."""
+from toolyard.parsing.places import encode_utf8, undecodable
 
 LARGE = 64 * 1024
 """Bytes from which a pause of the garbage collector is worth its lock."""
@@ -28,25 +25,19 @@ def parse_yaml(data: str | bytes, *, what: str = "document", max_depth: int = 20
     say (`.nan`, keys that are collections), tags beyond the standard ones, repeated keys, a second document, and
     nesting beyond `max_depth`.
     """
-    from toolyard.parsing.yaml_exact import load_exact
+    from toolyard.parsing.yaml.builder import build_document
 
-    source = normal_lines(data if isinstance(data, bytes) else utf8(data, what))
+    source = normalise_lines(data if isinstance(data, bytes) else encode_utf8(data, what))
     try:
         text = source.decode()
     except UnicodeDecodeError as error:
         raise undecodable(source, error, what) from error
-    if len(source) <= SMALL:
-        return load_exact(text, what, max_depth)
-
-    from toolyard.parsing.yaml_fast import UNDECIDED, load_fast
-
     with paused_gc() if len(source) >= LARGE else nullcontext():
-        value = load_fast(text, source, max_depth)
-        return load_exact(text, what, max_depth) if value is UNDECIDED else value
+        return build_document(text, what, max_depth)
 
 
-def normal_lines(source: bytes) -> bytes:
-    """Without byte order mark, and with a line feed at the end of every line, as both parsers expect it."""
+def normalise_lines(source: bytes) -> bytes:
+    """Without byte order mark, and with a line feed at the end of every line, as the scanners expect it."""
     source = source.removeprefix(_BOM)
     if b"\r" in source:
         source = source.replace(b"\r\n", b"\n").replace(b"\r", b"\n")

@@ -42,9 +42,9 @@ def plain_scalar(text: str) -> Scalar:
     if text in _WORDS:
         return _WORDS[text]
     if _INT.fullmatch(text):
-        return _int(text)
+        return _read_int(text)
     if _FLOAT.fullmatch(text) or _NOT_FINITE.fullmatch(text):
-        return _float(text)
+        return _read_float(text)
     return text
 
 
@@ -58,9 +58,9 @@ def tagged_scalar(tag: str, text: str) -> Scalar:
     if kind == "bool" and isinstance(word := _WORDS.get(text), bool):
         return word
     if kind == "int" and _INT.fullmatch(text):
-        return _int(text)
+        return _read_int(text)
     if kind == "float" and (_FLOAT.fullmatch(text) or _NOT_FINITE.fullmatch(text)):
-        return _float(text)
+        return _read_float(text)
     if kind in ("null", "bool", "int", "float"):
         raise ValueError(f"{text[:40]!r} is not a !!{kind}; correct it, or remove the tag")
     raise unknown_tag(tag)
@@ -72,7 +72,7 @@ def unknown_tag(tag: str) -> ValueError:
     return ValueError(f"tag {name[:60]} does not fit this value in plain data; remove it")
 
 
-def _int(text: str) -> int:
+def _read_int(text: str) -> int:
     base = _BASES.get(text[:2], 10)
     digits = text[2:] if base != 10 else text.lstrip("+-").lstrip("0") or "0"
     # Python refuses to read longer decimals at all, and counts zeros in front as well.
@@ -82,7 +82,7 @@ def _int(text: str) -> int:
     return -value if text[0] == "-" else value
 
 
-def _float(text: str) -> float:
+def _read_float(text: str) -> float:
     value = math.inf if _NOT_FINITE.fullmatch(text) else float(text)
     if math.isfinite(value):
         return value

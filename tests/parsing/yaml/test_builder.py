@@ -1,4 +1,4 @@
-"""The exact parser: what only shows at its own door."""
+"""Events become plain data, within the rules."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import sys
 import pytest
 
 from toolyard.model.errors import MalformedSource
-from toolyard.parsing.yaml_exact import ALIAS_ALLOWANCE, load_exact
+from toolyard.parsing.yaml.builder import ALIAS_ALLOWANCE, build_document
 
 
 def load(text: str, max_depth: int = 200) -> object:
-    return load_exact(text, "f", max_depth)
+    return build_document(text, "f", max_depth)
 
 
 def test_nesting_is_limited_by_the_caller_and_not_by_the_interpreter() -> None:

@@ -18,7 +18,7 @@ _PRIVATE = range(0xE000, 0xF900)
 
 
 @dataclass(slots=True, frozen=True)
-class Disguise:
+class Substitution:
     """A text that libyaml reads as YAML 1.2, and the way back for the scalars it finds."""
 
     text: str
@@ -26,7 +26,7 @@ class Disguise:
     pair: str = ""
 
     @classmethod
-    def of(cls, text: str) -> Disguise:
+    def for_text(cls, text: str) -> Substitution:
         """`text` itself, unless it holds something libyaml misreads."""
         breaks = [] if text.isascii() else [char for char in _BREAKS if char in text]
         has_pairs = ("\\ud" in text or "\\uD" in text) and _PAIR.search(text) is not None
@@ -45,21 +45,21 @@ class Disguise:
 
     @property
     def used(self) -> bool:
-        """Whether scalars need revealing at all."""
+        """Whether scalars have to be restored at all."""
         return bool(self.stands_for or self.pair)
 
-    def reveal(self, scalar: str, style: str | None) -> str:
+    def restore(self, scalar: str, style: str | None) -> str:
         """The scalar as it was written; a pair is a character between double quotes and text everywhere else."""
         if self.pair:
-            revealed = _character if style == '"' else _escapes
-            scalar = re.sub(f"{self.pair}(.{{4}})(.{{4}})", revealed, scalar)
+            restored = _decode_pair if style == '"' else _spell_pair
+            scalar = re.sub(f"{self.pair}(.{{4}})(.{{4}})", restored, scalar)
         return scalar.translate(self.stands_for)
 
 
-def _character(pair: re.Match[str]) -> str:
+def _decode_pair(pair: re.Match[str]) -> str:
     high, low = int(pair[1], 16), int(pair[2], 16)
     return chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
 
 
-def _escapes(pair: re.Match[str]) -> str:
+def _spell_pair(pair: re.Match[str]) -> str:
     return f"\\u{pair[1]}\\u{pair[2]}"

@@ -1,22 +1,22 @@
-"""Characters that libyaml misreads pass through it in disguise."""
+"""Characters that libyaml misreads are replaced before it reads, and put back after."""
 
 from __future__ import annotations
 
 import pytest
 
-from toolyard.parsing.yaml_disguise import Disguise
-from toolyard.parsing.yaml_exact import load_exact
+from toolyard.parsing.yaml.builder import build_document
+from toolyard.parsing.yaml.substitution import Substitution
 
 
 def load(text: str) -> object:
-    return load_exact(text, "f", 200)
+    return build_document(text, "f", 200)
 
 
 def test_a_text_without_them_is_left_alone() -> None:
     text = 'a: é\nb: "\\u00e9 \\\\ud83d"\n'
-    disguise = Disguise.of(text)
-    assert not disguise.used
-    assert disguise.text is text
+    substitution = Substitution.for_text(text)
+    assert not substitution.used
+    assert substitution.text is text
 
 
 @pytest.mark.parametrize("char", ["\x85", "\u2028", "\u2029"])
@@ -50,6 +50,6 @@ def test_backslashes_in_front_of_a_pair_are_counted(written: str, read: str) -> 
     assert load(f'a: "{written}"\n') == {"a": read}
 
 
-def test_private_characters_of_the_text_itself_are_not_taken_for_a_disguise() -> None:
+def test_private_characters_of_the_text_itself_are_not_taken_for_a_substitution() -> None:
     text = 'a: "\ue000d83dde00 \ue001 \\ud83d\\ude00"\nb: \ue002\u2028\n'
     assert load(text) == {"a": "\ue000d83dde00 \ue001 😀", "b": "\ue002\u2028"}
