@@ -1,7 +1,7 @@
 import pytest
 
 from toolyard.model.errors import InvalidSchemaError
-from toolyard.schema import Budget, admit_schema
+from toolyard.schema import SchemaBudget, admit_schema
 
 
 def test_a_plain_schema_comes_back_as_it_is_uncompiled():
@@ -41,4 +41,4 @@ def test_what_cannot_be_admitted_is_refused(schema):
 
 def test_a_tighter_budget_is_obeyed_even_by_plain_schemas():
     with pytest.raises(InvalidSchemaError, match="more than 2"):
-        admit_schema({"type": "object", "properties": {"a": {}, "b": {}}}, budget=Budget(nodes=2))
+        admit_schema({"type": "object", "properties": {"a": {}, "b": {}}}, budget=SchemaBudget(nodes=2))

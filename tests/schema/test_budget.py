@@ -1,7 +1,7 @@
 import pytest
 
 from toolyard.model.errors import InvalidSchemaError
-from toolyard.schema import Budget, check_budget
+from toolyard.schema import SchemaBudget, check_budget
 
 
 def nested(depth, leaf=None):
@@ -51,4 +51,4 @@ def test_a_schema_shared_by_many_properties_costs_each_value_only_once():
 
 def test_limits_can_be_set():
     with pytest.raises(InvalidSchemaError, match="deeper than 2"):
-        check_budget(nested(3), Budget(depth=2))
+        check_budget(nested(3), SchemaBudget(depth=2))

@@ -1,7 +1,7 @@
 """JSON Schema: compile, validate, coerce, normalise, derive."""
 
 from toolyard.schema.admit import Admitted, admit_schema
-from toolyard.schema.budget import DEFAULT_BUDGET, Budget, check_budget
+from toolyard.schema.budget import DEFAULT_BUDGET, SchemaBudget, check_budget
 from toolyard.schema.compile import CompiledSchema, compile_schema
 from toolyard.schema.normalise import Change, normalise
 from toolyard.schema.violations import Violation, describe
@@ -9,9 +9,9 @@ from toolyard.schema.violations import Violation, describe
 __all__ = [
     "DEFAULT_BUDGET",
     "Admitted",
-    "Budget",
     "Change",
     "CompiledSchema",
+    "SchemaBudget",
     "Violation",
     "admit_schema",
     "check_budget",

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from toolyard.model.tool import Schema
-from toolyard.schema.budget import DEFAULT_BUDGET, Budget, check_budget
+from toolyard.schema.budget import DEFAULT_BUDGET, SchemaBudget, check_budget
 from toolyard.schema.clean import is_clean
 from toolyard.schema.compile import CompiledSchema, compile_schema
 from toolyard.schema.normalise import Change, normalise
@@ -22,7 +22,7 @@ class Admitted(msgspec.Struct, frozen=True):
     """Present when admission had to compile it anyway."""
 
 
-def admit_schema(schema: Any, *, is_input: bool = True, budget: Budget = DEFAULT_BUDGET) -> Admitted:
+def admit_schema(schema: Any, *, is_input: bool = True, budget: SchemaBudget = DEFAULT_BUDGET) -> Admitted:
     """Rewrite dialects, check the budget, compile; `InvalidSchemaError` if it cannot be admitted.
 
     Plain schemas are recognised in compiled code and come back as they are.

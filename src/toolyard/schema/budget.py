@@ -17,7 +17,7 @@ from toolyard.model.keywords import IN_PLACE, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_
 from toolyard.schema.refs import resolve_pointer
 
 
-class Budget(msgspec.Struct, frozen=True):
+class SchemaBudget(msgspec.Struct, frozen=True):
     """Limits on one schema."""
 
     nodes: int = 10_000
@@ -28,12 +28,12 @@ class Budget(msgspec.Struct, frozen=True):
     enum: int = 10_000
 
 
-DEFAULT_BUDGET = Budget()
+DEFAULT_BUDGET = SchemaBudget()
 
 Path = tuple[str | int, ...]
 
 
-def check_budget(schema: dict[str, Any], budget: Budget = DEFAULT_BUDGET) -> None:
+def check_budget(schema: dict[str, Any], budget: SchemaBudget = DEFAULT_BUDGET) -> None:
     """Raise `InvalidSchemaError` where the schema exceeds the budget. Never recurses."""
     nodes = 0
     branching = False
@@ -67,7 +67,7 @@ def subschemas(node: dict[str, Any]) -> Iterator[tuple[Path, Any]]:
                 yield (key, index), sub
 
 
-def _check_node(path: Path, node: dict[str, Any], budget: Budget) -> None:
+def _check_node(path: Path, node: dict[str, Any], budget: SchemaBudget) -> None:
     enum = node.get("enum")
     if isinstance(enum, list) and len(enum) > budget.enum:
         raise _over((*path, "enum"), f"enum has {len(enum)} values; at most {budget.enum} are allowed")
@@ -79,7 +79,7 @@ def _check_node(path: Path, node: dict[str, Any], budget: Budget) -> None:
             raise _over(path, f"a pattern has {len(pattern)} characters; at most {budget.pattern_length} are allowed")
 
 
-def _check_fan_out(root: dict[str, Any], budget: Budget) -> None:
+def _check_fan_out(root: dict[str, Any], budget: SchemaBudget) -> None:
     """Bound the subschemas that judge one and the same value.
 
     Costs are computed bottom up over the in-place edges alone, with an explicit stack; a reference

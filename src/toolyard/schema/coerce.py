@@ -53,7 +53,7 @@ def coerce(compiled: CompiledSchema, value: dict[str, Any]) -> tuple[dict[str, A
             break
         if fixed is None:
             fixed = copied(value)
-        made = _repair(fixed, errors)
+        made = _repair_value(fixed, errors)
         if not made:
             return None
         repairs.extend(made)
@@ -61,21 +61,21 @@ def coerce(compiled: CompiledSchema, value: dict[str, Any]) -> tuple[dict[str, A
     return (result, repairs) if compiled.is_valid(result) else None
 
 
-def _repair(value: Any, errors: Iterable[jsonschema_rs.ValidationError]) -> list[Coercion]:
+def _repair_value(value: Any, errors: Iterable[jsonschema_rs.ValidationError]) -> list[Coercion]:
     """Repair in place what can be repaired."""
     made: list[Coercion] = []
     for error in errors:
-        for path, types in _wanted(error):
-            old = _at(value, path) if path else _MISSING
+        for path, types in _wanted_types(error):
+            old = _value_at(value, path) if path else _MISSING
             new = _MISSING if old is _MISSING else convert(old, types)
             if new is not _MISSING:
-                _at(value, path[:-1])[path[-1]] = new
+                _value_at(value, path[:-1])[path[-1]] = new
                 made.append(Coercion(pointer_of(path), json_type(old), json_type(new)))
                 break
     return made
 
 
-def _wanted(error: jsonschema_rs.ValidationError) -> list[tuple[Path, Sequence[str]]]:
+def _wanted_types(error: jsonschema_rs.ValidationError) -> list[tuple[Path, Sequence[str]]]:
     """Places and the types that would be welcome there, best guess first."""
     kind = error.kind
     match kind:
@@ -94,7 +94,7 @@ def _wanted(error: jsonschema_rs.ValidationError) -> list[tuple[Path, Sequence[s
 
 
 def _from_branches(context: list[list[jsonschema_rs.ValidationError]]) -> list[tuple[Path, Sequence[str]]]:
-    return [place for branch in context if len(branch) == 1 for place in _wanted(branch[0])]
+    return [place for branch in context if len(branch) == 1 for place in _wanted_types(branch[0])]
 
 
 def convert(value: Any, types: Sequence[str]) -> Any:
@@ -113,12 +113,12 @@ def convert(value: Any, types: Sequence[str]) -> Any:
     if kind not in types or kind == "string":
         return _MISSING
     # "5" must come back as "5": "5.0", "05" and "1e3" say something else than the number they parse to.
-    if kind in ("integer", "number") and _text(parsed) != value:
+    if kind in ("integer", "number") and _number_text(parsed) != value:
         return _MISSING
     return parsed
 
 
-def _text(number: int | float) -> str:
+def _number_text(number: int | float) -> str:
     return repr(number)
 
 
@@ -138,7 +138,7 @@ def integral_floats(value: Any, plan: IntegerPlan) -> tuple[Any, list[Coercion]]
         return value, []
     copy = copied(value)
     for path in found:
-        holder = _at(copy, path[:-1])
+        holder = _value_at(copy, path[:-1])
         holder[path[-1]] = int(holder[path[-1]])
     return copy, [Coercion(pointer_of(path), "number", "integer") for path in found]
 
@@ -179,7 +179,7 @@ def integer_plan(root: dict[str, Any]) -> IntegerPlan:
     return build(root, 0)
 
 
-def _at(value: Any, path: Path) -> Any:
+def _value_at(value: Any, path: Path) -> Any:
     for part in path:
         try:
             value = value[part]

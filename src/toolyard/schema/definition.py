@@ -34,15 +34,15 @@ def read_definition(
     if not isinstance(raw, Mapping):
         raise DefinitionError(f"a tool definition must be a mapping, not {json_type(raw)}")
     changes: list[Change] = []
-    entry = _unwrap(raw, changes)
+    entry = _unwrap_function(raw, changes)
     fields = {key: entry[key] for key in _FIELDS if entry.get(key) is not None}
     fields.setdefault("name", name)
     fields.setdefault("namespace", namespace)
     if name is not None and fields["name"] != name:
         changes.append(Change("/name", f"listed under {name!r}, which is not its name"))
     fields["name"] = _own_name(fields["name"], fields["namespace"])
-    fields["parameters"] = _schema(entry, _INPUT_KEYS, changes)
-    fields["output_parameters"] = _schema(entry, _OUTPUT_KEYS, changes)
+    fields["parameters"] = _read_schema(entry, _INPUT_KEYS, changes)
+    fields["output_parameters"] = _read_schema(entry, _OUTPUT_KEYS, changes)
     metadata = fields.get("metadata", {})
     if not isinstance(metadata, Mapping):
         raise DefinitionError(f"'metadata' must be a mapping, not {json_type(metadata)}")
@@ -53,7 +53,7 @@ def read_definition(
         fields["effects"] = _hinted_effects(metadata.get("annotations"))
     if source is not None:
         fields["source"] = source
-    return _build(fields, metadata), changes
+    return _build_tool(fields, metadata), changes
 
 
 def _is_plain(raw: dict[str, Any], name: str | None) -> bool:
@@ -61,14 +61,14 @@ def _is_plain(raw: dict[str, Any], name: str | None) -> bool:
     return type(own) is str and type(text) is str and type(schema) is dict and (name is None or name == own)
 
 
-def _build(fields: dict[str, Any], metadata: dict[str, Any]) -> Tool:
+def _build_tool(fields: dict[str, Any], metadata: dict[str, Any]) -> Tool:
     given, answer = fields.pop("parameters"), fields.pop("output_parameters")
     tool = Tool.from_dict({**fields, "metadata": metadata})
     # Schemas in odd shapes (lists, property maps) are for the normaliser, so they skip from_dict's checks.
     return tool.replace(parameters=given, output_parameters=answer)
 
 
-def _unwrap(raw: Mapping[str, Any], changes: list[Change]) -> Mapping[str, Any]:
+def _unwrap_function(raw: Mapping[str, Any], changes: list[Change]) -> Mapping[str, Any]:
     inner = raw.get("function")
     if isinstance(inner, Mapping) and raw.get("type", "function") == "function" and "name" in inner:
         changes.append(Change("/function", "OpenAI wrapper removed"))
@@ -95,7 +95,7 @@ def _is_schema(entry: Mapping[str, Any], key: str) -> bool:
     return key in entry and (key != "returns" or isinstance(entry[key], dict))
 
 
-def _schema(entry: Mapping[str, Any], keys: tuple[str, ...], changes: list[Change]) -> Any:
+def _read_schema(entry: Mapping[str, Any], keys: tuple[str, ...], changes: list[Change]) -> Any:
     present = [key for key in keys if _is_schema(entry, key)]
     if not present:
         return {}

@@ -1,4 +1,4 @@
-"""`Shape`: schemas so simple that a valid value is known to be small and flat without looking at all of it."""
+"""`ValueShape`: schemas so simple that a valid value is known to be small and flat without looking at all of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
 
 
-class Shape(msgspec.Struct, frozen=True):
+class ValueShape(msgspec.Struct, frozen=True):
     """An object of scalars, of lists of scalars and of objects of scalars."""
 
     declared: frozenset[str] | None
@@ -51,7 +51,7 @@ class Shape(msgspec.Struct, frozen=True):
         return copy
 
 
-def shape_of(schema: dict[str, Any]) -> Shape | None:
+def shape_of(schema: dict[str, Any]) -> ValueShape | None:
     """The shape of a schema; None if values that it accepts may be of any other."""
     properties = schema.get("properties")
     if schema.get("type") != "object" or not isinstance(properties, dict):
@@ -70,7 +70,7 @@ def shape_of(schema: dict[str, Any]) -> Shape | None:
             objects.append((name, _names(sub)))
         else:
             return None
-    return Shape(_names(schema), tuple(integers), tuple(lists), tuple(objects))
+    return ValueShape(_names(schema), tuple(integers), tuple(lists), tuple(objects))
 
 
 def _names(schema: dict[str, Any]) -> frozenset[str] | None:

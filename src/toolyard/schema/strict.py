@@ -39,7 +39,7 @@ def without_input(error: ValidationError) -> ValidationError:
     Title, types, locations and messages stay. A value that a validator wrote into its message is
     replaced there too, and `errors()` shows `HIDDEN` for every input.
     """
-    lines = [_scrubbed(detail) for detail in error.errors(include_url=False)]
+    lines = [_scrub_values(detail) for detail in error.errors(include_url=False)]
     return ValidationError.from_exception_data(error.title, lines, hide_input=True)
 
 
@@ -55,12 +55,12 @@ def violations_of(error: ValidationError, document: Any = _NO_DOCUMENT) -> list[
 def read_violations(error: ValidationError, document: Any = _NO_DOCUMENT) -> list[Violation]:
     """`violations_of` as objects."""
     return [
-        Violation(pointer=_pointer(detail, document), message=detail["msg"], keyword=detail["type"])
+        Violation(pointer=_pointer_of(detail, document), message=detail["msg"], keyword=detail["type"])
         for detail in without_input(error).errors(include_url=False, include_context=False)
     ]
 
 
-def _scrubbed(detail: ErrorDetails) -> InitErrorDetails:
+def _scrub_values(detail: ErrorDetails) -> InitErrorDetails:
     kind, message, facts = detail["type"], detail["msg"], detail.get("ctx", {})
     authored = kind not in _BUILT_IN
     if authored or _QUOTING & facts.keys():
@@ -71,13 +71,13 @@ def _scrubbed(detail: ErrorDetails) -> InitErrorDetails:
 
 
 def _without_values(message: str, value: Any) -> str:
-    for text in sorted(set(_scalars(value)), key=len, reverse=True):
+    for text in sorted(set(_iter_scalars(value)), key=len, reverse=True):
         if len(text) >= _SHORTEST_SCRUBBED and text in message:
             message = re.sub(rf"(?<!\w){re.escape(text)}(?!\w)", HIDDEN, message)
     return message
 
 
-def _scalars(value: Any) -> Iterator[str]:
+def _iter_scalars(value: Any) -> Iterator[str]:
     # Python input may contain itself, so containers are visited once.
     stack, seen = [value], set()
     while stack:
@@ -90,13 +90,13 @@ def _scalars(value: Any) -> Iterator[str]:
             yield str(item)
 
 
-def _pointer(detail: ErrorDetails, document: Any) -> str:
+def _pointer_of(detail: ErrorDetails, document: Any) -> str:
     path = detail["loc"]
     if document is _NO_DOCUMENT:
         return pointer_of(path)
     kept: list[str | int] = []
     for position, part in enumerate(path):
-        if _holds(document, part):
+        if _holds_value(document, part):
             document = document[part]
         elif detail["type"] != "missing" or position < len(path) - 1:
             continue
@@ -104,7 +104,7 @@ def _pointer(detail: ErrorDetails, document: Any) -> str:
     return pointer_of(kept)
 
 
-def _holds(document: Any, part: str | int) -> bool:
+def _holds_value(document: Any, part: str | int) -> bool:
     if isinstance(document, dict):
         return part in document
     return isinstance(document, list) and isinstance(part, int) and part < len(document)

@@ -34,7 +34,7 @@ def exact_decoder(schema: dict[str, Any]) -> Callable[[bytes | str], dict[str, A
     if schema.get("type") != "object" or "properties" not in schema:
         return None
     try:
-        return msgspec.json.Decoder(_type(schema)).decode
+        return msgspec.json.Decoder(_type_of_schema(schema)).decode
     except (_NotATypeError, TypeError, ValueError, RecursionError):
         return None
 
@@ -72,26 +72,26 @@ def _keeps_quotes(text: str, value: dict[str, Any]) -> bool:
     return "\\u" not in text and text.count('"') == _encode(value).count(b'"')
 
 
-def _type(schema: Any) -> Any:
+def _type_of_schema(schema: Any) -> Any:
     if not isinstance(schema, dict):
         raise _NotATypeError
     known = schema.keys() - _ANNOTATIONS
     if not known:
         return Any
     if "enum" in known or "const" in known:
-        return _choice(schema, known)
+        return _choice_type(schema, known)
     kind = schema.get("type")
     if known == {"anyOf"} and schema["anyOf"]:
-        return Union[tuple(map(_type, schema["anyOf"]))]  # noqa: UP007 - built at run time
+        return Union[tuple(map(_type_of_schema, schema["anyOf"]))]  # noqa: UP007 - built at run time
     if known == {"type"} and isinstance(kind, list) and kind:
-        return Union[tuple(_type({"type": name}) for name in kind)]  # noqa: UP007
+        return Union[tuple(_type_of_schema({"type": name}) for name in kind)]  # noqa: UP007
     build = _BUILDERS.get(kind) if isinstance(kind, str) else None
     if build is None:
         raise _NotATypeError
     return build(schema, known - {"type"})
 
 
-def _choice(schema: dict[str, Any], known: set[str]) -> Any:
+def _choice_type(schema: dict[str, Any], known: set[str]) -> Any:
     values = schema["enum"] if "enum" in known else [schema["const"]]
     wanted = {"string": str, "integer": int}.get(schema.get("type", ""))
     if wanted is None or known - {"enum", "const", "type"} or known >= {"enum", "const"}:
@@ -101,7 +101,7 @@ def _choice(schema: dict[str, Any], known: set[str]) -> Any:
     return Literal[tuple(values)]
 
 
-def _object(schema: dict[str, Any], known: set[str]) -> Any:
+def _object_type(schema: dict[str, Any], known: set[str]) -> Any:
     if known - {"properties", "required", "additionalProperties"}:
         raise _NotATypeError
     # Whatever additionalProperties says: a text with further keys is never decided here.
@@ -109,31 +109,32 @@ def _object(schema: dict[str, Any], known: set[str]) -> Any:
     if not isinstance(properties, dict) or not set(required) <= properties.keys():
         raise _NotATypeError
     fields = {
-        name: Required[_type(sub)] if name in required else NotRequired[_type(sub)] for name, sub in properties.items()
+        name: Required[_type_of_schema(sub)] if name in required else NotRequired[_type_of_schema(sub)]
+        for name, sub in properties.items()
     }
     return TypedDict("Arguments", fields)  # type: ignore[operator]
 
 
-def _array(schema: dict[str, Any], known: set[str]) -> Any:
-    sizes = _sizes(schema, known - {"items"}, "array")
-    return _limited(list[_type(schema.get("items", {}))], sizes)  # type: ignore[misc]
+def _array_type(schema: dict[str, Any], known: set[str]) -> Any:
+    sizes = _read_sizes(schema, known - {"items"}, "array")
+    return _limit_type(list[_type_of_schema(schema.get("items", {}))], sizes)  # type: ignore[misc]
 
 
-def _string(schema: dict[str, Any], known: set[str]) -> Any:
-    return _limited(str, _sizes(schema, known, "string"))
+def _string_type(schema: dict[str, Any], known: set[str]) -> Any:
+    return _limit_type(str, _read_sizes(schema, known, "string"))
 
 
-def _integer(schema: dict[str, Any], known: set[str]) -> Any:
+def _integer_type(schema: dict[str, Any], known: set[str]) -> Any:
     limits: dict[str, int] = {}
     for keyword in known:
         bound = schema[keyword]
         if keyword not in _BOUNDS or type(bound) is not int or abs(bound) > _SMALL:
             raise _NotATypeError
         limits[_BOUNDS[keyword]] = bound
-    return _limited(int, limits)
+    return _limit_type(int, limits)
 
 
-def _bare(kind: Any) -> Callable[[dict[str, Any], set[str]], Any]:
+def _make_bare_type(kind: Any) -> Callable[[dict[str, Any], set[str]], Any]:
     def build(schema: dict[str, Any], known: set[str]) -> Any:
         if known:
             raise _NotATypeError
@@ -142,7 +143,7 @@ def _bare(kind: Any) -> Callable[[dict[str, Any], set[str]], Any]:
     return build
 
 
-def _sizes(schema: dict[str, Any], known: set[str], kind: str) -> dict[str, int]:
+def _read_sizes(schema: dict[str, Any], known: set[str], kind: str) -> dict[str, int]:
     least, most = _SIZES[kind]
     if known - {least, most} or any(type(schema[keyword]) is not int for keyword in known):
         raise _NotATypeError
@@ -150,17 +151,17 @@ def _sizes(schema: dict[str, Any], known: set[str], kind: str) -> dict[str, int]
     return {names[keyword]: schema[keyword] for keyword in known}
 
 
-def _limited(kind: Any, limits: dict[str, int]) -> Any:
+def _limit_type(kind: Any, limits: dict[str, int]) -> Any:
     meta: Any = msgspec.Meta
     return Annotated[kind, meta(**limits)] if limits else kind
 
 
 _BUILDERS: dict[str, Callable[[dict[str, Any], set[str]], Any]] = {
-    "object": _object,
-    "array": _array,
-    "string": _string,
-    "integer": _integer,
-    "number": _bare(int | float),
-    "boolean": _bare(bool),
-    "null": _bare(None),
+    "object": _object_type,
+    "array": _array_type,
+    "string": _string_type,
+    "integer": _integer_type,
+    "number": _make_bare_type(int | float),
+    "boolean": _make_bare_type(bool),
+    "null": _make_bare_type(None),
 }

@@ -44,31 +44,31 @@ def violation_of(error: jsonschema_rs.ValidationError) -> Violation:
     """A validator's error as our own."""
     return Violation(
         pointer=pointer_of(error.instance_path),
-        message=_message(error),
+        message=_word_violation(error),
         keyword=error.kind.name,
         schema_pointer=pointer_of(error.schema_path),
     )
 
 
-def _message(error: jsonschema_rs.ValidationError) -> str:
+def _word_violation(error: jsonschema_rs.ValidationError) -> str:
     kind = error.kind
     match kind:
         case jsonschema_rs.ValidationErrorKind.Type(types=types):
-            return f"must be {_or(sorted(types))}, not {json_type(error.instance)}"
+            return f"must be {_join_or(sorted(types))}, not {json_type(error.instance)}"
         case jsonschema_rs.ValidationErrorKind.Required(property=name):
             return f"missing required property {name!r}"
         case jsonschema_rs.ValidationErrorKind.AdditionalProperties(unexpected=names):
-            return f"unexpected {_plural('property', 'properties', names)}"
+            return f"unexpected {_quote_names('property', 'properties', names)}"
         case jsonschema_rs.ValidationErrorKind.UnevaluatedProperties(unexpected=names):
-            return f"unexpected {_plural('property', 'properties', names)}"
+            return f"unexpected {_quote_names('property', 'properties', names)}"
         case jsonschema_rs.ValidationErrorKind.Enum(options=options):
-            return f"must be one of {_options(options)}"
+            return f"must be one of {_list_options(options)}"
         case jsonschema_rs.ValidationErrorKind.Constant(expected_value=value):
-            return f"must be {_options([value])}"
+            return f"must be {_list_options([value])}"
         case jsonschema_rs.ValidationErrorKind.AnyOf(context=context):
-            return f"fits none of the {len(context)} allowed forms: {_branches(context)}"
+            return f"fits none of the {len(context)} allowed forms: {_describe_branches(context)}"
         case jsonschema_rs.ValidationErrorKind.OneOfNotValid(context=context):
-            return f"fits none of the {len(context)} allowed forms: {_branches(context)}"
+            return f"fits none of the {len(context)} allowed forms: {_describe_branches(context)}"
         case jsonschema_rs.ValidationErrorKind.OneOfMultipleValid(context=context):
             fits = sum(not branch for branch in context)
             return f"fits {fits} of the {len(context)} allowed forms, must fit exactly one"
@@ -77,10 +77,10 @@ def _message(error: jsonschema_rs.ValidationError) -> str:
         case jsonschema_rs.ValidationErrorKind.Format(format=name):
             return f"must be in the format {name!r}"
         case _:
-            return _limit(kind) or error.message
+            return _word_limit(kind) or error.message
 
 
-def _limit(kind: jsonschema_rs.ValidationErrorKind) -> str | None:
+def _word_limit(kind: jsonschema_rs.ValidationErrorKind) -> str | None:
     words = _LIMITS.get(kind.name)
     limit = kind.as_dict().get("limit")
     return words.format(limit=limit) if words and limit is not None else None
@@ -100,19 +100,19 @@ _LIMITS = {
 }
 
 
-def _branches(context: list[list[jsonschema_rs.ValidationError]]) -> str:
-    return " | ".join(_message(branch[0]) for branch in context[:_SHOWN] if branch)
+def _describe_branches(context: list[list[jsonschema_rs.ValidationError]]) -> str:
+    return " | ".join(_word_violation(branch[0]) for branch in context[:_SHOWN] if branch)
 
 
-def _plural(one: str, many: str, names: Sequence[str]) -> str:
+def _quote_names(one: str, many: str, names: Sequence[str]) -> str:
     quoted = ", ".join(repr(name[:80]) for name in names[:_SHOWN])
     return f"{one if len(names) == 1 else many} {quoted}"
 
 
-def _options(values: Sequence[Any]) -> str:
+def _list_options(values: Sequence[Any]) -> str:
     shown = ", ".join(msgspec.json.encode(value).decode()[:80] for value in values[:_SHOWN])
     return f"{shown}, ... ({len(values)} in all)" if len(values) > _SHOWN else shown
 
 
-def _or(words: Sequence[str]) -> str:
+def _join_or(words: Sequence[str]) -> str:
     return " or ".join(words)

@@ -81,7 +81,7 @@ def outline(fn: Callable[..., Any]) -> Outline:
         signature = inspect.signature(fn)
     except (TypeError, ValueError) as error:
         raise DefinitionError(f"{label} has no readable signature ({error}); wrap it in a typed function") from None
-    if _calls(fn, inspect.isasyncgenfunction):
+    if _is_or_calls(fn, inspect.isasyncgenfunction):
         raise DefinitionError(f"{label} is an async generator; collect its items and return them as a list")
     source, owner = _source_of(fn)
     scope = _scope_of(source, owner)
@@ -94,9 +94,9 @@ def outline(fn: Callable[..., Any]) -> Outline:
     return Outline(
         label=label,
         parameters=shown,
-        returns=_returns(fn, signature, scope),
+        returns=_return_hint(fn, signature, scope),
         ctx=ctx,
-        is_async=_calls(fn, inspect.iscoroutinefunction),
+        is_async=_is_or_calls(fn, inspect.iscoroutinefunction),
         hidden=tuple(sorted(hidden)),
         scope=scope,
     )
@@ -112,11 +112,11 @@ def read_parameters(read: Outline) -> tuple[tuple[Parameter, ...], Parameter | N
                 f"{read.label} takes *{parameter.name}, but models pass arguments by name; take a list parameter "
                 "instead. If a decorator added it, give that decorator functools.wraps"
             )
-        annotation = _resolved(read, parameter)
+        annotation = _resolve_annotation(read, parameter)
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
-            named.append(_parameter(parameter, annotation))
+            named.append(_read_parameter(parameter, annotation))
         elif typing.get_origin(annotation) in _UNPACK:
-            named += _unpacked(read.label, typing.get_args(annotation)[0])
+            named += _unpack_kwargs(read.label, typing.get_args(annotation)[0])
         else:
             extra = Parameter(parameter.name, annotation, required=False)
     return tuple(named), extra
@@ -137,7 +137,7 @@ def unpartial(fn: Any) -> Any:
     return fn
 
 
-def _parameter(parameter: inspect.Parameter, annotation: Any) -> Parameter:
+def _read_parameter(parameter: inspect.Parameter, annotation: Any) -> Parameter:
     return Parameter(
         name=parameter.name,
         annotation=annotation,
@@ -147,7 +147,7 @@ def _parameter(parameter: inspect.Parameter, annotation: Any) -> Parameter:
     )
 
 
-def _unpacked(label: str, typed_dict: Any) -> Iterator[Parameter]:
+def _unpack_kwargs(label: str, typed_dict: Any) -> Iterator[Parameter]:
     try:
         hints = typing.get_type_hints(typed_dict, include_extras=True)
     except _UNRESOLVED as error:
@@ -163,23 +163,23 @@ def _unpacked(label: str, typed_dict: Any) -> Iterator[Parameter]:
         yield Parameter(name, annotation, required=required)
 
 
-def _resolved(read: Outline, parameter: inspect.Parameter) -> Any:
+def _resolve_annotation(read: Outline, parameter: inspect.Parameter) -> Any:
     if parameter.annotation is EMPTY:
         return Any
     try:
         return read.scope.resolve(parameter.annotation)
     except _UNRESOLVED as error:
         raise DefinitionError(
-            f"{read.label}: the annotation {_written(parameter.annotation)} of parameter {parameter.name!r} cannot be "
-            f"resolved ({error}); import its names at run time, in the module of the function"
+            f"{read.label}: the annotation {_show_annotation(parameter.annotation)} of parameter {parameter.name!r} "
+            f"cannot be resolved ({error}); import its names at run time, in the module of the function"
         ) from None
 
 
-def _written(annotation: Any) -> str:
+def _show_annotation(annotation: Any) -> str:
     return repr(annotation) if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 
-def _returns(fn: Any, signature: inspect.Signature, scope: _Scope) -> Any:
+def _return_hint(fn: Any, signature: inspect.Signature, scope: _Scope) -> Any:
     target = unpartial(fn)
     if isinstance(target, type):
         return target
@@ -216,7 +216,7 @@ def _refuse_unbound_method(fn: Any, label: str, parameters: list[inspect.Paramet
         raise DefinitionError(f"{label} is a method without its instance; pass it bound, as `instance.{fn.__name__}`")
 
 
-def _calls(fn: Any, is_kind: Callable[[Any], bool]) -> bool:
+def _is_or_calls(fn: Any, is_kind: Callable[[Any], bool]) -> bool:
     fn = unpartial(fn)
     return is_kind(fn) or is_kind(type(fn).__call__)
 

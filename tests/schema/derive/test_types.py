@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal, NewType, NotRequired, Optional, Type
 
 import annotated_types
 import pytest
-from derive_cases import Box, Colour, Node, Options, Point
 from pydantic import AfterValidator, Field, JsonValue, StringConstraints, TypeAdapter
 from typing_extensions import TypeAliasType
 
-from toolyard.schema.derive_types import accepts_none, is_plain, portable, wants_int, with_none
+from schema.derive.derive_cases import Box, Colour, Node, Options, Point
+from toolyard.schema.derive.types import accepts_none, is_plain, portable, wants_int, with_none
 
 T = TypeVar("T")
 Bound = TypeVar("Bound", bound=dt.date)

@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 import jsonschema_rs
 from pydantic import BaseModel, ConfigDict, Field
 
-from toolyard.schema.derive import Derived, derive
+from toolyard.schema.derive.function import Derived, derive
 
 T = TypeVar("T")
 

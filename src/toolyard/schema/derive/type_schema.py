@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any
 
@@ -18,6 +19,7 @@ NO_SCHEMA = (PydanticUserError, PydanticUndefinedAnnotation, SchemaError, NameEr
 """How pydantic, and typing below it, say that an annotation has no schema."""
 
 _CLASSES = frozenset({"model", "dataclass", "typed-dict", "enum"})
+_OPEN_CLASSES = frozenset({"dataclass", "typed-dict"})
 _ORDER = ("title", "description", "type", "properties", "required", "additionalProperties", "propertyNames")
 
 
@@ -31,10 +33,20 @@ class _Tidy(GenerateJsonSchema):
         return False
 
     def generate_inner(self, schema: Any) -> JsonSchemaValue:
-        """Without the name of a class as its title."""
+        """Without the name of a class as its title, and with what older versions of pydantic leave out."""
         written = super().generate_inner(schema)
         if schema["type"] in _CLASSES and "cls" in schema:
-            _untitle(self.resolve_ref_schema(written), schema["cls"])
+            target = self.resolve_ref_schema(written)
+            _untitle(target, schema["cls"])
+            if schema["type"] in _OPEN_CLASSES:
+                _complete_class(target, schema)
+        return written
+
+    def p_arguments_schema(self, arguments: Any, var_args_schema: Any) -> JsonSchemaValue:
+        """Without the names of a named tuple as titles, which pydantic before 2.12 sets over the author's."""
+        written = super().p_arguments_schema(arguments, var_args_schema)
+        if "prefixItems" in written:
+            written["prefixItems"] = [self.generate_inner(argument["schema"]) for argument in arguments]
         return written
 
     def is_subclass_schema(self, schema: Any) -> JsonSchemaValue:
@@ -89,3 +101,14 @@ def _untitle(schema: JsonSchemaValue, cls: type[Any]) -> None:
     given = "title" in config or "model_title_generator" in config
     if not given and schema.get("title") == cls.__name__:
         del schema["title"]
+
+
+def _complete_class(written: JsonSchemaValue, schema: Any) -> None:
+    """Say whether a dataclass or typed dict takes other keys, and what it is for; pydantic before 2.14 does not."""
+    extra = schema.get("extra_behavior") or schema.get("config", {}).get("extra_fields_behavior")
+    if extra in ("forbid", "allow"):
+        written.setdefault("additionalProperties", extra == "allow")
+    cls = schema["cls"]
+    # A dataclass without a docstring gets its signature for one.
+    if cls.__doc__ and not cls.__doc__.startswith(f"{cls.__name__}("):
+        written.setdefault("description", inspect.cleandoc(cls.__doc__))

@@ -3,16 +3,17 @@
 import collections
 import datetime as dt
 import enum
+import ipaddress
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Annotated, Any
 
 import pytest
-from derive_cases import Box, Colour, Node, Point, function_of, run
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
 
+from schema.derive.derive_cases import Box, Colour, Node, Point, function_of, run
 from toolyard.model.errors import InvalidArguments, InvalidOutput
-from toolyard.schema.derive import derive, derive_model
+from toolyard.schema.derive.function import derive, derive_model
 
 SECRET = "hunter2-and-more"
 
@@ -152,6 +153,7 @@ class Level(enum.IntEnum):
         (b"abc", "abc"),
         (Decimal("1.5"), "1.5"),
         (collections.deque([1]), [1]),
+        (ipaddress.ip_address("::1"), "::1"),
         ({1: "a"}, {"1": "a"}),
         (iter([1, 2]), [1, 2]),
         (Level.LOW, 1),

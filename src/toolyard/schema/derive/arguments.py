@@ -15,11 +15,11 @@ from pydantic_core import PydanticUndefined, to_jsonable_python
 from toolyard.model.errors import DefinitionError
 from toolyard.model.tool import Schema
 from toolyard.schema.compile import compile_schema
-from toolyard.schema.derive_schema import NO_SCHEMA, not_finite, ordered, schema_of
-from toolyard.schema.derive_signature import EMPTY, Outline, Parameter, read_parameters
-from toolyard.schema.derive_types import accepts_none, is_plain, portable, wants_int, with_none
-from toolyard.schema.derive_values import Arguments, Prepare, validated
-from toolyard.schema.docstring import DocInfo
+from toolyard.schema.derive.docstring import DocInfo
+from toolyard.schema.derive.signature import EMPTY, Outline, Parameter, read_parameters
+from toolyard.schema.derive.type_schema import NO_SCHEMA, not_finite, ordered, schema_of
+from toolyard.schema.derive.types import accepts_none, is_plain, portable, wants_int, with_none
+from toolyard.schema.derive.values import Arguments, Prepare, validated
 
 
 class ArgumentPlan(msgspec.Struct, frozen=True, eq=False):
@@ -63,9 +63,9 @@ def plan_arguments(read: Outline, doc: DocInfo) -> ArgumentPlan:
     """Describe the parameters of a callable; `DefinitionError` names the one that cannot be described."""
     named, extra = read_parameters(read)
     try:
-        fields = [_field(read.label, f"p{index}", parameter) for index, parameter in enumerate(named)]
-        rest = None if extra is None else _rest(extra)
-        model = _model(read.label, fields, rest, doc)
+        fields = [_make_field(read.label, f"p{index}", parameter) for index, parameter in enumerate(named)]
+        rest = None if extra is None else _make_rest_field(extra)
+        model = _make_model(read.label, fields, rest, doc)
         schema = schema_of(model)
         _refuse_other_qualifiers(model, fields)
     except NO_SCHEMA as error:
@@ -73,14 +73,14 @@ def plan_arguments(read: Outline, doc: DocInfo) -> ArgumentPlan:
     for field in fields:
         _show_default(schema, field)
     if rest is not None:
-        _open(schema, rest, closed_to={*read.hidden, *(field.parameter.name for field in fields)})
+        _open_schema(schema, rest, closed_to={*read.hidden, *(field.parameter.name for field in fields)})
     if all(field.is_direct for field in fields) and (extra is None or is_plain(extra.annotation)):
         integers = tuple(field.key for field in fields if wants_int(field.annotation))
         return ArgumentPlan(ordered(schema), None, integers)
-    return ArgumentPlan(ordered(schema), _prepare(model, fields, rest), ())
+    return ArgumentPlan(ordered(schema), _make_prepare(model, fields, rest), ())
 
 
-def _field(label: str, slot: str, parameter: Parameter) -> _Field:
+def _make_field(label: str, slot: str, parameter: Parameter) -> _Field:
     annotation, default = parameter.annotation, parameter.default
     if isinstance(default, FieldInfo):
         annotation, default = Annotated[annotation, default], EMPTY
@@ -99,13 +99,13 @@ def _field(label: str, slot: str, parameter: Parameter) -> _Field:
     return _Field(slot, alias or parameter.name, parameter, annotation, info, default, filled)
 
 
-def _rest(extra: Parameter) -> _Field:
+def _make_rest_field(extra: Parameter) -> _Field:
     """`**kwargs` as one more field, a dict of its own, under a key that no parameter can have."""
     annotation: Any = types.GenericAlias(dict, (str, extra.annotation))
     return _Field("rest", f"**{extra.name}", extra, annotation, FieldInfo.from_annotation(annotation), EMPTY, False)
 
 
-def _model(label: str, fields: Sequence[_Field], rest: _Field | None, doc: DocInfo) -> type[BaseModel]:
+def _make_model(label: str, fields: Sequence[_Field], rest: _Field | None, doc: DocInfo) -> type[BaseModel]:
     keys = [field.key for field in fields]
     for key in keys:
         if keys.count(key) > 1:
@@ -145,7 +145,7 @@ def _no_schema(label: str, parameters: Sequence[Parameter], error: Exception) ->
     return DefinitionError(f"{label}: no JSON Schema describes its parameters: {error}")
 
 
-def _open(schema: Schema, rest: _Field, *, closed_to: set[str]) -> None:
+def _open_schema(schema: Schema, rest: _Field, *, closed_to: set[str]) -> None:
     """Let the schema take what `**kwargs` takes, but not what is bound, injected or known by another name."""
     kwargs = schema["properties"].pop(rest.key)
     values = kwargs.get("additionalProperties", True)
@@ -176,19 +176,19 @@ def _as_json(field: _Field) -> Any:
     try:
         # Sets have no order of their own, and a schema must be the same in every process.
         written = to_jsonable_python(sorted(default) if isinstance(default, (set, frozenset)) else default)
-        read = written if is_plain(field.annotation) else _adapter(field).validate_python(written)
+        read = written if is_plain(field.annotation) else _make_adapter(field).validate_python(written)
         same = type(read) is type(default) and bool(read == default)
     except (ValueError, TypeError):
         return EMPTY
     return written if same and not_finite(written) is None else EMPTY
 
 
-def _adapter(field: _Field) -> TypeAdapter[Any]:
+def _make_adapter(field: _Field) -> TypeAdapter[Any]:
     # Less what only makes sense on a field of a model, like an alias.
     return TypeAdapter(portable(field.info.rebuild_annotation()))
 
 
-def _prepare(model: type[BaseModel], fields: Sequence[_Field], rest: _Field | None) -> Prepare:
+def _make_prepare(model: type[BaseModel], fields: Sequence[_Field], rest: _Field | None) -> Prepare:
     by_position = [field for field in fields if field.parameter.positional]
     by_name = [(f.parameter.name, f.slot, f.key, f.filled) for f in fields if not f.parameter.positional]
     keys = {field.key for field in fields}
@@ -202,12 +202,12 @@ def _prepare(model: type[BaseModel], fields: Sequence[_Field], rest: _Field | No
         keywords = {name: values[slot] for name, slot, key, filled in by_name if filled or key in arguments}
         if rest is not None:
             keywords |= values[rest.slot]
-        return _positional(by_position, values, arguments) if by_position else (), keywords
+        return _collect_positional(by_position, values, arguments) if by_position else (), keywords
 
     return prepare
 
 
-def _positional(fields: Sequence[_Field], values: dict[str, Any], arguments: Arguments) -> tuple[Any, ...]:
+def _collect_positional(fields: Sequence[_Field], values: dict[str, Any], arguments: Arguments) -> tuple[Any, ...]:
     given = [field.filled or field.key in arguments for field in fields]
     last = max((place for place, is_given in enumerate(given, 1) if is_given), default=0)
     # A gap before an argument that is given can only be closed with the default itself.

@@ -8,13 +8,24 @@ from typing import Annotated, Any, Literal
 
 import jsonschema_rs
 import pytest
-from derive_cases import Box, Colour, Node, Options, Point, accepts, function_of, property_for, run, schema_for
 from hypothesis import given, strategies as st
 from pydantic import AliasChoices, Field
 
+from schema.derive.derive_cases import (
+    Box,
+    Colour,
+    Node,
+    Options,
+    Point,
+    accepts,
+    function_of,
+    property_for,
+    run,
+    schema_for,
+)
 from toolyard.model.errors import DefinitionError, InvalidArguments
 from toolyard.schema.admit import admit_schema
-from toolyard.schema.derive import derive
+from toolyard.schema.derive.function import derive
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,12 @@ from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter
 
 from toolyard.model.errors import DefinitionError
 from toolyard.model.tool import Schema
-from toolyard.schema.derive_arguments import ArgumentPlan, plan_arguments
-from toolyard.schema.derive_schema import NO_SCHEMA, schema_of
-from toolyard.schema.derive_signature import EMPTY, Outline, label_of, outline
-from toolyard.schema.derive_types import is_plain, portable
-from toolyard.schema.derive_values import Arguments, Finish, Prepare, finisher, validated
-from toolyard.schema.docstring import DocInfo, read_docstring
+from toolyard.schema.derive.arguments import ArgumentPlan, plan_arguments
+from toolyard.schema.derive.docstring import DocInfo, read_docstring
+from toolyard.schema.derive.signature import EMPTY, Outline, label_of, outline
+from toolyard.schema.derive.type_schema import NO_SCHEMA, schema_of
+from toolyard.schema.derive.types import is_plain, portable
+from toolyard.schema.derive.values import Arguments, Finish, Prepare, finisher, validated
 from toolyard.schema.strict import StrictModel
 
 
@@ -65,7 +65,7 @@ def derive(fn: Callable[..., Any], *, parameters: Schema | None = None) -> Deriv
         derived = _derive_constructor(fn)
     else:
         read, doc = outline(fn), read_docstring(fn)
-        derived = _assemble(fn, read, doc, _plan(read, doc, lenient=parameters is not None))
+        derived = _assemble_schema(fn, read, doc, _plan_arguments(read, doc, lenient=parameters is not None))
     return derived if parameters is None else msgspec.structs.replace(derived, parameters=parameters)
 
 
@@ -84,10 +84,10 @@ def derive_model(fn: Callable[..., Any], input_model: type[BaseModel]) -> Derive
         return place(validated(input_model, arguments))
 
     plan = ArgumentPlan(_model_schema(input_model), prepare, ())
-    return msgspec.structs.replace(_assemble(fn, read, read_docstring(fn), plan), place=place)
+    return msgspec.structs.replace(_assemble_schema(fn, read, read_docstring(fn), plan), place=place)
 
 
-def _plan(read: Outline, doc: DocInfo, *, lenient: bool) -> ArgumentPlan:
+def _plan_arguments(read: Outline, doc: DocInfo, *, lenient: bool) -> ArgumentPlan:
     try:
         return plan_arguments(read, doc)
     except DefinitionError:
@@ -98,24 +98,24 @@ def _plan(read: Outline, doc: DocInfo, *, lenient: bool) -> ArgumentPlan:
 
 def _derive_constructor(model: type[BaseModel]) -> Derived:
     """Calling a model class validates, so `prepare` can do all of it and name what is wrong."""
-    output = _output(label_of(model), model)
+    output = _output_schema(label_of(model), model)
     return Derived(
         parameters=_model_schema(model),
         output_parameters=output.schema,
         description=read_docstring(model).description,
-        call=_same,
+        call=_keep_model,
         prepare=lambda arguments: ((validated(model, arguments),), {}),
         finish=output.finish,
         returns=model,
     )
 
 
-def _same(model: BaseModel) -> BaseModel:
+def _keep_model(model: BaseModel) -> BaseModel:
     return model
 
 
-def _assemble(fn: Callable[..., Any], read: Outline, doc: DocInfo, plan: ArgumentPlan) -> Derived:
-    output = _output(read.label, read.returns)
+def _assemble_schema(fn: Callable[..., Any], read: Outline, doc: DocInfo, plan: ArgumentPlan) -> Derived:
+    output = _output_schema(read.label, read.returns)
     schema, description = output.schema, doc.description
     if doc.returns and schema and "description" not in schema:
         schema = {"description": doc.returns, **schema}
@@ -144,14 +144,14 @@ def _renaming_ctx(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
     return call
 
 
-def _output(label: str, annotation: Any) -> _Output:
+def _output_schema(label: str, annotation: Any) -> _Output:
     """The schema and serialiser of a return annotation; any JSON where it is missing or says nothing."""
     returns = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
     # A bare base class stands for any model of its kind; its own schema would drop their fields.
     if annotation is EMPTY or annotation in (Any, BaseModel, StrictModel):
         return _Output({}, finisher(label, None, plain=True), returns, plain=True)
     try:
-        adapter = _adapter(portable(annotation))
+        adapter = _make_adapter(portable(annotation))
         schema = schema_of(adapter, mode="serialization")
     except NO_SCHEMA:
         return _Output({}, finisher(label, None, plain=True), returns, plain=True)
@@ -159,7 +159,7 @@ def _output(label: str, annotation: Any) -> _Output:
     return _Output(schema, finisher(label, adapter, plain=plain), returns, plain=plain)
 
 
-def _adapter(annotation: Any) -> TypeAdapter[Any]:
+def _make_adapter(annotation: Any) -> TypeAdapter[Any]:
     try:
         # By default pydantic writes null for NaN, and nobody would learn of it.
         return TypeAdapter(annotation, config=ConfigDict(ser_json_inf_nan="constants"))

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Optional, Required, TypedDict
 
 import pytest
 import typing_extensions
-from derive_cases import Colour, accepts, run
 from pydantic import BaseModel
 from typing_extensions import Unpack
 
+from schema.derive.derive_cases import Colour, accepts, run
 from toolyard.model.context import ToolContext
 from toolyard.model.errors import DefinitionError
 from toolyard.model.tool import Tool
-from toolyard.schema.derive import derive
+from toolyard.schema.derive.function import derive
 
 if TYPE_CHECKING:
     from somewhere import Nowhere  # type: ignore[import-not-found]

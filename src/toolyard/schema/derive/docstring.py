@@ -96,7 +96,7 @@ def parse_docstring(docstring: str, *, attributes: bool = False) -> DocInfo:
     position = 0
     while position < len(lines):
         block = _block_at(lines, position, attributes)
-        parsed = _parse(block) if block else None
+        parsed = _parse_style(block) if block else None
         if block is None or parsed is None:
             kept.append(lines[position])
             position += 1
@@ -123,18 +123,18 @@ def _block_at(lines: list[str], start: int, attributes: bool) -> _Block | None:
         return _Block(end, "REST", "\n".join(lines[start:end]))
     underlined = start + 1 < len(lines) and _UNDERLINE.fullmatch(lines[start + 1])
     if underlined and (match := _NUMPY.fullmatch(line)):
-        title = _title(match.group(1))
+        title = _section_title(match.group(1))
         end = _numpy_end(lines, start + 2, keyed=title == "Parameters")
         body = "\n".join(lines[start + 2 : end])
         return _Block(end, "NUMPYDOC", f"{title}\n{'-' * len(title)}\n{body}") if body.strip() else None
     if match := _GOOGLE.fullmatch(line):
         end = _indented_end(lines, start + 1)
         body = "\n".join(lines[start + 1 : end]).strip("\n")
-        return _Block(end, "GOOGLE", f"{_title(match.group(1))}:\n{body}") if body else None
+        return _Block(end, "GOOGLE", f"{_section_title(match.group(1))}:\n{body}") if body else None
     return None
 
 
-def _title(heading: str) -> str:
+def _section_title(heading: str) -> str:
     return "Returns" if re.fullmatch(_RETURNS, heading) else "Parameters"
 
 
@@ -171,7 +171,7 @@ def _numpy_end(lines: list[str], start: int, *, keyed: bool) -> int:
     return len(lines)
 
 
-def _parse(block: _Block) -> Docstring | None:
+def _parse_style(block: _Block) -> Docstring | None:
     """None when the parser refuses the section, loses words of it, or takes for a parameter what cannot be one."""
     # Only callables with such sections pay for the import.
     from docstring_parser import DocstringStyle, ParseError, parse
@@ -181,34 +181,34 @@ def _parse(block: _Block) -> Docstring | None:
         parsed = parse(f"Summary.\n\n{block.text}", DocstringStyle[block.style])
     except ParseError:
         return None
-    names = (name for item in parsed.params for name in _names(item.arg_name))
-    return parsed if all(map(_NAME.fullmatch, names)) and _words(block.text) <= _words_of(parsed) else None
+    names = (name for item in parsed.params for name in _split_names(item.arg_name))
+    return parsed if all(map(_NAME.fullmatch, names)) and _split_words(block.text) <= _words_of(parsed) else None
 
 
-def _words(text: str) -> set[str]:
+def _split_words(text: str) -> set[str]:
     return set(re.findall(r"\w+", text)) - _GRAMMAR
 
 
 def _words_of(parsed: Docstring) -> set[str]:
     found: set[str] = set()
     for item in (*parsed.params, *parsed.many_returns):
-        found |= _words(" ".join(map(str, vars(item).values())))
+        found |= _split_words(" ".join(map(str, vars(item).values())))
     return found
 
 
 def _params_of(parsed: Docstring) -> Iterator[tuple[str, str]]:
     for item in parsed.params:
         text = (item.description or "").strip() or _beyond_types(item.type_name)
-        for name in _names(item.arg_name) if text else ():
+        for name in _split_names(item.arg_name) if text else ():
             yield name.lstrip("*"), text
 
 
 def _beyond_types(written: str | None) -> str:
     """What stands in the place of a type, if it says more than an annotation can."""
-    return "" if written is None or _words(written) <= _TYPES else written
+    return "" if written is None or _split_words(written) <= _TYPES else written
 
 
-def _names(written: str) -> list[str]:
+def _split_names(written: str) -> list[str]:
     return [name.strip() for name in written.split(",")]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import math
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -10,7 +11,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from toolyard.model.errors import InvalidArguments, InvalidOutput
-from toolyard.schema.derive_schema import not_finite
+from toolyard.schema.derive.type_schema import not_finite
 from toolyard.schema.strict import read_violations, without_input
 from toolyard.schema.violations import Violation, describe
 
@@ -74,6 +75,15 @@ def finisher(label: str, adapter: TypeAdapter[Any] | None, *, plain: bool) -> Fi
 
 def _dump(value: Any, adapter: TypeAdapter[Any] | None) -> Any:
     if adapter is None:
-        return to_jsonable_python(value)
+        return to_jsonable_python(value, fallback=_write_unknown)
     # A value that is not what the annotation says is still written; judging it is the output check's job.
     return adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
+
+
+def _write_unknown(value: Any) -> list[Any] | str:
+    """What pydantic before 2.14 cannot write by itself."""
+    if isinstance(value, collections.deque):
+        return list(value)
+    if type(value).__module__ in ("ipaddress", "fractions"):
+        return str(value)
+    raise PydanticSerializationError(f"Unable to serialize unknown type: {type(value)}")

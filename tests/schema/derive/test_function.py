@@ -8,11 +8,24 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Optional, Union
 
 import pytest
-from derive_cases import Box, Colour, Node, Options, Page, Point, T, Titled, accepts, property_for, run, schema_for
 from pydantic import BaseModel, Field, RootModel
 
+from schema.derive.derive_cases import (
+    Box,
+    Colour,
+    Node,
+    Options,
+    Page,
+    Point,
+    T,
+    Titled,
+    accepts,
+    property_for,
+    run,
+    schema_for,
+)
 from toolyard.model.errors import DefinitionError
-from toolyard.schema.derive import derive, derive_model
+from toolyard.schema.derive.function import derive, derive_model
 from toolyard.schema.strict import StrictModel
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import BaseModel
 
-from toolyard.schema.docstring import DocInfo, parse_docstring, read_docstring
+from toolyard.schema.derive.docstring import DocInfo, parse_docstring, read_docstring
 
 GOOGLE = """Find a city.
 
@@ -291,7 +291,7 @@ def test_a_builtin_speaks_for_itself() -> None:
 
 
 def test_the_parser_is_not_imported_before_it_is_needed() -> None:
-    program = "import sys, toolyard.schema.docstring; print('docstring_parser' in sys.modules)"
+    program = "import sys, toolyard.schema.derive.docstring; print('docstring_parser' in sys.modules)"
 
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 

@@ -1,0 +1,1 @@
+"""From a Python function to JSON Schema: signature, types, docstring, and values back from arguments."""

@@ -1,0 +1,455 @@
+"""Options, declared once: a struct says what there is; the reader, the JSON Schema and the reference page follow.
+
+    class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
+        \"\"\"Where the service listens.\"\"\"
+
+        port: Annotated[int, Meta(ge=0, le=65535, description="Port to listen at, 0 for any.")] = 8000
+
+    read_options(ListenOptions, {"prot": 80}, "yard.yaml: server")
+    # ConfigError: yard.yaml: server: unknown key 'prot'; did you mean 'port'?
+
+Beside its limits, a `Meta` may say in `extra`: `check`, called with the value and its place, to refuse it or to make
+something of it; `locate`, called with the value and the config's folder; `one`, for a list that may be given as the
+one text that is in it; `split`, for one that may be given as a text with this between its parts; `secret`, for a
+value that no error shows.
+"""
+
+from __future__ import annotations
+
+import enum
+import operator
+import re
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+import typing_extensions
+from msgspec import NODEFAULT, Meta
+
+from toolyard.model.errors import ConfigError
+from toolyard.model.json_words import json_type, suggest
+
+T = TypeVar("T")
+Kind = Literal["text", "whole", "number", "flag", "null", "choice", "list", "mapping", "options", "any"]
+
+_SHOWN = 80
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_WORDS: dict[Kind, str] = {
+    "text": "text",
+    "whole": "a whole number",
+    "number": "a number",
+    "flag": "true or false",
+    "null": "null",
+    "list": "a list",
+    "mapping": "a mapping",
+    "options": "a mapping",
+}
+_JSON_TYPES: dict[Kind, str] = {
+    "text": "string",
+    "whole": "integer",
+    "number": "number",
+    "flag": "boolean",
+    "null": "null",
+    "list": "array",
+    "mapping": "object",
+}
+_SCALARS: dict[Any, Kind] = {str: "text", Path: "text", int: "whole", float: "number", bool: "flag"}
+_LISTS = (list, tuple, Sequence, frozenset, set)
+_BOUNDS: dict[str, Callable[[Any, Any], bool]] = {"ge": operator.ge, "gt": operator.gt, "le": operator.le}
+_BOUND_WORDS = {"ge": "{} or more", "gt": "above {}", "le": "{} or less"}
+_BOUND_KEYWORDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum"}
+
+Text = Annotated[str, Meta(min_length=1)]
+Texts = Annotated[tuple[Text, ...], Meta()]
+Count = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0)]
+
+
+class Variable(str):
+    """Text that was one variable and nothing else, so that it may stand for a number or a flag."""
+
+    __slots__ = ()
+
+
+class OptionType(msgspec.Struct, frozen=True):
+    """What an annotation allows, in the terms of a config."""
+
+    kind: Kind
+    metas: tuple[Meta, ...] = ()
+    choices: tuple[str, ...] = ()
+    item: OptionType | None = None
+    """Of a list or mapping."""
+    key: OptionType | None = None
+    """Of a mapping."""
+    options: type[msgspec.Struct] | None = None
+    keys: Mapping[str, OptionType] = {}
+    """Of a mapping, what is known of some of its values."""
+    others: tuple[OptionType, ...] = ()
+    """What else is allowed; an option that may be null says so last."""
+    make: Callable[[Any], Any] | None = None
+
+    def said(self, name: str) -> Any:
+        """What the annotation says of that name, the outermost last; None if nothing."""
+        found = [getattr(meta, name) for meta in self.metas if getattr(meta, name) is not None]
+        return found[-1] if found else None
+
+    def noted(self, name: str) -> Any:
+        """What the annotation says under `extra`."""
+        found = [meta.extra[name] for meta in self.metas if meta.extra and name in meta.extra]
+        return found[-1] if found else None
+
+    @property
+    def all(self) -> tuple[OptionType, ...]:
+        """Everything that is allowed."""
+        return (self, *self.others)
+
+
+class ConfigOption(msgspec.Struct, frozen=True):
+    """One key of a config."""
+
+    name: str
+    type: OptionType
+    default: Any
+    required: bool = False
+
+    @property
+    def description(self) -> str:
+        """What it is for."""
+        return str(self.type.said("description") or "")
+
+
+@lru_cache(maxsize=2048)
+def option_type(annotation: Any) -> OptionType:
+    """The type that an annotation stands for; what is no type of a config allows anything."""
+    if typing.get_origin(annotation) is Annotated:
+        inner, *notes = typing.get_args(annotation)
+        metas = [note for note in notes if isinstance(note, Meta)]
+        # What is said of several types together holds for each of them.
+        first, *others = (
+            msgspec.structs.replace(one, others=(), metas=(*one.metas, *metas)) for one in option_type(inner).all
+        )
+        return msgspec.structs.replace(first, others=tuple(others))
+    if annotation is None or annotation is type(None):
+        return OptionType("null")
+    origin, args = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return _union_type([option_type(arg) for arg in args if arg is not msgspec.UnsetType])
+    if origin is Literal:
+        return OptionType("choice", choices=tuple(map(str, args)))
+    if annotation in _SCALARS:
+        located = (Meta(extra={"locate": locate_file}),) if annotation is Path else ()
+        return OptionType(_SCALARS[annotation], located, make=Path if annotation is Path else None)
+    if origin in _LISTS:
+        return OptionType("list", item=option_type(args[0] if args else Any), make=_maker_of(origin))
+    if origin in (dict, Mapping):
+        key, value = args or (Any, Any)
+        return OptionType("mapping", key=option_type(key), item=option_type(value))
+    if typing_extensions.is_typeddict(annotation):
+        hints = typing.get_type_hints(annotation, include_extras=True)
+        return OptionType("mapping", keys={name: option_type(hint) for name, hint in hints.items()})
+    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        return OptionType("choice", choices=tuple(member.value for member in annotation), make=annotation)
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        return OptionType("options", options=annotation)
+    return OptionType("any")
+
+
+def _maker_of(origin: Any) -> Callable[[Any], Any] | None:
+    return origin if origin in (tuple, frozenset, set) else None
+
+
+def _union_type(branches: Sequence[OptionType]) -> OptionType:
+    kept: list[OptionType] = []
+    for one in (one for branch in branches for one in branch.all):
+        if one.kind == "any":
+            return one
+        # Text and a path are the same in a file.
+        text = next((at for at, other in enumerate(kept) if one.kind == other.kind == "text"), None)
+        if text is None:
+            kept.append(one)
+        else:
+            kept[text] = msgspec.structs.replace(kept[text], metas=(*kept[text].metas, *one.metas), make=None)
+    kept.sort(key=lambda one: one.kind == "null")
+    return msgspec.structs.replace(kept[0], others=tuple(kept[1:]))
+
+
+@lru_cache(maxsize=512)
+def options_of(struct: type[msgspec.Struct]) -> dict[str, ConfigOption]:
+    """The options that a struct declares, by their keys."""
+    return {
+        field.encode_name: ConfigOption(field.name, option_type(field.type), _default_of(field), field.required)
+        for field in msgspec.structs.fields(struct)
+    }
+
+
+def _default_of(field: msgspec.structs.FieldInfo) -> Any:
+    return field.default if field.default_factory is NODEFAULT else field.default_factory()
+
+
+def read_options(struct: type[T], value: Any, where: str, *, base: Path | None = None) -> T:
+    """The mapping as that struct; `where` is its place, and paths are taken from `base`."""
+    known = options_of(typing.cast(Any, struct))
+    given = read_given(known, value, where, base=base)
+    lacking = [key for key, option in known.items() if option.required and key not in given]
+    if lacking:
+        raise ConfigError(f"{_prefix(where)}needs {lacking[0]!r}{_about(known[lacking[0]])}")
+    try:
+        return struct(**{known[key].name: item for key, item in given.items()})
+    except ConfigError as error:
+        raise ConfigError(f"{_prefix(where)}{error}") from None
+
+
+def read_option(struct: type[msgspec.Struct], key: str, value: Any, where: str) -> Any:
+    """The value of one key, which was given at another place, such as a flag."""
+    return read_value(options_of(struct)[key].type, value, where)
+
+
+def read_arguments(struct: type[msgspec.Struct], **given: Any) -> dict[str, Any]:
+    """What a constructor was given, read like the keys of a config."""
+    return {key: read_option(struct, key, value, key) for key, value in given.items()}
+
+
+def _about(option: ConfigOption) -> str:
+    text = option.description.rstrip(".")
+    return f": {text[:1].lower()}{text[1:]}" if text else ""
+
+
+def read_given(
+    known: Mapping[str, ConfigOption], value: Any, where: str, *, base: Path | None = None
+) -> dict[str, Any]:
+    """The values of those options that a mapping gives; an unknown key is told its nearest neighbour."""
+    check_keys(value, known, where)
+    return {key: read_value(known[key].type, item, _place(where, key), base=base) for key, item in value.items()}
+
+
+def check_keys(value: Any, known: Iterable[str], where: str) -> None:
+    """Refuse what is no mapping, or has a key that is not known."""
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{_prefix(where)}must be a mapping, not {json_type(value)}")
+    for key in value:
+        if key not in known:
+            raise ConfigError(f"{_prefix(where)}unknown key {str(key)[:_SHOWN]!r}; {suggest(key, known)}")
+
+
+def _place(where: str, key: str) -> str:
+    return f"{where}.{key}" if where else key
+
+
+def _prefix(where: str) -> str:
+    return f"{where}: " if where else ""
+
+
+def check_fields(made: msgspec.Struct, where: str = "") -> None:
+    """Check what code gave for the fields of a struct, as a config's would be: for `__post_init__`."""
+    for option in options_of(type(made)).values():
+        value = getattr(made, option.name)
+        if value is not option.default:
+            read = read_value(option.type, value, _place(where, option.name))
+            msgspec.structs.force_setattr(made, option.name, read)
+
+
+def read_value(wanted: OptionType, value: Any, where: str, *, base: Path | None = None) -> Any:
+    """The value as the option wants it."""
+    if isinstance(value, Variable):
+        value = _read_variable(str(value), {branch.kind for branch in wanted.all})
+    if isinstance(value, str) and wanted.noted("split"):
+        value = [part for part in map(str.strip, value.split(wanted.noted("split"))) if part]
+    alone = isinstance(value, str) and bool(wanted.noted("one"))
+    branch = wanted if alone else next((branch for branch in wanted.all if _is_of(branch.kind, value)), None)
+    if branch is None:
+        words = dict.fromkeys(_words_of(one) for one in wanted.all if one.kind != "null")
+        raise ConfigError(f"{where}: must be {', or '.join(words)}{_but(wanted, value)}")
+    if alone:
+        items = [read_value(_item(wanted), value, where, base=base)]
+        read = items if wanted.make is None else wanted.make(items)
+    else:
+        read = _read_branch(branch, value, where, base)
+    locate, check = branch.noted("locate"), wanted.noted("check")
+    if locate is not None and base is not None and read is not None:
+        read = locate(read, base)
+    return read if check is None else check(read, where)
+
+
+def _words_of(wanted: OptionType) -> str:
+    if wanted.kind == "choice":
+        return f"one of {', '.join(wanted.choices)}"
+    if wanted.noted("one") or wanted.noted("split"):
+        return "text or a list of text"
+    return _WORDS[wanted.kind]
+
+
+def _but(wanted: OptionType, value: Any) -> str:
+    return f"{';' if wanted.kind == 'choice' else ','} not {json_type(value)}"
+
+
+def _is_of(kind: Kind, value: Any) -> bool:
+    match kind:
+        case "any":
+            return True
+        case "text":
+            return isinstance(value, str | Path)
+        case "choice":
+            return isinstance(value, str)
+        case "flag":
+            return isinstance(value, bool)
+        case "null":
+            return value is None
+        case "number":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case "whole":
+            whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+            return whole and not isinstance(value, bool)
+        case "list":
+            return isinstance(value, list | tuple | frozenset | set)
+        case "mapping":
+            return isinstance(value, Mapping)
+    return isinstance(value, Mapping | msgspec.Struct)
+
+
+def _read_branch(branch: OptionType, value: Any, where: str, base: Path | None) -> Any:
+    match branch.kind:
+        case "text" if isinstance(value, str):
+            _check_text(branch, value, where)
+        case "whole" | "number":
+            value = _read_number(branch, value, where)
+        case "choice":
+            _check_choice(branch, value, where)
+        case "list":
+            if len(value) < (branch.said("min_length") or 0):
+                raise ConfigError(f"{where}: must be {_words_of(branch)}, not empty")
+            value = [read_value(_item(branch), item, f"{where}[{n}]", base=base) for n, item in enumerate(value)]
+        case "mapping":
+            value = _read_mapping(branch, value, where, base)
+        case "options" if branch.options is not None and not isinstance(value, branch.options):
+            return read_options(branch.options, value, where, base=base)
+    return value if branch.make is None else branch.make(value)
+
+
+def _item(branch: OptionType) -> OptionType:
+    return OptionType("any") if branch.item is None else branch.item
+
+
+def _read_mapping(branch: OptionType, value: Mapping[Any, Any], where: str, base: Path | None) -> dict[Any, Any]:
+    for key in value:
+        if branch.key is not None:
+            read_value(branch.key, key, where)
+    return {
+        key: read_value(branch.keys.get(key, _item(branch)), item, f"{where}.{key}", base=base)
+        for key, item in value.items()
+    }
+
+
+def _check_text(wanted: OptionType, value: str, where: str) -> None:
+    if len(value) < (wanted.said("min_length") or 0):
+        raise ConfigError(f"{where}: must be text, not empty")
+    pattern = wanted.said("pattern")
+    if pattern is not None and re.search(pattern, value) is None:
+        shown = "it" if wanted.noted("secret") else repr(value[:_SHOWN])
+        raise ConfigError(f"{where}: must match {pattern}, and {shown} does not")
+
+
+def _check_choice(wanted: OptionType, value: Any, where: str) -> None:
+    if value not in wanted.choices:
+        hint = suggest(value.lower(), wanted.choices, "write one of ")
+        raise ConfigError(f"{where}: no such choice {value[:_SHOWN]!r}; {hint}")
+
+
+def _read_number(wanted: OptionType, value: Any, where: str) -> float | int:
+    """A number within its limits. 100.0 is a whole one: JSON does not tell it from 100."""
+    for limit, fits in _BOUNDS.items():
+        bound = wanted.said(limit)
+        if bound is not None and not fits(value, bound):
+            shown = f"{bound:g}" if isinstance(bound, float) else str(bound)
+            raise ConfigError(f"{where}: must be {_BOUND_WORDS[limit].format(shown)}, not {str(value)[:_SHOWN]}")
+    if not -sys.float_info.max <= value <= sys.float_info.max:
+        raise ConfigError(f"{where}: must be a finite number")
+    return int(value) if wanted.kind == "whole" else float(value)
+
+
+def _read_variable(text: str, kinds: set[Kind]) -> Any:
+    if kinds & {"text", "any", "choice"}:
+        return text
+    if "flag" in kinds and text in ("true", "false"):
+        return text == "true"
+    if kinds & {"whole", "number"} and _NUMBER.fullmatch(text):
+        return float(text) if set(text) & set(".eE") else int(text)
+    return text
+
+
+def options_schema(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    """The struct as JSON Schema; `schema_rules` of the class, if it has some, are rules between its keys."""
+    known = options_of(struct)
+    required = [key for key, option in known.items() if option.required]
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        **({"description": " ".join((struct.__doc__ or "").split())} if struct.__doc__ else {}),
+        "properties": {key: option_schema(option) for key, option in known.items()},
+        **({"required": required} if required else {}),
+        **getattr(struct, "schema_rules", {}),
+    }
+
+
+def option_schema(option: ConfigOption) -> dict[str, Any]:
+    """One option as JSON Schema, with its description and its default."""
+    schema = type_schema(option.type)
+    if option.description:
+        schema["description"] = option.description
+    if isinstance(option.default, str | int | float) and not option.type.noted("secret"):
+        schema["default"] = option.default
+    return schema
+
+
+def type_schema(wanted: OptionType) -> dict[str, Any]:
+    """A type as JSON Schema, without references, so that it holds wherever it is put."""
+    stated = wanted.said("extra_json_schema")
+    if stated is not None:
+        return dict(stated)
+    if wanted.others:
+        branches = [type_schema(msgspec.structs.replace(branch, others=())) for branch in wanted.all]
+        return {"anyOf": [{key: value for key, value in one.items() if key != "description"} for one in branches]}
+    if wanted.options is not None:
+        return options_schema(wanted.options)
+    if wanted.kind == "choice":
+        return {"enum": list(wanted.choices)}
+    schema: dict[str, Any] = {"type": _JSON_TYPES[wanted.kind]} if wanted.kind in _JSON_TYPES else {}
+    match wanted.kind:
+        case "whole" | "number":
+            bounds = {keyword: wanted.said(name) for name, keyword in _BOUND_KEYWORDS.items()}
+            schema |= {keyword: bound for keyword, bound in bounds.items() if bound is not None}
+        case "text":
+            limits = {"minLength": wanted.said("min_length"), "pattern": wanted.said("pattern")}
+            schema |= {keyword: limit for keyword, limit in limits.items() if limit is not None}
+        case "list":
+            item = type_schema(_item(wanted))
+            schema |= {"items": item}
+            schema |= {"minItems": wanted.said("min_length")} if wanted.said("min_length") else {}
+            if wanted.noted("split"):
+                return {"anyOf": [{"type": "string"}, schema]}
+            return {"anyOf": [item, schema]} if wanted.noted("one") else schema
+        case "mapping":
+            if wanted.keys:
+                return {
+                    **schema,
+                    "properties": {
+                        key: option_schema(ConfigOption(key, of, NODEFAULT)) for key, of in wanted.keys.items()
+                    },
+                }
+            schema["additionalProperties"] = type_schema(_item(wanted))
+            if wanted.key is not None and wanted.key.metas:
+                schema["propertyNames"] = type_schema(wanted.key)
+    return schema
+
+
+def locate_file(value: Any, base: Path) -> Any:
+    """For `locate`: a relative path, or each of several, taken from the config's folder."""
+    if isinstance(value, list | tuple):
+        return type(value)(locate_file(part, base) for part in value)
+    if not isinstance(value, str | Path) or str(value).startswith("~"):
+        return value
+    return type(value)(base / value)

@@ -1,0 +1,152 @@
+"""A registry holds what it was given, whatever becomes of the dicts that it was given."""
+
+import copy
+import enum
+import math
+import sys
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from toolyard import InvalidSchemaError, Tool, ToolLoader, ToolRegistry
+
+
+class Unit(enum.StrEnum):
+    C = "c"
+
+
+def _schema():
+    return {"type": "object", "properties": {"city": {"type": "string", "enum": ["a", "b"]}}, "required": ["city"]}
+
+
+def _tools(count=20, **changes):
+    tools = [Tool(f"tool_{number}", "ns", f"Does {number}.", _schema(), _schema()) for number in range(count)]
+    return [*tools[:-1], tools[-1].replace(**changes)]
+
+
+def _made(registry):
+    return [tool.to_dict() for tool in registry.all_tools()]
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_no_change_of_what_was_given_reaches_a_registry(inline):
+    tools = [*_tools(), Tool("none", "ns", "Takes nothing.", {}, {})]
+    given_dicts = [tool.to_dict() for tool in tools]
+    registry = ToolRegistry.from_dicts(given_dicts) if inline else ToolRegistry(tools)
+    before = copy.deepcopy(_made(registry))
+    for entry in given_dicts:
+        for schema in (entry["parameters"], entry["output_parameters"]):
+            schema.get("properties", {}).get("city", {}).get("enum", []).append("c")
+            schema.get("properties", {})["more"] = {"type": "string"}
+            schema["description"] = "changed"
+    assert _made(registry) == before
+
+
+class Kept(ToolLoader):
+    """A loader of somebody else's, which gives the same tools at every load and leaves the checks to the registry."""
+
+    label = "kept"
+
+    def __init__(self, tools):
+        self.tools = tools
+
+    def load(self):
+        return self.tools
+
+
+def test_a_tool_that_a_loader_gives_again_is_the_same_tool_after_a_refresh():
+    registry = ToolRegistry.from_loaders([Kept(_tools(source="kept"))])
+    before = registry.snapshot.tools
+    registry.refresh()
+    assert before[-1] is registry.snapshot.tools[-1]
+
+
+@pytest.mark.parametrize(
+    ("given_output", "known"),
+    [(None, {}), (False, {"not": {}}), ([], {"type": "object", "properties": {}}), ({}, {})],
+    ids=repr,
+)
+def test_an_output_that_says_nothing_is_read_as_any_schema_is(given_output, known):
+    [tool] = ToolRegistry([Tool("t", "ns", "", _schema(), given_output)]).all_tools()
+    assert tool.output_parameters == known
+
+
+@pytest.mark.parametrize("odd", ["", 0, ()], ids=repr)
+def test_an_output_that_is_no_schema_is_refused(odd):
+    with pytest.raises(InvalidSchemaError):
+        ToolRegistry([Tool("t", "ns", "", _schema(), odd)])
+
+
+def test_a_value_in_many_places_of_a_default_stays_one_value():
+    value = ["x"]
+    for _ in range(17):
+        value = [value, value]
+    given = {"type": "object", "properties": {"a": {"type": "array", "default": value}}}
+    [tool] = ToolRegistry([Tool("t", "ns", "", given)]).all_tools()
+    left, right = tool.parameters["properties"]["a"]["default"]
+    assert left is right and left is not value[0]
+
+
+def test_a_schema_that_cannot_be_written_out_is_copied_all_the_same():
+    given = {"type": "object", "properties": {"a": {"type": "integer", "enum": [2**70, 1]}}}
+    registry = ToolRegistry([Tool("big", "ns", "", given)])
+    given["properties"]["a"]["enum"].append(3)
+    assert registry.get("ns::big")[0].parameters["properties"]["a"]["enum"] == [2**70, 1]
+
+
+def test_text_of_a_class_of_its_own_becomes_plain_text():
+    registry = ToolRegistry([Tool("t", "ns", "", {"type": "object", "properties": {"u": {"enum": [Unit.C]}}})])
+    [value] = registry.get("ns::t")[0].parameters["properties"]["u"]["enum"]
+    assert value == "c" and type(value) is str
+
+
+def test_one_part_in_many_places_is_refused_for_what_it_comes_to_and_not_written_out():
+    part = {"type": "string"}
+    for _ in range(60):
+        part = {"type": "object", "properties": {"a": part, "b": part}}
+    with pytest.raises(InvalidSchemaError, match="subschemas"):
+        ToolRegistry([Tool("t", "ns", "", part)])
+
+
+def test_a_schema_that_contains_itself_is_refused():
+    loop = {"type": "object", "properties": {}}
+    loop["properties"]["again"] = loop
+    with pytest.raises(InvalidSchemaError, match="deep"):
+        ToolRegistry([Tool("t", "ns", "", loop)])
+
+
+def test_a_schema_far_deeper_than_the_stack_is_refused():
+    deep = {"type": "string"}
+    for _ in range(sys.getrecursionlimit() * 3):
+        deep = {"type": "array", "items": deep}
+    with pytest.raises(InvalidSchemaError):
+        ToolRegistry([Tool("t", "ns", "", {"type": "object", "properties": {"a": deep}})])
+
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=3)
+    | st.just(2**70),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.tuples(inner) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=200)
+@given(values)
+def test_a_copy_is_what_was_given_down_to_the_kind_of_each_value(value):
+    given_schema = {"type": "object", "properties": {"a": {"type": "object", "examples": [value]}}}
+    [tool] = ToolRegistry([Tool("t", "ns", "", given_schema)]).all_tools()
+    assert tool.parameters == given_schema
+    assert repr(tool.parameters) == repr(given_schema)
+    assert tool.parameters is not given_schema
+
+
+def test_numbers_that_are_none_are_refused_as_ever():
+    with pytest.raises(InvalidSchemaError, match=r"finite|NaN|number"):
+        ToolRegistry([Tool("t", "ns", "", {"type": "object", "properties": {"a": {"default": math.nan}}})])
