@@ -1,4 +1,4 @@
-"""The four kinds of plugin, their built-ins, and their decorators.
+"""The kinds of plugin, their built-ins, and their decorators.
 
     @register_tool_loader("name")      a ToolLoader: where tools come from
     @register_tool_engine("name")      a ToolEngine: how a call is answered
@@ -6,7 +6,8 @@
     @register_tool_sampler("name")     a ToolSampler: how tools are drawn
 
 Third parties may instead declare the entry-point groups `toolyard.loaders`, `toolyard.engines`,
-`toolyard.enrichments` and `toolyard.samplers`, each entry a `module:Class`.
+`toolyard.enrichments` and `toolyard.samplers`, each entry a `module:Class`. Where sessions live is a fifth kind, by the
+group `toolyard.session_stores`.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ LOADERS: PluginTable[Loader] = PluginTable(
         "domains": "toolyard.sources.domains:DomainToolLoader",
         "file": "toolyard.sources.file:FileToolLoader",
         "inline": "toolyard.sources.inline:InlineToolLoader",
-        "mcp": "toolyard.sources.mcp:MCPToolLoader",
-        "mcp_config": "toolyard.sources.mcp_config:MCPConfigToolLoader",
+        "mcp": "toolyard.sources.mcp.loader:MCPToolLoader",
+        "mcp_config": "toolyard.sources.mcp.config:MCPConfigToolLoader",
         "python": "toolyard.sources.python:PythonToolLoader",
-        "rest": "toolyard.sources.rest:RESTToolLoader",
-        "scripts": "toolyard.sources.scripts:ScriptToolLoader",
+        "rest": "toolyard.sources.rest.loader:RESTToolLoader",
+        "scripts": "toolyard.sources.scripts.loader:ScriptToolLoader",
     },
     method="load",
 )
@@ -36,13 +37,13 @@ ENGINES: PluginTable[Any] = PluginTable(
     "tool engine",
     "toolyard.engines",
     {
-        "lm": "toolyard.engines.lm:LMToolEngine",
-        "mcp": "toolyard.engines.mcp:MCPToolEngine",
+        "lm": "toolyard.engines.lm.engine:LMToolEngine",
+        "mcp": "toolyard.engines.mcp.engine:MCPToolEngine",
         "multi": "toolyard.engines.multi:MultiToolEngine",
         "python": "toolyard.engines.python:PythonToolEngine",
-        "replay": "toolyard.engines.replay:ReplayToolEngine",
-        "rest": "toolyard.engines.rest:RESTToolEngine",
-        "scripts": "toolyard.engines.scripts:ScriptToolEngine",
+        "replay": "toolyard.engines.replay.engine:ReplayToolEngine",
+        "rest": "toolyard.engines.rest.engine:RESTToolEngine",
+        "scripts": "toolyard.engines.scripts.engine:ScriptToolEngine",
     },
 )
 ENRICHMENTS: PluginTable[Enrichment] = PluginTable(
@@ -50,9 +51,9 @@ ENRICHMENTS: PluginTable[Enrichment] = PluginTable(
     "toolyard.enrichments",
     {
         "dataflow": "toolyard.insight.dataflow.enrichment:DataflowEnrichment",
-        "embeddings": "toolyard.insight.embeddings:EmbeddingsEnrichment",
-        "neighbors": "toolyard.insight.neighbors:NeighborsEnrichment",
-        "output_parameters": "toolyard.insight.output_parameters:OutputParametersEnrichment",
+        "embeddings": "toolyard.insight.embeddings.enrichment:EmbeddingsEnrichment",
+        "neighbors": "toolyard.insight.neighbors.enrichment:NeighborsEnrichment",
+        "output_parameters": "toolyard.insight.outputs.enrichment:OutputParametersEnrichment",
     },
     method="enrich",
 )
@@ -74,6 +75,16 @@ SAMPLERS: PluginTable[Any] = PluginTable(
         "tc/sparse": "toolyard.insight.samplers.sparse:SparseSampler",
     },
     method="sample",
+)
+
+SESSION_STORES: PluginTable[Any] = PluginTable(
+    "session store",
+    "toolyard.session_stores",
+    {
+        "sqlite": "toolyard.sessions.store.sqlite:SqliteStore",
+        "postgres": "toolyard.sessions.store.postgres:PostgresStore",
+    },
+    method="try_hold",
 )
 
 register_tool_loader = LOADERS.register

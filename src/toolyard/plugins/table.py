@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import threading
@@ -10,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from toolyard.model.errors import ConfigError, DuplicatePluginError, PluginError, UnknownPluginError
+from toolyard.model.json_words import nearest, suggest
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
@@ -43,7 +43,7 @@ class PluginTable(Generic[T]):
         def claim(cls: C) -> C:
             if not isinstance(cls, type):
                 raise PluginError(f"{self.kind} {name!r} must be a class, not {cls!r}; write {written}")
-            if not self._is_one(cls):
+            if not self._fits_kind(cls):
                 raise PluginError(f"{self.kind} {name!r}: {cls.__module__}:{cls.__qualname__} {self._lacking}")
             with self._lock:
                 old = self._known.get(name)
@@ -61,12 +61,12 @@ class PluginTable(Generic[T]):
         """The class of that name; `UnknownPluginError` lists the nearest names."""
         with self._lock:
             if name not in self._known:
-                self._scan()
+                self._scan_entry_points()
             found = self._known.get(name)
             if found is None:
-                raise UnknownPluginError(self._unknown(name))
+                raise UnknownPluginError(self._explain_unknown(name))
             if isinstance(found, str):
-                found = self._import(name, found)
+                found = self._import_class(name, found)
                 self._known[name] = found
             return found
 
@@ -79,10 +79,10 @@ class PluginTable(Generic[T]):
     def names(self) -> list[str]:
         """Every name that can be asked for, sorted."""
         with self._lock:
-            self._scan()
+            self._scan_entry_points()
             return sorted(self._known)
 
-    def _scan(self) -> None:
+    def _scan_entry_points(self) -> None:
         if self._scanned:
             return
         self._scanned = True
@@ -94,7 +94,7 @@ class PluginTable(Generic[T]):
             else:
                 self._known[point.name] = point.value
 
-    def _import(self, name: str, target: str) -> type[T]:
+    def _import_class(self, name: str, target: str) -> type[T]:
         module, _, attribute = target.partition(":")
         try:
             cls = getattr(importlib.import_module(module), attribute)
@@ -104,20 +104,20 @@ class PluginTable(Generic[T]):
         if not isinstance(cls, type):
             self.problems[name] = f"{target}: not a class"
             raise PluginError(f"{self.kind} {name!r} ({target}) is not a class")
-        if not self._is_one(cls):
+        if not self._fits_kind(cls):
             self.problems[name] = f"{target}: {self._lacking}"
             raise PluginError(f"{self.kind} {name!r} ({target}) {self._lacking}")
         return cls
 
-    def _is_one(self, cls: type) -> bool:
+    def _fits_kind(self, cls: type) -> bool:
         return not self.method or callable(getattr(cls, self.method, None))
 
     @property
     def _lacking(self) -> str:
         return f"has no method `{self.method}`, so it is no {self.kind}; derive it from {_base_of(self.kind)}"
 
-    def _unknown(self, name: str) -> str:
-        near = difflib.get_close_matches(str(name), self._known, n=3)
+    def _explain_unknown(self, name: str) -> str:
+        near = nearest(name, self._known, count=3)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(self.names())}"
         return f"no {self.kind} is called {name!r}; {hint}"
 
@@ -134,9 +134,7 @@ def check_options(cls: type, options: dict[str, Any], what: str) -> None:
         return
     for option in options:
         if option not in parameters:
-            near = difflib.get_close_matches(option, parameters, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(parameters) or 'none'}"
-            raise ConfigError(f"{what} has no option {option!r}; {hint}")
+            raise ConfigError(f"{what} has no option {option!r}; {suggest(option, parameters, 'it takes ')}")
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     needed = [p.name for p in parameters.values() if p.default is p.empty and p.kind in named]
     lacking = [name for name in needed if name not in options]
