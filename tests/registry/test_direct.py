@@ -1,4 +1,4 @@
-"""The short way does what the long way does."""
+"""JSON text, a dict, a tool by itself or among overloads: `dispatch` does the same."""
 
 import json
 
@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from toolyard import CallError, InvalidArguments, PythonBinding, Tool, ToolRegistry, function_tool
-from toolyard.registry.candidate import Candidate
-from toolyard.registry.direct import direct_call
+from toolyard.registry.arguments import read_arguments
 
 SCHEMA = {
     "type": "object",
@@ -36,6 +35,14 @@ def outcome(reg, arguments):
         return error.info.to_dict()
 
 
+def outcome_of_dict(reg, text):
+    try:
+        arguments = read_arguments(text)
+    except CallError as error:
+        return error.info.to_dict()
+    return outcome(reg, arguments)
+
+
 keys = st.sampled_from(["a", "b", "c", "d", "e", "n", "x:y"])
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(alphabet='a:"\\{', max_size=4),
@@ -56,19 +63,16 @@ def spelt(value, rng):
 
 @settings(max_examples=600)
 @given(st.lists(st.tuples(keys, values), max_size=4), st.randoms(use_true_random=False))
-def test_a_second_call_takes_the_short_way_and_gives_the_same(pairs, rng):
+def test_text_gives_what_the_same_arguments_give_as_a_dict(pairs, rng):
     text = spelt(pairs, rng)
-    fresh, used = registry(), registry()
-    used.dispatch("ns::t", {})
-    assert "ns::t" in used.snapshot.direct
-    assert outcome(used, text) == outcome(fresh, text)
+    reg = registry()
+    assert outcome(reg, text) == outcome(reg, text) == outcome_of_dict(reg, text)
 
 
 @given(st.text(alphabet='{}[]":,a1 \\\n', max_size=30))
 def test_broken_text_is_refused_alike(text):
-    fresh, used = registry(), registry()
-    used.dispatch("ns::t", {})
-    assert outcome(used, text) == outcome(fresh, text)
+    reg = registry()
+    assert outcome(reg, text) == outcome_of_dict(reg, text)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +107,7 @@ def test_deep_nesting_is_refused_however_it_comes():
             reg.dispatch("ns::t", '{"d":' + "[" * depth + "]" * depth + "}")
 
 
-def test_only_a_callable_that_takes_json_as_it_is_has_a_short_way():
+def test_every_kind_of_function_is_prepared_once():
     def plain(a: int) -> int:
         return a
 
@@ -116,15 +120,31 @@ def test_only_a_callable_that_takes_json_as_it_is_has_a_short_way():
     def filled_in(a: int = 3) -> int:
         return a
 
-    def has_short_way(function):
-        candidate = Candidate(function_tool(function, namespace="n"))
-        candidate.validate({"a": 1})
-        return direct_call(candidate) is not None
+    functions = (plain, waits, wants_ctx, filled_in)
+    reg = ToolRegistry([function_tool(function, namespace="n") for function in functions])
+    for function in functions:
+        name = f"n::{function.__name__}"
+        prepared = reg.snapshot.names[name][0]
+        assert reg.dispatch(name, {"a": 3.0}) == reg.dispatch(name, '{"a": 3}') == 3
+        assert prepared.dispatch is prepared.dispatch
+        assert type(reg.dispatch(name, {"a": 3.0})) is int
 
-    assert [has_short_way(f) for f in (plain, waits, wants_ctx, filled_in)] == [True, False, False, False]
+
+def test_overloads_and_bare_names_are_called_like_a_tool_by_itself():
+    def one(a: int) -> str:
+        return f"one {a}"
+
+    async def two(a: str, b: int = 2) -> str:
+        return f"two {a} {b}"
+
+    reg = ToolRegistry([function_tool(function, namespace="n", name="over") for function in (one, two)])
+    assert reg.dispatch("over", {"a": 1.0}) == "one 1"
+    assert reg.dispatch("n::over", '{"a": "x"}') == "two x 2"
+    with pytest.raises(InvalidArguments, match="no overload"):
+        reg.dispatch("n::over", {"a": None})
 
 
-def test_a_changed_registry_forgets_the_short_way():
+def test_a_tool_that_was_removed_is_not_called_any_more():
     reg = registry()
     reg.dispatch("ns::t", {})
     reg.remove("ns::t")

@@ -7,9 +7,8 @@ repairs are tried only when nothing matches exactly. Arguments that no schema ac
 
 from __future__ import annotations
 
-import difflib
+import re
 from collections.abc import Callable, Sequence
-from itertools import islice
 
 import msgspec
 
@@ -18,14 +17,18 @@ from toolyard.model.errors import InvalidArguments, UnknownToolError
 from toolyard.model.json_words import closest
 from toolyard.model.names import show
 from toolyard.model.tool import Tool
-from toolyard.registry.arguments import SURELY_SMALL, Arguments, json_text, plain_copy, read_arguments
-from toolyard.registry.candidate import Candidate
+from toolyard.model.tree_size import is_small
+from toolyard.registry.arguments import Arguments, json_text, plain_copy, read_arguments
+from toolyard.registry.prepared import PreparedTool
 from toolyard.registry.snapshot import Snapshot
 from toolyard.schema.coerce import Coercion, coerce, integral_floats
 from toolyard.schema.violations import describe
 
-_HINTED = 50
-"""Names compared for a hint: comparing is quadratic, and a hint is not worth a stall."""
+_SMALL_TEXT = 4096
+"""Bytes of JSON text that cannot hold an integer of too many digits."""
+_has_float = re.compile(rb"[0-9][.eE]").search
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
 
 
 class Bound(msgspec.Struct, frozen=True):
@@ -34,55 +37,71 @@ class Bound(msgspec.Struct, frozen=True):
     tool: Tool
     arguments: Arguments
     """The caller's own object for `coerce=False`; else a copy that shares nothing with it."""
+    prepared: PreparedTool
     coercions: tuple[Coercion, ...] = ()
     sent: bytes = b""
     """The arguments as they were sent, as JSON text; empty for `coerce=False`."""
-    candidate: Candidate | None = None
 
 
-def bind(snapshot: Snapshot, call: ToolCall, *, coerce: bool = True, candidates: tuple[Candidate, ...] = ()) -> Bound:
+def bind(
+    snapshot: Snapshot, call: ToolCall, *, coerce: bool = True, candidates: tuple[PreparedTool, ...] = ()
+) -> Bound:
     """Resolve and check one call; raises `UnknownToolError` or `InvalidArguments`.
 
     `candidates` are what its name stands for, where somebody has found that out already.
     """
-    candidates = candidates or find(snapshot, call.name)
+    candidates = candidates or snapshot.names.get(call.name) or find(snapshot, call.name)
     if call.overload is not None:
         candidates = _pinned(candidates, call)
-    arguments = read_arguments(call.arguments)
+    arguments = call.arguments if type(call.arguments) is dict else read_arguments(call.arguments)
     if not coerce:
         candidate, arguments = bind_exact(candidates, arguments)
-        return Bound(candidate.tool, arguments)
-    sent = json_text(arguments)
-    if len(candidates) == 1 and len(sent) <= SURELY_SMALL:
-        winner = candidates[0]
-        try:
-            copy = winner.decode(sent)
-        except ValueError:
-            copy = None
-        # Equal to what was sent: nothing in it was dropped or changed by writing and reading.
-        if copy is not None and copy == arguments:
-            return Bound(winner.tool, winner.with_defaults(copy) if winner.defaults else copy, (), sent, winner)
-    return _bind_slowly(candidates, arguments, sent)
+        return Bound(candidate.tool, arguments, candidate)
+    if len(candidates) == 1:
+        bound = _bind_small(candidates[0], arguments)
+        if bound is not None:
+            return bound
+    return _bind_slowly(candidates, arguments, json_text(arguments))
 
 
-def _bind_slowly(candidates: tuple[Candidate, ...], arguments: Arguments, sent: bytes) -> Bound:
+def _bind_small(prepared: PreparedTool, arguments: Arguments) -> Bound | None:
+    """The hot half of `bind`, for a few values that fit as they are; None where only the other half can tell."""
+    if not is_small(arguments):
+        return None
+    try:
+        sent = _encode(arguments)
+        if len(sent) > _SMALL_TEXT:
+            return None
+        if prepared.decode is not None:
+            copy = prepared.decode(sent)
+        else:
+            copy = _decode(sent)
+            if not prepared.compiled.is_valid(copy) or (prepared.wants_integers and _has_float(sent)):
+                return None
+    except (ValueError, TypeError):
+        return None
+    # Equal to what was sent: nothing in it was dropped or changed by writing and reading.
+    if copy != arguments:
+        return None
+    return Bound(prepared.tool, prepared.with_defaults(copy) if prepared.defaults else copy, prepared, (), sent)
+
+
+def _bind_slowly(candidates: tuple[PreparedTool, ...], arguments: Arguments, sent: bytes) -> Bound:
     arguments = plain_copy(arguments, sent)
     winner = _most_specific(candidates, arguments)
     repairs: Sequence[Coercion] = ()
     if winner is None:
         winner, arguments, repairs = _coerced(candidates, arguments)
     arguments, integers = integral_floats(arguments, winner.integers)
-    return Bound(winner.tool, winner.with_defaults(arguments), (*repairs, *integers), sent, winner)
+    return Bound(winner.tool, winner.with_defaults(arguments), winner, (*repairs, *integers), sent)
 
 
-def bind_exact(candidates: tuple[Candidate, ...], arguments: Arguments) -> tuple[Candidate, Arguments]:
+def bind_exact(candidates: tuple[PreparedTool, ...], arguments: Arguments) -> tuple[PreparedTool, Arguments]:
     """The hot half of `bind`: no repairs, no copies, no record of either."""
     if len(candidates) == 1:
         winner = candidates[0]
-        try:
-            winner.validate(arguments)
-        except ValueError:
-            raise refusal(candidates, arguments) from None
+        if not winner.accepts(arguments):
+            raise refusal(candidates, arguments)
     else:
         best = _most_specific(candidates, arguments)
         if best is None:
@@ -93,7 +112,7 @@ def bind_exact(candidates: tuple[Candidate, ...], arguments: Arguments) -> tuple
 
 def find(
     snapshot: Snapshot, name: str, *, sees: Callable[[Tool], bool] | None = None, hints: bool = True
-) -> tuple[Candidate, ...]:
+) -> tuple[PreparedTool, ...]:
     """Every overload of a qualified name, an alias, or a bare name that only one namespace has.
 
     With `sees`, tools for which it is False are not there. Hints cost more than everything else here.
@@ -117,20 +136,18 @@ def find(
     raise UnknownToolError(f"no tool is called {show(name)}", hint=hint, details={"candidates": near})
 
 
-def _pinned(candidates: tuple[Candidate, ...], call: ToolCall) -> tuple[Candidate, ...]:
+def _pinned(candidates: tuple[PreparedTool, ...], call: ToolCall) -> tuple[PreparedTool, ...]:
     chosen = tuple(c for c in candidates if c.tool.fingerprint.startswith(call.overload or ""))
     if not chosen:
         raise UnknownToolError(f"{show(call.name)} has no overload with fingerprint {show(call.overload)}")
     return chosen
 
 
-def _most_specific(candidates: Sequence[Candidate], arguments: Arguments) -> Candidate | None:
-    best: Candidate | None = None
+def _most_specific(candidates: Sequence[PreparedTool], arguments: Arguments) -> PreparedTool | None:
+    best: PreparedTool | None = None
     most = -1
     for candidate in candidates:
-        try:
-            candidate.validate(arguments)
-        except ValueError:
+        if not candidate.accepts(arguments):
             continue
         # With the arguments given, "fewest undeclared" is the same order as "most declared used".
         used = _used(candidate, arguments)
@@ -139,15 +156,15 @@ def _most_specific(candidates: Sequence[Candidate], arguments: Arguments) -> Can
     return best
 
 
-def _used(candidate: Candidate, arguments: Arguments) -> int:
+def _used(candidate: PreparedTool, arguments: Arguments) -> int:
     declared = candidate.declared
     return len(arguments) if arguments.keys() <= declared else len(arguments.keys() & declared)
 
 
 def _coerced(
-    candidates: tuple[Candidate, ...], arguments: Arguments
-) -> tuple[Candidate, Arguments, Sequence[Coercion]]:
-    best: tuple[int, Candidate, Arguments, Sequence[Coercion]] | None = None
+    candidates: tuple[PreparedTool, ...], arguments: Arguments
+) -> tuple[PreparedTool, Arguments, Sequence[Coercion]]:
+    best: tuple[int, PreparedTool, Arguments, Sequence[Coercion]] | None = None
     for candidate in candidates:
         repaired = coerce(candidate.compiled, arguments)
         if repaired is not None:
@@ -159,20 +176,14 @@ def _coerced(
     return best[1:]
 
 
-def refusal(candidates: tuple[Candidate, ...], arguments: Arguments) -> InvalidArguments:
+def refusal(candidates: tuple[PreparedTool, ...], arguments: Arguments) -> InvalidArguments:
     """The error for arguments that none of the candidates accepts, with every violation of each."""
-    name = candidates[0].tool.qualified_name
     if len(candidates) == 1:
-        violations = candidates[0].compiled.violations(arguments)
-        return InvalidArguments(
-            f"invalid arguments for {name}: {describe(violations)}",
-            hint=_declared_hint(candidates[0], arguments),
-            details={"violations": [violation.to_dict() for violation in violations]},
-        )
+        return candidates[0].refusal(arguments)
     overloads = [(candidate.tool.fingerprint, candidate.compiled.violations(arguments)) for candidate in candidates]
     text = " | ".join(f"overload {print_[:8]}: {describe(found)}" for print_, found in overloads)
     return InvalidArguments(
-        f"no overload of {name} accepts the arguments: {text}",
+        f"no overload of {candidates[0].tool.qualified_name} accepts the arguments: {text}",
         details={
             "overloads": [
                 {"fingerprint": print_, "violations": [violation.to_dict() for violation in found]}
@@ -180,14 +191,3 @@ def refusal(candidates: tuple[Candidate, ...], arguments: Arguments) -> InvalidA
             ]
         },
     )
-
-
-def _declared_hint(candidate: Candidate, arguments: Arguments) -> str | None:
-    """For an argument nobody declared: the declared name it was probably meant to be."""
-    declared = sorted(candidate.declared)[:_HINTED]
-    for name in islice(arguments, _HINTED):
-        if isinstance(name, str) and name not in candidate.declared:
-            near = difflib.get_close_matches(name[:100], declared, n=1)
-            if near:
-                return f"did you mean {near[0]!r} instead of {show(name[:100])}?"
-    return None

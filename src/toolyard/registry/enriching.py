@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import heapq
 import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
@@ -12,12 +11,13 @@ from typing import Any
 
 from toolyard.model.errors import DefinitionError, EnrichmentError, InvalidSchemaError, ToolyardError
 from toolyard.model.guesses import is_guess
+from toolyard.model.json_words import nearest
 from toolyard.model.tool import FIELDS, Schema, Tool
 from toolyard.parsing import paused_gc
 from toolyard.plugins import ENRICHMENTS, Enrichment
-from toolyard.registry.admission import admit
-from toolyard.registry.candidate import Candidate
+from toolyard.registry.prepared import PreparedTool
 from toolyard.registry.snapshot import Index, Snapshot, renewed
+from toolyard.schema.admission import admit_tool
 from toolyard.schema.admit import admit_schema, is_plain
 from toolyard.schema.compile import CompiledSchema, compile_schema
 
@@ -96,7 +96,7 @@ def missing(who: str, artifact: str) -> str:
     known = ENRICHMENTS.names()
     if artifact in known:
         return f"{text}; add the enrichment {artifact!r}: `- type: {artifact}` under tools.enrichments"
-    near = difflib.get_close_matches(artifact, known, n=1)
+    near = nearest(artifact, known)
     return f"{text}; {f'did you mean {near[0]!r}?' if near else 'add the enrichment that does'}"
 
 
@@ -108,7 +108,7 @@ def _declared(enrichment: Enrichment, what: str) -> tuple[str, ...]:
     for item in names:
         field = item.removeprefix(FIELD)
         if field != item and field not in FIELDS:
-            near = difflib.get_close_matches(field, FIELDS, n=1)
+            near = nearest(field, FIELDS)
             hint = f"did you mean {FIELD + near[0]!r}?" if near else f"fields are {', '.join(FIELDS)}"
             raise EnrichmentError(f"{what} of {label(enrichment)}: tools have no field {field!r}; {hint}")
     return names
@@ -153,12 +153,12 @@ class Enricher:
     """Runs enrichments over a snapshot. Remembers what it admitted, so that an unchanged tool is not checked again."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Tool, Candidate, Candidate]] = {}
+        self._known: dict[int, tuple[Tool, PreparedTool, PreparedTool]] = {}
         """By identity of a tool that an enrichment gave: that tool, what it was made of, and what was made of it."""
 
     def run(self, enrichments: Iterable[Enrichment], snapshot: Snapshot) -> Snapshot:
         """The snapshot with all that the enrichments found out; whatever one of them raises leaves no trace."""
-        seen: dict[int, tuple[Tool, Candidate, Candidate]] = {}
+        seen: dict[int, tuple[Tool, PreparedTool, PreparedTool]] = {}
         for enrichment in enrichments:
             tools, artifacts = _enriched(enrichment, snapshot)
             merged = {**snapshot.artifacts, **_checked(enrichment, artifacts, snapshot)}
@@ -173,14 +173,14 @@ class Enricher:
         tools: Sequence[Tool],
         artifacts: Mapping[str, Any],
         snapshot: Snapshot,
-        seen: dict[int, tuple[Tool, Candidate, Candidate]],
+        seen: dict[int, tuple[Tool, PreparedTool, PreparedTool]],
     ) -> Snapshot:
         if all(map(is_, tools, snapshot.tools)):
             return snapshot.with_artifacts(artifacts)
         rest: Any = {"artifacts": artifacts, "report": snapshot.report, "generation": snapshot.generation}
         old = snapshot.candidates
         declared = _declared(enrichment, "writes")
-        made: list[Candidate] = []
+        made: list[PreparedTool] = []
         for candidate, tool in zip(old, tools, strict=True):
             if tool is candidate.tool:
                 made.append(candidate)
@@ -238,7 +238,7 @@ def _checked(enrichment: Enrichment, artifacts: Any, snapshot: Snapshot) -> Mapp
     return artifacts
 
 
-def _readmitted(enrichment: Enrichment, declared: Sequence[str], old: Candidate, tool: Tool) -> Candidate:
+def _readmitted(enrichment: Enrichment, declared: Sequence[str], old: PreparedTool, tool: Tool) -> PreparedTool:
     """The candidate for a changed tool; what was compiled for its arguments still serves."""
     before = old.tool
     changed = _check_change(enrichment, declared, before, tool)
@@ -246,7 +246,7 @@ def _readmitted(enrichment: Enrichment, declared: Sequence[str], old: Candidate,
     try:
         if changed != ["output_parameters"]:
             # The arguments were admitted before; the names, too, but aliases are names like others.
-            admit(tool.replace(parameters={}, output_parameters={}))
+            admit_tool(tool.replace(parameters={}, output_parameters={}))
         if "output_parameters" in changed:
             changes["output_parameters"] = _answer(tool)
     except InvalidSchemaError as error:
@@ -257,12 +257,12 @@ def _readmitted(enrichment: Enrichment, declared: Sequence[str], old: Candidate,
         changes["parameters"] = before.parameters
     given = [field for field, value in changes.items() if getattr(tool, field) is not value]
     # Who gave the tool has perhaps marked it; a copy would have lost that.
-    made = Candidate(tool if type(tool) is Tool and not given else tool.replace(**changes), old._compiled)
+    made = PreparedTool(tool if type(tool) is Tool and not given else tool.replace(**changes), old.known_compiled)
     made.place = old.place
     if "fingerprint" in before.__dict__:
         made.tool.__dict__["fingerprint"] = before.fingerprint  # of the same parameters, and dear to compute
     if is_guess(made.tool):
-        made._output = _anything()
+        made.output = _anything()
     return made
 
 

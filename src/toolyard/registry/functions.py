@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -12,15 +11,15 @@ import msgspec
 from toolyard.model.bindings import PythonBinding
 from toolyard.model.errors import DefinitionError
 from toolyard.model.tool import Effects, Schema, Tool
-from toolyard.schema.derive_signature import label_of, unpartial
+from toolyard.schema.derive.signature import label_of, unpartial
+from toolyard.words.identifiers import snake_case
 
 if TYPE_CHECKING:
-    from toolyard.schema.derive import Derived
+    from toolyard.schema.derive.function import Derived
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _MARK = "__toolyard__"
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +64,7 @@ def function_tool(
     deadline is not kept while it runs.
     """
     # pydantic comes with it, and a module that only marks its functions need not wait for that.
-    from toolyard.schema.derive import derive
+    from toolyard.schema.derive.function import derive
 
     derived = derive(fn, parameters=parameters)
     return Tool(
@@ -222,7 +221,7 @@ def _name_of(fn: Any) -> str:
     name = getattr(fn, "__name__", None)
     if name == "<lambda>":
         raise DefinitionError(f"{label_of(fn)} has no name; pass name=...")
-    return name if isinstance(name, str) else _HUMP.sub("_", type(fn).__name__).lower()
+    return name if isinstance(name, str) else snake_case(type(fn).__name__)
 
 
 def _listed(names: Iterable[str]) -> tuple[str, ...]:

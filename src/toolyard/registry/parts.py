@@ -13,9 +13,8 @@ from toolyard.model.report import Rejection, Rewrite, SourceReport, State
 from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
 from toolyard.plugins import Loader
-from toolyard.registry.admission import admit
-from toolyard.registry.candidate import Candidate
-from toolyard.registry.copies import Copies
+from toolyard.registry.prepared import PreparedTool
+from toolyard.schema.admission import AdmittedTool, admit_tool
 
 DIRECT = "added in code"
 _log = logging.getLogger(__name__)
@@ -24,22 +23,20 @@ _log = logging.getLogger(__name__)
 class Part(msgspec.Struct, frozen=True):
     """The tools of one loader, or of one `add`."""
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[PreparedTool, ...]
     report: SourceReport
     loader: Loader | None = None
 
 
 def read_tools(tools: Iterable[Tool]) -> Part:
     """A part of tools that the caller made; any fault raises."""
-    candidates: list[Candidate] = []
+    candidates: list[PreparedTool] = []
     rewrites: list[Rewrite] = []
-    copies = Copies()
     with paused_gc():
         for tool in tools:
-            candidate, changes = admit(tool, copies)
-            candidates.append(candidate)
+            admitted, changes = admit_tool(tool, copied=True)
+            candidates.append(PreparedTool(admitted.tool, admitted.compiled))
             rewrites.extend(changes)
-    copies.mark([candidate.tool for candidate in candidates])
     return Part(tuple(candidates), SourceReport(DIRECT, len(candidates), tuple(rewrites)))
 
 
@@ -73,8 +70,11 @@ def read_all(loaders: Sequence[Loader]) -> list[Part]:
     return parts
 
 
-def read_loader(loader: Loader) -> Part:
-    """Run a loader and admit what it gives, under its own `on_error` policy; whatever it raises is a `SourceError`."""
+def read_loader(loader: Loader, before: Part | None = None) -> Part:
+    """Run a loader and admit what it gives, under its own `on_error` policy; whatever it raises is a `SourceError`.
+
+    Of a tool that it gave `before`, too, what was worked out is kept.
+    """
     try:
         tools = list(loader.load())
     except (ToolyardError, OSError):
@@ -82,7 +82,8 @@ def read_loader(loader: Loader) -> Part:
     except (Exception, SystemExit) as error:
         # A module may call sys.exit() when it is imported; that ends the source, not the program.
         raise SourceError(f"{loader.source}: {type(error).__name__} while loading: {error}") from error
-    candidates, rewrites, rejected = _admit_all(loader, tools)
+    admitted, rewrites, rejected = _admit_all(loader, tools)
+    candidates = _prepare_all(admitted, before)
     report = loader.report
     full = SourceReport(
         source=loader.source,
@@ -93,30 +94,44 @@ def read_loader(loader: Loader) -> Part:
     return Part(tuple(candidates), full, loader)
 
 
-def _admit_all(loader: Loader, tools: list[Tool]) -> tuple[list[Candidate], list[Rewrite], list[Rejection]]:
+def _admit_all(loader: Loader, tools: list[Tool]) -> tuple[list[AdmittedTool], list[Rewrite], list[Rejection]]:
     # Loaders that check entries themselves have done the work already.
-    checked: Sequence[Candidate] = getattr(loader, "admitted", ())
-    if len(checked) == len(tools) and all(map(is_, tools, [candidate.tool for candidate in checked])):
+    checked: Sequence[AdmittedTool] = getattr(loader, "admitted", ())
+    if len(checked) == len(tools) and all(map(is_, tools, [entry.tool for entry in checked])):
         return list(checked), [], []
-    known = {id(candidate.tool): candidate for candidate in checked}
-    candidates: list[Candidate] = []
+    known = {id(entry.tool): entry for entry in checked}
+    admitted: list[AdmittedTool] = []
     rewrites: list[Rewrite] = []
     rejected: list[Rejection] = []
     for tool in tools:
-        candidate = known.get(id(tool))
+        entry = known.get(id(tool))
         changes: tuple[Rewrite, ...] = ()
         try:
-            if candidate is None:
-                candidate, changes = admit(_from(loader, tool))
+            if entry is None:
+                entry, changes = admit_tool(_from(loader, tool))
         except DefinitionError as error:
             if getattr(loader, "on_error", "raise") != "skip":
                 raise MalformedSource(str(error), where=loader.source) from error
             name = tool.name if isinstance(tool, Tool) else None
             rejected.append(Rejection(loader.source, str(error), name, type(error).__name__))
             continue
-        candidates.append(candidate)
+        admitted.append(entry)
         rewrites.extend(changes)
-    return candidates, rewrites, rejected
+    return admitted, rewrites, rejected
+
+
+def _prepare_all(admitted: Sequence[AdmittedTool], before: Part | None) -> list[PreparedTool]:
+    if before is None:
+        return [_prepare(entry) for entry in admitted]
+    known = {id(candidate.tool): candidate for candidate in before.candidates}
+    return [known.get(id(entry.tool)) or _prepare(entry) for entry in admitted]
+
+
+def _prepare(admitted: AdmittedTool) -> PreparedTool:
+    prepared = PreparedTool(admitted.tool, admitted.compiled)
+    if admitted.place:
+        prepared.place = admitted.place
+    return prepared
 
 
 def _from(loader: Loader, tool: Tool) -> Tool:

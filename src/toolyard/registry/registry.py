@@ -7,7 +7,7 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
+from types import CoroutineType, TracebackType
 from typing import Any
 
 import msgspec
@@ -24,9 +24,8 @@ from toolyard.plugins import Enrichment, Loader, get_tool_loader
 from toolyard.plugins.searching import FoundTools, ToolSearch, new_search
 from toolyard.registry.arguments import RawArguments, read_arguments
 from toolyard.registry.bind import Bound, bind, bind_exact, find
-from toolyard.registry.direct import direct_call
 from toolyard.registry.enriching import ChangeLock, Enricher, in_order
-from toolyard.registry.invoke import acall_python, call_python
+from toolyard.registry.function_call import settle_function, wait_for
 from toolyard.registry.parts import Part, failed, joined, prepare_all, read_all, read_loader, read_tools, stale, without
 from toolyard.registry.snapshot import Index, Snapshot
 from toolyard.registry.watching import Watcher
@@ -49,8 +48,8 @@ class ToolRegistry:
         """Names taken out of a loader's tools, by the loader's identity."""
         self._parts: tuple[Part, ...] = ()
         self._search: ToolSearch | None = None
-        self._snapshot = self._loaded = Snapshot()
-        """What there is, and what there was before enrichments changed it."""
+        self.snapshot = self._loaded = Snapshot()
+        """The registry as it is now, unaffected by later changes; and what there was before enrichments changed it."""
         self._watcher = Watcher(lambda loader: self.refresh(only=loader))
         given = tuple(tools)
         self._swap([read_tools(given)] if given else [])
@@ -91,7 +90,7 @@ class ToolRegistry:
 
     def get(self, name: str) -> list[Tool]:
         """Every overload of a qualified name in registration order; empty if unknown."""
-        return self._snapshot.get(name)
+        return self.snapshot.get(name)
 
     def match(self, call: ToolCall) -> Tool | None:
         """The overload that would answer the call; None if the name is unknown or no schema accepts it."""
@@ -102,7 +101,7 @@ class ToolRegistry:
 
     def bind(self, call: ToolCall, *, coerce: bool = True) -> Bound:
         """The overload and the arguments the call would run with, or the `CallError` it would give."""
-        return bind(self._snapshot, call, coerce=coerce)
+        return bind(self.snapshot, call, coerce=coerce)
 
     def dispatch(self, name: str, arguments: RawArguments = None, *, ctx: ToolContext | None = None) -> Any:
         """Validate and call an in-process tool: its value, or it raises a `CallError`.
@@ -111,23 +110,18 @@ class ToolRegistry:
         says nothing about is passed on unseen; use an engine where that matters. A bare name works while
         only one namespace has it.
         """
-        snapshot = self._snapshot
-        direct = snapshot.direct.get(name)
-        if direct is not None:
-            return direct(arguments)
-        candidates = snapshot.names.get(name) or find(snapshot, name)
-        candidate, bound = bind_exact(candidates, read_arguments(arguments))
-        if len(candidates) == 1:
-            direct = direct_call(candidate)
-            if direct is not None:
-                snapshot.direct[name] = direct
-        return call_python(candidate.tool, bound, ctx)
+        found = self.snapshot.names.get(name)
+        if found is not None and len(found) == 1:
+            return found[0].dispatch(arguments, ctx)
+        prepared, checked = bind_exact(found or find(self.snapshot, name), read_arguments(arguments))
+        value = prepared.call_function(checked, ctx)
+        return wait_for(prepared.tool, value) if type(value) is CoroutineType else value
 
     async def adispatch(self, name: str, arguments: RawArguments = None, *, ctx: ToolContext | None = None) -> Any:
         """`dispatch` for async callers: an async tool is awaited here, a sync one runs inline."""
-        candidates = find(self._snapshot, name)
-        candidate, bound = bind_exact(candidates, read_arguments(arguments))
-        return await acall_python(candidate.tool, bound, ctx)
+        prepared, checked = bind_exact(find(self.snapshot, name), read_arguments(arguments))
+        value = prepared.call_function(checked, ctx)
+        return await settle_function(prepared.tool, value) if type(value) is CoroutineType else value
 
     def search(
         self,
@@ -144,7 +138,7 @@ class ToolRegistry:
         too, or words alone. The first search of a catalog makes its vectors, which takes a while; they are kept.
         Scores are probabilities; `threshold` is the one that the best hit must reach, 0.6 to be rather sure.
         """
-        return self.searcher.search(self._snapshot, query, k, namespace=namespace, tags=tags, threshold=threshold)
+        return self.searcher.search(self.snapshot, query, k, namespace=namespace, tags=tags, threshold=threshold)
 
     @property
     def searcher(self) -> ToolSearch:
@@ -187,7 +181,7 @@ class ToolRegistry:
     def remove(self, name: str) -> list[Tool]:
         """Take out every overload of a qualified name and return them; it stays out on `refresh`."""
         with self._change:
-            removed = self._snapshot.get(name)
+            removed = self.snapshot.get(name)
             if not removed:
                 raise UnknownToolError(f"no tool is called {show(name)}")
             name = removed[0].qualified_name
@@ -269,16 +263,16 @@ class ToolRegistry:
 
     def _install(self, parts: list[Part], index: Index) -> None:
         report = LoadReport(tuple(part.report for part in parts))
-        snapshot = loaded = index.freeze(artifacts={}, report=report, generation=self._snapshot.generation + 1)
+        snapshot = loaded = index.freeze(artifacts={}, report=report, generation=self.snapshot.generation + 1)
         if self._enrichments:
             snapshot = self._enricher.run(self._enrichments, snapshot)
         self._parts = tuple(parts)
-        self._snapshot, self._loaded = snapshot, loaded
+        self.snapshot, self._loaded = snapshot, loaded
 
     @property
     def generation(self) -> int:
         """Grows by one with every change."""
-        return self._snapshot.generation
+        return self.snapshot.generation
 
     @property
     def loaders(self) -> tuple[Loader, ...]:
@@ -288,33 +282,28 @@ class ToolRegistry:
     @property
     def report(self) -> LoadReport:
         """What each source loaded, rewrote and rejected."""
-        return self._snapshot.report
+        return self.snapshot.report
 
     @property
     def artifacts(self) -> Mapping[str, Any]:
         """What enrichments found out; read-only."""
-        return self._snapshot.artifacts
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """The registry as it is now, unaffected by later changes."""
-        return self._snapshot
+        return self.snapshot.artifacts
 
     def all_tools(self) -> list[Tool]:
         """Every tool, overloads included, in registration order."""
-        return list(self._snapshot.tools)
+        return list(self.snapshot.tools)
 
     def namespaces(self) -> list[str]:
         """The namespaces in use, sorted."""
-        return sorted({tool.namespace for tool in self._snapshot.tools})
+        return sorted({tool.namespace for tool in self.snapshot.tools})
 
     def tool_names(self, namespace: str | None = None) -> list[str]:
         """The unqualified names, of one namespace or of all, sorted and without repeats."""
-        return sorted({t.name for t in self._snapshot.tools if namespace is None or t.namespace == namespace})
+        return sorted({t.name for t in self.snapshot.tools if namespace is None or t.namespace == namespace})
 
     def to_dicts(self, qualified: bool = False) -> list[dict[str, Any]]:
         """Every tool as plain data of the caller's own; with `qualified`, `name` is the qualified name."""
-        return [copy.deepcopy(tool.to_dict(qualified=qualified)) for tool in self._snapshot.tools]
+        return [copy.deepcopy(tool.to_dict(qualified=qualified)) for tool in self.snapshot.tools]
 
     def close(self) -> None:
         """Close every loader, whatever one of them raises; the tools stay readable."""
@@ -325,13 +314,13 @@ class ToolRegistry:
                     closing.callback(part.loader.close)
 
     def __len__(self) -> int:
-        return len(self._snapshot.candidates)
+        return len(self.snapshot.candidates)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._snapshot.names or name in self._snapshot.aliases
+        return name in self.snapshot.names or name in self.snapshot.aliases
 
     def __iter__(self) -> Iterator[Tool]:
-        return iter(self._snapshot.tools)
+        return iter(self.snapshot.tools)
 
     def __repr__(self) -> str:
         return f"ToolRegistry({len(self)} tools, namespaces={self.namespaces()}, generation={self.generation})"
@@ -350,7 +339,7 @@ def _reload(part: Part, strict: bool) -> Part:
     if loader is None:
         return part
     try:
-        return read_loader(loader)
+        return read_loader(loader, part)
     except (ToolyardError, OSError) as error:
         if strict:
             raise

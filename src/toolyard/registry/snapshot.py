@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -11,19 +11,19 @@ from toolyard.model.errors import DuplicateToolError
 from toolyard.model.names import qualify
 from toolyard.model.report import LoadReport, Rejection
 from toolyard.model.tool import Tool
-from toolyard.registry.candidate import Candidate
+from toolyard.registry.prepared import PreparedTool
 
 MAX_OVERLOADS = 256
 """A call tries every overload of its name, so their number is a cost on each call."""
 
 
 class Snapshot:
-    """Tools, the overload index, artifacts and a generation number. Never changed after `build`."""
+    """Tools, the overload index, artifacts and a generation number. Never changed."""
 
     def __init__(
         self,
-        candidates: tuple[Candidate, ...] = (),
-        names: Mapping[str, tuple[Candidate, ...]] | None = None,
+        candidates: tuple[PreparedTool, ...] = (),
+        names: Mapping[str, tuple[PreparedTool, ...]] | None = None,
         aliases: Mapping[str, str] | None = None,
         *,
         artifacts: Mapping[str, Any] | None = None,
@@ -36,8 +36,6 @@ class Snapshot:
         self.artifacts: Mapping[str, Any] = MappingProxyType(dict(artifacts or {}))
         self.report = report or LoadReport()
         self.generation = generation
-        self.direct: dict[str, Callable[[Any], Any]] = {}
-        """Names that `dispatch` found a short way for; a cache, filled as it goes."""
 
     @cached_property
     def tools(self) -> tuple[Tool, ...]:
@@ -79,11 +77,11 @@ class Index:
     """A snapshot under construction: names and aliases, with duplicates refused as they come."""
 
     def __init__(self, base: Snapshot | None = None) -> None:
-        self.candidates: list[Candidate] = list(base.candidates) if base else []
-        self.names: dict[str, tuple[Candidate, ...]] = dict(base.names) if base else {}
+        self.candidates: list[PreparedTool] = list(base.candidates) if base else []
+        self.names: dict[str, tuple[PreparedTool, ...]] = dict(base.names) if base else {}
         self.aliases: dict[str, str] = dict(base.aliases) if base else {}
 
-    def add(self, candidates: Sequence[Candidate], *, skip_duplicates: bool = False) -> list[Rejection]:
+    def add(self, candidates: Sequence[PreparedTool], *, skip_duplicates: bool = False) -> list[Rejection]:
         """Take in candidates; a duplicate raises, or is left out and returned as a rejection."""
         rejected: list[Rejection] = []
         names, aliases = self.names, self.aliases
@@ -97,7 +95,9 @@ class Index:
             self.candidates.append(candidate)
         return rejected
 
-    def _add_special(self, candidate: Candidate, name: str, rejected: list[Rejection], skip_duplicates: bool) -> bool:
+    def _add_special(
+        self, candidate: PreparedTool, name: str, rejected: list[Rejection], skip_duplicates: bool
+    ) -> bool:
         """A tool that overloads another, or that aliases are about; False if it was left out."""
         tool = candidate.tool
         known = self.names.get(name, ())
@@ -139,14 +139,14 @@ class Index:
 
 
 def renewed(
-    names: Mapping[str, tuple[Candidate, ...]], old: Sequence[Candidate], new: Sequence[Candidate]
-) -> Mapping[str, tuple[Candidate, ...]]:
+    names: Mapping[str, tuple[PreparedTool, ...]], old: Sequence[PreparedTool], new: Sequence[PreparedTool]
+) -> Mapping[str, tuple[PreparedTool, ...]]:
     """The same names for new candidates, each in the place of an old one."""
     instead = dict(zip(map(id, old), new, strict=True))
     return MappingProxyType({name: tuple([instead[id(one)] for one in found]) for name, found in names.items()})
 
 
-def _refuse_twin(candidate: Candidate, known: Sequence[Candidate]) -> None:
+def _refuse_twin(candidate: PreparedTool, known: Sequence[PreparedTool]) -> None:
     tool = candidate.tool
     if len(known) >= MAX_OVERLOADS:
         raise DuplicateToolError(f"{tool.qualified_name} has more than {MAX_OVERLOADS} overloads; give them names")

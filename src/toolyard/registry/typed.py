@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from types import CoroutineType
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,12 +16,13 @@ from pydantic import BaseModel, ValidationError
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.bindings import PythonBinding
+from toolyard.model.context import ToolContext
 from toolyard.model.errors import DefinitionError, UnknownToolError
 from toolyard.model.json_words import closest
 from toolyard.model.names import check_tool_name, show
 from toolyard.model.tool import Effects, Tool
-from toolyard.registry.invoke import acall_python, call_python
-from toolyard.schema.derive import derive_model
+from toolyard.registry.function_call import function_caller, settle_function, wait_for
+from toolyard.schema.derive.function import derive_model
 from toolyard.schema.strict import without_input
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -32,8 +34,9 @@ class TypedEntry(msgspec.Struct, frozen=True):
     input_schema: type[BaseModel]
     function: Callable[..., Any]
     tool: Tool
-    call: Tool
+    taker: Tool
     """The same tool bound so that it takes the validated model itself."""
+    call_function: Callable[[Any, ToolContext | None], Any]
 
 
 class Registry:
@@ -77,12 +80,14 @@ class Registry:
     def dispatch(self, name: str, raw_input: Any) -> Any:
         """Validate, call, check: the tool's model. Async tools run on the home loop."""
         entry, model = self._prepared(name, raw_input)
-        return call_python(entry.call, model)
+        value = entry.call_function(model, None)
+        return wait_for(entry.taker, value) if type(value) is CoroutineType else value
 
     async def adispatch(self, name: str, raw_input: Any) -> Any:
         """`dispatch` for async callers."""
         entry, model = self._prepared(name, raw_input)
-        return await acall_python(entry.call, model)
+        value = entry.call_function(model, None)
+        return await settle_function(entry.taker, value) if type(value) is CoroutineType else value
 
     def names(self) -> list[str]:
         """Registered names, sorted."""
@@ -141,4 +146,5 @@ def _entry(name: str, model: type[BaseModel], function: Callable[..., Any], desc
         binding=binding,
     )
     validated = msgspec.structs.replace(binding, prepare=derived.place)
-    return TypedEntry(model, function, tool, tool.replace(binding=validated))
+    taker = tool.replace(binding=validated)
+    return TypedEntry(model, function, tool, taker, function_caller(taker, validated))

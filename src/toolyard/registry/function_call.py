@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from types import CoroutineType
-from typing import Any
+from typing import Any, NoReturn
 
 from toolyard.model.bindings import PythonBinding
 from toolyard.model.context import ToolContext
@@ -23,22 +24,33 @@ CALLERS_FAULTS = (InvalidArguments, UnknownToolError)
 """From inside a tool these are about a call it made itself, not about the one it is answering."""
 
 
-def call_python(tool: Tool, arguments: Any, ctx: ToolContext | None = None) -> Any:
-    """Run a Python tool in this thread; what it awaits runs on the home loop."""
-    binding = _binding(tool)
-    value = start_python(tool, binding, arguments, ctx)
-    if type(value) is CoroutineType:
-        value = wait_for(tool, value)
-    return value if binding.returns is None else checked_answer(tool, binding.returns, value)
+def function_caller(tool: Tool, binding: Any) -> Callable[[Any, ToolContext | None], Any]:
+    """Calls the function with valid arguments: its value, or the coroutine it returned; its faults told apart.
+
+    Where there is no function behind the tool, that is what the call raises.
+    """
+    if type(binding) is not PythonBinding:
+        return partial(_refuse_call, tool)
+    function, prepare, integers = binding.callable, binding.prepare, binding.integers
+
+    def call(arguments: Any, ctx: ToolContext | None = None) -> Any:
+        args, keywords = ((), _integral_arguments(integers, arguments)) if prepare is None else prepare(arguments)
+        if binding.takes_ctx:
+            keywords = {**keywords, "ctx": ctx if ctx is not None else ToolContext(tool=tool)}
+        try:
+            value = function(*args, **keywords)
+        except BaseException as error:  # noqa: BLE001 - told apart and raised again
+            raise_failure(tool, error)
+        return value if type(value) is CoroutineType else check_promise(tool, value)
+
+    return call
 
 
-async def acall_python(tool: Tool, arguments: Any, ctx: ToolContext | None = None) -> Any:
-    """Run a Python tool on the current loop; a sync one runs inline and blocks it meanwhile."""
-    binding = _binding(tool)
-    value = start_python(tool, binding, arguments, ctx)
-    if type(value) is CoroutineType:
-        value = await settle_coroutine(tool, value)
-    return value if binding.returns is None else checked_answer(tool, binding.returns, value)
+def plain_function(binding: Any) -> tuple[Callable[..., Any] | None, tuple[str, ...]]:
+    """The function itself and which keywords it wants as int, where valid JSON is otherwise its keywords as it is."""
+    if type(binding) is not PythonBinding or binding.prepare is not None:
+        return None, ()
+    return (None, ()) if binding.takes_ctx or binding.returns is not None else (binding.callable, binding.integers)
 
 
 def wait_for(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
@@ -46,24 +58,20 @@ def wait_for(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
     from toolyard.loop.home import home_loop  # brings asyncio, which a registry of sync tools never needs
 
     try:
-        return home_loop.run(settle_coroutine(tool, work), twin="adispatch")
+        return home_loop.run(settle_function(tool, work), twin="adispatch")
     except SyncInAsyncError:
         work.close()
         raise
 
 
-def failure_of(tool: Tool, error: BaseException) -> BaseException:
-    """What a caller is told of something a tool's function raised.
+def raise_failure(tool: Tool, error: BaseException) -> NoReturn:
+    """Raise what a caller is told of something a tool's function raised.
 
     Only an interrupt stays itself: a function that is called, and not awaited, raised all else of its own accord.
     """
-    if isinstance(error, CallError) and not isinstance(error, CALLERS_FAULTS):
-        return error
-    if isinstance(error, KeyboardInterrupt):
-        return error
-    failure = tool_failed(tool, error)
-    failure.__cause__ = error
-    return failure
+    if isinstance(error, CallError | KeyboardInterrupt) and not isinstance(error, CALLERS_FAULTS):
+        raise error
+    raise tool_failed(tool, error) from error
 
 
 def tool_failed(tool: Tool, error: BaseException) -> ToolFailed:
@@ -81,21 +89,9 @@ def tool_failed(tool: Tool, error: BaseException) -> ToolFailed:
     return failure
 
 
-def start_python(tool: Tool, binding: PythonBinding, arguments: Any, ctx: ToolContext | None) -> Any:
-    """Call the function: its value, or the coroutine it returned."""
-    if binding.prepare is not None:
-        args, keywords = binding.prepare(arguments)
-    else:
-        args, keywords = (), _integral(binding.integers, arguments)
-    if binding.takes_ctx:
-        keywords = {**keywords, "ctx": ctx if ctx is not None else ToolContext(tool=tool)}
-    try:
-        return binding.callable(*args, **keywords)
-    except BaseException as error:
-        failure = failure_of(tool, error)
-        if failure is error:
-            raise
-        raise failure from error
+async def settle_function(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
+    """Await what an async function returned, its faults told apart, and check what the tool promises."""
+    return check_promise(tool, await settle_coroutine(tool, work))
 
 
 async def settle_coroutine(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
@@ -118,7 +114,7 @@ async def settle_coroutine(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
         raise tool_failed(tool, error) from error
 
 
-def _integral(names: tuple[str, ...], arguments: dict[str, Any]) -> dict[str, Any]:
+def _integral_arguments(names: tuple[str, ...], arguments: dict[str, Any]) -> dict[str, Any]:
     """3.0 is a valid JSON Schema integer, but no int to a Python function."""
     for name in names:
         value = arguments.get(name)
@@ -127,20 +123,18 @@ def _integral(names: tuple[str, ...], arguments: dict[str, Any]) -> dict[str, An
     return arguments
 
 
-def checked_answer(tool: Tool, wanted: type, value: Any) -> Any:
-    """The answer, if it is what the tool promises."""
-    if not isinstance(value, wanted):
+def check_promise(tool: Tool, value: Any) -> Any:
+    """The answer, if it is what the tool's function promises."""
+    promised = tool.binding.returns if type(tool.binding) is PythonBinding else None
+    if promised is not None and not isinstance(value, promised):
         raise InvalidOutput(
-            f"{tool.qualified_name} returned {type(value).__name__}, but promises {wanted.__name__}",
-            hint=f"return an instance of {wanted.__name__}",
+            f"{tool.qualified_name} returned {type(value).__name__}, but promises {promised.__name__}",
+            hint=f"return an instance of {promised.__name__}",
         )
     return value
 
 
-def _binding(tool: Tool) -> PythonBinding:
-    binding = tool.binding
-    if type(binding) is PythonBinding:
-        return binding
+def _refuse_call(tool: Tool, arguments: Any, ctx: ToolContext | None = None) -> Any:
     raise NoEngine(
         f"{tool.qualified_name} has no Python function behind it",
         hint="give the call to an engine, or load the tool with PythonToolLoader",

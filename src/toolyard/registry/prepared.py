@@ -1,0 +1,178 @@
+"""`PreparedTool`: all that can be worked out about a tool once, so that no call has to.
+
+Its validator, the defaults to fill in, a decoder that checks while it reads, where it wants integers, and the function
+behind it ready to be called. `dispatch` is made of these, and so is the flow of calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from itertools import islice
+from types import CoroutineType
+from typing import Any
+
+from toolyard.model.bindings import RestBinding
+from toolyard.model.context import ToolContext
+from toolyard.model.errors import InvalidArguments
+from toolyard.model.json_words import copied, nearest, pointer_of
+from toolyard.model.names import show
+from toolyard.model.tool import Tool
+from toolyard.registry.arguments import Arguments, RawArguments, read_arguments
+from toolyard.registry.function_call import function_caller, plain_function, raise_failure, wait_for
+from toolyard.schema.coerce import IntegerPlan, integer_plan
+from toolyard.schema.compile import CompiledSchema, compile_schema
+from toolyard.schema.refs import declared_properties
+from toolyard.schema.typed_json import exact_decoder, typed_decoder
+from toolyard.schema.violations import describe
+
+_OPEN_OBJECT = {"type": "object"}
+_HINTED = 50
+"""Names compared for a hint: comparing is quadratic, and a hint is not worth a stall."""
+
+
+class PreparedTool:
+    """Made for every registered tool, so it holds next to nothing until it is first called.
+
+    Admission has already shown that the schema compiles; nothing here can fail late.
+    """
+
+    place: str = ""
+    """Where in its source the tool was defined, to be put behind the source's name."""
+
+    def __init__(self, tool: Tool, compiled: CompiledSchema | None = None) -> None:
+        self.tool = tool
+        if compiled is not None:
+            self.compiled = compiled
+
+    @cached_property
+    def compiled(self) -> CompiledSchema:
+        """The compiled input schema."""
+        return compile_schema(self.tool.parameters or _OPEN_OBJECT)
+
+    @property
+    def known_compiled(self) -> CompiledSchema | None:
+        """The compiled input schema, if somebody has needed it yet."""
+        return self.__dict__.get("compiled")
+
+    @cached_property
+    def output(self) -> CompiledSchema:
+        """The compiled output schema."""
+        return compile_schema(self.tool.output_parameters)
+
+    @cached_property
+    def decode(self) -> Callable[[bytes | str], Arguments] | None:
+        """Arguments from JSON text, checked on the way, ValueError meaning that only the validator can tell.
+
+        None for a schema that no type says.
+        """
+        return exact_decoder(self.tool.parameters)
+
+    @cached_property
+    def integers(self) -> IntegerPlan:
+        """Where the schema wants integers."""
+        return integer_plan(self.tool.parameters)
+
+    @cached_property
+    def wants_integers(self) -> bool:
+        """True if it does so anywhere."""
+        return not self.integers.is_empty
+
+    @cached_property
+    def declared(self) -> frozenset[str]:
+        """Names of the declared properties."""
+        return declared_properties(self.tool.parameters)
+
+    @cached_property
+    def defaults(self) -> tuple[tuple[str, Any], ...]:
+        """Top-level properties that the schema gives a default it also accepts."""
+        if isinstance(self.tool.binding, RestBinding):
+            # In an API's description a default is what the server does by itself; to send it may mean something else.
+            return ()
+        properties = self.tool.parameters.get("properties") or {}
+        given = {name: sub["default"] for name, sub in properties.items() if isinstance(sub, dict) and "default" in sub}
+        if not given or self.compiled.accepts(given):
+            return tuple(given.items())
+        wrong = {violation.pointer.split("/")[1] for violation in self.compiled.violations(given) if violation.pointer}
+        return tuple((name, value) for name, value in given.items() if pointer_of([name])[1:] not in wrong)
+
+    @cached_property
+    def call_function(self) -> Callable[[Arguments, ToolContext | None], Any]:
+        """Calls the function behind the tool with valid arguments: its value, or the coroutine it returned."""
+        return function_caller(self.tool, self.tool.binding)
+
+    @cached_property
+    def dispatch(self) -> Callable[[RawArguments, ToolContext | None], Any]:
+        """Validates, calls and waits; raises a `CallError`. Arguments are passed on as they are, not copied."""
+        return _dispatcher(self)
+
+    def accepts(self, arguments: Any) -> bool:
+        """True if the arguments fit the schema."""
+        return self.compiled.accepts(arguments)
+
+    def with_defaults(self, arguments: Arguments) -> Arguments:
+        """The arguments with missing defaults filled in; the same object if there are none."""
+        missing = [(name, value) for name, value in self.defaults if name not in arguments]
+        if not missing:
+            return arguments
+        # A default of its own for each call: a tool that changes it must not change the schema.
+        filled = {**arguments, **{name: copied(value) for name, value in missing}}
+        # Rules about several properties at once may refuse what each default alone satisfies.
+        return filled if self.compiled.is_valid(filled) else arguments
+
+    def refusal(self, arguments: Arguments) -> InvalidArguments:
+        """The error for arguments that it does not accept, with every violation."""
+        violations = self.compiled.violations(arguments)
+        return InvalidArguments(
+            f"invalid arguments for {self.tool.qualified_name}: {describe(violations)}",
+            hint=self._name_hint(arguments),
+            details={"violations": [violation.to_dict() for violation in violations]},
+        )
+
+    def _name_hint(self, arguments: Arguments) -> str | None:
+        """For an argument nobody declared: the declared name it was probably meant to be."""
+        declared = sorted(self.declared)[:_HINTED]
+        for name in islice(arguments, _HINTED):
+            if isinstance(name, str) and name not in self.declared:
+                near = nearest(name[:100], declared)
+                if near:
+                    return f"did you mean {near[0]!r} instead of {show(name[:100])}?"
+        return None
+
+    @property
+    def origin(self) -> str:
+        """Where the tool came from, as exactly as is known."""
+        return f"{self.tool.source or 'added in code'}{self.place}"
+
+
+def _dispatcher(prepared: PreparedTool) -> Callable[[RawArguments, ToolContext | None], Any]:
+    tool, is_valid, defaults = prepared.tool, prepared.compiled.is_valid, prepared.defaults
+    call_function, (function, integers) = prepared.call_function, plain_function(tool.binding)
+    read_text = typed_decoder(tool.parameters)
+
+    def dispatch(arguments: RawArguments, ctx: ToolContext | None = None) -> Any:
+        checked = read_text(arguments) if read_text is not None and type(arguments) is str else None
+        if checked is None:
+            checked = arguments if type(arguments) is dict else read_arguments(arguments)
+            try:
+                fits = is_valid(checked)
+            except ValueError:  # not JSON
+                fits = False
+            if not fits:
+                raise prepared.refusal(checked)
+        if defaults:
+            checked = prepared.with_defaults(checked)
+        for name in integers:
+            # 3.0 is a valid JSON Schema integer, but no int to a Python function.
+            if type(checked.get(name)) is float:
+                checked = {**checked, name: int(checked[name])}
+        if function is None:
+            value = call_function(checked, ctx)
+        else:
+            try:
+                value = function(**checked)
+            except BaseException as error:  # noqa: BLE001 - told apart and raised again
+                raise_failure(tool, error)
+        return wait_for(tool, value) if type(value) is CoroutineType else value
+
+    return dispatch
