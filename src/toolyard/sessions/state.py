@@ -138,18 +138,18 @@ class EngineState(MutableMapping[str, Any]):
         """What the call changed, as it is to be kept."""
         made: Changes = {}
         for name, (before, value) in self._read.items():
-            after = _written(self._owner, name, value)
+            after = _write_value(self._owner, name, value)
             if after != before:
                 made[(self._owner, name)] = after
         for name, value in self._changed.items():
-            made[(self._owner, name)] = None if value is _GONE else _written(self._owner, name, value)
+            made[(self._owner, name)] = None if value is _GONE else _write_value(self._owner, name, value)
         return made
 
 
 _GONE = object()
 
 
-def _written(owner: str, name: str, value: Any) -> bytes:
+def _write_value(owner: str, name: str, value: Any) -> bytes:
     try:
         return exact_json(value)
     except (TypeError, ValueError, RecursionError) as error:
@@ -162,16 +162,16 @@ def exact_json(value: Any) -> bytes:
     A tuple may come back as a list: nothing in it is lost.
     """
     text = _encode(value)
-    if _decode(text) != value and _decode(text) != _lists(value):
+    if _decode(text) != value and _decode(text) != _tuples_to_lists(value):
         raise ValueError("it would come back from JSON as something else")
     return text
 
 
-def _lists(value: Any) -> Any:
+def _tuples_to_lists(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return [_lists(item) for item in value]
+        return [_tuples_to_lists(item) for item in value]
     if isinstance(value, dict):
-        return {name: _lists(item) for name, item in value.items()}
+        return {name: _tuples_to_lists(item) for name, item in value.items()}
     return value
 
 

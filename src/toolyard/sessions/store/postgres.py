@@ -5,17 +5,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+from msgspec import Meta
 
 from toolyard.model.errors import SessionError
-from toolyard.sessions.group_commit import StoreFailing
-from toolyard.sessions.session_lock import lock_number
-from toolyard.sessions.sql_step import Run
-from toolyard.sessions.sql_store import SqlStore
-from toolyard.sessions.store import Key, Write
+from toolyard.plugins.extras import missing_extra
+from toolyard.sessions.store.base import Key, Write
+from toolyard.sessions.store.group_commit import StoreFailing
+from toolyard.sessions.store.locks import lock_number
+from toolyard.sessions.store.sql import SqlStore
+from toolyard.sessions.store.statement import Run
 
 if TYPE_CHECKING:
-    from toolyard.sessions.postgres_link import Connection
+    from toolyard.sessions.store.postgres_connection import Connection
 
 _T = TypeVar("_T")
 
@@ -29,16 +32,22 @@ class PostgresStore(SqlStore):
 
     quick = False
 
-    def __init__(self, dsn: str, *, schema: str = "toolyard", connect_timeout: float = 10.0) -> None:
+    def __init__(
+        self,
+        dsn: Annotated[str, Meta(min_length=1, description="Address of the database, such as ${DATABASE_URL}.")],
+        *,
+        schema: Annotated[str, Meta(min_length=1, description="The schema that holds the tables.")] = "toolyard",
+        connect_timeout: Annotated[float, Meta(gt=0, description="Seconds to wait for the database.")] = 10.0,
+    ) -> None:
         try:
-            from toolyard.sessions import postgres_link
+            from toolyard.sessions.store import postgres_connection
         except ImportError as error:
-            raise SessionError("sessions in Postgres need psycopg; run: pip install toolyard[postgres]") from error
-        self._address = postgres_link.Address(dsn, schema, connect_timeout)
-        self._runner = postgres_link.runner
-        self._writer = postgres_link.Writer(self._address)
-        self._reader = postgres_link.Link(self._address, prepare=postgres_link.one_view)
-        self._locks = postgres_link.Link(self._address)
+            raise SessionError(str(missing_extra("postgres", "a Postgres store", "psycopg"))) from error
+        self._address = postgres_connection.PostgresAddress(dsn, schema, connect_timeout)
+        self._runner = postgres_connection.runner
+        self._writer = postgres_connection.Writer(self._address)
+        self._reader = postgres_connection.Link(self._address, prepare=postgres_connection.one_view)
+        self._locks = postgres_connection.Link(self._address)
         self._held: dict[int, tuple[Key, int]] = {}
         self._held_lock = threading.Lock()
         super().__init__()

@@ -9,7 +9,7 @@ from toolyard.model.call import ToolCall
 from toolyard.model.errors import SessionBusyError, SessionExistsError, UnknownSessionError
 from toolyard.sessions.entry import any_call_text, read_entry
 from toolyard.sessions.sessions import Sessions
-from toolyard.sessions.sqlite import SqliteStore
+from toolyard.sessions.store.sqlite import SqliteStore
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from toolyard.model.errors import SessionError
-from toolyard.sessions.store import Key
+from toolyard.sessions.store.base import Key
 
 # Open-file-description locks belong to the descriptor, not to the process: two stores in one process exclude each
 # other, and closing an unrelated descriptor of the file frees nothing. Linux has them; elsewhere see `_Shared`.

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from toolyard.model.errors import SessionError
-from toolyard.sessions.group_commit import GroupCommit, StoreFailing
+from toolyard.sessions.store.group_commit import GroupCommit, StoreFailing
 
 
 class Journal:

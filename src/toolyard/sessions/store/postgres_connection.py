@@ -22,11 +22,11 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
 from toolyard.model.errors import SessionError
-from toolyard.sessions import session_sql
-from toolyard.sessions.group_commit import StoreFailing
-from toolyard.sessions.session_lock import lock_number
-from toolyard.sessions.sql_step import Run
-from toolyard.sessions.store import Create, Delete, Touch, Withdraw, Write
+from toolyard.sessions.store import session_tables
+from toolyard.sessions.store.base import Create, Delete, Touch, Withdraw, Write
+from toolyard.sessions.store.group_commit import StoreFailing
+from toolyard.sessions.store.locks import lock_number
+from toolyard.sessions.store.statement import Run
 
 _T = TypeVar("_T")
 
@@ -35,7 +35,7 @@ Connection = psycopg.Connection[TupleRow]
 _ENCODED = "with the password percent-encoded ('@' is %40, '/' is %2F, ':' is %3A)"
 
 
-class Address:
+class PostgresAddress:
     """Where the tables are. Keeps the password out of everything that is shown."""
 
     def __init__(self, dsn: str, schema: str, connect_timeout: float) -> None:
@@ -98,20 +98,20 @@ class Address:
         if known is not None and known[0]:
             row = conn.execute("SELECT coalesce(max(version), 0) FROM format").fetchone()
             version = row[0] if row else 0
-        if version > session_sql.VERSION:
+        if version > session_tables.VERSION:
             raise SessionError(
                 f"{self.place} has version {version} of the session tables, this toolyard knows"
-                f" {session_sql.VERSION}; upgrade toolyard or use another schema"
+                f" {session_tables.VERSION}; upgrade toolyard or use another schema"
             )
-        if version == session_sql.VERSION:
+        if version == session_tables.VERSION:
             return
-        for table in session_sql.tables(version, text='TEXT COLLATE "C"', blob="BYTEA", compact=""):
+        for table in session_tables.tables(version, text='TEXT COLLATE "C"', blob="BYTEA", compact=""):
             conn.execute(table.encode())
         if version == 0:
             conn.execute("CREATE TABLE format (version BIGINT NOT NULL)")
-            conn.execute("INSERT INTO format VALUES (%s)", (session_sql.VERSION,))
+            conn.execute("INSERT INTO format VALUES (%s)", (session_tables.VERSION,))
         else:
-            conn.execute("UPDATE format SET version = %s", (session_sql.VERSION,))
+            conn.execute("UPDATE format SET version = %s", (session_tables.VERSION,))
 
     def failing(self, error: psycopg.Error) -> StoreFailing:
         """What the user is told."""
@@ -149,7 +149,7 @@ def _is_ip(text: str) -> bool:
 class Link:
     """One connection, made when needed and made anew when lost; one user at a time."""
 
-    def __init__(self, address: Address, *, prepare: Callable[[Connection], None] | None = None) -> None:
+    def __init__(self, address: PostgresAddress, *, prepare: Callable[[Connection], None] | None = None) -> None:
         self.address = address
         self.lock = threading.RLock()
         self.generation = 0
@@ -213,7 +213,7 @@ class Link:
 class Writer:
     """Group commit's `apply`. A commit that was sent and not answered is looked up, never guessed or repeated."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: PostgresAddress) -> None:
         self._address = address
         self._tree = lock_number(address.schema, "tree", bits=63)
         # Held by the writer's connection for its whole life: when a new connection gets it, the old one's
@@ -279,13 +279,13 @@ class Writer:
                         deletes.append(write)
                     else:
                         sent += [
-                            (step, conn.execute(_query(step.sql), step.values)) for step in session_sql.steps(write)
+                            (step, conn.execute(_query(step.sql), step.values)) for step in session_tables.steps(write)
                         ]
             opening = []
             for step, done in sent:
                 step.check(done.rowcount)
             for write in deletes:
-                session_sql.delete(runner(conn), write.key)
+                session_tables.delete(runner(conn), write.key)
 
     def _clean_up(self, conn: Connection, *, drop: bool) -> None:
         if not drop and not conn.closed:
@@ -300,7 +300,7 @@ class Writer:
             run = runner(self._link.connection())
             # The others leave no trace, and may be done twice.
             telling = [write for write in writes if not isinstance(write, Delete | Withdraw | Touch)]
-            return any(session_sql.landed(run, write) for write in telling)
+            return any(session_tables.landed(run, write) for write in telling)
         except (psycopg.Error, SessionError) as error:
             raise StoreFailing(
                 f"Postgres {self._address.place} was lost during a commit and does not come back: the write may"
@@ -326,7 +326,7 @@ class Writer:
 
 
 def runner(conn: Connection) -> Run:
-    """The connection as `session_sql` wants it."""
+    """The connection as `session_tables` wants it."""
     return lambda text, values: conn.execute(_query(text), values)
 
 

@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from sessions import session_model
 from sessions.conftest import fork
 from toolyard.model.errors import SessionError
-from toolyard.sessions import session_lock
-from toolyard.sessions.sqlite import SqliteStore
-from toolyard.sessions.store import Append, Create, Key
+from toolyard.sessions.store import Append, Create, Key, locks as locks_module
+from toolyard.sessions.store.sqlite import SqliteStore
 
 ANN = Key("ann", "trip")
 
@@ -175,7 +174,7 @@ def test_processes_that_open_a_new_file_at_once_all_succeed(sqlite_place):
 
 
 def test_a_forked_child_neither_keeps_nor_frees_what_its_parent_holds(tmp_path):
-    locks = session_lock.SessionLocks(tmp_path / "locks")
+    locks = locks_module.SessionLocks(tmp_path / "locks")
     assert locks.try_hold(ANN)
     ready, go = os.pipe(), os.pipe()
     child = fork()
@@ -189,7 +188,7 @@ def test_a_forked_child_neither_keeps_nor_frees_what_its_parent_holds(tmp_path):
         assert os.read(ready[0], 1) == b"0"
         locks.release(ANN)
         # The child lives and had the descriptor: it must not be what keeps the session busy.
-        other = session_lock.SessionLocks(tmp_path / "locks")
+        other = locks_module.SessionLocks(tmp_path / "locks")
         assert other.try_hold(ANN)
         other.close()
     finally:
@@ -201,8 +200,8 @@ def test_a_forked_child_neither_keeps_nor_frees_what_its_parent_holds(tmp_path):
 
 
 def test_keys_with_one_number_take_turns(tmp_path, monkeypatch):
-    monkeypatch.setattr(session_lock, "lock_number", lambda *names, bits: 7)
-    locks = session_lock.SessionLocks(tmp_path / "locks")
+    monkeypatch.setattr(locks_module, "lock_number", lambda *names, bits: 7)
+    locks = locks_module.SessionLocks(tmp_path / "locks")
     other = Key("bob", "other")
     assert locks.try_hold(ANN)
     assert not locks.try_hold(other)
@@ -214,8 +213,8 @@ def test_keys_with_one_number_take_turns(tmp_path, monkeypatch):
 
 
 def test_locks_also_work_where_a_process_has_only_one_set(tmp_path, monkeypatch):
-    monkeypatch.setattr(session_lock, "_OFD_SETLK", None)
-    one, two = session_lock.SessionLocks(tmp_path / "locks"), session_lock.SessionLocks(tmp_path / "locks")
+    monkeypatch.setattr(locks_module, "_OFD_SETLK", None)
+    one, two = locks_module.SessionLocks(tmp_path / "locks"), locks_module.SessionLocks(tmp_path / "locks")
     assert one.try_hold(ANN)
     assert not two.try_hold(ANN)
     two.close()
@@ -226,8 +225,8 @@ def test_locks_also_work_where_a_process_has_only_one_set(tmp_path, monkeypatch)
 
 
 def test_the_parts_of_a_key_do_not_run_together():
-    assert session_lock.lock_number("a", "bc", bits=62) != session_lock.lock_number("ab", "c", bits=62)
-    assert 0 <= session_lock.lock_number("a", "bc", bits=62) < 2**62
+    assert locks_module.lock_number("a", "bc", bits=62) != locks_module.lock_number("ab", "c", bits=62)
+    assert 0 <= locks_module.lock_number("a", "bc", bits=62) < 2**62
 
 
 def test_a_killed_writer_leaves_all_that_it_acknowledged(sqlite_place):

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from toolyard.sessions.record_writes import RecordWrite
+from toolyard.sessions.store.record_writes import RecordWrite
 
 
 class Key(msgspec.Struct, frozen=True, array_like=True):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from toolyard.model.errors import SessionError
 
 
-class Rows(Protocol):
+class Cursor(Protocol):
     """What both drivers' cursors can do."""
 
     @property
@@ -22,7 +22,7 @@ class Rows(Protocol):
         """The rows that are left."""
 
 
-Run = Callable[[str, tuple[object, ...]], Rows]
+Run = Callable[[str, tuple[object, ...]], Cursor]
 
 
 class Step(NamedTuple):

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from toolyard.loop.threads import Threads
-from toolyard.sessions import record_sql
-from toolyard.sessions.record_sql import Record
-from toolyard.sessions.record_writes import ExpireRecords, Outcome, PutRecord, RecordWrite, RemoveRecord
-from toolyard.sessions.records import Records
-from toolyard.sessions.sql_store import SqlStore
-from toolyard.sessions.store import Key
+from toolyard.sessions.records.base import Records
+from toolyard.sessions.store import record_tables
+from toolyard.sessions.store.base import Key
+from toolyard.sessions.store.record_tables import Record
+from toolyard.sessions.store.record_writes import ExpireRecords, Outcome, PutRecord, RecordWrite, RemoveRecord
+from toolyard.sessions.store.sql import SqlStore
 
 if TYPE_CHECKING:
     import asyncio
@@ -44,7 +44,7 @@ class SqlRecords(Records):
 
     def get(self, kind: str, owner: str, name: str) -> bytes | None:
         """See `Records`."""
-        return self._store.read(lambda run: record_sql.get(run, kind, owner, name))
+        return self._store.read(lambda run: record_tables.get(run, kind, owner, name))
 
     def remove(self, kind: str, owner: str, name: str, *, old: bytes | None = None) -> bool:
         """See `Records`."""
@@ -56,11 +56,11 @@ class SqlRecords(Records):
 
     def all(self, kind: str, owner: str | None = None) -> list[Record]:
         """See `Records`."""
-        return self._store.read(lambda run: record_sql.every(run, kind, owner))
+        return self._store.read(lambda run: record_tables.every(run, kind, owner))
 
     def version(self, kind: str) -> int:
         """See `Records`."""
-        return self._store.read(lambda run: record_sql.version(run, kind))
+        return self._store.read(lambda run: record_tables.version(run, kind))
 
     def expire(self, kind: str, before: float) -> int:
         """See `Records`."""
@@ -71,15 +71,15 @@ class SqlRecords(Records):
 
     def hold(self, kind: str, owner: str, name: str) -> bool:
         """See `Records`."""
-        return self._store.try_hold(_key(kind, owner, name))
+        return self._store.try_hold(_lock_key(kind, owner, name))
 
     def release(self, kind: str, owner: str, name: str) -> None:
         """See `Records`."""
-        self._store.release(_key(kind, owner, name))
+        self._store.release(_lock_key(kind, owner, name))
 
     def holds(self, kind: str, owner: str, name: str) -> bool:
         """See `Records`."""
-        return self._store.still_holds(_key(kind, owner, name))
+        return self._store.still_holds(_lock_key(kind, owner, name))
 
     async def aput(self, kind: str, owner: str, name: str, value: bytes, *, new: bool = False) -> bool:
         """See `Records`."""
@@ -168,6 +168,6 @@ class SqlRecords(Records):
         return await asyncio.wrap_future(self._threads.submit(work))
 
 
-def _key(kind: str, owner: str, name: str) -> Key:
+def _lock_key(kind: str, owner: str, name: str) -> Key:
     # A session's id holds no NUL, so that no session is ever held by this.
     return Key(owner, f"\0{kind}\0{name}")

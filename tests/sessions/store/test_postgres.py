@@ -11,8 +11,8 @@ from hypothesis import given, settings
 
 from sessions import session_model
 from toolyard.model.errors import SessionError
-from toolyard.sessions.postgres import PostgresStore
 from toolyard.sessions.store import Append, Create, Delete, Intend, Key, Withdraw
+from toolyard.sessions.store.postgres import PostgresStore
 
 ANN = Key("ann", "trip")
 FORK = Key("ann", "fork")
@@ -309,9 +309,9 @@ def test_an_address_that_can_be_one_is_shown(dsn, place):
 def test_without_psycopg_the_error_says_what_to_install():
     code = (
         "import sys; sys.modules['psycopg'] = None\n"
-        "from toolyard.sessions.postgres import PostgresStore\n"
+        "from toolyard.sessions.store.postgres import PostgresStore\n"
         "try: PostgresStore('')\n"
         "except Exception as error: print(type(error).__name__, error)\n"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out.startswith("SessionError") and "pip install toolyard[postgres]" in out
+    assert out.startswith("SessionError") and "pip install 'toolyard[postgres]'" in out

@@ -10,15 +10,15 @@ import psycopg
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from sessions.test_postgres import Cut, kill_connections
+from sessions.store.test_postgres import Cut, kill_connections
 from toolyard.model.errors import SessionError
-from toolyard.sessions import records as records_module
-from toolyard.sessions.record_sql import Record
-from toolyard.sessions.record_writes import Outcome, PutRecord
-from toolyard.sessions.records import MemoryRecords, Records
+from toolyard.sessions.open import open_records
+from toolyard.sessions.records import MemoryRecords, memory as records_module
 from toolyard.sessions.sessions import Sessions
-from toolyard.sessions.sqlite import SqliteStore
 from toolyard.sessions.store import Append, Create, Key
+from toolyard.sessions.store.record_tables import Record
+from toolyard.sessions.store.record_writes import Outcome, PutRecord
+from toolyard.sessions.store.sqlite import SqliteStore
 
 # As the first version made them, word for word.
 VERSION_1 = (
@@ -53,7 +53,7 @@ def clock():
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def records(request, clock):
     store = None if request.param == "memory" else request.getfixturevalue(f"{request.param}_place").open()
-    made = Records.of(store, clock=clock)
+    made = open_records(store, clock=clock)
     yield made
     made.close()
 
@@ -61,7 +61,7 @@ def records(request, clock):
 @pytest.fixture
 def pair(place):
     """Two stores on one place, as two processes have them."""
-    made = [Records.of(place.open()) for _ in range(2)]
+    made = [open_records(place.open()) for _ in range(2)]
     yield made
     for each in made:
         each.close()
@@ -178,7 +178,7 @@ async def test_of_many_who_put_a_new_value_at_once_one_succeeds(pair):
 
 def test_a_name_that_is_taken_does_not_break_up_the_transaction(sqlite_place):
     store = sqlite_place.open()
-    records = Records.of(store)
+    records = open_records(store)
     records.put("answer", "ann", "x", b"1")
     commits, told = [], []
     store._writer.set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
@@ -205,14 +205,14 @@ def test_processes_see_each_others_records_versions_and_holds(pair):
 
 def test_a_hold_is_no_sessions(sqlite_place):
     store = sqlite_place.open()
-    records = Records.of(store)
+    records = open_records(store)
     assert records.hold("holder", "ann", "trip")
     assert store.try_hold(ANN)
 
 
 @pytest.mark.parametrize("name", ["\ud800", "nul\0nul"])
 def test_a_name_that_cannot_be_stored_fails_alone(place, name):
-    records = Records.of(place.open())
+    records = open_records(place.open())
     try:
         records.put("tool", "ann", name, b"odd")
     except SessionError:
@@ -224,7 +224,7 @@ def test_a_name_that_cannot_be_stored_fails_alone(place, name):
 
 def test_a_store_of_another_make_is_refused_and_not_replaced_by_memory():
     with pytest.raises(SessionError, match="keeps sessions but no records"):
-        Records.of(object())
+        open_records(object())
 
 
 def test_a_file_of_the_first_version_gets_the_tables_and_keeps_its_sessions(tmp_path):
@@ -251,14 +251,14 @@ def test_a_file_of_the_first_version_gets_the_tables_and_keeps_its_sessions(tmp_
     for thread in threads:
         thread.join()
     assert failures == []
-    assert Records.of(stores[0]).put("tool", "ann", "x", b"1")
-    assert Records.of(stores[1]).get("tool", "ann", "x") == b"1"
+    assert open_records(stores[0]).put("tool", "ann", "x", b"1")
+    assert open_records(stores[1]).get("tool", "ann", "x") == b"1"
     stores[2].write(Append(ANN, "b1", 1, b"still here"))
     for store in stores:
         store.close()
     store = SqliteStore(path)
     assert [entry.entry for entry in store.load(ANN).entries] == [b"still here"]
-    assert Records.of(store).version("tool") == 1
+    assert open_records(store).version("tool") == 1
     store.close()
 
 
@@ -276,8 +276,8 @@ def test_a_schema_of_the_first_version_gets_the_tables_and_keeps_its_sessions(po
         thread.start()
     for thread in threads:
         thread.join()
-    assert Records.of(stores[0]).put("tool", "ann", "x", b"1")
-    assert Records.of(stores[1]).get("tool", "ann", "x") == b"1"
+    assert open_records(stores[0]).put("tool", "ann", "x", b"1")
+    assert open_records(stores[1]).get("tool", "ann", "x") == b"1"
     stores[2].write(Append(ANN, "b1", 1, b"still here"))
     assert len(postgres_place.open().load(ANN).entries) == 1
     with psycopg.connect(postgres_place.address) as conn:
@@ -287,7 +287,7 @@ def test_a_schema_of_the_first_version_gets_the_tables_and_keeps_its_sessions(po
 @pytest.mark.parametrize("done", [True, False])
 def test_a_commit_that_is_not_answered_is_looked_up_by_its_stamp(postgres_place, done):
     store = postgres_place.open()
-    records = Records.of(store)
+    records = open_records(store)
     records.put("tool", "ann", "x", b"same")
     for work, expected in (
         (lambda: records.put("tool", "ann", "x", b"same"), True),
@@ -306,7 +306,7 @@ def test_a_commit_that_is_not_answered_is_looked_up_by_its_stamp(postgres_place,
 @pytest.mark.parametrize("done", [True, False])
 def test_a_value_written_again_does_not_stand_for_what_was_lost_beside_it(postgres_place, done):
     store = postgres_place.open()
-    records = Records.of(store)
+    records = open_records(store)
     records.put("tool", "ann", "x", b"same")
     Cut(store, done=done)
     told = []
@@ -321,7 +321,7 @@ def test_a_value_written_again_does_not_stand_for_what_was_lost_beside_it(postgr
 
 
 def test_a_hold_that_went_with_its_connection_is_noticed_and_taken_again(postgres_place):
-    one, two = (Records.of(postgres_place.open()) for _ in range(2))
+    one, two = (open_records(postgres_place.open()) for _ in range(2))
     assert one.hold("holder", "", "n")
     assert one.holds("holder", "", "n")
     kill_connections(postgres_place.address)
@@ -360,7 +360,7 @@ def test_memory_is_bounded_in_bytes_too(monkeypatch):
 
 def test_sessions_and_records_share_a_store(sqlite_place):
     store = sqlite_place.open()
-    sessions, records = Sessions(store), Records.of(store)
+    sessions, records = Sessions(store), open_records(store)
     sessions.open("s")
     records.put("tool", "", "s", b"1")
     assert [info.session_id for info in store.sessions()] == ["s"]
@@ -415,10 +415,10 @@ def play(program, records, clock):
 @settings(max_examples=100)
 def test_records_in_memory_and_in_a_file_agree_with_a_plain_dict(program):
     clock = Clock()
-    assert play(program, Records.of(None, clock=clock), clock)
+    assert play(program, open_records(None, clock=clock), clock)
     with tempfile.TemporaryDirectory() as folder:
         store = SqliteStore(Path(folder) / "s.db")
-        assert play(program, Records.of(store, clock=clock), clock)
+        assert play(program, open_records(store, clock=clock), clock)
         store.close()
 
 
@@ -428,7 +428,7 @@ def test_records_in_postgres_agree_with_a_plain_dict(postgres_place):
     @given(steps)
     @settings(max_examples=20)
     def agree(program):
-        records = Records.of(store, clock=clock)
+        records = open_records(store, clock=clock)
         records.expire("answer", float("inf"))
         assert play(program, records, clock)
         records.close()

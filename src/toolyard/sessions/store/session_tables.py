@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolyard.model.errors import SessionError, SessionExistsError
-from toolyard.sessions import record_sql
-from toolyard.sessions.record_writes import RecordWrite
-from toolyard.sessions.sql_step import Run, Step
-from toolyard.sessions.store import (
+from toolyard.sessions.store import record_tables
+from toolyard.sessions.store.base import (
     Append,
     Create,
     Intend,
@@ -24,6 +22,8 @@ from toolyard.sessions.store import (
     Touch,
     Withdraw,
 )
+from toolyard.sessions.store.record_writes import RecordWrite
+from toolyard.sessions.store.statement import Run, Step
 
 _SESSIONS = (
     "CREATE TABLE sessions (owner {text} NOT NULL, id {text} NOT NULL, branch {text} NOT NULL UNIQUE,"
@@ -37,7 +37,7 @@ _SESSIONS = (
     " PRIMARY KEY (branch, seq)){compact}",
 )
 
-STAGES = (_SESSIONS, record_sql.TABLES)
+STAGES = (_SESSIONS, record_tables.TABLES)
 """What each version of the tables added to the one before; never changed, only added to."""
 VERSION = len(STAGES)
 
@@ -75,7 +75,7 @@ def tables(known: int, *, text: str, blob: str, compact: str) -> list[str]:
 def steps(write: Create | Append | Intend | Withdraw | Touch | RecordWrite) -> list[Step]:
     """The statements of one write, with the checks that fence off a writer that lost its session."""
     if isinstance(write, RecordWrite):
-        return record_sql.steps(write)
+        return record_tables.steps(write)
     owner, session_id = write.key.owner, write.key.session_id
     branch = write.branch
     if isinstance(write, Create):
@@ -119,7 +119,7 @@ def landed(run: Run, write: Create | Append | Intend | RecordWrite) -> bool:
     the row did not exist before.
     """
     if isinstance(write, RecordWrite):
-        return record_sql.landed(run, write)
+        return record_tables.landed(run, write)
     if isinstance(write, Create):
         return run("SELECT 1 FROM branches WHERE id = ?", (write.branch,)).fetchone() is not None
     if isinstance(write, Append):

@@ -9,15 +9,18 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
+
+from msgspec import Meta
 
 from toolyard.model.errors import SessionError
-from toolyard.sessions import session_sql
-from toolyard.sessions.group_commit import StoreFailing
-from toolyard.sessions.session_lock import SessionLocks
-from toolyard.sessions.sql_step import Run
-from toolyard.sessions.sql_store import SqlStore
-from toolyard.sessions.store import Delete, Key, Write
+from toolyard.schema.options import locate_file
+from toolyard.sessions.store import session_tables
+from toolyard.sessions.store.base import Delete, Key, Write
+from toolyard.sessions.store.group_commit import StoreFailing
+from toolyard.sessions.store.locks import SessionLocks
+from toolyard.sessions.store.sql import SqlStore
+from toolyard.sessions.store.statement import Run
 
 _T = TypeVar("_T")
 
@@ -39,7 +42,18 @@ class SqliteStore(SqlStore):
 
     quick = True
 
-    def __init__(self, path: str | Path, *, durability: Durability = "normal", busy_timeout: float = 10.0) -> None:
+    def __init__(
+        self,
+        path: Annotated[str | Path, Meta(min_length=1, description="The file.", extra={"locate": locate_file})] = (
+            ".toolyard/sessions.db"
+        ),
+        *,
+        durability: Annotated[
+            Durability,
+            Meta(description="normal: survives the process. full: survives a power cut, and syncs for it."),
+        ] = "normal",
+        busy_timeout: Annotated[float, Meta(gt=0, description="Seconds to wait for other processes.")] = 10.0,
+    ) -> None:
         if durability not in ("normal", "full"):
             raise SessionError(f"durability is {durability!r}; use 'normal' or 'full'")
         self._path = Path(path).absolute()
@@ -123,9 +137,9 @@ class SqliteStore(SqlStore):
     def _write_one(self, write: Write) -> None:
         run = self._writer.execute
         if isinstance(write, Delete):
-            session_sql.delete(run, write.key)
+            session_tables.delete(run, write.key)
             return
-        for step in session_sql.steps(write):
+        for step in session_tables.steps(write):
             step.check(run(step.sql, step.values).rowcount)
 
     def _create_file(self) -> None:
@@ -166,10 +180,10 @@ class SqliteStore(SqlStore):
         tables = int(db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
         if application != _APPLICATION and (application or version or tables):
             raise SessionError(f"{self._path} is another program's database; choose another file for the sessions")
-        if version > session_sql.VERSION:
+        if version > session_tables.VERSION:
             raise SessionError(
                 f"{self._path} was written by a newer toolyard (version {version} of the tables, this one knows"
-                f" {session_sql.VERSION}); upgrade toolyard or choose another file"
+                f" {session_tables.VERSION}); upgrade toolyard or choose another file"
             )
         return version
 
@@ -186,13 +200,13 @@ class SqliteStore(SqlStore):
                 time.sleep(0.01)
 
     def _create_tables(self, db: sqlite3.Connection) -> None:
-        if self._check_version(db) == session_sql.VERSION:
+        if self._check_version(db) == session_tables.VERSION:
             return
         db.execute("BEGIN IMMEDIATE")
-        for table in session_sql.tables(self._check_version(db), text="TEXT", blob="BLOB", compact=" WITHOUT ROWID"):
+        for table in session_tables.tables(self._check_version(db), text="TEXT", blob="BLOB", compact=" WITHOUT ROWID"):
             db.execute(table)
         db.execute(f"PRAGMA application_id = {_APPLICATION}")
-        db.execute(f"PRAGMA user_version = {session_sql.VERSION}")
+        db.execute(f"PRAGMA user_version = {session_tables.VERSION}")
         db.execute("COMMIT")
 
     def _failing(self, error: sqlite3.Error) -> SessionError:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from toolyard.sessions.record_writes import PutRecord, RecordWrite, RemoveRecord
-from toolyard.sessions.sql_step import Run, Step
+from toolyard.sessions.store.record_writes import PutRecord, RecordWrite, RemoveRecord
+from toolyard.sessions.store.statement import Run, Step
 
 TABLES = (
     "CREATE TABLE records (kind {text} NOT NULL, owner {text} NOT NULL, name {text} NOT NULL, value {blob} NOT NULL,"
