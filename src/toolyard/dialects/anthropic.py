@@ -37,20 +37,24 @@ class AnthropicDialect(Dialect):
         extra = others(entry, "type", "name", "description", "input_schema")
         return WireTool(entry.get("name"), entry.get("description"), entry.get("input_schema"), extra)
 
-    def _tool(self, wire: WireTool, namespace: str, where: str) -> Tool:
-        tool = super()._tool(wire, namespace, where)
+    def _make_tool(self, wire: WireTool, namespace: str, where: str) -> Tool:
+        tool = super()._make_tool(wire, namespace, where)
         known = self._names.known(str(wire.name))
         original = self._names.tool(known) if known is not None else None
-        return tool if original is None else tool.replace(parameters=read_properties(_root(original), tool.parameters))
+        return (
+            tool
+            if original is None
+            else tool.replace(parameters=read_properties(_object_schema(original), tool.parameters))
+        )
 
     def _wire_properties(self, tool: Tool) -> Iterable[str]:
         return map(wire_key, properties_of(tool))
 
     def _read_arguments(self, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
-        return read_arguments(_root(tool), arguments)
+        return read_arguments(_object_schema(tool), arguments)
 
     def _raw_calls(self, response: object) -> Iterator[RawCall]:
-        for block in _blocks(response):
+        for block in _content_blocks(response):
             if block.get("type") == "tool_use":
                 yield RawCall(block.get("name"), block.get("input"), block.get("id"))
 
@@ -62,16 +66,16 @@ class AnthropicDialect(Dialect):
                 "type": "tool_use",
                 "id": call_id,
                 "name": self._wire_name(call),
-                "input": self._input(call),
+                "input": self._call_input(call),
             }
             for call_id, call in zip(ids, calls, strict=True)
         ]
         return [{"role": "assistant", "content": blocks}] if blocks else []
 
-    def _input(self, call: ToolCall) -> dict[str, Any]:
+    def _call_input(self, call: ToolCall) -> dict[str, Any]:
         arguments = arguments_object(call.arguments)
         tool = best_match(self._names.candidates((call.name, call.overload)), arguments, properties_of)
-        return arguments if tool is None else spell_arguments(_root(tool), arguments)
+        return arguments if tool is None else spell_arguments(_object_schema(tool), arguments)
 
     def format_results(self, results: Sequence[ToolResult]) -> list[Json]:
         """One user message of `tool_result` blocks, which must be the next one after the calls."""
@@ -87,7 +91,7 @@ class AnthropicDialect(Dialect):
     def parse_results(self, messages: object) -> list[ToolResult]:
         """`tool_result` blocks."""
         results: list[ToolResult] = []
-        for block, names in self._with_names(_blocks(messages)):
+        for block, names in self._with_names(_content_blocks(messages)):
             if block.get("type") == "tool_result":
                 call_id = read_id(block.get("tool_use_id"))
                 value = read_content(block.get("content"))
@@ -96,11 +100,11 @@ class AnthropicDialect(Dialect):
         return results
 
 
-def _root(tool: Tool) -> Schema:
+def _object_schema(tool: Tool) -> Schema:
     return object_root(tool.parameters, ChangeLog())
 
 
-def _blocks(payload: object) -> Iterator[Json]:
+def _content_blocks(payload: object) -> Iterator[Json]:
     """The blocks of a message, of several, or a list of blocks."""
     for record in records(payload):
         if record.get("type") in ("tool_use", "tool_result"):

@@ -103,7 +103,7 @@ class Dialect(ABC):
             where = f"tools[{index}]"
             if not entry:
                 raise MalformedSource("a tool must be an object", where=where)
-            tools.append(self._tool(self._parse_tool(entry, where), namespace, where))
+            tools.append(self._make_tool(self._parse_tool(entry, where), namespace, where))
         return tools
 
     def _tool_entries(self, payload: object) -> Iterator[Json]:
@@ -117,7 +117,7 @@ class Dialect(ABC):
     def _parse_tool(self, entry: Json, where: str) -> WireTool:
         """One entry of a list taken apart; `MalformedSource` if it is a tool the provider runs itself."""
 
-    def _tool(self, wire: WireTool, namespace: str, where: str) -> Tool:
+    def _make_tool(self, wire: WireTool, namespace: str, where: str) -> Tool:
         if not isinstance(wire.name, str) or not wire.name:
             raise MalformedSource("a tool must have a name", where=where)
         known = self._names.known(wire.name)
@@ -126,8 +126,8 @@ class Dialect(ABC):
             name,
             home,
             wire.description if isinstance(wire.description, str) else "",
-            _schema(wire.parameters, "input schema", where),
-            _schema(wire.output_parameters, "output schema", where),
+            _read_schema(wire.parameters, "input schema", where),
+            _read_schema(wire.output_parameters, "output schema", where),
             wire.metadata,
             effects=wire.effects,
         )
@@ -138,13 +138,13 @@ class Dialect(ABC):
         Nothing a model wrote makes this raise: an unknown name stays as it came, and arguments that are
         not a JSON object stay text, for the call path to refuse.
         """
-        return [self._call(raw) for raw in self._raw_calls(response)]
+        return [self._make_call(raw) for raw in self._raw_calls(response)]
 
     @abstractmethod
     def _raw_calls(self, response: object) -> Iterator[RawCall]:
         """The calls in an answer, wherever it keeps them; whatever is no call is passed over."""
 
-    def _call(self, raw: RawCall) -> ToolCall:
+    def _make_call(self, raw: RawCall) -> ToolCall:
         wire = raw.name if isinstance(raw.name, str) else ""
         arguments = read_arguments(raw.arguments)
         found = self._names.find(wire)
@@ -233,7 +233,7 @@ def others(data: Json, *known: str) -> Json:
     return {key: value for key, value in data.items() if key not in known and value is not None}
 
 
-def _schema(value: object, what: str, where: str) -> Schema:
+def _read_schema(value: object, what: str, where: str) -> Schema:
     if value is None:
         return {}
     if not isinstance(value, dict):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from toolyard.model import Rewrite
 from toolyard.model.json_words import pointer_of
-
-Path = tuple[str | int, ...]
-"""Where in a schema: the keys and indexes that lead there from its root."""
+from toolyard.schema.subschemas import Path
 
 
 class ChangeLog:

@@ -7,14 +7,13 @@ from typing import Any
 
 from toolyard.dialects.base import Dialect, RawCall, WireTool, others
 from toolyard.dialects.changes import ChangeLog
-from toolyard.dialects.merge import fold
 from toolyard.dialects.outcome import error_of, error_value, read_content, read_result, result_text
 from toolyard.dialects.payload import Json, arguments_object, fields, pick, read_id, records
-from toolyard.dialects.schema_types import types_of
-from toolyard.dialects.subschemas import References, rebuild
 from toolyard.model import Effects, ErrorInfo, Schema, Tool, ToolCall, ToolResult
 from toolyard.model.errors import ToolFailed
 from toolyard.model.guesses import promises_output
+from toolyard.schema.fold import fold_schema
+from toolyard.schema.subschemas import References, rebuild, types_of
 
 CALL_ID = "toolyard/call_id"
 """The `_meta` key for a call's id, which params and results have no field for."""
@@ -144,7 +143,7 @@ def _output(schema: Schema, log: ChangeLog) -> Schema:
 
 def is_object(schema: Schema) -> bool:
     """Whether every value the schema allows is an object."""
-    flat, _ = fold(schema, References(schema), lambda _change: None)
+    flat, _ = fold_schema(schema, References(schema), lambda _change: None)
     names = types_of(flat.get("type"))
     return names == ["object"] or (not names and "properties" in flat)
 

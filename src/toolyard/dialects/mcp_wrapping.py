@@ -11,9 +11,9 @@ from typing import Any
 from toolyard.dialects.mcp import is_object
 from toolyard.dialects.outcome import read_content
 from toolyard.dialects.payload import Json
-from toolyard.dialects.subschemas import rebuild
 from toolyard.model.tool import Schema
 from toolyard.schema.budget import check_budget
+from toolyard.schema.subschemas import rebuild
 
 _KEY = "result"
 _INSIDE = f"#/properties/{_KEY}"
@@ -28,7 +28,7 @@ def plain_output(schema: Schema) -> Schema | None:
         return None
     if schema.get("type") != "object" or schema.get("required") != [_KEY] or not schema.keys() <= _AROUND:
         return None
-    inner = _lifted(properties[_KEY])
+    inner = _lift_definitions(properties[_KEY])
     if "$defs" in schema:
         if "$defs" in inner:
             return None
@@ -37,8 +37,8 @@ def plain_output(schema: Schema) -> Schema | None:
     return None if not inner or is_object(inner) else inner
 
 
-def _lifted(schema: Schema) -> Schema:
-    out = rebuild(schema, _lifted)
+def _lift_definitions(schema: Schema) -> Schema:
+    out = rebuild(schema, _lift_definitions)
     ref = out.get("$ref")
     if isinstance(ref, str) and (ref == _INSIDE or ref.startswith(f"{_INSIDE}/")):
         out["$ref"] = f"#{ref.removeprefix(_INSIDE)}"
@@ -56,10 +56,10 @@ def plain_value(structured: Any, content: Any, output_schema: Schema, *, wrapped
         return structured
     if output_schema:
         return structured[_KEY] if wrapped else structured
-    return structured[_KEY] if _said(content) == structured[_KEY] else structured
+    return structured[_KEY] if _text_of(content) == structured[_KEY] else structured
 
 
-def _said(content: Any) -> Any:
+def _text_of(content: Any) -> Any:
     return read_content(content) if isinstance(content, list) and all(isinstance(b, dict) for b in content) else None
 
 

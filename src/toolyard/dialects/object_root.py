@@ -8,11 +8,10 @@ call path still validates arguments against the real schema; the model just sees
 from __future__ import annotations
 
 from toolyard.dialects.changes import ChangeLog
-from toolyard.dialects.merge import DOCUMENT_KEYWORDS, fold, intersect
-from toolyard.dialects.schema_types import types_of
-from toolyard.dialects.subschemas import REFERENCES, References, SubSchema, rebuild
 from toolyard.model import Schema
 from toolyard.model.fingerprint import fingerprint
+from toolyard.schema.fold import DOCUMENT_KEYWORDS, fold_schema, intersect_schemas
+from toolyard.schema.subschemas import REFERENCES, References, SubSchema, rebuild, types_of
 
 _ALTERNATIVES = ("anyOf", "oneOf")
 _REFUSED = ("not", "enum", "const")
@@ -33,7 +32,7 @@ def object_root(schema: Schema, log: ChangeLog) -> Schema:
         if key in flat:
             del flat[key]
             log.add((key,), f"{key} dropped: the provider refuses it at the root")
-    return _rehome(_as_object(flat, log), refs)
+    return _move_references(_as_object(flat, log), refs)
 
 
 def _as_object(schema: Schema, log: ChangeLog) -> Schema:
@@ -46,7 +45,7 @@ def _as_object(schema: Schema, log: ChangeLog) -> Schema:
 
 def _one_object(schema: Schema, refs: References, log: ChangeLog, level: int = 0) -> Schema:
     """`schema` without references, `allOf` and alternatives at its root."""
-    flat, _ = fold(schema, refs, lambda change: log.add((), change))
+    flat, _ = fold_schema(schema, refs, lambda change: log.add((), change))
     for key in _ALTERNATIVES:
         branches = flat.pop(key, None)
         if not isinstance(branches, list):
@@ -54,10 +53,10 @@ def _one_object(schema: Schema, refs: References, log: ChangeLog, level: int = 0
         if level == _MAX_NESTED_ALTERNATIVES:
             log.add((key,), f"{key} dropped: alternatives nest too deeply")
             continue
-        variants = [_variant(flat, branch, refs, log, level) for branch in branches if _may_be_object(branch)]
+        variants = [_make_variant(flat, branch, refs, log, level) for branch in branches if _may_be_object(branch)]
         if len(variants) > 1:
             log.add((key,), f"{key} joined into one object: all properties, required only where every one requires it")
-        flat = _join(variants) if variants else flat
+        flat = _join_variants(variants) if variants else flat
     return flat
 
 
@@ -68,13 +67,13 @@ def _may_be_object(branch: SubSchema) -> bool:
     return not names or "object" in names
 
 
-def _variant(base: Schema, branch: SubSchema, refs: References, log: ChangeLog, level: int) -> Schema:
+def _make_variant(base: Schema, branch: SubSchema, refs: References, log: ChangeLog, level: int) -> Schema:
     inner = _one_object(branch, refs, log, level + 1) if isinstance(branch, dict) else {}
     own = {key: value for key, value in inner.items() if key not in DOCUMENT_KEYWORDS}
-    return intersect(base, own, lambda change: log.add((), change))
+    return intersect_schemas(base, own, lambda change: log.add((), change))
 
 
-def _join(variants: list[Schema]) -> Schema:
+def _join_variants(variants: list[Schema]) -> Schema:
     """The loosest object among the variants: whatever one of them accepts, it accepts."""
     first, *rest = variants
     out = {key: value for key, value in first.items() if all(key in other and other[key] == value for other in rest)}
@@ -87,14 +86,14 @@ def _join(variants: list[Schema]) -> Schema:
         # One variant allows by pattern what the others forbid; the joined object must not forbid it.
         out.pop("additionalProperties", None)
     out["properties"] = {name: _any_of(list(subs.values())) for name, subs in offered.items()}
-    required = [_required(variant) for variant in variants]
+    required = [_required_names(variant) for variant in variants]
     out["required"] = [name for name in required[0] if all(name in other for other in required[1:])]
     if not out["required"]:
         del out["required"]
     return out
 
 
-def _required(schema: Schema) -> list[str]:
+def _required_names(schema: Schema) -> list[str]:
     names = schema.get("required")
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
@@ -103,7 +102,7 @@ def _any_of(subs: list[SubSchema]) -> SubSchema:
     return subs[0] if len(subs) == 1 else {"anyOf": subs}
 
 
-def _rehome(flat: Schema, before: References) -> Schema:
+def _move_references(flat: Schema, before: References) -> Schema:
     """`flat` with references into parts that are gone from the root pointed at copies in `$defs`."""
     now = References(flat)
     moved: dict[str, str] = {}
@@ -114,7 +113,7 @@ def _rehome(flat: Schema, before: References) -> Schema:
         for key in REFERENCES:
             ref = out.get(key)
             if isinstance(ref, str) and now.resolve(ref) is None and before.resolve(ref) is not None:
-                out[key] = f"#/$defs/{_home(ref, moved, definitions)}"
+                out[key] = f"#/$defs/{_new_home(ref, moved, definitions)}"
         return out
 
     result = repoint(flat)
@@ -127,7 +126,7 @@ def _rehome(flat: Schema, before: References) -> Schema:
     return {**result, "$defs": {**kept, **done}} if done else result
 
 
-def _home(ref: str, moved: dict[str, str], taken: Schema) -> str:
+def _new_home(ref: str, moved: dict[str, str], taken: Schema) -> str:
     if ref not in moved:
         number = len(moved) + 1
         while f"moved_{number}" in taken:

@@ -27,7 +27,7 @@ class OpenAIDialect(Dialect):
         super().__init__(tools, names=names)
         self._strict = strict
 
-    def _function(self, tool: Tool, wire_name: str, log: ChangeLog) -> tuple[Json, bool]:
+    def _function_entry(self, tool: Tool, wire_name: str, log: ChangeLog) -> tuple[Json, bool]:
         """The function object, and whether its parameters are in strict form."""
         parameters = object_root(tool.parameters, log)
         strict = strict_schema(parameters, log) if self._strict else None
@@ -53,7 +53,7 @@ class OpenAIChatDialect(OpenAIDialect):
     name = "openai"
 
     def _format_tool(self, tool: Tool, wire_name: str, log: ChangeLog) -> Json:
-        function, strict = self._function(tool, wire_name, log)
+        function, strict = self._function_entry(tool, wire_name, log)
         return {"type": "function", "function": {**function, "strict": True} if strict else function}
 
     def _raw_calls(self, response: object) -> Iterator[RawCall]:

@@ -18,12 +18,12 @@ class OpenAIResponsesDialect(OpenAIDialect):
     name = "openai-responses"
 
     def _format_tool(self, tool: Tool, wire_name: str, log: ChangeLog) -> Json:
-        function, strict = self._function(tool, wire_name, log)
+        function, strict = self._function_entry(tool, wire_name, log)
         # This API turns strict on by itself unless it is told not to.
         return {"type": "function", **function, "strict": strict}
 
     def _raw_calls(self, response: object) -> Iterator[RawCall]:
-        for item in _items(response):
+        for item in _output_items(response):
             if item.get("type") == "function_call":
                 yield RawCall(item.get("name"), item.get("arguments"), pick(item, "call_id", "id"))
 
@@ -55,14 +55,14 @@ class OpenAIResponsesDialect(OpenAIDialect):
     def parse_results(self, messages: object) -> list[ToolResult]:
         """`function_call_output` items."""
         results: list[ToolResult] = []
-        for item, names in self._with_names(_items(messages)):
+        for item, names in self._with_names(_output_items(messages)):
             if item.get("type") == "function_call_output":
                 call_id = read_id(item.get("call_id"))
                 results.append(read_result(call_id, names.get(call_id or "", ""), read_content(item.get("output"))))
         return results
 
 
-def _items(payload: object) -> Iterator[Json]:
+def _output_items(payload: object) -> Iterator[Json]:
     """The items of a response, of a request's input, or of a list."""
     for record in records(payload):
         listed = record.get("output") if record.get("type") != "function_call_output" else None

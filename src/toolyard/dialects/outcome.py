@@ -41,7 +41,7 @@ def result_text(result: ToolResult, *, marked: bool) -> str:
     """
     info = error_of(result)
     if info is not None:
-        return _dump(error_value(info))
+        return _dump_json(error_value(info))
     is_ambiguous = not marked and _looks_failed(result.result)
     return value_text({"result": result.result} if is_ambiguous else result.result)
 
@@ -49,7 +49,7 @@ def result_text(result: ToolResult, *, marked: bool) -> str:
 def value_text(value: Any) -> str:
     """A JSON value as text, such that `read_value` gives the same value."""
     if not isinstance(value, str) or _is_json(value) or not _is_encodable(value):
-        return _dump(value)
+        return _dump_json(value)
     return value
 
 
@@ -77,7 +77,7 @@ def read_result(call_id: str | None, name: str, value: Any, *, failed: bool | No
     """The result a value stands for; `failed` is the wire's own flag, None where it has none."""
     info = None if failed is False else _read_error(value)
     if info is None and failed:
-        message = value if isinstance(value, str) else _dump(value)
+        message = value if isinstance(value, str) else _dump_json(value)
         info = ErrorInfo(ToolFailed.code, message, effect=ToolFailed.effect)
     if info is not None:
         return ToolResult(call_id, name, None, info.message, {}, info)
@@ -118,6 +118,6 @@ def _is_encodable(text: str) -> bool:
     return text.isascii() or _SURROGATE.search(text) is None
 
 
-def _dump(value: Any) -> str:
+def _dump_json(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if _is_encodable(text) else json.dumps(value)

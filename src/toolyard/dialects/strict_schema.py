@@ -11,14 +11,13 @@ import re
 from itertools import count
 from typing import Any
 
-from toolyard.dialects.changes import ChangeLog, Path
-from toolyard.dialects.merge import DOCUMENT_KEYWORDS, fold
+from toolyard.dialects.changes import ChangeLog
 from toolyard.dialects.object_root import object_root
-from toolyard.dialects.schema_types import allowed_values, types_of
-from toolyard.dialects.subschemas import References, SubSchema, reference_path
 from toolyard.model import Schema
 from toolyard.model.json_words import json_type
 from toolyard.model.keywords import JSON_TYPES
+from toolyard.schema.fold import DOCUMENT_KEYWORDS, fold_schema
+from toolyard.schema.subschemas import Path, References, SubSchema, allowed_values, reference_path, types_of
 
 _KEPT = frozenset(
     {"title", "description", "enum", "const", "pattern", "multipleOf", "minItems", "maxItems"}
@@ -68,28 +67,28 @@ class _StrictWriter:
         """Definition name of each reference met; only what is referred to is carried over."""
 
     def root(self, schema: Schema) -> Schema:
-        out = self._typed(schema, ())
+        out = self._write_typed(schema, ())
         definitions: Schema = {}
         while len(definitions) < len(self._names):
             for ref, name in list(self._names.items())[len(definitions) :]:
                 target = self._refs.resolve(ref)
-                definitions[name] = self._node(True if target is None else target, reference_path(ref))
+                definitions[name] = self._write_node(True if target is None else target, reference_path(ref))
         return {**out, "$defs": definitions} if definitions else out
 
-    def _node(self, node: SubSchema, path: Path) -> Schema:
+    def _write_node(self, node: SubSchema, path: Path) -> Schema:
         if not isinstance(node, dict) or not node:
             raise _NotStrict(path, "a value of any type")
         if len(path) > _MAX_DEPTH:
             raise _NotStrict(path, "a schema that nests without end")
         if node.keys() - DOCUMENT_KEYWORDS == {"$ref"}:
-            return self._reference(node["$ref"], path)
-        flat, _ = fold(node, self._refs, lambda change: self._log.add(path, change))
+            return self._write_reference(node["$ref"], path)
+        flat, _ = fold_schema(node, self._refs, lambda change: self._log.add(path, change))
         for key in ("anyOf", "oneOf"):
             if isinstance(flat.get(key), list):
-                return self._alternatives(flat, key, path)
-        return self._typed(flat, path)
+                return self._write_alternatives(flat, key, path)
+        return self._write_typed(flat, path)
 
-    def _reference(self, ref: object, path: Path) -> Schema:
+    def _write_reference(self, ref: object, path: Path) -> Schema:
         if not isinstance(ref, str) or self._refs.resolve(ref) is None:
             raise _NotStrict(path, "a reference that leads nowhere")
         if ref == "#":
@@ -100,7 +99,7 @@ class _StrictWriter:
             self._names[ref] = next(name for n in count(1) if (name := f"{base}_{n}" if n > 1 else base) not in taken)
         return {"$ref": f"#/$defs/{self._names[ref]}"}
 
-    def _alternatives(self, flat: Schema, key: str, path: Path) -> Schema:
+    def _write_alternatives(self, flat: Schema, key: str, path: Path) -> Schema:
         if key == "oneOf":
             self._log.add((*path, key), "oneOf became anyOf: strict mode cannot demand exactly one")
         base: Schema = {}
@@ -114,9 +113,9 @@ class _StrictWriter:
             raise _NotStrict(path, "a value that nothing fits")
         joined = [{"allOf": [base, branch]} if base else branch for branch in branches]
         out = {name: flat[name] for name in _ANNOTATIONS if name in flat}
-        return {**out, "anyOf": [self._node(branch, (*path, key, i)) for i, branch in enumerate(joined)]}
+        return {**out, "anyOf": [self._write_node(branch, (*path, key, i)) for i, branch in enumerate(joined)]}
 
-    def _typed(self, flat: Schema, path: Path) -> Schema:
+    def _write_typed(self, flat: Schema, path: Path) -> Schema:
         names = [name for name in types_of(flat.get("type")) if name in JSON_TYPES] or _implied_types(flat)
         if not names:
             raise _NotStrict(path, "a value of any type")
@@ -131,13 +130,13 @@ class _StrictWriter:
             elif key == "format":
                 self._log.add((*path, key), f"format {value!r} dropped: strict mode does not support it")
         if "object" in names:
-            out |= self._objects(flat, path)
+            out |= self._write_object(flat, path)
         if "array" in names:
-            out["items"] = self._items(flat, path)
+            out["items"] = self._write_items(flat, path)
         return out
 
-    def _objects(self, flat: Schema, path: Path) -> Schema:
-        properties = _properties(flat)
+    def _write_object(self, flat: Schema, path: Path) -> Schema:
+        properties = _properties_of(flat)
         # A tool without parameters has an empty root; anywhere else an object without properties is a free one.
         is_free = bool(path) and not properties
         extra = flat.get("additionalProperties", is_free)
@@ -151,18 +150,18 @@ class _StrictWriter:
             if sub is False:
                 self._log.add((*path, "properties", name), "a property that is never allowed was dropped")
                 continue
-            written = self._node(sub, (*path, "properties", name))
-            out[name] = written if name in required or accepts_null(sub, self._refs) else _nullable(written)
+            written = self._write_node(sub, (*path, "properties", name))
+            out[name] = written if name in required or accepts_null(sub, self._refs) else _make_nullable(written)
         return {"properties": out, "required": list(out), "additionalProperties": False}
 
-    def _items(self, flat: Schema, path: Path) -> Schema:
+    def _write_items(self, flat: Schema, path: Path) -> Schema:
         items = flat.get("items", True)
         if isinstance(flat.get("prefixItems"), list) or isinstance(items, list):
             prefix = items if isinstance(items, list) else flat["prefixItems"]
             self._log.add((*path, "prefixItems"), "the places of a tuple are no longer told apart")
             rest = [] if isinstance(items, (list, bool)) else [items]
             items = {"anyOf": [*prefix, *rest]} if len(prefix) + len(rest) > 1 else (prefix or rest or [True])[0]
-        return self._node(items, (*path, "items"))
+        return self._write_node(items, (*path, "items"))
 
 
 def _implied_types(flat: Schema) -> list[str]:
@@ -174,7 +173,7 @@ def _implied_types(flat: Schema) -> list[str]:
     return ["array"] if "items" in flat or "prefixItems" in flat else []
 
 
-def _nullable(schema: Schema) -> Schema:
+def _make_nullable(schema: Schema) -> Schema:
     if "anyOf" in schema:
         return {**schema, "anyOf": [*schema["anyOf"], _NULL]}
     if "$ref" in schema or "const" in schema:
@@ -189,7 +188,7 @@ def accepts_null(schema: SubSchema, refs: References, hops: int = _MAX_HOPS) -> 
     """Whether null is a valid value as far as types, enums and alternatives tell."""
     if not isinstance(schema, dict) or not hops:
         return schema is True
-    flat, _ = fold(schema, refs, _unheard)
+    flat, _ = fold_schema(schema, refs, _ignore_loss)
     if "const" in flat:
         return flat["const"] is None
     if isinstance(flat.get("enum"), list) and None not in flat["enum"]:
@@ -207,32 +206,35 @@ def accepts_null(schema: SubSchema, refs: References, hops: int = _MAX_HOPS) -> 
 def without_added_nulls(schema: Schema, arguments: dict[str, Any]) -> dict[str, Any]:
     """`arguments` less the nulls that stand for "left out": optional properties that cannot be null."""
     root = object_root(schema, ChangeLog())
-    pruned: dict[str, Any] = _pruned(root, arguments, References(root))
+    pruned: dict[str, Any] = _prune_arguments(root, arguments, References(root))
     return pruned
 
 
-def _pruned(schema: SubSchema, value: Any, refs: References, hops: int = _MAX_HOPS) -> Any:
+def _prune_arguments(schema: SubSchema, value: Any, refs: References, hops: int = _MAX_HOPS) -> Any:
     if not isinstance(schema, dict) or not isinstance(value, (dict, list)):
         return value
-    flat, _ = fold(schema, refs, _unheard)
+    flat, _ = fold_schema(schema, refs, _ignore_loss)
     if isinstance(value, list):
-        return [_pruned(flat.get("items", True), item, refs) for item in value]
+        return [_prune_arguments(flat.get("items", True), item, refs) for item in value]
     for key in ("anyOf", "oneOf"):
         for branch in flat.get(key, ()) if hops else ():
-            if isinstance(branch, dict) and value.keys() <= _properties(fold(branch, refs, _unheard)[0]).keys():
-                return _pruned(branch, value, refs, hops - 1)
-    properties, required = _properties(flat), flat.get("required", ())
+            if (
+                isinstance(branch, dict)
+                and value.keys() <= _properties_of(fold_schema(branch, refs, _ignore_loss)[0]).keys()
+            ):
+                return _prune_arguments(branch, value, refs, hops - 1)
+    properties, required = _properties_of(flat), flat.get("required", ())
     return {
-        name: _pruned(properties.get(name, True), item, refs)
+        name: _prune_arguments(properties.get(name, True), item, refs)
         for name, item in value.items()
         if item is not None or name in required or accepts_null(properties.get(name, True), refs)
     }
 
 
-def _properties(schema: Schema) -> dict[str, SubSchema]:
+def _properties_of(schema: Schema) -> dict[str, SubSchema]:
     properties = schema.get("properties")
     return properties if isinstance(properties, dict) else {}
 
 
-def _unheard(_change: str) -> None:
+def _ignore_loss(_change: str) -> None:
     """Losses are reported when the schema is sent, not when arguments come back."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -11,6 +10,7 @@ from toolyard.dialects.base import Dialect
 from toolyard.dialects.wire_names import WireNames
 from toolyard.model import Tool
 from toolyard.model.errors import ConfigError
+from toolyard.model.json_words import nearest
 from toolyard.plugins.table import check_options
 
 DIALECTS: Mapping[str, str] = MappingProxyType(
@@ -28,7 +28,7 @@ DIALECTS: Mapping[str, str] = MappingProxyType(
 def get_dialect(name: str, tools: Iterable[Tool] = (), *, names: WireNames | None = None, **options: bool) -> Dialect:
     """The dialect of that name, for these tools; options are those of its class, such as `strict` for OpenAI."""
     if name not in DIALECTS:
-        near = difflib.get_close_matches(name, DIALECTS, n=1)
+        near = nearest(name, DIALECTS)
         guess = f"; did you mean {near[0]!r}?" if near else ""
         raise ConfigError(f"unknown dialect {name!r}; the dialects are {', '.join(DIALECTS)}{guess}")
     module, _, attribute = DIALECTS[name].partition(":")

@@ -57,7 +57,7 @@ class WireNames:
                 groups.setdefault(name, [first]).append(tool)
         for name in self._first:
             wire = self._own[name] = _own_name(name)
-            self._claim(wire, (name, None))
+            self._claim_name(wire, (name, None))
         for name, group in groups.items():
             overloads: dict[str, Tool] = {}
             for tool in group:
@@ -66,9 +66,9 @@ class WireNames:
                 self._overloads[name] = overloads
                 for fingerprint in overloads:
                     # The first one too: a process that registered them in another order issues its name.
-                    self._claim(_overload_name(name, fingerprint), (name, fingerprint))
+                    self._claim_name(_overload_name(name, fingerprint), (name, fingerprint))
 
-    def _claim(self, wire: str, decoded: Decoded) -> None:
+    def _claim_name(self, wire: str, decoded: Decoded) -> None:
         holder = self._decoded.setdefault(wire, decoded)
         if holder != decoded:
             raise DefinitionError(
@@ -78,9 +78,9 @@ class WireNames:
     @property
     def tools(self) -> tuple[Tool, ...]:
         """The tools the tables were built from, overloads side by side, twins once."""
-        return tuple(tool for name in self._first for tool in self._group(name))
+        return tuple(tool for name in self._first for tool in self._overload_group(name))
 
-    def _group(self, name: str) -> Iterable[Tool]:
+    def _overload_group(self, name: str) -> Iterable[Tool]:
         overloads = self._overloads.get(name)
         return overloads.values() if overloads is not None else (self._first[name],)
 
@@ -89,7 +89,7 @@ class WireNames:
         first = self._first.get(tool.qualified_name)
         if first is None or first is tool:
             return first is tool
-        return any(tool.fingerprint == known.fingerprint for known in self._group(tool.qualified_name))
+        return any(tool.fingerprint == known.fingerprint for known in self._overload_group(tool.qualified_name))
 
     def including(self, tools: Iterable[Tool]) -> WireNames:
         """These names and those of `tools`; the names already here do not change."""
@@ -111,7 +111,7 @@ class WireNames:
         where providers accept it.
         """
         if TOOL_NAMESPACE_SEP not in name:
-            return name if _WIRE.fullmatch(name) else _hashed("", name, name)
+            return name if _WIRE.fullmatch(name) else _hash_name("", name, name)
         first = self._first.get(name)
         if overload is None or (first is not None and first.fingerprint == overload):
             return self._own.get(name) or _own_name(name)
@@ -125,7 +125,7 @@ class WireNames:
         """
         found = self.find(wire)
         if found is None:
-            raise self._unknown(wire)
+            raise self._unknown_name(wire)
         return found
 
     def find(self, wire: str) -> Decoded | None:
@@ -133,7 +133,7 @@ class WireNames:
         found = self.known(wire)
         if found is not None:
             return found
-        candidates = self._bare.get(wire, ())
+        candidates = self._bare_name.get(wire, ())
         if len(candidates) == 1:
             return candidates[0], None
         if TOOL_NAMESPACE_SEP in wire:
@@ -152,25 +152,25 @@ class WireNames:
         first = self._first.get(name)
         if overload is None or first is None:
             return first
-        return next((tool for tool in self._group(name) if tool.fingerprint == overload), None)
+        return next((tool for tool in self._overload_group(name) if tool.fingerprint == overload), None)
 
     def candidates(self, decoded: Decoded) -> tuple[Tool, ...]:
         """The tools a wire name may stand for: the pinned overload, else all of the name; empty if unknown."""
         name, overload = decoded
         if overload is None:
-            return tuple(self._group(name)) if name in self._first else ()
+            return tuple(self._overload_group(name)) if name in self._first else ()
         tool = self.tool(decoded)
         return () if tool is None else (tool,)
 
     @cached_property
-    def _bare(self) -> dict[str, list[str]]:
+    def _bare_name(self) -> dict[str, list[str]]:
         bare: dict[str, list[str]] = {}
         for name, tool in self._first.items():
             bare.setdefault(tool.name, []).append(name)
         return bare
 
-    def _unknown(self, wire: str) -> UnknownToolError:
-        candidates = self._bare.get(wire)
+    def _unknown_name(self, wire: str) -> UnknownToolError:
+        candidates = self._bare_name.get(wire)
         if candidates:
             return UnknownToolError(
                 f"{show(wire)} is in several namespaces; use one of {', '.join(candidates)}",
@@ -185,15 +185,15 @@ def _own_name(name: str) -> str:
     plain = name.replace(TOOL_NAMESPACE_SEP, "__", 1)
     if len(plain) <= WIRE_NAME_LENGTH and _PLAIN.fullmatch(plain):
         return plain
-    return _hashed(*split_qualified(name), name)
+    return _hash_name(*split_qualified(name), name)
 
 
 def _overload_name(name: str, fingerprint: str) -> str:
-    return _hashed(*split_qualified(name), f"{name}\0{fingerprint}")
+    return _hash_name(*split_qualified(name), f"{name}\0{fingerprint}")
 
 
-def _hashed(namespace: str, name: str, identity: str) -> str:
-    return f"{_slug(namespace, name)}___{digest(identity)}"
+def _hash_name(namespace: str, name: str, identity: str) -> str:
+    return f"{_slug_of(namespace, name)}___{digest(identity)}"
 
 
 def digest(text: str) -> str:
@@ -203,7 +203,7 @@ def digest(text: str) -> str:
     return base64.b32encode(raw[:_DIGEST_BYTES]).decode("ascii").lower()
 
 
-def _slug(namespace: str, name: str) -> str:
+def _slug_of(namespace: str, name: str) -> str:
     """What can be read of both halves; the tool's own name has the first claim to the space."""
     own = readable(name)[:_SLUG_LENGTH]
     front = readable(namespace)[: max(0, _SLUG_LENGTH - len(own) - 1)].strip("_-")

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from toolyard.dialects.base import Dialect, RawCall, WireTool, others
 from toolyard.dialects.changes import ChangeLog
-from toolyard.dialects.gemini_reader import json_schema
-from toolyard.dialects.gemini_schema import gemini_schema
+from toolyard.dialects.gemini.reader import json_schema
+from toolyard.dialects.gemini.schema import gemini_schema
 from toolyard.dialects.outcome import error_of, error_value, read_result
 from toolyard.dialects.payload import Json, arguments_object, entries, fields, pick, read_id, records
 from toolyard.model import Tool, ToolCall, ToolResult

@@ -2,13 +2,13 @@ from copy import deepcopy
 
 import jsonschema_rs
 import pytest
-from dialect_strategies import accepted, inputs, junk
 from hypothesis import given, settings
 
+from dialects.strategies import accepted, inputs, junk
 from toolyard.dialects.changes import ChangeLog
 from toolyard.dialects.object_root import object_root
 from toolyard.dialects.strict_schema import accepts_null, strict_schema, without_added_nulls
-from toolyard.dialects.subschemas import References, children
+from toolyard.schema.subschemas import References, children
 
 SUPPORTED = {
     *("type", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf", "$ref", "$defs"),

@@ -3,13 +3,13 @@ from copy import deepcopy
 
 import jsonschema_rs
 import pytest
-from dialect_strategies import accepted, inputs, junk
 from hypothesis import given, settings
 
+from dialects.strategies import accepted, inputs, junk
 from toolyard.dialects.changes import ChangeLog
-from toolyard.dialects.gemini_keywords import GEMINI_KEYWORDS
-from toolyard.dialects.gemini_reader import json_schema
-from toolyard.dialects.gemini_schema import gemini_schema
+from toolyard.dialects.gemini.keywords import GEMINI_KEYWORDS
+from toolyard.dialects.gemini.reader import json_schema
+from toolyard.dialects.gemini.schema import gemini_schema
 from toolyard.dialects.mcp import McpDialect
 
 TYPES = {"STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"}

@@ -1,6 +1,6 @@
 import pytest
-from dialect_strategies import tool
 
+from dialects.strategies import tool
 from toolyard.dialects import AnthropicDialect
 from toolyard.model import ErrorInfo, Tool, ToolCall, ToolResult
 from toolyard.model.errors import MalformedSource

@@ -7,14 +7,13 @@ description and `nullable` move into the alternatives.
 
 from __future__ import annotations
 
-from toolyard.dialects import gemini_keywords as keywords
-from toolyard.dialects.changes import ChangeLog, Path
-from toolyard.dialects.merge import DOCUMENT_KEYWORDS, both, fold
+from toolyard.dialects.changes import ChangeLog
+from toolyard.dialects.gemini import keywords
 from toolyard.dialects.object_root import object_root
-from toolyard.dialects.schema_types import allowed_values, types_of
-from toolyard.dialects.subschemas import References, SubSchema, is_schema
 from toolyard.model import Schema
 from toolyard.model.keywords import JSON_TYPES
+from toolyard.schema.fold import DOCUMENT_KEYWORDS, fold_schema, join_schemas
+from toolyard.schema.subschemas import Path, References, SubSchema, allowed_values, is_schema, types_of
 
 _UNROLL = 2
 """How often a recursive definition is written out inside itself."""
@@ -43,22 +42,22 @@ class _GeminiWriter:
         if not isinstance(schema, dict):
             if schema is False:
                 self._log.add(path, "a schema that accepts nothing became one that accepts anything")
-            return self._anything({}, path)
+            return self._write_anything({}, path)
         if self._nodes > _MAX_NODES or len(path) > _MAX_DEPTH:
             self._log.add(path, "left open: the schema is too large once its references are written out")
             return _open_object(schema, "Any object.")
-        flat, followed = fold(schema, self._refs, lambda change: self._log.add(path, change))
+        flat, followed = fold_schema(schema, self._refs, lambda change: self._log.add(path, change))
         again = next((ref for ref in followed if trail.count(ref) >= _UNROLL), None)
         if again is not None:
             self._log.add(path, f"recursion through {again} cut after {_UNROLL} levels")
             return _open_object(flat, f"Recursive: the same shape as {again.rpartition('/')[2]} above.")
         trail += followed
-        branches = self._alternatives(flat, path)
+        branches = self._write_alternatives(flat, path)
         if branches is not None:
-            return self._union(flat, branches, path, trail)
-        return self._typed(flat, path, trail)
+            return self._write_union(flat, branches, path, trail)
+        return self._write_typed(flat, path, trail)
 
-    def _alternatives(self, flat: Schema, path: Path) -> list[SubSchema] | None:
+    def _write_alternatives(self, flat: Schema, path: Path) -> list[SubSchema] | None:
         """Takes `anyOf` and `oneOf` out of `flat`; None when it has neither."""
         found: list[list[SubSchema]] = []
         is_told_apart = "oneOf" in flat and "discriminator" in flat
@@ -70,7 +69,7 @@ class _GeminiWriter:
             if not isinstance(listed, list):
                 continue
             branches: list[SubSchema] = [branch for branch in listed if is_schema(branch) and branch is not False]
-            if key == "oneOf" and not is_told_apart and not _exclusive(branches):
+            if key == "oneOf" and not is_told_apart and not _has_exclusive_branches(branches):
                 self._log.add((*path, key), "oneOf became anyOf: Gemini cannot demand exactly one")
             if branches:
                 found.append(branches)
@@ -80,10 +79,10 @@ class _GeminiWriter:
             self._log.add((*path, "oneOf"), "oneOf beside a long anyOf dropped")
             found.pop()
         if len(found) == 2:
-            return [both(one, other) for one in found[0] for other in found[1]]
+            return [join_schemas(one, other) for one in found[0] for other in found[1]]
         return found[0] if found else None
 
-    def _union(self, base: Schema, branches: list[SubSchema], path: Path, trail: tuple[str, ...]) -> Schema:
+    def _write_union(self, base: Schema, branches: list[SubSchema], path: Path, trail: tuple[str, ...]) -> Schema:
         names = types_of(base.get("type"))
         real = [branch for branch in branches if not _is_null(branch)]
         nullable = base.get("nullable") is True or (len(real) < len(branches) and (not names or "null" in names))
@@ -100,7 +99,7 @@ class _GeminiWriter:
                 self._log.add((*path, key), f"{key} dropped: Gemini allows nothing beside anyOf")
         return _any_of(_one_enum(written), base.get("description"), nullable=nullable)
 
-    def _typed(self, flat: Schema, path: Path, trail: tuple[str, ...]) -> Schema:
+    def _write_typed(self, flat: Schema, path: Path, trail: tuple[str, ...]) -> Schema:
         declared = types_of(flat.get("type"))
         names = [name for name in dict.fromkeys(declared) if name in JSON_TYPES]
         if len(names) < len(set(declared)):
@@ -114,13 +113,13 @@ class _GeminiWriter:
             if kinds and allowed is None:
                 self._log.add(path, f"type {' or '.join(kinds)} read from the keywords beside it")
             elif not kinds and not nullable:
-                return self._anything(flat, path)
+                return self._write_anything(flat, path)
         if not kinds:
             return {"type": "NULL", **keywords.texts({**flat, "format": None}, "null", path, self._log)}
         if len(kinds) > 1:
             rest = {key: value for key, value in flat.items() if key not in ("type", "nullable")}
             null: list[SubSchema] = [{"type": "null"}] if nullable else []
-            return self._union(rest, [*({"type": kind} for kind in kinds), *null], path, trail)
+            return self._write_union(rest, [*({"type": kind} for kind in kinds), *null], path, trail)
         out = self._of_kind(kinds[0], flat, path, trail)
         return _with_null(out) if nullable else out
 
@@ -134,13 +133,13 @@ class _GeminiWriter:
         elif kind in ("integer", "number"):
             limits |= keywords.bounds(flat, kind, path, self._log)
         elif kind == "array":
-            limits |= self._array(flat, path, trail)
+            limits |= self._write_array(flat, path, trail)
         elif kind == "object":
-            limits |= self._object(flat, path, trail)
+            limits |= self._write_object(flat, path, trail)
         keywords.log_unknown(flat, kind, path, self._log)
         return {**out, **limits}
 
-    def _object(self, flat: Schema, path: Path, trail: tuple[str, ...]) -> Schema:
+    def _write_object(self, flat: Schema, path: Path, trail: tuple[str, ...]) -> Schema:
         out: Schema = keywords.counts(flat, ("minProperties", "maxProperties"), path, self._log)
         declared = flat.get("properties")
         properties: Schema = {}
@@ -160,7 +159,7 @@ class _GeminiWriter:
             self._log.add((*path, "required"), "required names that are not declared were dropped")
         return out
 
-    def _array(self, flat: Schema, path: Path, trail: tuple[str, ...]) -> Schema:
+    def _write_array(self, flat: Schema, path: Path, trail: tuple[str, ...]) -> Schema:
         out: Schema = keywords.counts(flat, ("minItems", "maxItems"), path, self._log)
         items = flat.get("items", True)
         prefix = items if isinstance(items, list) else flat.get("prefixItems")
@@ -176,7 +175,7 @@ class _GeminiWriter:
             items = {"type": "string"}
         return {**out, "items": self.node(items if is_schema(items) else True, (*path, "items"), trail)}
 
-    def _anything(self, flat: Schema, path: Path) -> Schema:
+    def _write_anything(self, flat: Schema, path: Path) -> Schema:
         """Gemini wants a type everywhere, so a value of any type is a union of them all."""
         self._log.add(path, "a value of any type became a union of the JSON types")
         kinds: list[Schema] = [{"type": name} for name in ("STRING", "NUMBER", "BOOLEAN", "OBJECT")]
@@ -218,16 +217,16 @@ def _is_null(branch: SubSchema) -> bool:
     return types_of(branch.get("type")) == ["null"] or branch.get("enum") == [None] or branch.get("const", 0) is None
 
 
-def _exclusive(branches: list[SubSchema]) -> bool:
+def _has_exclusive_branches(branches: list[SubSchema]) -> bool:
     """Whether no value can fit two of the branches, as far as their constants or types tell."""
     allowed = [allowed_values(branch) if isinstance(branch, dict) else None for branch in branches]
     if all(values is not None for values in allowed):
         marks = [{repr(value) for value in values or ()} for values in allowed]
     else:
-        marks = [_kinds(branch) for branch in branches]
+        marks = [_list_types(branch) for branch in branches]
     return all(marks) and sum(map(len, marks)) == len(set().union(*marks))
 
 
-def _kinds(branch: SubSchema) -> set[str]:
+def _list_types(branch: SubSchema) -> set[str]:
     names = types_of(branch.get("type")) if isinstance(branch, dict) else []
     return {"number" if name == "integer" else name for name in names}

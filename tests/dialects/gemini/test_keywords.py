@@ -1,7 +1,7 @@
 import pytest
 
-from toolyard.dialects import gemini_keywords as keywords
 from toolyard.dialects.changes import ChangeLog
+from toolyard.dialects.gemini import keywords
 
 
 def told(function, *arguments):

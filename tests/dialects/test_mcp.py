@@ -2,9 +2,9 @@ import json
 
 import jsonschema_rs
 import pytest
-from dialect_strategies import tool
 from mcp_types import CallToolResult, Tool as SdkTool
 
+from dialects.strategies import tool
 from toolyard.dialects import McpDialect
 from toolyard.model import Effects, ErrorInfo, Tool, ToolCall, ToolResult
 

@@ -1,6 +1,6 @@
 import pytest
-from dialect_strategies import tool
 
+from dialects.strategies import tool
 from toolyard.dialects import OpenAIResponsesDialect
 from toolyard.model import ToolCall, ToolResult
 

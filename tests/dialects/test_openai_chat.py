@@ -1,6 +1,6 @@
 import pytest
-from dialect_strategies import tool
 
+from dialects.strategies import tool
 from toolyard.dialects import OpenAIChatDialect
 from toolyard.model import ToolCall, ToolResult
 from toolyard.model.errors import MalformedSource

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolyard.dialects.schema_types import types_of
 from toolyard.model import Schema
+from toolyard.schema.subschemas import types_of
 
 _COUNTS = frozenset({"minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"})
 _SNAKE = {

@@ -2,8 +2,8 @@ import subprocess
 import sys
 
 import pytest
-from dialect_strategies import tool
 
+from dialects.strategies import tool
 from toolyard import dialects
 from toolyard.dialects import DIALECTS, WireNames, get_dialect
 from toolyard.model.errors import ConfigError

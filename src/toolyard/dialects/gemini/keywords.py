@@ -10,11 +10,11 @@ import json
 import math
 from typing import TypeGuard
 
-from toolyard.dialects.changes import ChangeLog, Path
-from toolyard.dialects.merge import DOCUMENT_KEYWORDS
-from toolyard.dialects.schema_types import allowed_values
+from toolyard.dialects.changes import ChangeLog
 from toolyard.model import Schema
 from toolyard.model.json_words import json_type
+from toolyard.schema.fold import DOCUMENT_KEYWORDS
+from toolyard.schema.subschemas import Path, allowed_values
 
 GEMINI_KEYWORDS = frozenset(
     {"type", "format", "title", "description", "nullable", "enum", "items", "minItems", "maxItems", "properties"}

@@ -2,12 +2,12 @@ from copy import deepcopy
 
 import jsonschema_rs
 import pytest
-from dialect_strategies import accepted, inputs, junk
 from hypothesis import given, settings, strategies as st
 
+from dialects.strategies import accepted, inputs, junk
 from toolyard.dialects.changes import ChangeLog
 from toolyard.dialects.object_root import object_root
-from toolyard.dialects.subschemas import References, children
+from toolyard.schema.subschemas import References, children
 
 REFUSED_AT_THE_ROOT = {"anyOf", "oneOf", "allOf", "not", "enum", "const", "$ref"}
 

@@ -4,9 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
-from dialect_strategies import accepted, qualified, scalars, tool, values
 from hypothesis import given, settings, strategies as st
 
+from dialects.strategies import accepted, qualified, scalars, tool, values
 from toolyard.dialects import DIALECTS, Dialect, WireNames, get_dialect
 from toolyard.model import ErrorInfo, Tool, ToolCall, ToolResult
 from toolyard.model.errors import InvalidArguments, MalformedSource

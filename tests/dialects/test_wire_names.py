@@ -4,9 +4,9 @@ import sys
 import time
 
 import pytest
-from dialect_strategies import qualified, tool
 from hypothesis import given, settings, strategies as st
 
+from dialects.strategies import qualified, tool
 from toolyard.dialects import WireNames, wire_names
 from toolyard.model import Tool
 from toolyard.model.errors import DefinitionError, UnknownToolError
