@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from toolyard.calls import policy as policy_module
-from toolyard.calls.policy import POLICY_SCHEMA, Ask, Budget, Policy, Rule
+from toolyard.calls.policy import Ask, Budget, Policy, PolicyOptions, Rule
 from toolyard.model import Effects, Tool
 from toolyard.model.errors import ConfigError, Denied
+from toolyard.schema.options import options_schema
+
+POLICY_SCHEMA = options_schema(PolicyOptions)
 
 GET = Tool("get", "weather", effects=Effects.READ, tags=("public", "slow"))
 PAY = Tool("send", "pay", effects=Effects.WRITE, tags=("money",))
@@ -361,14 +364,14 @@ def test_the_block_of_the_documentation_is_read():
         ({"rules": [{"allow": "*"}, {"dney": "*"}]}, r"yard.yaml: policy.rules\[1\]: unknown key 'dney'; .*'deny'"),
         ({"rules": [{"allow": "*", "deny": "*"}]}, r"rules\[0\]: .*exactly one of allow, deny, ask.*allow and deny"),
         ({"rules": [{"tags": ["a"]}]}, "it has none"),
-        ({"rules": [{"deny": "*", "effects": ["Write"]}]}, r"rules\[0\].effects: no such choice.*'write'"),
+        ({"rules": [{"deny": "*", "effects": ["Write"]}]}, r"rules\[0\].effects\[0\]: no such choice.*'write'"),
         ({"rules": [{"deny": 3}]}, r"rules\[0\].deny: must be text or a list of text, not integer"),
         ({"rules": [{"deny": ["*", ""]}]}, r"rules\[0\].deny\[1\]: must be text, not empty"),
         ({"rules": [{"deny": "pay"}]}, r"rules\[0\].deny: 'pay' matches no tool"),
         ({"rules": [{"deny": "*", "tags": []}]}, r"rules\[0\].tags: .*not empty"),
         ({"budgets": [{"max_calls": True}]}, r"budgets\[0\].max_calls: must be a whole number, not boolean"),
         ({"budgets": [{"max_calls": -1}]}, r"budgets\[0\].max_calls: must be 0 or more"),
-        ({"budgets": [{"per": "tool"}]}, r"budgets\[0\]: a budget needs max_calls"),
+        ({"budgets": [{"per": "tool"}]}, r"budgets\[0\]: needs 'max_calls'"),
         ({"budgets": [{"max_calls": 1, "per": "sesion"}]}, "did you mean 'session'?"),
         ([], "yard.yaml: policy: must be a mapping, not array"),
         ({"default": None}, "policy.default: must be one of allow, deny, ask; not null"),

@@ -207,7 +207,14 @@ async def test_a_task_cancelled_while_it_records_still_has_its_entry(store):
     session = sessions.open("s")
     gate, submit = threading.Event(), store.submit
     store.submit = lambda write, done: submit(write, lambda error: (gate.wait(10), done(error)))
-    task = asyncio.ensure_future(Recorder(sessions).arecord(session, ENTRY, {}, None))
+    recorder = Recorder(sessions)
+
+    async def record():
+        cancelled = await recorder.awrite(recorder.addition(session, ENTRY, {}))
+        recorder.commit(session, ENTRY, {}, None)
+        return cancelled
+
+    task = asyncio.ensure_future(record())
     await asyncio.sleep(0.01)
     task.cancel()
     await asyncio.sleep(0)
@@ -222,13 +229,13 @@ def test_only_calls_that_ran_are_counted_and_only_if_asked():
     sessions = Sessions()
     session = sessions.open("s")
     invocation = invocation_of(read, {"x": 1})
-    Recorder(sessions).record(session, ENTRY, {}, invocation)
+    Recorder(sessions).commit(session, ENTRY, {}, invocation)
     assert session.counts is None
     counting = Recorder(sessions, counting=True)
     before = sum(counting.counts(session, registry_of(read).snapshot).values())
-    counting.record(session, ENTRY, {}, invocation)
+    counting.commit(session, ENTRY, {}, invocation)
     invocation.begun = True
-    counting.record(session, ENTRY, {}, invocation)
+    counting.commit(session, ENTRY, {}, invocation)
     assert sum(counting.counts(session, registry_of(read).snapshot).values()) == before + 1
 
 

@@ -12,9 +12,12 @@ from hypothesis import given, settings, strategies as st
 from toolyard.calls.events import CallEvent, json_bytes
 from toolyard.calls.redact import REDACTED, Redactor
 from toolyard.calls.sinks import JsonlSink, LoggingSink
-from toolyard.calls.tracing import TRACING_SCHEMA, SpanSink, Tracer
+from toolyard.calls.tracing import SpanSink, Tracer, TracingOptions
 from toolyard.model import Tool, ToolCall
 from toolyard.model.errors import ConfigError
+from toolyard.schema.options import options_schema
+
+TRACING_SCHEMA = options_schema(TracingOptions)
 
 TOOL = Tool("get", "weather")
 CALL = ToolCall("weather::get", {"q": "hunter22"}, "c1")
@@ -213,7 +216,7 @@ def test_logging_true_is_the_usual_logger():
         ({"logging": "yes"}, "tracing.logging: must be true or false, or a mapping, not string"),
         ({"logging": {"level": "warn"}}, "tracing.logging.level: no such choice 'warn'; did you mean 'warning'?"),
         ({"logging": {"leve": "info"}}, "tracing.logging: unknown key 'leve'; did you mean 'level'?"),
-        ({"jsonl": {}}, "tracing.jsonl: needs a path"),
+        ({"jsonl": {}}, "tracing.jsonl: needs 'path'"),
         ({"jsonl": "a.jsonl"}, "tracing.jsonl: must be a mapping, not string"),
         ({"jsonl": {"path": "a", "max_bytes": True}}, "jsonl.max_bytes: must be a whole number, not boolean"),
         ({"jsonl": {"path": "a", "max_bytes": 0}}, "jsonl.max_bytes: must be 1 or more"),

@@ -5,73 +5,40 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from itertools import compress
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
-from toolyard.calls.blocks import (
-    TOOL_GLOBS_SCHEMA,
-    glob_matcher,
-    listed,
-    read_choice,
-    read_count,
-    read_mapping,
-    read_tool_globs,
-)
-from toolyard.model.errors import ConfigError, Denied
+from toolyard.calls.globs import ToolGlobs, glob_matcher
+from toolyard.model.errors import Denied
+from toolyard.schema.options import check_fields
 
 Per = Literal["session", "tool", "yard"]
 
-_PER: dict[str, Per] = {"session": "session", "tool": "tool", "yard": "yard"}
-_KEYS = ("max_calls", "tools", "per")
 _REMEMBERED = 4096
 _WITHIN = {"session": "in one session", "tool": "of one tool in one session", "yard": "in this process"}
 
-BUDGET_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["max_calls"],
-    "description": "At most so many calls of the matching tools.",
-    "properties": {
-        "max_calls": {"type": "integer", "minimum": 0, "description": "Calls that may run; 0 allows none."},
-        "tools": {**TOOL_GLOBS_SCHEMA, "description": "Which tools count; all of them if not given."},
-        "per": {
-            "enum": list(_PER),
-            "description": "session: the matching tools together, in each session; tool: each matching tool for "
-            "itself, in each session; yard: the matching tools together, in the whole process.",
-        },
-    },
-}
-
 
 class Budget(msgspec.Struct, frozen=True):
-    """A limit on calls. What is counted is calls that were let through, whether or not the tool then failed.
+    """At most so many calls of the matching tools: those that were let through, whether or not they then failed.
 
     `per="session"` counts the matching tools together within a session, `per="tool"` each one for itself,
     `per="yard"` all of them in this process, whatever the session; a simulation counts there like any call.
     """
 
-    max_calls: int
-    tools: str | Sequence[str] = "*"
-    per: Per = "session"
+    max_calls: Annotated[int, Meta(ge=0, description="Calls that may run; 0 allows none.")]
+    tools: Annotated[ToolGlobs, Meta(description="Which tools count; all of them if not given.")] = ("*",)
+    per: Annotated[
+        Per,
+        Meta(
+            description="session: the matching tools together, in each session; tool: each matching tool for "
+            "itself, in each session; yard: the matching tools together, in the whole process."
+        ),
+    ] = "session"
 
     def __post_init__(self) -> None:
-        read_count(self.max_calls, "Budget.max_calls", least=0)
-        globs = read_tool_globs(listed(self.tools), "Budget.tools")
-        msgspec.structs.force_setattr(self, "tools", globs)
-        read_choice(self.per, tuple(_PER), "Budget.per")
-
-    @classmethod
-    def from_config(cls, block: Any, where: str) -> Budget:
-        """One entry of `policy.budgets`."""
-        read_mapping(block, _KEYS, where)
-        if "max_calls" not in block:
-            raise ConfigError(f"{where}: a budget needs max_calls, the number of calls that may run")
-        return cls(
-            max_calls=read_count(block["max_calls"], f"{where}.max_calls", least=0),
-            tools=read_tool_globs(block.get("tools", "*"), f"{where}.tools"),
-            per=_PER[read_choice(block.get("per", "session"), tuple(_PER), f"{where}.per")],
-        )
+        check_fields(self, "Budget")
 
 
 class Ledger:

@@ -7,78 +7,35 @@ held: it goes to a model, to the history and to logs.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
-from toolyard.calls.blocks import (
-    TEXTS_SCHEMA,
-    TOOL_GLOBS_SCHEMA,
-    glob_matcher,
-    listed,
-    read_choice,
-    read_list,
-    read_mapping,
-    read_texts,
-    read_tool_globs,
-)
-from toolyard.calls.budgets import BUDGET_SCHEMA, Budget, Ledger
+from toolyard.calls.budgets import Budget, Ledger
 from toolyard.calls.events import Mode
+from toolyard.calls.globs import ToolGlobs, glob_matcher
 from toolyard.model.errors import ConfigError, Denied
 from toolyard.model.tool import Effects, Tool
+from toolyard.schema.options import Text, check_fields, read_option, read_options
 
 Action = Literal["allow", "deny", "ask"]
 
-_ACTIONS: dict[str, Action] = {"allow": "allow", "deny": "deny", "ask": "ask"}
+_ACTIONS: tuple[Action, ...] = get_args(Action)
 _CONDITIONS = ("effects", "tags", "sessions")
-_KEYS = ("default", "rules", "budgets")
-_EFFECTS = tuple(effect.value for effect in Effects)
 _REMEMBERED = 4096
 
-POLICY_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "description": "Which calls may run.",
-    "properties": {
-        "default": {
-            "enum": list(_ACTIONS),
-            "description": "What happens to a call no rule matches; allow if not given.",
-        },
-        "rules": {
-            "type": "array",
-            "description": "Tried in order; the first whose conditions all hold decides.",
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "oneOf": [{"required": [action]} for action in _ACTIONS],
-                "properties": {
-                    **{
-                        action: {
-                            **TOOL_GLOBS_SCHEMA,
-                            "description": f"The tools to {action}: globs of qualified names.",
-                        }
-                        for action in _ACTIONS
-                    },
-                    "effects": {
-                        "anyOf": [
-                            {"enum": list(_EFFECTS)},
-                            {"type": "array", "minItems": 1, "items": {"enum": list(_EFFECTS)}},
-                        ],
-                        "description": "Only tools that do this to the world.",
-                    },
-                    "tags": {**TEXTS_SCHEMA, "description": "Only tools that carry any of these tags."},
-                    "sessions": {
-                        **TEXTS_SCHEMA,
-                        "description": "Only calls in sessions whose id matches any of these globs.",
-                    },
-                },
-            },
-        },
-        "budgets": {"type": "array", "items": BUDGET_SCHEMA, "description": "Limits on the number of calls."},
-    },
-}
-"""JSON Schema of the `policy` block; `Policy.from_config` accepts exactly what it accepts."""
+_SomeEffects = Annotated[
+    tuple[Effects, ...], Meta(min_length=1, description="Only tools that do this to the world.", extra={"one": True})
+]
+_SomeTags = Annotated[
+    tuple[Text, ...], Meta(min_length=1, description="Only tools that carry any of these tags.", extra={"one": True})
+]
+_SomeSessions = Annotated[
+    tuple[Text, ...],
+    Meta(min_length=1, description="Only calls in sessions whose id matches any of these globs.", extra={"one": True}),
+]
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -89,53 +46,58 @@ class Rule(msgspec.Struct, frozen=True):
     """
 
     action: Action
-    tools: str | Sequence[str] = "*"
-    effects: Sequence[Effects] | None = None
-    tags: Sequence[str] | None = None
-    sessions: str | Sequence[str] | None = None
+    tools: ToolGlobs | str = ("*",)
+    effects: _SomeEffects | None = None
+    tags: _SomeTags | None = None
+    sessions: _SomeSessions | str | None = None
 
     def __post_init__(self) -> None:
-        fix = msgspec.structs.force_setattr
-        read_choice(self.action, tuple(_ACTIONS), "Rule.action")
-        fix(self, "tools", read_tool_globs(listed(self.tools), "Rule.tools"))
-        if self.effects is not None:
-            fix(self, "effects", _effects(listed(self.effects), "Rule.effects"))
-        if self.tags is not None:
-            fix(self, "tags", read_texts(listed(self.tags), "Rule.tags"))
-        if self.sessions is not None:
-            fix(self, "sessions", read_texts(listed(self.sessions), "Rule.sessions"))
+        check_fields(self, "Rule")
 
     def __str__(self) -> str:
         given = [f"{key} {', '.join(getattr(self, key))}" for key in _CONDITIONS if getattr(self, key) is not None]
         return "; ".join([f"{self.action} {', '.join(self.tools)}", *given])
 
-    @classmethod
-    def from_config(cls, block: Any, where: str) -> Rule:
-        """One entry of `policy.rules`: `{deny: "pay::*", effects: [write]}`."""
-        read_mapping(block, (*_ACTIONS, *_CONDITIONS), where)
-        actions = [action for action in _ACTIONS if action in block]
-        if len(actions) != 1:
-            found = f"it has {' and '.join(actions)}" if actions else "it has none"
-            raise ConfigError(
-                f"{where}: a rule has exactly one of allow, deny, ask with the tools it is about; {found}"
-            )
-        action = actions[0]
-        tools = read_tool_globs(block[action], f"{where}.{action}")
-        return cls(
-            action=_ACTIONS[action],
-            tools=tools,
-            effects=_effects(block["effects"], f"{where}.effects") if "effects" in block else None,
-            tags=_optional(block, "tags", where),
-            sessions=_optional(block, "sessions", where),
-        )
+
+class RuleOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do with the calls that fulfil every condition given."""
+
+    allow: Annotated[ToolGlobs | UnsetType, Meta(description="The tools to allow: globs of qualified names.")] = UNSET
+    deny: Annotated[ToolGlobs | UnsetType, Meta(description="The tools to deny: globs of qualified names.")] = UNSET
+    ask: Annotated[ToolGlobs | UnsetType, Meta(description="The tools to ask: globs of qualified names.")] = UNSET
+    effects: _SomeEffects | UnsetType = UNSET
+    tags: _SomeTags | UnsetType = UNSET
+    sessions: _SomeSessions | UnsetType = UNSET
+
+    schema_rules: ClassVar[dict[str, Any]] = {"oneOf": [{"required": [action]} for action in _ACTIONS]}
+
+    def __post_init__(self) -> None:
+        given = self._actions
+        if len(given) != 1:
+            found = f"it has {' and '.join(given)}" if given else "it has none"
+            raise ConfigError(f"a rule has exactly one of allow, deny, ask with the tools it is about; {found}")
+
+    @property
+    def _actions(self) -> dict[Action, Any]:
+        return {action: getattr(self, action) for action in _ACTIONS if getattr(self, action) is not UNSET}
+
+    @property
+    def rule(self) -> Rule:
+        """The same as a rule of a policy."""
+        [(action, tools)] = self._actions.items()
+        conditions = {key: getattr(self, key) for key in _CONDITIONS if getattr(self, key) is not UNSET}
+        return Rule(action, tools, **conditions)
 
 
-def _optional(block: Mapping[str, Any], key: str, where: str) -> tuple[str, ...] | None:
-    return read_texts(block[key], f"{where}.{key}") if key in block else None
+class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Which calls may run."""
 
-
-def _effects(value: Any, where: str) -> tuple[Effects, ...]:
-    return tuple(Effects(read_choice(name, _EFFECTS, where)) for name in read_texts(value, where))
+    default: Annotated[Action, Meta(description="What happens to a call no rule matches.")] = "allow"
+    rules: Annotated[
+        tuple[RuleOptions, ...],
+        Meta(description="Tried in order; the first whose conditions all hold decides."),
+    ] = ()
+    budgets: Annotated[tuple[Budget, ...], Meta(description="Limits on the number of calls.")] = ()
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -192,7 +154,7 @@ class Policy:
         budgets: Iterable[Budget] = (),
         approver: Approver | None = None,
     ) -> None:
-        read_choice(default, tuple(_ACTIONS), "Policy.default")
+        read_option(PolicyOptions, "default", default, "Policy.default")
         self._rules = tuple(rules)
         self._approver = approver
         self._lines = [*(_Line(number, rule) for number, rule in enumerate(self._rules)), _Line(-1, Rule(default))]
@@ -235,15 +197,12 @@ class Policy:
     @classmethod
     def from_config(cls, block: Any, where: str = "policy", *, approver: Approver | None = None) -> Policy:
         """The policy of a `policy` block; `where` is the place of the block, such as `yard.yaml: policy`."""
-        read_mapping(block, _KEYS, where)
-        rules = read_list(block.get("rules", []), f"{where}.rules")
-        budgets = read_list(block.get("budgets", []), f"{where}.budgets")
-        return cls(
-            rules=[Rule.from_config(rule, f"{where}.rules[{number}]") for number, rule in enumerate(rules)],
-            default=_ACTIONS[read_choice(block.get("default", "allow"), tuple(_ACTIONS), f"{where}.default")],
-            budgets=[Budget.from_config(item, f"{where}.budgets[{number}]") for number, item in enumerate(budgets)],
-            approver=approver,
-        )
+        return cls.from_options(read_options(PolicyOptions, block, where), approver)
+
+    @classmethod
+    def from_options(cls, options: PolicyOptions, approver: Approver | None = None) -> Policy:
+        """The policy of a `policy` block that was read."""
+        return cls([line.rule for line in options.rules], options.default, options.budgets, approver)
 
     def check(
         self, tool: Tool, *, session_id: str, arguments: Mapping[str, Any], counts: Mapping[str, int], mode: Mode

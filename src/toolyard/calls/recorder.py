@@ -25,55 +25,29 @@ class Recorder:
 
     def __init__(self, sessions: Sessions, *, counting: bool = False) -> None:
         self._sessions = sessions
-        self._counting = counting
+        self.counting = counting
 
-    def record(self, session: Session, entry: bytes, changes: Changes, invocation: Invocation | None) -> None:
-        """Make an entry durable, then part of the history."""
-        if session.durable and not session.over:
-            self._store.write(self._sessions.addition(session, entry, changes))
+    def intent(self, session: Session, call: bytes) -> Write:
+        """Says to the store that a call is about to change the world."""
+        return self._sessions.intent(session, call)
+
+    def withdrawal(self, session: Session) -> Write:
+        """Takes that back: the call was never begun."""
+        return self._sessions.withdrawal(session)
+
+    def addition(self, session: Session, entry: bytes, changes: Changes) -> Write:
+        """Makes an entry durable."""
+        return self._sessions.addition(session, entry, changes)
+
+    def commit(self, session: Session, entry: bytes, changes: Changes, invocation: Invocation | None) -> None:
+        """Make an entry part of the history; what a durable session gets, its store has already."""
         session.commit(entry, changes)
-        if self._counting and invocation is not None and invocation.begun:
+        if self.counting and invocation is not None and invocation.begun:
             self._count(session, invocation)
-
-    async def arecord(
-        self, session: Session, entry: bytes, changes: Changes, invocation: Invocation | None
-    ) -> BaseException | None:
-        """`record` for a task. Cancelled meanwhile, it still finishes, and returns the cancellation."""
-        cancelled: BaseException | None = None
-        if session.durable and not session.over:
-            cancelled = await self._write(self._sessions.addition(session, entry, changes))
-        session.commit(entry, changes)
-        if self._counting and invocation is not None and invocation.begun:
-            self._count(session, invocation)
-        return cancelled
-
-    def announce(self, session: Session, call: bytes) -> None:
-        """Say that a call is about to change the world."""
-        if not session.over:
-            self._store.write(self._sessions.intent(session, call))
-
-    async def aannounce(self, session: Session, call: bytes) -> None:
-        """`announce` for a task. Cancelled meanwhile, the call will not be made, and nothing is left announced."""
-        if session.over:
-            return
-        cancelled = await self._write(self._sessions.intent(session, call))
-        if cancelled is not None:
-            await self._write(self._sessions.withdrawal(session))
-            raise cancelled
-
-    def withdraw(self, session: Session) -> None:
-        """Take an announcement back: the call was never begun."""
-        if not session.over:
-            self._store.write(self._sessions.withdrawal(session))
-
-    async def awithdraw(self, session: Session) -> None:
-        """`withdraw` for a task."""
-        if not session.over:
-            await self._write(self._sessions.withdrawal(session))
 
     def counts(self, session: Session, snapshot: Snapshot) -> dict[str, int]:
         """How often each tool ran in the session; read off the history once, kept up from then on."""
-        if not self._counting:
+        if not self.counting:
             return {}
         if session.counts is None:
             session.counts = {}
@@ -90,8 +64,12 @@ class Recorder:
             name = invocation.tool.qualified_name
             session.counts[name] = session.counts.get(name, 0) + 1
 
-    async def _write(self, write: Write) -> BaseException | None:
-        """Wait until the store has it, whatever happens to this task meanwhile."""
+    def write(self, write: Write) -> None:
+        """Wait until the store has it."""
+        self._store.write(write)
+
+    async def awrite(self, write: Write) -> BaseException | None:
+        """`write` for a task, to the end whatever happens to it meanwhile; the cancellation that came, if one did."""
         import asyncio
 
         loop = asyncio.get_running_loop()

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from toolyard.model.errors import ConfigError
+from toolyard.words.identifiers import split_ascii_identifier
 
 REDACTED = "[redacted]"
 
@@ -32,7 +33,6 @@ _ORDINARY = re.compile(
     r"|(?:page|next|previous|continuation|cursor|sync)token"
 )
 _NAME_WORDS = frozenset({"pass", "pwd", "passphrase", "pat", "salt", "auth", "dsn"})
-_NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _KEY_WORD = r"(?:passw(?:or)?d|secret|token|api[_-]?key|authorization|cookie|credentials?|(?:private|access)[_-]?key)"
 
 # (what must be in the lower-cased text, shape). The shape's group, where it has one, is the part to hide.
@@ -235,7 +235,7 @@ def names_a_secret(variable: str) -> bool:
 
     Too broad for keys of data, where `key` and `pass` are ordinary words.
     """
-    words = [word.lower() for word in _NAME_PARTS.findall(variable)]
+    words = [word for word in split_ascii_identifier(variable) if not word.isdigit()]
     return looks_secret(variable) or not _NAME_WORDS.isdisjoint(words) or words[-1:] in (["key"], ["keys"])
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from toolyard.calls.events import Mode
 from toolyard.calls.request import CallRequest, Scope
 from toolyard.model.call import ToolCall, ToolResult
@@ -12,16 +10,9 @@ from toolyard.model.tool import Tool
 from toolyard.registry.bind import Bound, bind, find
 from toolyard.registry.snapshot import Snapshot
 
-if TYPE_CHECKING:
-    from toolyard.calls.batch import Batch
 
-
-def bind_within(batch: Batch, call: ToolCall, scope: Scope) -> Bound:
+def bind_within(snapshot: Snapshot, mode: Mode, call: ToolCall, scope: Scope) -> Bound:
     """`bind`, telling nothing about tools that the caller does not see: no names, no schemas, no hints."""
-    return _bind(batch.snapshot, batch.mode, call, scope)
-
-
-def _bind(snapshot: Snapshot, mode: Mode, call: ToolCall, scope: Scope) -> Bound:
     candidates = find(snapshot, call.name, sees=None if scope.sees_all else scope.sees)
     bound = bind(snapshot, call, candidates=candidates)
     if not scope.may(mode, bound.tool):
@@ -41,7 +32,9 @@ def _refusal(snapshot: Snapshot, request: CallRequest, call: ToolCall) -> ToolRe
     if request.scope is None and request.definitions is None:
         return None
     try:
-        bound = bind(snapshot, call) if request.scope is None else _bind(snapshot, request.mode, call, request.scope)
+        bound = (
+            bind(snapshot, call) if request.scope is None else bind_within(snapshot, request.mode, call, request.scope)
+        )
         if request.definitions is not None:
             check_known(bound.tool, request.definitions)
     except CallError as error:

@@ -3,89 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
-from toolyard.calls.blocks import TOOL_GLOB_SCHEMA, glob_matcher, read_tool_globs
 from toolyard.calls.faults.plan import FaultPlan
 from toolyard.calls.faults.rules import FAULTS_SCHEMA
-from toolyard.model.errors import ConfigError
+from toolyard.calls.globs import ToolGlob, glob_matcher
+from toolyard.schema.options import check_fields
 from toolyard.sessions.gate import Gate
 
 OutputCheck = Literal["off", "warn", "strict"]
 Abandoned = Literal["hold", "release"]
 
 MAX_RESULT_BYTES = 8 * 1024 * 1024
-_CHECKS = ("off", "warn", "strict")
-_WAYS = ("hold", "release")
-_ONE_OR_MORE: dict[str, Any] = {"type": "integer", "minimum": 1}
 
-SETTINGS_SCHEMA: dict[str, dict[str, Any]] = {
-    "timeout": {
-        "anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "null"}],
-        "description": "Seconds a call may take; null for no limit.",
-    },
-    "output_check": {"enum": list(_CHECKS), "description": "What to do about an answer its schema does not allow."},
-    "max_concurrent_calls": {
-        "anyOf": [_ONE_OR_MORE, {"type": "null"}],
-        "description": "Calls of this engine that run at once; null for no limit.",
-    },
-    "max_concurrent_calls_per_tool": {
-        "anyOf": [
-            _ONE_OR_MORE,
-            {"type": "object", "propertyNames": TOOL_GLOB_SCHEMA, "additionalProperties": _ONE_OR_MORE},
-            {"type": "null"},
-        ],
-        "description": "Calls of one tool that run at once: one number for all, or globs of names to numbers.",
-    },
-    "max_result_bytes": {**_ONE_OR_MORE, "description": "Size of the largest answer that is taken."},
-    "retries": {"type": "integer", "minimum": 0, "description": "Tries after the first, where a repeat is harmless."},
-    "retry_delay": {"type": "number", "minimum": 0, "description": "Seconds before the first repeat."},
-    "threads": {**_ONE_OR_MORE, "description": "Threads for tools that block."},
-    "abandoned": {"enum": list(_WAYS), "description": "Whether a call that overran its deadline keeps the session."},
-    "faults": {
-        "anyOf": [FAULTS_SCHEMA, {"type": "null"}],
-        "description": "Calls that fail, or are answered wrongly, on purpose.",
-    },
-}
-"""JSON Schema of each setting; `Settings` accepts exactly what they accept."""
+
+def _read_faults(value: Any, where: str) -> FaultPlan | None:
+    return FaultPlan.read(value, where)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What a call may take and what is done about it; checked at construction."""
 
-    timeout: float | None = None
-    output_check: OutputCheck = "warn"
-    max_concurrent_calls: int | None = None
-    max_concurrent_calls_per_tool: int | Mapping[str, int] | None = None
-    max_result_bytes: int = MAX_RESULT_BYTES
-    retries: int = 0
-    retry_delay: float = 0.2
-    threads: int = 64
-    abandoned: Abandoned = "hold"
-    faults: FaultPlan | None = None
+    timeout: Annotated[float | None, Meta(gt=0, description="Seconds a call may take; null for no limit.")] = None
+    output_check: Annotated[OutputCheck, Meta(description="What to do about an answer its schema does not allow.")] = (
+        "warn"
+    )
+    max_concurrent_calls: Annotated[
+        int | None, Meta(ge=1, description="Calls of this engine that run at once; null for no limit.")
+    ] = None
+    max_concurrent_calls_per_tool: Annotated[
+        int | Mapping[ToolGlob, Annotated[int, Meta(ge=1)]] | None,
+        Meta(ge=1, description="Calls of one tool that run at once: one number for all, or globs of names to numbers."),
+    ] = None
+    max_result_bytes: Annotated[int, Meta(ge=1, description="Size of the largest answer that is taken.")] = (
+        MAX_RESULT_BYTES
+    )
+    retries: Annotated[int, Meta(ge=0, description="Tries after the first, where a repeat is harmless.")] = 0
+    retry_delay: Annotated[float, Meta(ge=0, description="Seconds before the first repeat.")] = 0.2
+    threads: Annotated[int, Meta(ge=1, description="Threads for tools that block.")] = 64
+    abandoned: Annotated[Abandoned, Meta(description="Whether a call that overran its deadline keeps the session.")] = (
+        "hold"
+    )
+    faults: Annotated[
+        FaultPlan | None,
+        Meta(
+            description="Calls that fail, or are answered wrongly, on purpose.",
+            extra_json_schema={"anyOf": [FAULTS_SCHEMA, {"type": "null"}]},
+            extra={"check": _read_faults},
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
-        _one_of("output_check", self.output_check, _CHECKS)
-        _one_of("abandoned", self.abandoned, _WAYS)
-        if self.timeout is not None:
-            _number("timeout", self.timeout, above=0)
-        _number("retry_delay", self.retry_delay)
-        _whole("retries", self.retries, 0)
-        for name in ("max_result_bytes", "threads"):
-            _whole(name, getattr(self, name), 1)
-        if self.max_concurrent_calls is not None:
-            _whole("max_concurrent_calls", self.max_concurrent_calls, 1)
-        if not isinstance(self.faults, FaultPlan | None):
-            raise ConfigError(f"faults must be a FaultPlan, not {self.faults!r}")
-        per_tool = self.max_concurrent_calls_per_tool
-        if isinstance(per_tool, Mapping):
-            for pattern, limit in per_tool.items():
-                read_tool_globs(pattern, "max_concurrent_calls_per_tool")
-                _whole(f"max_concurrent_calls_per_tool[{pattern!r}]", limit, 1)
-        elif per_tool is not None:
-            _whole("max_concurrent_calls_per_tool", per_tool, 1)
+        check_fields(self)
 
     @property
     def unlimited(self) -> bool:
@@ -112,20 +84,3 @@ class Gates:
             # Two threads may both come here; one gate must win.
             self._tools.setdefault(name, None if limit is None else Gate(limit))
         return tuple(gate for gate in (self._tools[name], self._engine) if gate is not None)
-
-
-def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise ConfigError(f"{name} must be one of {', '.join(known)}; not {value!r}")
-
-
-def _whole(name: str, value: object, least: int) -> None:
-    if type(value) is not int or value < least:
-        raise ConfigError(f"{name} must be a whole number of at least {least}, not {value!r}")
-
-
-def _number(name: str, value: object, above: float | None = None) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-        raise ConfigError(f"{name} must be a number of seconds, not {value!r}")
-    if above is not None and value <= above:
-        raise ConfigError(f"{name} must be more than {above:g} seconds, not {value!r}")

@@ -6,13 +6,14 @@ import logging
 import os
 import threading
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
-from toolyard.calls.blocks import read_choice, read_count
 from toolyard.calls.events import CallEvent, json_bytes
+from toolyard.schema.options import Count, option_type, read_value
 
-LEVELS = ("debug", "info", "warning", "error")
+Level = Literal["debug", "info", "warning", "error"]
 
 _SHOWN = 500
 
@@ -25,7 +26,7 @@ class LoggingSink:
 
     def __init__(self, logger: str | logging.Logger = "toolyard.calls", level: str = "info") -> None:
         self._logger = logging.getLogger(logger) if isinstance(logger, str) else logger
-        self._level = getattr(logging, read_choice(level, LEVELS, "LoggingSink.level").upper())
+        self._level = getattr(logging, read_value(option_type(Level), level, "LoggingSink.level").upper())
         self.name = f"logging:{self._logger.name}"
 
     def emit(self, event: CallEvent) -> None:
@@ -74,7 +75,7 @@ class JsonlSink:
 
     def __init__(self, path: str | os.PathLike[str], max_bytes: int | None = None) -> None:
         self._path = Path(path)
-        self._max_bytes = None if max_bytes is None else read_count(max_bytes, "JsonlSink.max_bytes", least=1)
+        self._max_bytes = read_value(option_type(Count | None), max_bytes, "JsonlSink.max_bytes")
         self.name = f"jsonl:{self._path.name}"
         self._lock = threading.Lock()
         self._torn = False

@@ -6,62 +6,51 @@ import logging
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
-from toolyard.calls.blocks import read_choice, read_count, read_flag, read_mapping, read_text
 from toolyard.calls.events import CallEvent, Mode
 from toolyard.calls.redact import REDACTED, Redactor
-from toolyard.calls.sinks import LEVELS, JsonlSink, LoggingSink
+from toolyard.calls.sinks import JsonlSink, Level, LoggingSink
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import ConfigError
-from toolyard.model.json_words import json_type
 from toolyard.model.tool import Tool
+from toolyard.schema.options import Text, read_options
 
 _log = logging.getLogger(__name__)
 
-_KEYS = ("logging", "jsonl", "opentelemetry", "arguments", "results")
 
-TRACING_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "description": "Who is told about calls, and how much.",
-    "properties": {
-        "logging": {
-            "description": "One line per call to Python's logging; true for the usual logger and level.",
-            "anyOf": [
-                {"type": "boolean"},
-                {
-                    "type": "object",
-                    "additionalProperties": False,
-                    "properties": {
-                        "logger": {"type": "string", "minLength": 1, "description": "Name of the logger."},
-                        "level": {"enum": list(LEVELS), "description": "Of calls that work; failures are warnings."},
-                    },
-                },
-            ],
-        },
-        "jsonl": {
-            "description": "One JSON object per call, a line each, appended to a file.",
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["path"],
-            "properties": {
-                "path": {"type": "string", "minLength": 1, "description": "Relative to the config file."},
-                "max_bytes": {
-                    "type": "integer",
-                    "minimum": 1,
-                    "description": "Beyond this the file is moved to `<path>.1` and a new one begun.",
-                },
-            },
-        },
-        "opentelemetry": {"type": "boolean", "description": "One span per call, to the process's tracer provider."},
-        "arguments": {"type": "boolean", "description": "Tell the arguments of calls too; false if not given."},
-        "results": {"type": "boolean", "description": "Tell the results of calls too; false if not given."},
-    },
-}
-"""JSON Schema of the `tracing` block; `Tracer.from_config` accepts exactly what it accepts."""
+class LoggingOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """One line per call to Python's logging."""
+
+    logger: Annotated[Text, Meta(description="Name of the logger.")] = "toolyard.calls"
+    level: Annotated[Level, Meta(description="Of calls that work; failures are warnings.")] = "info"
+
+
+class JsonlOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """One JSON object per call, a line each, appended to a file."""
+
+    path: Annotated[Text, Meta(description="The file to append to, relative to the config file.")]
+    max_bytes: Annotated[
+        int | UnsetType, Meta(ge=1, description="Beyond this the file is moved to `<path>.1` and a new one begun.")
+    ] = UNSET
+
+
+class TracingOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is told about calls, and how much."""
+
+    logging: Annotated[
+        bool | LoggingOptions,
+        Meta(description="One line per call to Python's logging; true for the usual logger and level."),
+    ] = False
+    jsonl: Annotated[
+        JsonlOptions | UnsetType, Meta(description="One JSON object per call, a line each, appended to a file.")
+    ] = UNSET
+    opentelemetry: Annotated[bool, Meta(description="One span per call, to the process's tracer provider.")] = False
+    arguments: Annotated[bool, Meta(description="Tell the arguments of calls too.")] = False
+    results: Annotated[bool, Meta(description="Tell the results of calls too.")] = False
 
 
 class Sink(Protocol):
@@ -133,29 +122,31 @@ class Tracer:
 
         A relative path is taken from `base`. Everything is read before anything is opened.
         """
-        flags, logging_options, jsonl = _read(block, where)
+        return cls.from_options(read_options(TracingOptions, block, where), where, redactor, base=base)
+
+    @classmethod
+    def from_options(
+        cls, options: TracingOptions, where: str, redactor: Redactor | None = None, *, base: Path | None = None
+    ) -> Tracer:
+        """The tracer of a `tracing` block that was read."""
         sinks: list[Sink] = []
-        if logging_options is not None:
-            sinks.append(LoggingSink(**logging_options))
-        if flags["opentelemetry"]:
+        if options.logging is not False:
+            chosen = options.logging if isinstance(options.logging, LoggingOptions) else LoggingOptions()
+            sinks.append(LoggingSink(chosen.logger, chosen.level))
+        if options.opentelemetry:
             from toolyard.calls.telemetry import OpenTelemetrySink
 
             try:
                 sinks.append(OpenTelemetrySink())
             except ConfigError as error:
                 raise ConfigError(f"{where}.opentelemetry: {error}") from error
-        if jsonl is not None:
-            path, max_bytes = jsonl
+        if isinstance(options.jsonl, JsonlOptions):
+            path, most = options.jsonl.path, options.jsonl.max_bytes
             try:
-                sinks.append(JsonlSink((base or Path()) / path, max_bytes=max_bytes))
+                sinks.append(JsonlSink((base or Path()) / path, max_bytes=None if most is UNSET else most))
             except OSError as error:
                 raise ConfigError(f"{where}.jsonl.path: cannot append to {path!r}: {error.strerror}") from error
-        return cls(sinks, arguments=flags["arguments"], results=flags["results"], redactor=redactor)
-
-    @staticmethod
-    def check_config(block: Any, where: str = "tracing") -> None:
-        """Raise what `from_config` would raise about the block, and open nothing."""
-        _read(block, where)
+        return cls(sinks, arguments=options.arguments, results=options.results, redactor=redactor)
 
     def begin(self, tool: Tool | None, call: ToolCall, session_id: str, mode: Mode) -> list[object] | None:
         """Open the spans of one call, where it will run. Hand the answer to `end`, whatever happens."""
@@ -238,14 +229,6 @@ class Tracer:
             return REDACTED
 
 
-def _read(block: Any, where: str) -> tuple[dict[str, bool], dict[str, str] | None, tuple[str, int | None] | None]:
-    read_mapping(block, _KEYS, where)
-    flags = {key: read_flag(block.get(key, False), f"{where}.{key}") for key in _KEYS[2:]}
-    logging_options = _logging_options(block.get("logging", False), f"{where}.logging")
-    jsonl = _jsonl_options(block["jsonl"], f"{where}.jsonl") if "jsonl" in block else None
-    return flags, logging_options, jsonl
-
-
 def _names_of(sinks: Iterable[Sink]) -> list[str]:
     """One name per sink: its `name`, or its class, numbered where several share it."""
     names: list[str] = []
@@ -257,27 +240,3 @@ def _names_of(sinks: Iterable[Sink]) -> list[str]:
             name = f"{base}#{count}"
         names.append(name)
     return names
-
-
-def _logging_options(value: Any, where: str) -> dict[str, str] | None:
-    if isinstance(value, bool):
-        return {} if value else None
-    if not isinstance(value, dict):
-        raise ConfigError(f"{where}: must be true or false, or a mapping, not {json_type(value)}")
-    read_mapping(value, ("logger", "level"), where)
-    options: dict[str, str] = {}
-    if "logger" in value:
-        options["logger"] = read_text(value["logger"], f"{where}.logger")
-    if "level" in value:
-        options["level"] = read_choice(value["level"], LEVELS, f"{where}.level")
-    return options
-
-
-def _jsonl_options(value: Any, where: str) -> tuple[str, int | None]:
-    read_mapping(value, ("path", "max_bytes"), where)
-    if "path" not in value:
-        raise ConfigError(f"{where}: needs a path, the file to append to")
-    path = read_text(value["path"], f"{where}.path")
-    if "max_bytes" not in value:
-        return path, None
-    return path, read_count(value["max_bytes"], f"{where}.max_bytes", least=1)

@@ -10,7 +10,7 @@ import msgspec
 
 from toolyard.calls.faults.rules import Fault
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.outcome import plain_answer
+from toolyard.calls.result import plain_answer
 from toolyard.model.content import Content
 from toolyard.model.errors import CallError, CallTimeout, InvalidOutput, ToolFailed, Unavailable
 from toolyard.model.fingerprint import digest

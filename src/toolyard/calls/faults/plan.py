@@ -5,22 +5,22 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
+from msgspec import Meta
 from msgspec.structs import replace
 
-from toolyard.calls.blocks import glob_matcher, read_list, read_mapping
 from toolyard.calls.events import Mode
 from toolyard.calls.faults.counting import MatchCounter
-from toolyard.calls.faults.rules import ALTERING, Fault, FaultRule, read_rule, read_rules
-from toolyard.model.errors import ConfigError
-from toolyard.model.json_words import json_type
+from toolyard.calls.faults.rules import ALTERING, Fault, FaultOptions, FaultRule, FaultType
+from toolyard.calls.globs import glob_matcher
+from toolyard.schema.options import Text, option_type, read_options, read_value
 from toolyard.sessions.session import Session
 
 _WHOLE = 2**64
 _PICK = -1
 _DRAW = -2
-_CATEGORY_KEYS = ("type", "probability", "message")
 _CATEGORY_MESSAGE = "Tool execution failed"
 
 
@@ -34,24 +34,20 @@ class FaultPlan:
     """
 
     def __init__(self, rules: Sequence[Mapping[str, Any]] = (), *, seed: int = 0) -> None:
-        self.seed = _read_seed(seed, "seed")
-        self._take(read_rules([dict(rule) for rule in rules], "rules"))
+        self._take(read_options(FaultOptions, {"rules": rules, "seed": seed}, ""))
 
     @classmethod
     def read(cls, value: Any, where: str) -> FaultPlan | None:
         """A plan as a config has it; one that was made already, or None, is handed through."""
         if value is None or isinstance(value, FaultPlan):
             return value
-        if not isinstance(value, Mapping):
-            raise ConfigError(f"{where}: must be a mapping with 'rules', not {json_type(value)}")
-        block = read_mapping(dict(value), ("seed", "rules"), where)
-        if "rules" not in block:
-            raise ConfigError(f"{where}: needs 'rules', the faults there are to be")
-        plan = cls(seed=_read_seed(block.get("seed", 0), f"{where}.seed"))
-        plan._take(read_rules(block["rules"], f"{where}.rules"))
+        plan = cls()
+        plan._take(read_options(FaultOptions, value, where))
         return plan
 
-    def _take(self, rules: tuple[FaultRule, ...]) -> None:
+    def _take(self, options: FaultOptions) -> None:
+        rules: tuple[FaultRule, ...] = options.rules
+        self.seed = options.seed
         self.rules = rules
         self._matchers = tuple(glob_matcher(rule.tool) for rule in rules)
         # A rule for every tool counts every call, and the history knows how many there are.
@@ -112,19 +108,20 @@ class FaultPlan:
             return index, counts
 
 
-def _read_seed(value: Any, where: str) -> int:
-    if isinstance(value, bool) or not (isinstance(value, int) or (isinstance(value, float) and value.is_integer())):
-        raise ConfigError(f"{where}: must be a whole number, not {json_type(value)}")
-    return int(value)
+class _Category(msgspec.Struct, frozen=True):
+    type: FaultType
+    probability: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    message: Text | None = None
 
 
 def from_error_categories(value: Any, where: str = "error_categories", *, seed: int = 0) -> FaultPlan:
     """A plan of `{type, probability, message}`, each of which comes in place of the call."""
-    plan, rules = FaultPlan(seed=seed), []
-    for number, item in enumerate(read_list(value, where)):
-        place = f"{where}[{number}]"
-        rule = read_rule(read_mapping(item, _CATEGORY_KEYS, place), place)
-        message = rule.message if rule.type in ALTERING else rule.message or _CATEGORY_MESSAGE
-        rules.append(replace(rule, after_call=False, message=message))
-    plan._take(tuple(rules))
+    rules = []
+    for category in read_value(option_type(tuple[_Category, ...]), value, where):
+        rule = FaultRule(type=category.type, probability=category.probability, message=category.message)
+        if rule.message is None and rule.type not in ALTERING:
+            rule = replace(rule, message=_CATEGORY_MESSAGE)
+        rules.append(rule)
+    plan = FaultPlan()
+    plan._take(FaultOptions(rules=tuple(rules), seed=seed))
     return plan

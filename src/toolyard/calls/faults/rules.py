@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
+from msgspec import Meta
 
-from toolyard.calls.blocks import (
-    TOOL_GLOBS_SCHEMA,
-    listed,
-    read_choice,
-    read_count,
-    read_flag,
-    read_list,
-    read_mapping,
-    read_text,
-    read_tool_globs,
-)
+from toolyard.calls.globs import ToolGlobs
 from toolyard.model.errors import ConfigError
+from toolyard.schema.options import (
+    ConfigOption,
+    Text,
+    option_schema,
+    options_of,
+    options_schema,
+    read_given,
+    read_option,
+)
 
 FaultType = Literal[
     "network_error",
@@ -49,64 +50,23 @@ _KEYS: dict[str, tuple[str, ...]] = {
 _USUAL_LATENCY = 1.0
 _LONGEST = 86_400.0
 
-_SECONDS: dict[str, Any] = {"type": "number", "minimum": 0, "maximum": _LONGEST}
-_PROPERTIES: dict[str, dict[str, Any]] = {
-    "tool": {**TOOL_GLOBS_SCHEMA, "description": "Globs of qualified names; every tool if not given."},
-    "probability": {"type": "number", "minimum": 0, "maximum": 1, "description": "Of each call; 1 if not given."},
-    "every": {"type": "integer", "minimum": 1, "description": "Only every so many of the session's matching calls."},
-    "after": {"type": "integer", "minimum": 0, "description": "Not the first so many matching calls of a session."},
-    "message": {"type": "string", "minLength": 1, "description": "What the caller is told."},
-    "seconds": {**_SECONDS, "description": "How long the call takes before that."},
-    "retry_after": {**_SECONDS, "description": "Seconds after which to try again, as the error says."},
-    "after_call": {"type": "boolean", "description": "True: the tool is called, and then its answer is lost."},
-}
-
-
-def _rule_schema() -> dict[str, Any]:
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for kind, keys in _KEYS.items():
-        groups.setdefault(keys, []).append(kind)
-    return {
-        "anyOf": [
-            {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["type"],
-                "properties": {
-                    "type": {"enum": kinds},
-                    **{key: _PROPERTIES[key] for key in (*_ALWAYS[1:], *keys)},
-                },
-            }
-            for keys, kinds in groups.items()
-        ]
-    }
-
-
-FAULTS_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["rules"],
-    "properties": {
-        "seed": {"type": "integer", "description": "Another seed, other calls that fail; 0 if not given."},
-        "rules": {"type": "array", "items": _rule_schema(), "description": "Each is tried on every call."},
-    },
-}
-"""JSON Schema of a fault plan; `FaultPlan.read` accepts exactly what it accepts."""
-
 
 class FaultRule(msgspec.Struct, frozen=True, kw_only=True):
     """When a fault happens and what it is; `read_rule` makes one."""
 
-    type: str
-    tool: tuple[str, ...] = ("*",)
-    probability: float = 1.0
-    every: int = 1
-    after: int = 0
-    message: str | None = None
-    seconds: float = 0.0
-    retry_after: float | None = None
-    after_call: bool = False
-    """True if the tool is called first; only of types that leave the choice."""
+    type: Annotated[FaultType, Meta(description="What goes wrong.")]
+    tool: Annotated[ToolGlobs, Meta(description="Globs of qualified names; every tool if not given.")] = ("*",)
+    probability: Annotated[float, Meta(ge=0, le=1, description="Of each call.")] = 1.0
+    every: Annotated[int, Meta(ge=1, description="Only every so many of the session's matching calls.")] = 1
+    after: Annotated[int, Meta(ge=0, description="Not the first so many matching calls of a session.")] = 0
+    message: Annotated[Text | None, Meta(description="What the caller is told.")] = None
+    seconds: Annotated[float, Meta(ge=0, le=_LONGEST, description="How long the call takes before that.")] = 0.0
+    retry_after: Annotated[
+        float | None, Meta(ge=0, le=_LONGEST, description="Seconds after which to try again, as the error says.")
+    ] = None
+    after_call: Annotated[
+        bool, Meta(description="True: the tool is called, and then its answer is lost. Some types leave no choice.")
+    ] = False
 
     @property
     def instead(self) -> bool:
@@ -145,39 +105,48 @@ class Fault(msgspec.Struct, frozen=True):
         return self.type in ALTERING
 
 
-def read_rules(value: Any, where: str) -> tuple[FaultRule, ...]:
-    """The rules of a plan."""
-    return tuple(read_rule(item, f"{where}[{number}]") for number, item in enumerate(read_list(value, where)))
+def _options_of_type(kind: str) -> dict[str, ConfigOption]:
+    known = options_of(FaultRule)
+    return {key: known[key] for key in (*_ALWAYS, *_KEYS[kind])}
+
+
+def _rule_schema() -> dict[str, Any]:
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for kind, keys in _KEYS.items():
+        groups.setdefault(keys, []).append(kind)
+    return {"anyOf": [_schema_of_types(kinds) for kinds in groups.values()]}
+
+
+def _schema_of_types(kinds: list[str]) -> dict[str, Any]:
+    properties = {key: option_schema(option) for key, option in _options_of_type(kinds[0]).items()}
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["type"],
+        "properties": {**properties, "type": {"enum": kinds, "description": "What goes wrong."}},
+    }
 
 
 def read_rule(value: Any, where: str) -> FaultRule:
     """One rule; what its type does not know is an error that names the nearest key."""
-    if not isinstance(value, dict) or "type" not in value:
+    if not isinstance(value, Mapping) or "type" not in value:
         raise ConfigError(f"{where}: a fault needs a 'type', one of {', '.join(TYPES)}")
-    kind = read_choice(value["type"], TYPES, f"{where}.type")
-    given = read_mapping(value, (*_ALWAYS, *_KEYS[kind]), f"{where} ({kind})")
+    kind = read_option(FaultRule, "type", value["type"], f"{where}.type")
     made: dict[str, Any] = {"after_call": kind in _LATE}
     if kind == "latency":
         made["seconds"] = _USUAL_LATENCY
-    for key, item in given.items():
-        if key != "type":
-            made[key] = _READERS[key](item, f"{where}.{key}")
-    return FaultRule(type=kind, **made)
+    return FaultRule(**made | read_given(_options_of_type(kind), value, where))
 
 
-def _read_number(value: Any, where: str, most: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
-        raise ConfigError(f"{where}: must be a number from 0 to {most:g}, not {value!r}")
-    return float(value)
+class FaultOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls that fail, or are answered wrongly, on purpose."""
+
+    seed: Annotated[int, Meta(description="Another seed, other calls that fail.")] = 0
+    rules: Annotated[
+        tuple[Annotated[Any, Meta(extra_json_schema=_rule_schema(), extra={"check": read_rule})], ...],
+        Meta(description="The faults there are to be; each is tried on every call."),
+    ]
 
 
-_READERS: dict[str, Any] = {
-    "tool": lambda value, where: read_tool_globs(listed(value) if isinstance(value, tuple) else value, where),
-    "probability": lambda value, where: _read_number(value, where, 1.0),
-    "every": lambda value, where: read_count(value, where, least=1),
-    "after": lambda value, where: read_count(value, where, least=0),
-    "message": read_text,
-    "seconds": lambda value, where: _read_number(value, where, _LONGEST),
-    "retry_after": lambda value, where: _read_number(value, where, _LONGEST),
-    "after_call": read_flag,
-}
+FAULTS_SCHEMA: dict[str, Any] = options_schema(FaultOptions)
+"""JSON Schema of a fault plan; `FaultPlan.read` accepts exactly what it accepts."""

@@ -8,7 +8,7 @@ import time
 import pytest
 from call_support import SOON, Hung, call, codes, engine_of, executions, in_threads, invocation_of, until
 
-from toolyard.calls import answer as module
+from toolyard.calls import deadline as module
 from toolyard.engines.base import ToolEngine
 from toolyard.model.errors import CallTimeout, SessionBusyError, ToolFailed, Unavailable
 from toolyard.model.tool import Effects, Tool
@@ -153,7 +153,7 @@ class TestDeadline:
             return None
 
         monkeypatch.setattr(module, "_start", lambda engine, invocation: Late())
-        assert module._in_a_thread(engine, invocation_of(quick, deadline=time.monotonic())) == "there"
+        assert module.answer_in_thread(engine, invocation_of(quick, deadline=time.monotonic())) == "there"
 
 
 class Flaky(ToolEngine):
@@ -221,13 +221,13 @@ class TestRetries:
 
     def test_a_pause_asked_for_is_kept(self, monkeypatch):
         paused = []
-        monkeypatch.setattr(module.time, "sleep", paused.append)
+        monkeypatch.setattr(time, "sleep", paused.append)
         Flaky([down(retry_after=7.5), down()], retries=2).execute("s", [call("a")])
         assert paused == [7.5, 0]
 
     def test_pauses_grow(self, monkeypatch):
         paused = []
-        monkeypatch.setattr(module.time, "sleep", paused.append)
+        monkeypatch.setattr(time, "sleep", paused.append)
         engine = Flaky([down()] * 3, retries=3)
         object.__setattr__(engine, "settings", type(engine.settings)(retries=3, retry_delay=0.5))
         engine.execute("s", [call("a")])

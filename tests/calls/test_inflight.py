@@ -6,7 +6,7 @@ import threading
 import pytest
 from call_support import SOON, Hung, call, engine_of, executions, until
 
-from toolyard.calls.flights import Flights
+from toolyard.calls.inflight import InflightCalls
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.sessions.sessions import Sessions
 
@@ -165,7 +165,7 @@ def test_an_error_is_an_answer_too():
 def test_flights_of_one_batch_leave_those_of_another_alone():
     session = Sessions().open("s")
     one, two = ToolCall("n::a", {"x": 1}, "id"), ToolCall("n::a", {"x": 2}, "id")
-    first, second = Flights(session, [one]), Flights(session, [two, one])
+    first, second = InflightCalls(session, [one]), InflightCalls(session, [two, one])
     assert first.answered(one) is None
     first.landed(one, ToolResult("id", "n::a", "first"))
     second_answer = second.answered(two)

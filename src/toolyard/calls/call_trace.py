@@ -1,4 +1,4 @@
-"""`Trail`: one call as tracing sees it, from beginning to end."""
+"""`CallTrace`: one call as tracing sees it, from beginning to end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from toolyard.registry.bind import Bound
 from toolyard.sessions.session import Session
 
 
-class Trail:
+class CallTrace:
     """Made only where somebody listens."""
 
     __slots__ = ("_began", "_bound", "_call", "_generation", "_mode", "_session", "_time", "_token", "_tracer")

@@ -1,4 +1,4 @@
-"""The short way and the long way of `execute` cannot be told apart."""
+"""Whatever a plan leaves out, the result and the entry are the same."""
 
 import copy
 import dataclasses
@@ -9,7 +9,6 @@ import pytest
 from call_support import call, codes, executions, registry_of
 from hypothesis import given, settings, strategies as st
 
-from toolyard.calls import quick as module
 from toolyard.calls.tracing import Tracer
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.call import ToolCall
@@ -28,7 +27,7 @@ class Deaf:
 
 
 def pair(registry, **settings):
-    """One engine that takes the short way, and two that cannot."""
+    """One engine that needs no more than the tool, one with a deadline, and one that is traced."""
     engines = [
         PythonToolEngine(registry, **settings),
         PythonToolEngine(registry, timeout=600, **settings),
@@ -274,6 +273,33 @@ def test_named_cases_are_the_same_both_ways(check):
     assert engines[0].state_hash("s") == engines[1].state_hash("s")
 
 
+def test_a_plan_is_made_once_for_each_mode_and_anew_for_another_snapshot():
+    registry = named()
+    engine = PythonToolEngine(registry)
+    engine.setup("s")
+    engine.execute("s", [call("add", x=1), ToolCall("n::add", {"x": 2}, "id")])
+    engine.simulate("s", [call("add", x=1)])
+    executed, simulated = engine._path.plans("execute"), engine._path.plans("simulate")
+    assert [plan.name for plan in executed.values()] == [plan.name for plan in simulated.values()] == ["n::add"]
+    assert executed is engine._path.plans("execute") and executed is not simulated
+    registry.remove("n::half")
+    assert engine._path.plans("execute") is not executed
+
+
+def test_a_plan_leaves_out_what_a_tool_and_its_engine_do_not_need():
+    def read(x: int) -> str:
+        return str(x)
+
+    registry = ToolRegistry([function_tool(read, namespace="n", effects="read", output_parameters={})])
+    engine = PythonToolEngine(registry)
+    plan = engine._path.plans("execute").add(registry.snapshot.names["n::read"][0])
+    assert plan.function is not None
+    assert (plan.faults, plan.is_limited, plan.announces, plan.accepts_output) == (None, False, False, None)
+    careful = PythonToolEngine(named(), retries=1, output_check="strict")
+    plan = careful._path.plans("execute").add(careful.tool_registry.snapshot.names["n::add"][0])
+    assert plan.is_limited and plan.announces and plan.accepts_output is not None
+
+
 def test_overloads_are_chosen_the_same_way():
     def first(x: int) -> str:
         return "integer"
@@ -329,11 +355,8 @@ def test_a_tool_that_is_replaced_answers_from_then_on():
     assert engine.execute("s", [call("tool")])[0].result == 2
 
 
-def test_an_engine_is_quick_only_if_nothing_limits_or_listens():
+def test_an_engine_with_an_answer_of_its_own_gives_it():
     registry = named()
-    assert PythonToolEngine(registry)._quick
-    for options in ({"timeout": 1}, {"retries": 1}, {"max_concurrent_calls": 1}, {"tracer": Tracer([Deaf()])}):
-        assert not PythonToolEngine(registry, **options)._quick
 
     class Mine(PythonToolEngine):
         def answer(self, invocation):
@@ -348,10 +371,10 @@ def test_names_nobody_has_are_not_remembered():
     engine = PythonToolEngine(named())
     engine.setup("s")
     engine.execute("s", [call(f"gone{number}") for number in range(50)])
-    assert not [name for name in engine._path.quick_answers if "gone" in name]
+    assert not engine._path.plans("execute")
 
 
-def test_many_threads_on_the_short_way_lose_nothing():
+def test_many_threads_in_one_session_lose_nothing():
     def add(x: int) -> int:
         return x
 
@@ -374,4 +397,3 @@ def test_many_threads_on_the_short_way_lose_nothing():
     seen = [item["tool_output"]["result"] for item in executions(engine)]
     assert sorted(seen) == sorted(number * 1000 + step for number in range(8) for step in range(50))
     assert [x for x in seen if x < 1000] == list(range(50))
-    assert not module._not_quick(None, None)

@@ -9,21 +9,21 @@ from toolyard.model.call import ToolCall, ToolResult
 from toolyard.sessions.session import Session
 
 
-class Flight:
+class InflightCall:
     """One call from the moment it was handed in until its batch is over."""
 
     __slots__ = ("answered_by", "batch", "call", "result", "users")
 
-    def __init__(self, call: ToolCall, batch: Flights) -> None:
+    def __init__(self, call: ToolCall, batch: InflightCalls) -> None:
         self.call = call
         self.batch = batch
         self.result: ToolResult | None = None
-        self.answered_by: Flights | None = None
-        self.users: list[Flights] = [batch]
+        self.answered_by: InflightCalls | None = None
+        self.users: list[InflightCalls] = [batch]
         """The batches that wait for an answer."""
 
 
-class Flights:
+class InflightCalls:
     """The flights of one batch: those it leads, and those of other batches it joined.
 
     Batches take turns in a session, so by the time this one has its turn, whatever it joined is over: joining
@@ -34,12 +34,12 @@ class Flights:
 
     def __init__(self, session: Session, calls: Sequence[ToolCall]) -> None:
         self._session = session
-        self._led: dict[str, Flight] = {}
-        self._joined: dict[str, Flight] = {}
+        self._led: dict[str, InflightCall] = {}
+        self._joined: dict[str, InflightCall] = {}
         for call in calls:
             if call.call_id is None:
                 continue
-            flight = session.flights.setdefault(call.call_id, Flight(call, self))
+            flight = session.flights.setdefault(call.call_id, InflightCall(call, self))
             if flight.batch is self:
                 self._led[call.call_id] = flight
             elif flight.call == call:

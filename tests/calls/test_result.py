@@ -8,7 +8,7 @@ import pytest
 from call_support import call, engine_of, executions, invocation_of
 from pydantic import BaseModel
 
-from toolyard.calls.outcome import plain_answer
+from toolyard.calls.result import plain_answer
 from toolyard.model.errors import InvalidOutput
 
 LIMIT = 10_000

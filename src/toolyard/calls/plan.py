@@ -1,0 +1,82 @@
+"""`CallPlan`: which steps a call of one tool by one engine needs, found out once. What is None or False is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from toolyard.calls.answerer import Answerer, Root
+from toolyard.calls.events import Mode
+from toolyard.calls.faults.plan import FaultPlan
+from toolyard.calls.settings import Settings
+from toolyard.model.bindings import ScriptBinding
+from toolyard.model.tool import Effects, Tool
+from toolyard.registry.prepared import PreparedTool
+from toolyard.registry.snapshot import Snapshot
+from toolyard.sessions.entry import entry_frame
+
+
+class CallPlan:
+    """Made for a tool when it is first called in a mode; raises `NoEngine` or `Denied` if nobody may answer it."""
+
+    __slots__ = (
+        *(
+            "accepts_output",
+            "announces",
+            "blocks",
+            "engine",
+            "faults",
+            "entry_frame",
+            "function",
+            "held",
+            "is_async",
+            "is_limited",
+        ),
+        *("max_result_bytes", "name", "script_timeout", "settings", "timeout", "tool"),
+    )
+
+    def __init__(self, root: Root, prepared: PreparedTool, mode: Mode) -> None:
+        routed = root.route(prepared.tool)
+        self.tool: Tool = prepared.tool
+        self.name = self.tool.qualified_name
+        self.engine: Answerer = routed if mode == "execute" else routed.simulator(self.tool)
+        self.settings: Settings = self.engine.settings
+        self.function: Callable[[Any], Any] | None = self.engine.function_for(prepared)
+        self.is_async: bool = getattr(self.tool.binding, "is_async", False)
+        self.blocks = self.engine.blocks(self.tool)
+        self.faults: FaultPlan | None = routed.settings.faults or root.settings.faults
+        """The plan of whoever would execute the call, also where another simulates it; else that of all of them."""
+        self.is_limited = not self.settings.unlimited or self.faults is not None
+        self.script_timeout = self.tool.binding.timeout if type(self.tool.binding) is ScriptBinding else None
+        self.timeout = self.time_limit(None, None)
+        self.held = self.settings.abandoned == "hold"
+        self.announces = self.tool.effects is not Effects.READ
+        checked = self.tool.output_parameters and self.settings.output_check != "off"
+        self.accepts_output: Callable[[Any], bool] | None = prepared.output.is_valid if checked else None
+        self.max_result_bytes = self.settings.max_result_bytes
+        self.entry_frame = entry_frame(self.name)
+
+    def time_limit(self, asked: float | None, at_most: float | None) -> float | None:
+        """Seconds that a call may take: what its caller asked for, or the engine allows, and never over `at_most`."""
+        timeout = self.settings.timeout if asked is None else asked
+        if self.script_timeout is not None:
+            # A script says itself how long it may take; others may only shorten that.
+            timeout = self.script_timeout if timeout is None else min(timeout, self.script_timeout)
+        if at_most is None:
+            return timeout
+        return at_most if timeout is None else min(timeout, at_most)
+
+
+class CallPlans(dict[PreparedTool, CallPlan]):
+    """The plans for the tools of one snapshot, in one mode."""
+
+    __slots__ = ("mode", "root", "snapshot")
+
+    def __init__(self, root: Root, snapshot: Snapshot, mode: Mode) -> None:
+        super().__init__()
+        self.root, self.snapshot, self.mode = root, snapshot, mode
+
+    def add(self, prepared: PreparedTool) -> CallPlan:
+        """Make the plan of a tool that is called for the first time."""
+        plan = self[prepared] = CallPlan(self.root, prepared, self.mode)
+        return plan

@@ -1,0 +1,234 @@
+"""What an engine answered, or raised, as a `ToolResult` and as the entry that a session keeps of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, Protocol
+
+import msgspec
+
+from toolyard.calls.error_masking import is_own_exception, told_discreetly
+from toolyard.calls.invocation import Invocation
+from toolyard.calls.redact import Redactor, hides
+from toolyard.calls.settings import Settings
+from toolyard.calls.utf8_safety import bounded_info, writable_call, writable_info
+from toolyard.model.bindings import PythonBinding
+from toolyard.model.call import ToolCall, ToolResult
+from toolyard.model.content import CONTENT, Content
+from toolyard.model.errors import CallError, ErrorInfo, InvalidOutput, SessionError, ToolFailed
+from toolyard.model.tool import Effects
+from toolyard.model.tree_size import fits, is_small
+from toolyard.registry.bind import Bound
+from toolyard.schema.violations import describe
+from toolyard.sessions.entry import any_call_text, call_text, entry_text, result_text
+from toolyard.sessions.state import Changes
+
+_encode = msgspec.json.encode
+_decode = msgspec.json.Decoder().decode
+_NO_CHANGES: Changes = {}
+_MAX_DEPTH = 500
+_LEAVES = frozenset({str, int, bool, type(None)})
+
+
+def _refuse(value: Any) -> Any:
+    raise TypeError(type(value).__name__)
+
+
+_encode_plain = msgspec.json.Encoder(enc_hook=_refuse).encode
+
+
+class ResultPlan(Protocol):
+    """What of a plan a result is made with."""
+
+    name: str
+    settings: Settings
+    max_result_bytes: int
+    accepts_output: Callable[[Any], bool] | None
+    entry_frame: tuple[bytes, bytes]
+
+
+def plain_answer(value: Any, invocation: Invocation, max_bytes: int) -> tuple[Any, bytes]:
+    """The value as JSON of its own and its text; raises `InvalidOutput` for what is no JSON or too large."""
+    if type(value) in _LEAVES:
+        text, plain = _leaf(value, invocation), value
+    else:
+        text, plain = _written(value, invocation, max_bytes)
+    if len(text) > max_bytes:
+        raise _too_large(invocation, f"{len(text):,}", max_bytes)
+    return plain, text
+
+
+def plain_content(content: Content, invocation: Invocation, max_bytes: int) -> tuple[Any, dict[str, Any]]:
+    """The value of an answer in blocks, and the metadata that keeps them where they say more than that."""
+    kept = content.kept
+    return content.result, {} if kept is None else {CONTENT: plain_answer(kept, invocation, max_bytes)[0]}
+
+
+def _leaf(value: Any, invocation: Invocation) -> bytes:
+    try:
+        return _encode(value)
+    except ValueError:
+        # More digits than text may have, or half of a surrogate pair.
+        raise _not_json(value, invocation) from None
+
+
+def check_output(plain: Any, invocation: Invocation, settings: Settings) -> list[dict[str, str]]:
+    """What the answer breaks of the tool's output schema; raises instead where the check is strict."""
+    prepared = invocation.bound.prepared
+    if invocation.fault is not None and invocation.fault.unchecked:
+        return []
+    if settings.output_check == "off" or not invocation.tool.output_parameters:
+        return []
+    if prepared.output.is_valid(plain):
+        return []
+    violations = prepared.output.violations(plain)
+    if invocation.replayed:
+        violations = [violation for violation in violations if not hides(plain, violation.pointer)]
+        if not violations:
+            return []
+    listed = [violation.to_dict() for violation in violations]
+    if settings.output_check == "strict":
+        raise InvalidOutput(
+            f"{invocation.tool.qualified_name} answered with something its output schema does not allow: "
+            f"{describe(violations)}",
+            details={"violations": listed},
+        )
+    return listed
+
+
+def make_result(plan: ResultPlan, invocation: Invocation, value: Any) -> tuple[ToolResult, bytes, Changes]:
+    """The result of an answer, its entry, and what the call changed; raises where the answer is no good."""
+    call, bound = invocation.call, invocation.bound
+    metadata: dict[str, Any] = {}
+    if type(value) is Content:
+        value, metadata = plain_content(value, invocation, plan.max_result_bytes)
+    plain, text = plain_answer(value, invocation, plan.max_result_bytes)
+    invocation.result_bytes = len(text)
+    if bound.coercions or invocation.attempt > 1 or invocation.fault is not None:
+        metadata |= _metadata_of(bound, invocation)
+    if plan.accepts_output is not None and not plan.accepts_output(plain):
+        violations = check_output(plain, invocation, plan.settings)
+        if violations:
+            metadata["output_violations"] = violations
+    changes = _NO_CHANGES if invocation.kept is None else kept_changes(invocation)
+    result = ToolResult(call.call_id, plan.name, plain, None, metadata, None, call.overload)
+    if not invocation.session.kept:
+        return result, b"", changes
+    if metadata or plain is None or call.call_id is not None or call.overload is not None or call.name != plan.name:
+        return result, entry_text(call_text(call, bound.sent), result_text(result, text)), changes
+    before, between = plan.entry_frame
+    return result, b"".join((before, bound.sent, between, text, b"}}")), changes
+
+
+def _metadata_of(bound: Bound | None, invocation: Invocation | None) -> dict[str, Any]:
+    metadata: dict[str, Any] = {}
+    if bound is not None and bound.coercions:
+        metadata["coercions"] = [coercion.to_dict() for coercion in bound.coercions]
+    if invocation is not None and invocation.attempt > 1:
+        metadata["attempts"] = invocation.attempt
+    if invocation is not None and invocation.fault is not None:
+        metadata["fault"] = invocation.fault.told
+    return metadata
+
+
+def failure_result(
+    call: ToolCall,
+    bound: Bound | None,
+    invocation: Invocation | None,
+    error: CallError,
+    redactor: Redactor,
+    *,
+    discreet: bool,
+) -> tuple[ToolResult, bytes]:
+    """The result of a call that failed, and its entry: the one place where an exception becomes a `ToolResult`."""
+    info = error.info
+    if discreet and bound is not None and is_own_exception(error):
+        info = told_discreetly(error, bound.tool, redactor)
+    info = _redact_info(bounded_info(info), redactor)
+    if invocation is not None and invocation.tool.effects is Effects.READ:
+        # What only reads has changed nothing, however it failed.
+        info = msgspec.structs.replace(info, effect="none")
+    metadata = _metadata_of(bound, invocation)
+    try:
+        result = ToolResult.failed(call, info, **metadata)
+        if bound is not None:
+            # Whatever it was called, this is the tool that was meant.
+            result = msgspec.structs.replace(result, name=bound.tool.qualified_name)
+        sent = any_call_text(call) if bound is None else call_text(call, bound.sent)
+        return result, entry_text(sent, result_text(result, b"null"))
+    except (TypeError, ValueError, RecursionError):
+        # Half of a surrogate pair, or details of a tool's own that are no JSON: no store can keep that.
+        result = ToolResult.failed(writable_call(call), writable_info(info), **metadata)
+        return result, entry_text(any_call_text(writable_call(call)), result_text(result, b"null"))
+
+
+def _redact_info(info: ErrorInfo, redactor: Redactor) -> ErrorInfo:
+    return msgspec.structs.replace(
+        info,
+        message=redactor.text(info.message),
+        hint=None if info.hint is None else redactor.text(info.hint),
+        details=redactor.value(info.details) if info.details else info.details,
+    )
+
+
+def kept_changes(invocation: Invocation) -> Changes:
+    """What the call changed in its engine's state; what JSON cannot carry is the engine's fault, told as such."""
+    if invocation.kept is None:
+        return {}
+    try:
+        return invocation.kept.changes()
+    except SessionError as error:
+        raise ToolFailed(f"{invocation.tool.qualified_name} was answered, but {error}", effect="done") from error
+
+
+def _written(value: Any, invocation: Invocation, max_bytes: int) -> tuple[bytes, Any]:
+    if not is_small(value):
+        _check_size(value, invocation, max_bytes)
+    try:
+        text = _encode_plain(value)
+        plain = _decode(text)
+        if plain == value:
+            return text, plain
+    except (TypeError, ValueError, RecursionError):
+        pass  # no JSON yet
+    if hasattr(type(value), "__next__"):
+        # It can be gone through once, and need not end.
+        value = list(islice(value, max_bytes))
+    finished = _finished(value, invocation)
+    _check_size(finished, invocation, max_bytes)
+    try:
+        text = _encode_plain(finished)
+        return text, _decode(text)
+    except (TypeError, ValueError, RecursionError):
+        raise _not_json(value, invocation) from None
+
+
+def _check_size(value: Any, invocation: Invocation, max_bytes: int) -> None:
+    # Before it is written: what refers to itself, or doubles at every level, would take all memory.
+    if not fits(value, max_values=max_bytes, max_depth=_MAX_DEPTH):
+        raise _too_large(invocation, "far more", max_bytes)
+
+
+def _finished(value: Any, invocation: Invocation) -> Any:
+    """Objects as JSON, and NaN refused: the long way, which the commonest answers never take."""
+    from toolyard.schema.derive.values import finisher
+
+    binding = invocation.tool.binding
+    finish = binding.finish if isinstance(binding, PythonBinding) else None
+    return (finish or finisher(invocation.tool.qualified_name, None, plain=False))(value)
+
+
+def _not_json(value: Any, invocation: Invocation) -> InvalidOutput:
+    return InvalidOutput(
+        f"{invocation.tool.qualified_name} answered with {type(value).__name__}, which JSON cannot carry",
+        hint="return JSON values, a pydantic model or a dataclass",
+    )
+
+
+def _too_large(invocation: Invocation, size: str, limit: int) -> InvalidOutput:
+    return InvalidOutput(
+        f"{invocation.tool.qualified_name} answered with {size} bytes of JSON; the limit is {limit:,}",
+        hint="ask for less, or raise max_result_bytes; nothing was cut",
+        details={"max_result_bytes": limit},
+    )
