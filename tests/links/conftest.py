@@ -8,8 +8,9 @@ import time
 import pytest
 
 from links.fake_server import FakeServer, whole
-from toolyard.links.addresses import AddressRule
-from toolyard.links.client import GuardedClient, Outgoing
+from toolyard.links.http.addresses import AddressRule
+from toolyard.links.http.client import GuardedClient
+from toolyard.links.http.messages import Outgoing
 
 LOCAL = AddressRule.of(["127.0.0.1", "localhost"])
 

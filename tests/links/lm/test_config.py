@@ -17,7 +17,7 @@ GOOD = {"type": "openai", "model_id_or_path": "m"}
         ({"model_id_or_path": None}, "needs 'model_id_or_path'"),
         ({"base_url": "localhost:80"}, "lm_config.base_url"),
         ({"base_url": "http://h/v1?x=1"}, "remove what follows"),
-        ({"timeout": 0}, "lm_config.timeout: must be a number above 0"),
+        ({"timeout": 0}, "lm_config.timeout: must be above 0, not 0"),
         ({"timeout": True}, "lm_config.timeout"),
         ({"retries": -1}, "lm_config.retries"),
         ({"max_concurrent": 0}, "lm_config.max_concurrent"),

@@ -1,5 +1,6 @@
 """The model in this process, as far as that can be shown without one; `engines/lm/test_llama_slow.py` has one."""
 
+import sys
 import threading
 import time
 
@@ -10,8 +11,8 @@ from toolyard.model.errors import CallTimeout, ConfigError, ToolFailed
 
 
 def test_what_is_missing_is_said_with_what_to_do(monkeypatch):
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"install toolyard\[llama\]"):
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    with pytest.raises(ConfigError, match=r"pip install 'toolyard\[llama\]"):
         LMClient({"type": "llama"})
 
 

@@ -2,7 +2,7 @@
 
 from toolyard.links.lm.client import LMClient
 from toolyard.links.lm.config import LMConfig, LMOptions, read_lm_config
-from toolyard.links.lm.ledger import Ledger, Spent
+from toolyard.links.lm.ledger import Spent, UsageLedger
 from toolyard.links.lm.shapes import LMAnswer, LMRequest, Message, Usage, likely_tokens
 
 __all__ = [
@@ -11,10 +11,10 @@ __all__ = [
     "LMConfig",
     "LMOptions",
     "LMRequest",
-    "Ledger",
     "Message",
     "Spent",
     "Usage",
+    "UsageLedger",
     "likely_tokens",
     "read_lm_config",
 ]

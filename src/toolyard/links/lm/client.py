@@ -12,9 +12,10 @@ from typing import Any, Protocol
 import msgspec
 
 from toolyard.links.lm.config import LMConfig, read_lm_config
-from toolyard.links.lm.ledger import Ledger
+from toolyard.links.lm.ledger import UsageLedger
 from toolyard.links.lm.limits import Limits
 from toolyard.links.lm.shapes import LMAnswer, LMRequest, Message
+from toolyard.loop.backoff import backoff_delay
 from toolyard.model.closing import Closing
 from toolyard.model.errors import CallError, CallTimeout, Unavailable
 from toolyard.sessions.gate import Gate
@@ -55,7 +56,7 @@ class LMClient(Closing):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.config = config if isinstance(config, LMConfig) else read_lm_config(config, where)
-        self.ledger = Ledger(self.config.prices)
+        self.ledger = UsageLedger(self.config.prices)
         """Tokens and money by model."""
         self._sleep = sleep or _sleep
         self._clock = clock
@@ -173,7 +174,7 @@ class LMClient(Closing):
         most = _LONGEST_ASKED if deadline is None else deadline - self._clock()
         pause = error.info.retry_after
         if pause is None:
-            pause = min(_FIRST_PAUSE * 2 ** (attempt - 1), _LONGEST_PAUSE) * _share(request, attempt)
+            pause = backoff_delay(attempt, _FIRST_PAUSE, _LONGEST_PAUSE, chance=_chance_of(request, attempt))
         else:
             # Who has no deadline is not to be kept waiting for a day because another was told to.
             self._limits.pause(pause if pause < most else min(pause, _LONGEST_ASKED))
@@ -186,10 +187,10 @@ async def _sleep(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-def _share(request: LMRequest, attempt: int) -> float:
-    """Between a half and one, another for each request, so that those that failed together come back apart."""
+def _chance_of(request: LMRequest, attempt: int) -> float:
+    """A number from 0 to 1, another for each request, so that those that failed together come back apart."""
     at = 8 * ((attempt - 1) % 8)
-    return 0.5 + int(request.key[at : at + 8], 16) / 2**33
+    return int(request.key[at : at + 8], 16) / 2**32
 
 
 def _backend(config: LMConfig) -> Backend:

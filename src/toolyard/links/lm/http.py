@@ -8,15 +8,15 @@ from typing import Any
 
 import msgspec
 
-from toolyard.links.addresses import with_port
-from toolyard.links.auth import ApiKey, Credential
-from toolyard.links.client import GuardedClient, Outgoing
+from toolyard.links.http.addresses import with_port
+from toolyard.links.http.auth import ApiKey
+from toolyard.links.http.client import GuardedClient
+from toolyard.links.http.messages import Credential, Incoming, Outgoing
+from toolyard.links.http.retry import RETRYABLE, retry_after
+from toolyard.links.http.url import read_url
 from toolyard.links.lm.config import LMConfig
 from toolyard.links.lm.shapes import LMAnswer, LMRequest
-from toolyard.links.lm.wire import Wire
-from toolyard.links.retry import RETRYABLE, retry_after
-from toolyard.links.streaming import Flow
-from toolyard.links.urls import read_url
+from toolyard.links.lm.wire import ProviderWire
 from toolyard.model.errors import CallError, MalformedSource, ToolFailed, Unavailable
 from toolyard.parsing import parse_json
 
@@ -31,7 +31,7 @@ _encode = msgspec.json.encode
 class HttpBackend:
     """Speaks one provider's interface. The operator named the server, so it may be anywhere."""
 
-    def __init__(self, config: LMConfig, wire: Wire) -> None:
+    def __init__(self, config: LMConfig, wire: ProviderWire) -> None:
         self._wire = wire
         self._url = f"{config.base_url}{wire.path}"
         target = read_url(config.base_url)
@@ -56,11 +56,10 @@ class HttpBackend:
             credential=self._credential,
             named=self._named,
         )
-        async with self._client.astream(outgoing) as flow:
-            body = await flow.whole(MAX_ANSWER_BYTES)
-            if flow.status != HTTPStatus.OK:
-                raise self._refusal(flow, body)
-        return self._wire.read(self._object(body))
+        incoming = await self._client.asend(outgoing)
+        if incoming.status != HTTPStatus.OK:
+            raise self._refusal(incoming)
+        return self._wire.read(self._object(incoming.body))
 
     def close(self) -> None:
         """Hang up."""
@@ -79,12 +78,12 @@ class HttpBackend:
             raise ToolFailed(f"the answer of {self._origin} is not a JSON object", effect="none")
         return data
 
-    def _refusal(self, flow: Flow, body: bytes) -> CallError:
-        status = flow.status
-        said = self._said(body)
+    def _refusal(self, incoming: Incoming) -> CallError:
+        status = incoming.status
+        said = self._said(incoming.body)
         message = f"{self._origin} answered {status}{f': {said}' if said else ''}"
         if status in _AGAIN:
-            return Unavailable(message, retry_after=retry_after(flow.header("retry-after"), time.time()))
+            return Unavailable(message, retry_after=retry_after(incoming.header("retry-after"), time.time()))
         hint = None
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             hint = "the operator gives lm_config an api_key that the server takes"

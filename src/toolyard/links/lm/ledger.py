@@ -1,4 +1,4 @@
-"""`Ledger`: what the models have cost so far."""
+"""`UsageLedger`: what the models have cost so far."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Spent(msgspec.Struct, frozen=True):
     """In whatever the prices are in."""
 
 
-class Ledger:
+class UsageLedger:
     """Counts answers; may be read at any time, from any thread."""
 
     def __init__(self, prices: tuple[float, float] = (0.0, 0.0)) -> None:

@@ -6,34 +6,10 @@ import threading
 import time
 from collections.abc import Callable
 
+from toolyard.loop.token_bucket import TokenBucket
 from toolyard.model.errors import Unavailable
 
 _MINUTE = 60.0
-
-
-class Bucket:
-    """Fills by `rate` a minute, up to a minute's worth. Whoever takes more than is there waits for it to fill."""
-
-    def __init__(self, rate: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate = float(rate)
-        self._clock = clock
-        self._level = float(rate)
-        self._at = clock()
-
-    def wait_for(self, amount: float) -> float:
-        """Seconds until so much could be taken; more than a minute's worth waits for a full bucket."""
-        self._fill()
-        return max(min(amount, self._rate) - self._level, 0.0) / self._rate * _MINUTE
-
-    def take(self, amount: float) -> None:
-        """Take it, down to below nothing: who comes next waits the longer."""
-        self._fill()
-        self._level = min(self._level - amount, self._rate)
-
-    def _fill(self) -> None:
-        now = self._clock()
-        self._level = min(self._level + (now - self._at) * self._rate / _MINUTE, self._rate)
-        self._at = now
 
 
 class Limits:
@@ -47,8 +23,8 @@ class Limits:
     ) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._requests = None if requests_per_minute is None else Bucket(requests_per_minute, clock)
-        self._tokens = None if tokens_per_minute is None else Bucket(tokens_per_minute, clock)
+        self._requests = self._make_bucket(requests_per_minute)
+        self._tokens = self._make_bucket(tokens_per_minute)
         self._paused_until = 0.0
 
     def reserve(self, tokens: int, deadline: float | None) -> float:
@@ -60,7 +36,7 @@ class Limits:
             now = self._clock()
             waits = [self._paused_until - now, 0.0]
             pairs = [(self._requests, 1), (self._tokens, tokens)]
-            waits += [bucket.wait_for(amount) for bucket, amount in pairs if bucket is not None]
+            waits += [bucket.seconds_until(amount, now) for bucket, amount in pairs if bucket is not None]
             wait = max(waits)
             if deadline is not None and now + wait > deadline:
                 raise Unavailable(
@@ -70,23 +46,27 @@ class Limits:
                 )
             for bucket, amount in pairs:
                 if bucket is not None:
-                    bucket.take(amount)
+                    bucket.take(amount, now)
             return wait
 
     def settle(self, reserved: int, used: int) -> None:
         """Put right what was reserved by an estimate."""
         if self._tokens is not None and used:
             with self._lock:
-                self._tokens.take(used - reserved)
+                self._tokens.take(used - reserved, self._clock())
 
     def give_back(self, tokens: int) -> None:
         """Put back what was reserved for a request that was not made after all."""
         with self._lock:
             for bucket, amount in ((self._requests, 1), (self._tokens, tokens)):
                 if bucket is not None:
-                    bucket.take(-amount)
+                    bucket.take(-amount, self._clock())
 
     def pause(self, seconds: float) -> None:
         """Let nobody ask for so long: the server said so."""
         with self._lock:
             self._paused_until = max(self._paused_until, self._clock() + seconds)
+
+    def _make_bucket(self, per_minute: int | None) -> TokenBucket | None:
+        """A minute's worth may go at once."""
+        return None if per_minute is None else TokenBucket(per_minute / _MINUTE, per_minute, self._clock())

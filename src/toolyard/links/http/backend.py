@@ -1,0 +1,259 @@
+# ruff: noqa: ASYNC109 - the library names its parameters
+"""The network under the HTTP library, a backend for each side: it connects to checked addresses and to nothing else.
+
+TLS goes by the name, the connection by the address that was checked. Each connection has a backend of its own, which
+knows the one exchange that is under way on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+import httpcore2
+
+from toolyard.links.http.guard import AddressGuard
+
+MAX_BEFORE_HEAD = 256 * 1024
+"""Bytes read before an answer's head is known; a head that is allowed, and what came with it, is less."""
+TOO_LONG = "receive buffer too long"
+_PROBES = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+
+SocketOption = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
+
+SOCKET_OPTIONS: tuple[SocketOption, ...] = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *((socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in _PROBES if hasattr(socket, name)),
+)
+"""Have the system find out when whoever is at the other end of a silent stream is gone without a word."""
+
+
+class Exchange:
+    """One request on its way, as the network sees it."""
+
+    __slots__ = ("answered", "deadline", "fresh", "received", "sent")
+
+    def __init__(self, deadline: float | None = None) -> None:
+        self.deadline = deadline
+        """By `time.monotonic`."""
+        self.begin()
+
+    def begin(self) -> None:
+        """Once more from the start, for the next request of a redirect."""
+        self.sent = False
+        """True once the first byte may have left."""
+        self.fresh = False
+        """True if the connection was made for it."""
+        self.answered = False
+        """True once the answer's head is there."""
+        self.received = 0
+
+    def count(self, data: bytes) -> None:
+        """Note what came in; before the head is there, that has a limit, however many small messages it is."""
+        if not self.answered:
+            self.received += len(data)
+            if self.received > MAX_BEFORE_HEAD:
+                raise httpcore2.RemoteProtocolError(TOO_LONG)
+
+    def limit(self, timeout: float | None, late: type[Exception]) -> float | None:
+        """The limit for one step, which never outlasts the deadline; `late` is raised if that has passed."""
+        if self.deadline is None:
+            return timeout
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise late("the deadline of the exchange has passed")
+        return left if timeout is None else min(timeout, left)
+
+
+class GuardedStream(httpcore2.NetworkStream):
+    """A connection whose steps never outlast the deadline of the whole, and that another thread can end."""
+
+    def __init__(self, inner: httpcore2.NetworkStream, backend: GuardedBackend) -> None:
+        self._inner = inner
+        self._backend = backend
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """The next bytes."""
+        exchange = self._backend.exchange
+        data = self._inner.read(max_bytes, exchange.limit(timeout, httpcore2.ReadTimeout))
+        exchange.count(data)
+        return data
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """All of the bytes, the deadline looked at before each step: a peer may take them in drips."""
+        exchange = self._backend.exchange
+        exchange.sent = True
+        sock: socket.socket = self._inner.get_extra_info("socket")
+        view = memoryview(buffer)
+        try:
+            while view:
+                sock.settimeout(exchange.limit(timeout, httpcore2.WriteTimeout))
+                view = view[sock.send(view) :]
+        except TimeoutError as error:
+            raise httpcore2.WriteTimeout(str(error)) from error
+        except OSError as error:
+            raise httpcore2.WriteError(str(error)) from error
+
+    def close(self) -> None:
+        """Hang up."""
+        self._inner.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore2.NetworkStream:
+        """The same, encrypted."""
+        limit = self._backend.exchange.limit(timeout, httpcore2.ConnectTimeout)
+        inner = self._inner.start_tls(ssl_context, server_hostname, limit)
+        return self._backend.adopt(GuardedStream(inner, self._backend))
+
+    def get_extra_info(self, info: str) -> Any:
+        """What the library asks about its sockets."""
+        return self._inner.get_extra_info(info)
+
+    def hang_up(self) -> None:
+        """End it for the thread that uses it; the socket itself stays that thread's to close.
+
+        Closed from here, its number could be another connection's before that thread is done with it.
+        """
+        with suppress(OSError):  # ended already
+            socket.socket.shutdown(self._inner.get_extra_info("socket"), socket.SHUT_RDWR)
+
+
+class GuardedBackend(httpcore2.NetworkBackend):
+    """Opens one connection, if it is allowed."""
+
+    def __init__(self, guard: AddressGuard, trusted: bool) -> None:
+        self._guard = guard
+        self._trusted = trusted
+        self._inner = httpcore2.SyncBackend()
+        self.exchange = Exchange()
+        self.stream: GuardedStream | None = None
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[SocketOption] | None = None,
+    ) -> httpcore2.NetworkStream:
+        """A connection to one of the host's addresses."""
+        limit = self.exchange.limit(timeout, httpcore2.ConnectTimeout)
+        end = None if limit is None else time.monotonic() + limit
+        addresses = self._guard.find_addresses(host, port, self._trusted, limit)
+        failure: Exception = httpcore2.ConnectTimeout()
+        for position, address in enumerate(addresses):
+            share = _share_time(end, len(addresses) - position)
+            if share is not None and share <= 0:
+                break
+            try:
+                inner = self._inner.connect_tcp(address, port, share, None, socket_options)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                failure = error
+                continue
+            return self.adopt(GuardedStream(inner, self))
+        raise failure
+
+    def adopt(self, stream: GuardedStream) -> GuardedStream:
+        """The stream, if it is still wanted: it must not outlive its pool."""
+        self.exchange.fresh = True
+        self.stream = stream
+        if self._guard.closed:
+            stream.close()
+            raise httpcore2.ConnectError("closed")
+        return stream
+
+
+class AsyncGuardedStream(httpcore2.AsyncNetworkStream):
+    """`GuardedStream` for an event loop, where the deadline for reading and writing is the task's."""
+
+    def __init__(self, inner: httpcore2.AsyncNetworkStream, backend: AsyncGuardedBackend) -> None:
+        self._inner = inner
+        self._backend = backend
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """The next bytes."""
+        data = await self._inner.read(max_bytes, timeout)
+        self._backend.exchange.count(data)
+        return data
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """All of the bytes."""
+        self._backend.exchange.sent = True
+        await self._inner.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        """Hang up."""
+        await self._inner.aclose()
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore2.AsyncNetworkStream:
+        """The same, encrypted."""
+        try:
+            inner = await self._inner.start_tls(ssl_context, server_hostname, timeout)
+        except BaseException:
+            # The library does so for exceptions, but not when it is cancelled.
+            await self._inner.aclose()
+            raise
+        return AsyncGuardedStream(inner, self._backend)
+
+    def get_extra_info(self, info: str) -> Any:
+        """What the library asks about its sockets."""
+        return self._inner.get_extra_info(info)
+
+
+class AsyncGuardedBackend(httpcore2.AsyncNetworkBackend):
+    """`GuardedBackend` for one event loop."""
+
+    def __init__(self, guard: AddressGuard, trusted: bool) -> None:
+        self._guard = guard
+        self._trusted = trusted
+        self._inner = httpcore2.AnyIOBackend()
+        self.exchange = Exchange()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[SocketOption] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        """A connection to one of the host's addresses."""
+        end = None if timeout is None else time.monotonic() + timeout
+        try:
+            async with asyncio.timeout(timeout):
+                addresses = await self._guard.afind_addresses(host, port, self._trusted)
+        except TimeoutError as error:
+            raise httpcore2.ConnectTimeout from error
+        failure: Exception = httpcore2.ConnectTimeout()
+        for position, address in enumerate(addresses):
+            share = _share_time(end, len(addresses) - position)
+            if share is not None and share <= 0:
+                break
+            try:
+                inner = await self._inner.connect_tcp(address, port, share, None, socket_options)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                failure = error
+                continue
+            return await self._adopt(AsyncGuardedStream(inner, self))
+        raise failure
+
+    async def _adopt(self, stream: AsyncGuardedStream) -> AsyncGuardedStream:
+        """The stream, if it is still wanted: it must not outlive its pool."""
+        self.exchange.fresh = True
+        if self._guard.closed:
+            await stream.aclose()
+            raise httpcore2.ConnectError("closed")
+        return stream
+
+
+def _share_time(end: float | None, parts: int) -> float | None:
+    """An equal part of the time left, so that one silent address does not take the others' chance."""
+    return None if end is None else (end - time.monotonic()) / parts

@@ -1,0 +1,332 @@
+"""`GuardedClient`: the way out for every request to an address that this process did not choose itself.
+
+It connects to public addresses and to what the operator has allowed, checked at the moment of connecting. Nothing of
+the environment, no proxy, no cookie and no `.netrc` has a say. Credentials go to their own origin only; redirects are
+followed within one origin, for GET and HEAD, which are also repeated if a kept connection turns out to be closed.
+One deadline covers name lookup, connecting, TLS, sending and reading.
+Failures are `CallError`s in our own words; none chains the library's exception, which holds the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from toolyard.links.http.addresses import AddressRule
+from toolyard.links.http.messages import Incoming, Outgoing
+from toolyard.loop.per_loop import PerLoop
+from toolyard.model.closing import Closing
+from toolyard.model.errors import ConfigError, ToolyardError
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpcore2
+
+    from toolyard.links.http.connections import AsyncGuardedPool, GuardedPool
+    from toolyard.links.http.exchange import RedirectingRequest, StreamedAnswer
+    from toolyard.links.http.guard import AddressGuard
+
+MAX_BYTES = 8 * 1024 * 1024
+MAX_HEADER_BYTES = 64 * 1024
+MOST_HEADER_BYTES = 100 * 1024
+"""More than that the HTTP library does not read."""
+MAX_CONNECTIONS = 100
+
+Certificate = str | tuple[str, str] | tuple[str, str, str]
+"""A client certificate: one PEM file, or certificate and key, or these and the key's password."""
+
+
+def _silence_library_logs() -> None:
+    """The libraries below log every header, credentials included, to whoever turns on debugging for everything."""
+    import logging
+
+    for name in ("hpack", "httpcore2"):
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.INFO)
+
+
+class GuardedClient(Closing):
+    """Sends requests from threads and event loops; see the module for what it guards against.
+
+    `verify` is True (the system's certificate authorities), the path of a file with others, which then are the only
+    ones trusted, or False. `cert` is a client certificate. `pool` bounds the connections of all threads, and of each
+    event loop. With `http2` that is spoken where a server offers it over TLS and the `http2` extra is installed.
+    `resolve` turns a host and port into addresses, instead of the system.
+    """
+
+    def __init__(
+        self,
+        rule: AddressRule = AddressRule(),  # noqa: B008 - frozen
+        *,
+        verify: bool | str = True,
+        cert: Certificate | None = None,
+        max_bytes: int = MAX_BYTES,
+        max_header_bytes: int = MAX_HEADER_BYTES,
+        pool: int = MAX_CONNECTIONS,
+        http2: bool = True,
+        resolve: Callable[[str, int], Sequence[str]] | None = None,
+    ) -> None:
+        _silence_library_logs()
+        self.rule = rule
+        self.max_bytes = _read_count("max_bytes", max_bytes)
+        self.max_header_bytes = _read_count("max_header_bytes", max_header_bytes, MOST_HEADER_BYTES)
+        self.closed = False
+        self._verify = verify
+        self._cert = cert
+        self._size = _read_count("pool", pool)
+        self._http2 = http2
+        self._resolve = resolve
+        self._lock = threading.Lock()
+        self._context: ssl.SSLContext | None = None
+        self._guard: AddressGuard | None = None
+        self._pool: GuardedPool | None = None
+        self._pools: PerLoop[AsyncGuardedPool] = PerLoop(self._make_async_pool)
+        if isinstance(verify, str) or cert is not None:
+            self._tls()  # a file that cannot be read is said so now, not with the first call
+
+    def send(self, outgoing: Outgoing) -> Incoming:
+        """Make the request from this thread and wait for the whole answer."""
+        begun = time.monotonic()
+        pool = self._sync_pool()
+        request = self._begin(outgoing, begun)
+        if outgoing.credential is not None and request.needs_credential:
+            outgoing.credential.prepare(self.send, outgoing)
+        while (incoming := self._send_once(pool, request)) is None:
+            pass
+        return incoming
+
+    async def asend(self, outgoing: Outgoing) -> Incoming:
+        """`send` for async code."""
+        pool, request = await self._abegin(outgoing)
+        while (incoming := await self._asend_once(pool, request)) is None:
+            pass
+        return incoming
+
+    @asynccontextmanager
+    async def astream(self, outgoing: Outgoing) -> AsyncGenerator[StreamedAnswer, None]:
+        """Make the request and give the answer as soon as its head is there; leaving hangs up on what is not read.
+
+        The size of the body is the caller's to limit. The request's deadline, if it has one, ends the block too.
+        """
+        from toolyard.links.http.errors import late
+
+        pool, request = await self._abegin(outgoing)
+        clock = asyncio.timeout(request.left())
+        try:
+            async with clock:
+                response, answer = await self._aopen(pool, request)
+                try:
+                    yield answer
+                finally:
+                    await response.aclose()
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            fault = late(request.target.origin, request.seconds(), request.effect())
+        else:
+            return
+        raise fault
+
+    def close(self) -> None:
+        """Hang up everywhere; pools of running loops are closed by their own loops, soon."""
+        self._shut()
+        self._pools.close()
+
+    async def aclose(self) -> None:
+        """`close`, and this loop's own pool is closed when it returns."""
+        self._shut()
+        await self._pools.aclose()
+
+    def __repr__(self) -> str:
+        return f"<GuardedClient{' (closed)' if self.closed else ''}>"
+
+    def _begin(self, outgoing: Outgoing, begun: float) -> RedirectingRequest:
+        from toolyard.links.http.exchange import ClientLimits, RedirectingRequest
+
+        limits = ClientLimits(
+            rule=self.rule,
+            max_bytes=self.max_bytes,
+            max_header_bytes=self.max_header_bytes,
+            is_closed=lambda: self.closed,
+        )
+        request = RedirectingRequest(limits, outgoing, begun)
+        request.left()
+        return request
+
+    async def _abegin(self, outgoing: Outgoing) -> tuple[AsyncGuardedPool, RedirectingRequest]:
+        begun = time.monotonic()
+        self._check_open()
+        pool = await self._pools.here()
+        request = self._begin(outgoing, begun)
+        if outgoing.credential is not None and request.needs_credential:
+            await outgoing.credential.aprepare(self.asend, outgoing)
+        return pool, request
+
+    def _send_once(self, pool: GuardedPool, request: RedirectingRequest) -> Incoming | None:
+        from toolyard.links.http.errors import LIBRARY
+
+        written = request.write_request(request.left())
+        try:
+            response = pool.handle_request(written)
+            try:
+                body = request.open_body(response)
+                for chunk in response.iter_stream():
+                    body.add(chunk)
+            finally:
+                response.close()
+            return request.finish(response, body)
+        except LIBRARY as error:
+            if request.retries_after(error):
+                return None
+            fault = request.explain(error)
+            if fault is None:
+                raise
+        # Outside of the handler, so that the library's exception is not chained to it.
+        raise fault
+
+    async def _asend_once(self, pool: AsyncGuardedPool, request: RedirectingRequest) -> Incoming | None:
+        from contextlib import aclosing
+
+        from toolyard.links.http.errors import LIBRARY
+
+        left = request.left()
+        written = request.write_request(left)
+        try:
+            async with asyncio.timeout(left):
+                response = await pool.handle_async_request(written)
+                try:
+                    body = request.open_body(response)
+                    async with aclosing(response.aiter_stream()) as chunks:
+                        async for chunk in chunks:
+                            body.add(chunk)
+                finally:
+                    await response.aclose()
+            return request.finish(response, body)
+        except LIBRARY as error:
+            if request.retries_after(error):
+                return None
+            fault = request.explain(error)
+            if fault is None:
+                raise
+        raise fault
+
+    async def _aopen(
+        self, pool: AsyncGuardedPool, request: RedirectingRequest
+    ) -> tuple[httpcore2.Response, StreamedAnswer]:
+        """The head of the answer in the end."""
+        from toolyard.links.http.errors import LIBRARY
+
+        while True:
+            response = answer = fault = None
+            try:
+                response = await pool.handle_async_request(request.write_request(request.left()))
+                answer = request.open_stream(response)
+            except LIBRARY as error:
+                if not request.retries_after(error):
+                    fault = request.explain(error)
+                    if fault is None:
+                        raise
+            finally:
+                if answer is None and response is not None:
+                    await response.aclose()
+            if fault is not None:
+                raise fault
+            if response is not None and answer is not None:
+                return response, answer
+
+    def _sync_pool(self) -> GuardedPool:
+        pool = self._pool
+        if pool is not None:
+            return pool
+        from toolyard.links.http.connections import GuardedPool
+
+        guard = self._address_guard()
+        with self._lock:
+            self._check_open()
+            if self._pool is None:
+                self._pool = GuardedPool(guard, self._tls, self._size, self._speaks_http2())
+            return self._pool
+
+    def _make_async_pool(self) -> AsyncGuardedPool:
+        from toolyard.links.http.connections import AsyncGuardedPool
+
+        return AsyncGuardedPool(self._address_guard(), self._tls, self._size, self._speaks_http2())
+
+    def _address_guard(self) -> AddressGuard:
+        from toolyard.links.http.guard import AddressGuard, system_addresses
+
+        with self._lock:
+            self._check_open()
+            if self._guard is None:
+                self._guard = AddressGuard(self.rule, self._resolve or system_addresses)
+            return self._guard
+
+    def _tls(self) -> ssl.SSLContext:
+        """Reading the authorities takes a while, so it is done once, and not at all without TLS."""
+        if self._context is None:
+            self._context = self._make_tls()
+        return self._context
+
+    def _make_tls(self) -> ssl.SSLContext:
+        try:
+            context = _make_context(self._verify)
+        except OSError as error:
+            raise ConfigError(f"verify={self._verify!r} holds no certificates that can be read: {error}") from None
+        if self._cert is not None:
+            _load_certificate(context, self._cert)
+        return context
+
+    def _speaks_http2(self) -> bool:
+        from importlib.util import find_spec
+
+        return self._http2 and find_spec("h2") is not None
+
+    def _shut(self) -> None:
+        with self._lock:
+            self.closed = True
+            pool, self._pool = self._pool, None
+            if self._guard is not None:
+                self._guard.closed = True
+        if pool is not None:
+            pool.close()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ToolyardError("this GuardedClient is closed; make a new one")
+
+
+def _make_context(verify: bool | str) -> ssl.SSLContext:
+    """How certificates are judged: by the system's authorities, by those in a file, or not at all."""
+    if isinstance(verify, str):
+        import ssl
+
+        return ssl.create_default_context(cafile=verify)
+    import httpx2
+
+    return httpx2.create_ssl_context(verify=verify, trust_env=False)
+
+
+def _load_certificate(context: ssl.SSLContext, cert: Certificate) -> None:
+    parts: list[str | None] = [cert, None, None] if isinstance(cert, str) else [*cert, None]
+    try:
+        context.load_cert_chain(str(parts[0]), parts[1], parts[2] or _refuse_password)
+    except OSError as error:
+        raise ConfigError(f"cert={parts[0]!r} is no client certificate that can be read: {error}") from None
+
+
+def _refuse_password() -> str:
+    """Instead of asking at the terminal."""
+    raise ConfigError("the key of the client certificate needs a password; give cert=(certificate, key, password)")
+
+
+def _read_count(name: str, value: object, most: int | None = None) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1 or (most is not None and value > most):
+        limit = "" if most is None else f" and at most {most:,}"
+        raise ConfigError(f"{name} must be a whole number above 0{limit}, not {value!r}")
+    return value

@@ -1,0 +1,193 @@
+"""`HttpLink`: one HTTP server that the operator named, by its address, with what goes along with every request to it.
+
+What goes wrong on the way is an `Unavailable` or a `CallTimeout` in our own words; its `effect` says whether the
+request may have arrived. Headers, and with them secrets, are in no text and in no chained exception.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+
+from toolyard.links.http.addresses import with_port
+from toolyard.links.http.client import GuardedClient
+from toolyard.links.http.messages import Incoming, Outgoing
+from toolyard.links.http.url import read_url
+from toolyard.model.closing import Closing
+from toolyard.model.errors import CallError, ConfigError, ToolFailed, ToolyardError, Unavailable
+from toolyard.parsing import parse_json
+
+MAX_ANSWER = 64 * 1024 * 1024
+"""Bytes of one answer."""
+MAX_DEPTH = 256
+"""Levels of an answer: a value as deep as a tool may return, and what is around it."""
+MAX_CONNECTIONS = 256
+_FOR_EVER = 1e8
+_CONNECT_PART = 0.9
+"""Of a request's time, in which a connection must be had."""
+_WHITESPACE = frozenset(" \t\r\n")
+_CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization", "x-api-key"})
+_HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "toolyard"}
+
+_log = logging.getLogger(__name__)
+
+
+class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One request. `path` is percent-encoded already and is put behind the link's own address."""
+
+    method: str
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+    headers: Mapping[str, str] = {}
+    timeout: float | None = None
+    """Seconds for the whole exchange; None means the link's own limit."""
+
+
+class HttpAnswer(msgspec.Struct, frozen=True):
+    """One answer, whole; the names of headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self, what: str = "answer") -> Any:
+        """The body as strict JSON; `MalformedSource` if it is not."""
+        return parse_json(self.body, what=what, max_depth=MAX_DEPTH)
+
+
+class HttpLink(Closing):
+    """A `GuardedClient` for one server, which may be anywhere: the operator named it.
+
+    `headers` go with every request. `verify` is True (the system's certificate authorities), the path of a file
+    with others, or False. Credentials among the headers that would travel unencrypted to another machine are worth a
+    warning in the log, once. Redirects are answers.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = 30.0,
+        max_bytes: int = MAX_ANSWER,
+        verify: bool | str = True,
+    ) -> None:
+        self.url = read_address(url)
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < _FOR_EVER:
+            raise ConfigError(f"timeout must be a number of seconds above 0, not {timeout!r}")
+        self.timeout = timeout
+        self._headers = {**_HEADERS, **{name.lower(): value for name, value in (headers or {}).items()}}
+        if _CREDENTIALS.intersection(self._headers) and _is_exposed(self.url):
+            _log.warning("%s is not encrypted: whoever is on the way can read the API key; use https://", self.url)
+        self._named = _name_host(self.url)
+        self._client = GuardedClient(verify=verify, max_bytes=max_bytes, pool=MAX_CONNECTIONS, http2=False)
+
+    def send(self, request: HttpRequest) -> HttpAnswer:
+        """Make the request from this thread and wait for the whole answer."""
+        self._check_open()
+        try:
+            return _read_answer(self._client.send(self._write(request)))
+        except CallError as error:
+            fault = _blame_link(error)
+        # Outside of the handler, so that nothing is chained to it.
+        raise fault
+
+    async def asend(self, request: HttpRequest) -> HttpAnswer:
+        """`send` for async code."""
+        self._check_open()
+        try:
+            return _read_answer(await self._client.asend(self._write(request)))
+        except CallError as error:
+            fault = _blame_link(error)
+        raise fault
+
+    def close(self) -> None:
+        """Hang up everywhere; connections of running loops are closed by their own loops, soon."""
+        self._client.close()
+
+    async def aclose(self) -> None:
+        """`close`, and this loop's own connections are closed when it returns."""
+        await self._client.aclose()
+
+    def __repr__(self) -> str:
+        return f"HttpLink({self.url!r})"
+
+    def _write(self, request: HttpRequest) -> Outgoing:
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        headers = {**self._headers, **{name.lower(): value for name, value in request.headers.items()}}
+        seconds = self.timeout if request.timeout is None else request.timeout
+        return Outgoing(
+            method=request.method,
+            url=f"{self.url}{request.path}{query}",
+            headers=tuple(headers.items()),
+            body=request.body,
+            deadline=time.monotonic() + seconds,
+            connect_seconds=seconds * _CONNECT_PART,
+            named=self._named,
+            once=True,
+        )
+
+    def _check_open(self) -> None:
+        if self._client.closed:
+            raise ToolyardError(f"the link to {self.url} is closed; make a new one")
+
+
+def _read_answer(incoming: Incoming) -> HttpAnswer:
+    return HttpAnswer(incoming.status, dict(incoming.headers), incoming.body)
+
+
+def _blame_link(error: CallError) -> CallError:
+    """The same failure as one of the link: behind it are many tools, of which none has failed."""
+    if not isinstance(error, ToolFailed):
+        return error
+    fault = Unavailable(error.info.message)
+    hint = None if error.info.hint is None else "ask for less, or allow more with max_bytes=..."
+    fault.info = msgspec.structs.replace(error.info, code=fault.info.code, hint=hint)
+    return fault
+
+
+def _name_host(url: str) -> tuple[str, ...]:
+    try:
+        target = read_url(url)
+    except CallError as error:
+        raise ConfigError(f"the server's address: {error}") from None
+    return (with_port(target.host, target.port),)
+
+
+def read_address(url: object) -> str:
+    """The address in one spelling, without a slash at its end; `ConfigError` says what is wrong with it."""
+    if not isinstance(url, str) or any(char in _WHITESPACE for char in url):
+        raise ConfigError("a server's address is text such as 'http://127.0.0.1:8000'")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise ConfigError("the server's address is no URL; write one such as 'http://127.0.0.1:8000'") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError("the server's address must begin with http:// or https:// and name a host")
+    if parts.username is not None or parts.password is not None:
+        # Shown in errors and in logs; credentials in it would be too.
+        raise ConfigError("the server's address may not hold a user or password; give api_key=... instead")
+    if parts.query or parts.fragment:
+        raise ConfigError("the server's address ends with its path; remove what follows '?' or '#'")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}{'' if port is None else f':{port}'}{parts.path.rstrip('/')}"
+
+
+def _is_exposed(url: str) -> bool:
+    """True if requests leave this machine, and are readable when they do."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").rstrip(".")
+    if parts.scheme != "http" or host == "localhost" or host.endswith(".localhost"):
+        return False
+    try:
+        return not ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return True

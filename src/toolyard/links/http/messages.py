@@ -1,0 +1,109 @@
+"""What goes out and what comes back, and the credential that goes along: what every part of `links/http` shares."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import NoReturn
+
+import msgspec
+
+from toolyard.links.http.url import Target, read_origin
+from toolyard.model.errors import ConfigError
+
+HARMLESS = frozenset({"GET", "HEAD"})
+"""Methods that change nothing, so that they may be repeated and follow redirects."""
+
+Headers = list[tuple[str, str]]
+
+
+class Credential(ABC):
+    """Something secret for one origin, `https://host[:port]`.
+
+    `GuardedClient` attaches it to requests for that origin and to no other. It shows its kind and origin, never what
+    it holds, and cannot be pickled.
+    """
+
+    def __init__(self, origin: str) -> None:
+        try:
+            self.origin = read_origin(origin)
+        except ValueError as error:
+            raise ConfigError(f"a credential is for one origin such as 'https://api.example.com': {error}") from None
+
+    @property
+    @abstractmethod
+    def secrets(self) -> tuple[str, ...]:
+        """What must be shown nowhere, in the spellings in which it is sent."""
+
+    @abstractmethod
+    def attach(self, target: Target, headers: Headers) -> Target:
+        """Add to the headers, or return a changed target. Called for the credential's own origin only."""
+
+    def apply(self, target: Target, headers: Headers) -> Target:
+        """`attach` if the target is of the credential's origin; else nothing happens."""
+        return self.attach(target, headers) if target.origin == self.origin else target
+
+    def clean(self, target: Target) -> Target:
+        """The target without what `attach` put into it."""
+        return target
+
+    def prepare(self, send: Send, outgoing: Outgoing) -> None:  # noqa: B027 - most need nothing
+        """Get what is needed before the request can be sent."""
+
+    async def aprepare(self, send: AsyncSend, outgoing: Outgoing) -> None:  # noqa: B027 - most need nothing
+        """`prepare` for async code."""
+
+    def refused(self) -> None:  # noqa: B027 - most cannot do anything about it
+        """The origin answered 401."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} for {self.origin}>"
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError("credentials are not pickled or copied: they stay where they were made")
+
+
+class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
+    """One request. The URL is percent-encoded already; what is not URL syntax is refused."""
+
+    method: str
+    url: str
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+    deadline: float | None = None
+    """By `time.monotonic`; None means that only connecting is limited."""
+    connect_seconds: float | None = None
+    """For connecting, where that is to end before the deadline does: then it is known that nothing was sent."""
+    credential: Credential | None = None
+    named: tuple[str, ...] = ()
+    """`host` or `host:port`, spelled as in `AddressRule.of(...).hosts`, that the operator named for this call."""
+    once: bool = False
+    """Sent once: redirects are answers, and a lost connection is a failure. Both are then the caller's to see to."""
+
+    def __repr__(self) -> str:
+        # URL, headers and body may hold secrets.
+        return f"<Outgoing {self.method} {self.credential or ''}>"
+
+
+class Incoming(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer, whole and decoded; header names are in lower case, in the order they came, repeated if they were."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    url: str
+    """Where it came from in the end, without the credential."""
+
+    def header(self, name: str, default: str = "") -> str:
+        """The first header of that name, in lower case."""
+        return next((value for key, value in self.headers if key == name), default)
+
+
+Send = Callable[[Outgoing], Incoming]
+AsyncSend = Callable[[Outgoing], Awaitable[Incoming]]
+
+
+def set_header(headers: Headers, name: str, value: str) -> None:
+    """Set the header, instead of any of that name."""
+    headers[:] = [item for item in headers if item[0].lower() != name.lower()]
+    headers.append((name, value))

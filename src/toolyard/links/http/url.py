@@ -1,0 +1,113 @@
+"""`Target`: where a request goes, read from a URL in one way only.
+
+Two readers that disagree on a URL are how a checked address becomes another one, so what the standards leave open
+is refused, and what was read here is what is sent: no other reader sees the URL again.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote, quote_from_bytes, urljoin
+
+import msgspec
+
+from toolyard.links.http.addresses import Blocked, read_host, read_port, with_port
+
+_URL = re.compile(r"(https?)://([^/?#]*)([^#]*)", re.IGNORECASE)
+_PORTS = {"http": 80, "https": 443}
+_VISIBLE = re.compile(r"[!-~]+")
+_KEPT = "!\"#$%&'()*+,-./:;<=>?@[]^_`{|}~"
+_LONGEST = 64 * 1024
+
+
+class Target(msgspec.Struct, frozen=True):
+    """One URL, taken apart."""
+
+    scheme: str
+    host: str
+    """In its one spelling, IPv6 without brackets."""
+    port: int
+    path: str
+    """What the server is asked for, the query included; begins with a slash."""
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port in one spelling: the port only where it is not the scheme's own."""
+        return f"{self.scheme}://{self.authority}"
+
+    @property
+    def authority(self) -> str:
+        """Host and port as a request names them."""
+        if self.port == _PORTS[self.scheme]:
+            return f"[{self.host}]" if ":" in self.host else self.host
+        return with_port(self.host, self.port)
+
+    @property
+    def url(self) -> str:
+        """All of it."""
+        return f"{self.origin}{self.path}"
+
+    def with_query(self, name: str, value: str) -> Target:
+        """The same with this one value for a query parameter, instead of any it has."""
+        bare = self.without_query(name)
+        sign = "&" if "?" in bare.path else "?"
+        return msgspec.structs.replace(bare, path=f"{bare.path}{sign}{quote(name, safe='')}={quote(value, safe='')}")
+
+    def without_query(self, name: str) -> Target:
+        """The same without a query parameter."""
+        from urllib.parse import unquote_plus
+
+        path, sign, query = self.path.partition("?")
+        kept = [item for item in query.split("&") if unquote_plus(item.partition("=")[0]) != name]
+        if not sign or kept == query.split("&"):
+            return self
+        return msgspec.structs.replace(self, path=path + (f"?{'&'.join(kept)}" if kept else ""))
+
+    def redirected(self, location: str) -> Target:
+        """Where a `Location` leads from here; `Blocked` if nowhere that can be asked."""
+        # A header's text is bytes; those that no URL may hold are sent escaped, as browsers do.
+        escaped = quote_from_bytes(location.encode("latin-1", "replace"), safe=_KEPT)
+        try:
+            joined = urljoin(self.url, escaped).partition("#")[0]
+            return read_url(joined)
+        except (ValueError, Blocked):
+            raise Blocked(f"{self.origin} redirects to something that is no address") from None
+
+
+def read_url(url: str) -> Target:
+    """The URL taken apart; `Blocked` says what is wrong, and shows none of it: it may hold a secret."""
+    if not isinstance(url, str) or len(url) > _LONGEST:
+        raise Blocked("the address to call is not a URL, or too long for one")
+    found = _URL.fullmatch(url)
+    if found is None:
+        raise Blocked("the address to call must begin with http:// or https://, and hold no '#'")
+    scheme, authority, path = found[1].lower(), found[2], found[3]
+    if "@" in authority:
+        raise Blocked("the address to call may not hold a user or password")
+    if path and (not _VISIBLE.fullmatch(path) or "\\" in path):
+        raise Blocked("the address to call holds characters that must be percent-encoded")
+    try:
+        host, port = _read_authority(authority, _PORTS[scheme])
+    except ValueError:
+        raise Blocked("the address to call names no host in the usual way") from None
+    return Target(scheme, host, port, path if path.startswith("/") else f"/{path}")
+
+
+def read_origin(origin: str) -> str:
+    """`https://host[:port]` in its one spelling; `ValueError` if it is more than that, or less."""
+    try:
+        target = read_url(origin)
+    except Blocked as error:
+        raise ValueError(str(error)) from None
+    if target.path != "/" or "?" in origin:
+        raise ValueError("an origin is scheme, host and port only")
+    return target.origin
+
+
+def _read_authority(text: str, default: int) -> tuple[str, int]:
+    if text.endswith("]"):
+        return read_host(text), default
+    host, colon, port = text.rpartition(":") if ":" in text else (text, "", "")
+    if ":" in host and not host.startswith("["):
+        raise ValueError("an IPv6 address needs brackets")
+    return read_host(host), read_port(port) if colon and port else default

@@ -1,0 +1,23 @@
+"""The client side of MCP: stdio, streamable HTTP and HTTP with SSE, in both eras of the protocol.
+
+Own code, since a call through the official SDK costs milliseconds and one bad answer there ends the connection.
+"""
+
+from toolyard.links.mcp.limits import Handler, Handlers, LinkLimits
+from toolyard.links.mcp.link import Change, McpLink, State, Watcher
+from toolyard.links.mcp.listing import Listing
+from toolyard.links.mcp.sharing import agive_back, give_back, lease
+
+__all__ = [
+    "Change",
+    "Handler",
+    "Handlers",
+    "LinkLimits",
+    "Listing",
+    "McpLink",
+    "State",
+    "Watcher",
+    "agive_back",
+    "give_back",
+    "lease",
+]

@@ -1,0 +1,256 @@
+"""OAuth for MCP servers that send a person to log in: the authorization code flow of the official SDK.
+
+The only file that imports the SDK, which comes with `pip install toolyard[mcp]`. The SDK says which requests to make;
+they go out through `GuardedClient` like everything else, so what a server names as its authorization server is
+reached only if it is public, or on a host that the operator named.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from toolyard.links.http.messages import AsyncSend, Credential, Headers, Outgoing, set_header
+from toolyard.links.http.url import Target, read_url
+from toolyard.links.mcp.login import current_login
+from toolyard.links.mcp.token_store import TokenFile
+from toolyard.loop.home import home_loop
+from toolyard.model.errors import CallError, Denied
+from toolyard.plugins.extras import missing_extra
+
+if TYPE_CHECKING:
+    import httpx2
+    from mcp.client.auth import OAuthClientProvider
+    from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthToken
+
+REDIRECT = "http://127.0.0.1:8976/callback"
+SECONDS = 600.0
+"""For a person to log in."""
+_OK = 200
+_REQUEST_SECONDS = 30.0
+_PAST = 1.0
+_NOT_OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
+_SHOWN = 300
+
+
+class AuthorizationCode(Credential):
+    """Tokens that a person allows; asked for when the server refuses, renewed when they run out, kept in a file."""
+
+    def __init__(
+        self,
+        origin: str,
+        url: str,
+        *,
+        client_id: str | None = None,
+        client_secret: str | None = None,
+        client_name: str = "toolyard",
+        scopes: tuple[str, ...] = (),
+        redirect_uri: str = REDIRECT,
+        store: str | None = None,
+        in_body: bool = False,
+        hosts: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(origin)
+        target = read_url(url)
+        self._named = (target.authority, f"{target.authority}:{target.port}", *hosts)
+        self._url = url
+        self._redirect = redirect_uri
+        self._file = TokenFile(store, url.partition("?")[0])
+        self._client_secret = client_secret
+        self._in_body = in_body
+        self._renewed_for: str | None = None
+        self._login_url = ""
+        self._provider = self._make(client_id, client_name, scopes)
+
+    @classmethod
+    def read(cls, origin: str, fields: Mapping[str, Any]) -> AuthorizationCode:
+        """The credential that the `auth` of the server at `url` describes."""
+        known = ("client_id", "client_secret", "client_name", "redirect_uri", "store")
+        options: dict[str, Any] = {name: fields[name] for name in known if fields.get(name)}
+        for name in ("scopes", "hosts"):
+            value = fields.get(name) or ()
+            options[name] = tuple(value.split()) if isinstance(value, str) else tuple(value)
+        return cls(origin, fields["url"], in_body=fields.get("in_body") in (True, "true"), **options)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The tokens there are now, and the client's secret."""
+        tokens = self._provider.context.current_tokens
+        info = self._provider.context.client_info
+        found = (
+            None if tokens is None else tokens.access_token,
+            None if tokens is None else tokens.refresh_token,
+            None if info is None else info.client_secret,
+            self._client_secret,
+        )
+        return tuple(dict.fromkeys(secret for secret in found if secret))
+
+    def attach(self, target: Target, headers: Headers) -> Target:
+        """Set the header, if there is a token."""
+        tokens = self._provider.context.current_tokens
+        if tokens is not None:
+            set_header(headers, "authorization", f"Bearer {tokens.access_token}")
+        return target
+
+    async def aprepare(self, send: AsyncSend, outgoing: Outgoing) -> None:
+        """Read the stored tokens, and renew them if they have run out."""
+        context = self._provider.context
+        if context.current_tokens is not None and context.is_token_valid():
+            return
+        if context.current_tokens is None and self._file.tokens is None:
+            return  # the server will say what it wants
+        await self._drive(send, None)
+
+    async def challenge(self, send: AsyncSend, url: str, status: int, headers: tuple[tuple[str, str], ...]) -> None:
+        """The server refused: renew the token, or have a person log in."""
+        import httpx2
+
+        context = self._provider.context
+        token = None if context.current_tokens is None else context.current_tokens.access_token
+        if status != httpx2.codes.FORBIDDEN and context.can_refresh_token() and token != self._renewed_for:
+            context.token_expiry_time = _PAST
+            await self._drive(send, None)
+            if context.current_tokens is not None:
+                self._renewed_for = context.current_tokens.access_token
+                return
+        await self._drive(send, httpx2.Response(status, headers=list(headers)))
+
+    async def _drive(self, send: AsyncSend, refusal: httpx2.Response | None) -> None:
+        """Go through the SDK's flow; the request it is for is not sent here, `refusal` is what became of it."""
+        import httpx2
+        from mcp.client.auth import OAuthFlowError
+
+        request = httpx2.Request("POST", self._url)
+        flow: AsyncGenerator[httpx2.Request, httpx2.Response] = self._provider.async_auth_flow(request)
+        fault: Exception
+        try:
+            asked = await anext(flow)
+            while True:
+                if asked is request:
+                    response, refusal = refusal or httpx2.Response(_OK), None
+                else:
+                    response = await self._fetched(send, asked)
+                response.request = asked
+                asked = await flow.asend(response)
+        except StopAsyncIteration:
+            return
+        except (OAuthFlowError, ValueError) as error:
+            fault = error
+        finally:
+            await flow.aclose()
+        self._failed(fault)
+
+    def _failed(self, error: Exception) -> NoReturn:
+        text = " ".join(str(error).split())
+        for secret in self.secrets:
+            text = text.replace(secret, "[hidden]")
+        raise Denied(f"authorization for {self.origin} failed: {text[:_SHOWN] or type(error).__name__}") from None
+
+    async def _fetched(self, send: AsyncSend, asked: httpx2.Request) -> httpx2.Response:
+        import httpx2
+
+        headers = tuple((name, value) for name, value in asked.headers.items() if name.lower() not in _NOT_OURS)
+        outgoing = Outgoing(
+            method=asked.method,
+            url=str(asked.url),
+            headers=headers,
+            body=asked.content or None,
+            deadline=time.monotonic() + _REQUEST_SECONDS,
+            named=self._named,
+        )
+        try:
+            incoming = await send(outgoing)
+        except CallError as error:
+            if asked.method != "GET":
+                raise
+            # Where a server might keep its metadata is a guess; that there is none is an answer.
+            if isinstance(error, Denied):
+                raise
+            return httpx2.Response(httpx2.codes.NOT_FOUND)
+        kept = [(name, value) for name, value in incoming.headers if name not in ("content-encoding", "content-length")]
+        return httpx2.Response(incoming.status, headers=kept, content=incoming.body)
+
+    def _make(self, client_id: str | None, client_name: str, scopes: tuple[str, ...]) -> OAuthClientProvider:
+        try:
+            from mcp.client.auth import OAuthClientProvider
+            from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
+        except ImportError:
+            raise missing_extra("mcp", "auth of type oauth", "mcp") from None
+        logger = logging.getLogger("mcp.client.auth")
+        if logger.level == logging.NOTSET:
+            # It logs what servers say of a failed exchange; ours says it without the secrets.
+            logger.setLevel(logging.CRITICAL + 1)
+        options: dict[str, Any] = {
+            "client_name": client_name,
+            "redirect_uris": [self._redirect],
+            "scope": " ".join(scopes) or None,
+        }
+        fixed = None
+        if client_id is not None:
+            how = "client_secret_post" if self._in_body else "client_secret_basic"
+            method = how if self._client_secret else "none"
+            secret = {"client_secret": self._client_secret} if self._client_secret else {}
+            fixed = OAuthClientInformationFull.model_validate(
+                {**options, "client_id": client_id, "token_endpoint_auth_method": method, **secret}
+            )
+        storage = _Storage(self._file, fixed)
+        provider = OAuthClientProvider(
+            self._url,
+            OAuthClientMetadata.model_validate({key: value for key, value in options.items() if value}),
+            storage,
+            self._shown,
+            self._called_back,
+        )
+        storage.provider = provider
+        return provider
+
+    async def _shown(self, url: str) -> None:
+        # Shown once we are ready for who comes back, which may be at once.
+        self._login_url = url
+
+    async def _called_back(self) -> AuthorizationCodeResult:
+        from mcp.shared.auth import AuthorizationCodeResult
+
+        # Whose code that is nobody knows, so it does not run where connections are tended.
+        answer = await home_loop.arun(current_login().log_in(self._login_url, self._redirect, SECONDS))
+        return AuthorizationCodeResult(code=answer.code, state=answer.state, iss=answer.issuer)
+
+
+class _Storage:
+    """The SDK's way to a `TokenFile`."""
+
+    def __init__(self, file: TokenFile, fixed: OAuthClientInformationFull | None) -> None:
+        self._file = file
+        self._fixed = fixed
+        self.provider: OAuthClientProvider | None = None
+
+    async def get_tokens(self) -> OAuthToken | None:
+        from mcp.shared.auth import OAuthToken
+
+        stored = self._file.tokens
+        if stored is None:
+            return None
+        tokens = OAuthToken.model_validate(stored)
+        expires = stored.get("expires_at")
+        if self.provider is not None and isinstance(expires, int | float):
+            self.provider.context.token_expiry_time = float(expires)
+        return tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        stored = tokens.model_dump(mode="json", exclude_none=True)
+        if tokens.expires_in is not None:
+            stored["expires_at"] = time.time() + tokens.expires_in
+        self._file.save(tokens=stored)
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        from mcp.shared.auth import OAuthClientInformationFull
+
+        if self._fixed is not None:
+            return self._fixed
+        stored = self._file.client
+        return None if stored is None else OAuthClientInformationFull.model_validate(stored)
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self._file.save(client=client_info.model_dump(mode="json", exclude_none=True))

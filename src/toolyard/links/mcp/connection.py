@@ -1,0 +1,212 @@
+"""`Connection`: a server that has been agreed with, until it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from toolyard.links.mcp import framing
+from toolyard.links.mcp.errors import RequestRefused, SessionLostError, late, status_of, taken
+from toolyard.links.mcp.handshake import Agreement, envelope
+from toolyard.links.mcp.headers import Headers, mirrored_headers, modern_headers
+from toolyard.links.mcp.notification_queue import PATIENCE, Notices
+from toolyard.links.mcp.peer import LISTEN, McpReply, McpWire, Peer, Request
+from toolyard.loop.backoff import backoff_delay
+from toolyard.model.context import Notify
+from toolyard.model.errors import CallError, Denied, Interrupted, ToolFailed
+
+_LOG_LEVEL = "io.modelcontextprotocol/logLevel"
+_FIRST_PAUSE = 0.05
+_FIRST_RESUBSCRIBE = 0.25
+_LONGEST_PAUSE = 30.0
+_LONGEST_WAIT = 1.0
+_SERVER_FAULT = 500
+_log = logging.getLogger("toolyard.mcp")
+
+
+class Connection:
+    """Makes requests as the protocol that was agreed on has them."""
+
+    def __init__(self, wire: McpWire, peer: Peer, agreement: Agreement, capabilities: dict[str, Any]) -> None:
+        self.wire = wire
+        self.peer = peer
+        self.agreement = agreement
+        self._envelope = envelope(capabilities, agreement.version) if agreement.modern else {}
+        self._listens = False
+
+    async def call(
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        deadline: float | None,
+        notify: Notify | None,
+        mirrored: Sequence[tuple[str, str]],
+    ) -> dict[str, Any]:
+        """The raw result of a tool, after whatever the server wanted to know first, and after `notify` was told."""
+        if notify is None:
+            return await self._rounds(name, arguments, deadline, None, mirrored)
+        notices = Notices(notify)
+        try:
+            try:
+                result = await self._rounds(name, arguments, deadline, notices, mirrored)
+            except CallError:
+                await notices.told(_patience(deadline))
+                raise
+            await notices.told(_patience(deadline))
+            return result
+        finally:
+            notices.close()
+            self.peer.dropped += notices.dropped
+
+    async def _rounds(
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        deadline: float | None,
+        notify: Notify | None,
+        mirrored: Sequence[tuple[str, str]],
+    ) -> dict[str, Any]:
+        headers: Headers = ()
+        if self.agreement.modern:
+            headers = modern_headers(self.agreement.version, "tools/call", name)
+            if mirrored:
+                headers += mirrored_headers(mirrored, arguments)
+        params: dict[str, Any] = {"name": name, "arguments": arguments}
+        seconds = None if deadline is None else deadline - asyncio.get_running_loop().time()
+        result = await self._call(dict(params), headers, deadline, seconds, notify)
+        for number in range(self.peer.limits.max_rounds):
+            if result.get("resultType") != "input_required" or not self.agreement.modern:
+                return result
+            try:
+                async with asyncio.timeout_at(deadline):
+                    more = await self._asked(name, result, number)
+            except TimeoutError:
+                raise late(self.peer.name, seconds) from None
+            try:
+                result = await self._call({**params, **more}, headers, deadline, seconds, notify)
+            except SessionLostError:
+                raise Interrupted(f"{self.peer.name} was lost before {name} had all that it asked for") from None
+            except CallError as error:
+                raise taken(error) from None  # the server has begun with it in the first round
+        if result.get("resultType") != "input_required":
+            return result
+        raise ToolFailed(f"{name} of {self.peer.name} asks for input again and again", effect="unknown")
+
+    async def _asked(self, name: str, result: dict[str, Any], number: int) -> dict[str, Any]:
+        """What the next round adds to the call, after handlers were asked, or a pause."""
+        more: dict[str, Any] = {}
+        asked = result.get("inputRequests")
+        if isinstance(asked, dict) and asked:
+            more["inputResponses"] = await self._inputs(name, asked)
+        else:
+            await asyncio.sleep(backoff_delay(number + 1, _FIRST_PAUSE, _LONGEST_WAIT))
+        if isinstance(result.get("requestState"), str):
+            more["requestState"] = result["requestState"]
+        return more
+
+    async def page(self, cursor: str | None, deadline: float | None) -> McpReply:
+        """One page of the tools."""
+        params: dict[str, Any] = {} if cursor is None else {"cursor": cursor}
+        if self.agreement.modern:
+            params["_meta"] = self._envelope
+        return await self._ask("tools/list", params or None, deadline)
+
+    def listen(self) -> None:
+        """Have the server tell when its tools change, once."""
+        if self._listens:
+            return
+        self._listens = True
+        if not self.agreement.modern:
+            self.wire.listen()
+        elif self.agreement.announces_tools:
+            self.peer.start(self._subscribed())
+
+    async def aclose(self) -> None:
+        """Let go of the server."""
+        await self.peer.aclose()
+        await self.wire.aclose()
+
+    async def _call(
+        self,
+        params: dict[str, Any],
+        headers: Headers,
+        deadline: float | None,
+        seconds: float | None,
+        notify: Notify | None,
+    ) -> dict[str, Any]:
+        number = self.peer.number()
+        meta = self._envelope
+        if notify is not None:
+            meta = {**meta, "progressToken": number}
+            if self.agreement.modern:
+                meta[_LOG_LEVEL] = "info"
+        if meta:
+            params["_meta"] = meta
+        request = Request(number, "tools/call", params, deadline, notify, headers, seconds=seconds)
+        self.peer.calls[number] = notify
+        try:
+            reply = await self.wire.request(request)
+        finally:
+            del self.peer.calls[number]
+        if not isinstance(reply.result, dict):
+            raise ToolFailed(f"{self.peer.name} answered with something that is no result of a tool")
+        return reply.result
+
+    async def _ask(self, method: str, params: dict[str, Any] | None, deadline: float | None) -> McpReply:
+        headers = modern_headers(self.agreement.version, method) if self.agreement.modern else ()
+        request = Request(self.peer.number(), method, params, deadline, None, headers)
+        if deadline is not None:
+            request.seconds = deadline - asyncio.get_running_loop().time()
+        return await self.wire.request(request)
+
+    async def _inputs(self, name: str, asked: dict[str, Any]) -> dict[str, Any]:
+        """What the server wants to know before it goes on with a call; `Denied` if nobody here answers that."""
+        found: dict[str, Any] = {}
+        if len(asked) > self.peer.limits.max_requests:
+            raise ToolFailed(f"{name} of {self.peer.name} asks for {len(asked)} inputs at once", effect="unknown")
+        for key, entry in asked.items():
+            method = entry.get("method") if isinstance(entry, dict) else None
+            handler = self.peer.handler(method) if isinstance(method, str) else None
+            if handler is None:
+                shown = repr(method)[:100] if isinstance(method, str) else "something unknown"
+                raise Denied(
+                    f"{name} of {self.peer.name} asks for {shown}, which nobody here answers",
+                    hint="configure a handler for it",
+                    effect="unknown",
+                )
+            params = entry.get("params")
+            try:
+                found[key] = await self.peer.fulfil(handler, params if isinstance(params, dict) else {})
+                framing.response(None, found[key])
+            except CallError as error:
+                raise taken(error) from None
+            except Exception as error:
+                raise ToolFailed(f"the handler for {method} failed: {type(error).__name__}") from error
+        return found
+
+    async def _subscribed(self) -> None:
+        """Keep the new protocol's subscription, as long as the server has it."""
+        params = {"notifications": {"toolsListChanged": True}, "_meta": self._envelope}
+        loop = asyncio.get_running_loop()
+        failures = 0
+        while True:
+            begun = loop.time()
+            try:
+                await self._ask(LISTEN, params, None)
+            except (RequestRefused, SessionLostError):
+                return
+            except CallError as error:
+                if 0 < status_of(error) < _SERVER_FAULT:
+                    return
+            except Exception:  # noqa: BLE001 - a mistake of ours must not leave us deaf
+                _log.warning("the subscription to %s failed unexpectedly", self.peer.name, exc_info=True)
+            failures = 0 if loop.time() - begun > _LONGEST_PAUSE else failures + 1
+            await asyncio.sleep(backoff_delay(failures + 1, _FIRST_RESUBSCRIBE, _LONGEST_PAUSE))
+            self.peer.changed()  # what was said meanwhile nobody heard
+
+
+def _patience(deadline: float | None) -> float:
+    """Seconds for who is still being told when the answer is there."""
+    return PATIENCE if deadline is None else min(PATIENCE, (deadline - asyncio.get_running_loop().time()) / 2)

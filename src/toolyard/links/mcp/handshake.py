@@ -1,0 +1,209 @@
+"""How client and server agree on a protocol: by `server/discover` since 2026, by `initialize` before."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from toolyard.constants import VERSION
+from toolyard.links.mcp import framing
+from toolyard.links.mcp.errors import RequestRefused, SessionLostError, late, status_of
+from toolyard.links.mcp.headers import modern_headers
+from toolyard.links.mcp.peer import McpReply, McpWire, Peer, Request
+from toolyard.model.errors import CallError, Denied, Interrupted, Unavailable
+
+MODERN = "2026-07-28"
+LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+OFFERED = LEGACY[-1]
+
+_META = "io.modelcontextprotocol/"
+_PROBE = 0.2
+"""Part of the time to connect after which a probe that has no answer is not waited for alone any more."""
+_PATIENCE = 0.6
+"""Part of it after which a server that answers neither way is taken to have choked on the probe."""
+_REFUSALS = frozenset({401, 403})
+
+
+class ChokedError(Exception):
+    """The server hung up on a probe, or fell silent: it may be one that knows nothing but `initialize`."""
+
+    def __init__(self, fault: CallError) -> None:
+        super().__init__(str(fault))
+        self.fault = fault
+
+
+class Agreement(msgspec.Struct, frozen=True, kw_only=True):
+    """What was agreed on, and what the server says of itself."""
+
+    version: str
+    modern: bool
+    capabilities: dict[str, Any]
+    server_info: dict[str, Any]
+    instructions: str | None
+
+    @property
+    def announces_tools(self) -> bool:
+        """Whether the server tells when its tools change."""
+        tools = self.capabilities.get("tools")
+        return isinstance(tools, dict) and tools.get("listChanged") is True
+
+
+def client_info() -> dict[str, Any]:
+    """Who we are."""
+    return {"name": "toolyard", "version": VERSION}
+
+
+def envelope(capabilities: dict[str, Any], version: str = MODERN) -> dict[str, Any]:
+    """What every request says since 2026, in its `_meta`."""
+    return {
+        f"{_META}protocolVersion": version,
+        f"{_META}clientInfo": client_info(),
+        f"{_META}clientCapabilities": capabilities,
+    }
+
+
+class Handshake:
+    """One attempt to agree with a server, over a wire that is open."""
+
+    def __init__(self, wire: McpWire, peer: Peer, capabilities: dict[str, Any], deadline: float) -> None:
+        self._wire = wire
+        self._peer = peer
+        self._capabilities = capabilities
+        self._deadline = deadline
+
+    async def agree(self) -> Agreement:
+        """Try the new way and, if that is not understood, the old one."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        left = self._deadline - now
+        probe = loop.create_task(self._discover())
+        old: asyncio.Task[Agreement] | None = None
+        try:
+            await asyncio.wait({probe}, timeout=left * _PROBE)
+            if not probe.done():
+                # Maybe it only starts slowly. It gets both questions, and what it answers first counts.
+                old = loop.create_task(self._initialize())
+                wait = now + left * _PATIENCE - loop.time()
+                await asyncio.wait({probe, old}, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+            if probe.done():
+                return await self._after(probe, old)
+            if old is not None and old.done():
+                return await old
+        finally:
+            await _dropped(probe, old)
+        raise ChokedError(late(self._peer.name, left * _PATIENCE))
+
+    async def agree_old_way(self) -> Agreement:
+        """Only by `initialize`."""
+        return await self._initialize()
+
+    async def _after(self, probe: asyncio.Task[Agreement | None], old: asyncio.Task[Agreement] | None) -> Agreement:
+        try:
+            found = probe.result()
+        except RequestRefused as error:
+            _check_versions(self._peer.name, error)
+            found = None
+        except (Interrupted, Unavailable) as error:
+            if status_of(error):
+                found = None
+            else:
+                raise ChokedError(error) from None
+        except SessionLostError:
+            found = None
+        except CallError as error:
+            if status_of(error) in _REFUSALS or isinstance(error, Denied):
+                raise
+            found = None
+        if found is not None:
+            return found
+        try:
+            return await (old or self._initialize())
+        except RequestRefused as error:
+            # It is of the new kind after all: the probe that we gave up on has settled that.
+            if error.number != framing.UNSUPPORTED_VERSION or (again := await self._discover()) is None:
+                raise
+            return again
+        except (Interrupted, Unavailable) as error:
+            if status_of(error):
+                raise
+            raise ChokedError(error) from None
+
+    async def _discover(self) -> Agreement | None:
+        """None if the server answers, but not as one that speaks a version of ours."""
+        method = "server/discover"
+        params = {"_meta": envelope(self._capabilities)}
+        try:
+            reply = await self._ask(method, params, modern_headers(MODERN, method))
+        except RequestRefused as error:
+            if MODERN not in _supported(error):
+                raise
+            # It refuses a version that it says it has: asked once more, as the protocol wants it.
+            reply = await self._ask(method, params, modern_headers(MODERN, method))
+        result = reply.result
+        versions = result.get("supportedVersions") if isinstance(result, dict) else None
+        if not isinstance(versions, list) or MODERN not in versions:
+            return None
+        meta = result.get("_meta")
+        info = meta.get(f"{_META}serverInfo") if isinstance(meta, dict) else None
+        return _agreement(MODERN, True, result, info)
+
+    async def _initialize(self) -> Agreement:
+        params = {"protocolVersion": OFFERED, "capabilities": self._capabilities, "clientInfo": client_info()}
+        reply = await self._ask("initialize", params, ())
+        result = reply.result
+        version = result.get("protocolVersion") if isinstance(result, dict) else None
+        if version not in LEGACY:
+            known = isinstance(version, str) and len(version) < 40
+            said = f"speaks protocol {version!r}" if known else "does not say which protocol it speaks"
+            raise Unavailable(f"{self._peer.name} {said}; known are {', '.join((*LEGACY, MODERN))}", retryable=False)
+        await self._wire.post(framing.notification("notifications/initialized"), version)
+        return _agreement(version, False, result, result.get("serverInfo"))
+
+    async def _ask(self, method: str, params: dict[str, Any], headers: tuple[tuple[str, str], ...]) -> McpReply:
+        loop = asyncio.get_running_loop()
+        request = Request(
+            number=self._peer.number(),
+            method=method,
+            params=params,
+            deadline=self._deadline,
+            headers=headers,
+            cancellable=False,
+            seconds=self._deadline - loop.time(),
+        )
+        return await self._wire.request(request)
+
+
+def _agreement(version: str, modern: bool, result: dict[str, Any], info: Any) -> Agreement:
+    capabilities, instructions = result.get("capabilities"), result.get("instructions")
+    return Agreement(
+        version=version,
+        modern=modern,
+        capabilities=capabilities if isinstance(capabilities, dict) else {},
+        server_info=info if isinstance(info, dict) else {},
+        instructions=instructions if isinstance(instructions, str) else None,
+    )
+
+
+def _check_versions(name: str, error: RequestRefused) -> None:
+    """Nothing more to try with a server that knows only versions newer than ours."""
+    supported = _supported(error)
+    if supported and not any(version in supported for version in (*LEGACY, MODERN)):
+        shown = ", ".join(str(version)[:20] for version in supported[:10])
+        known = ", ".join((*LEGACY, MODERN))
+        raise Unavailable(f"{name} speaks only protocol {shown}; known are {known}", retryable=False)
+
+
+def _supported(error: RequestRefused) -> list[Any]:
+    """The versions that a server names when it refuses another."""
+    named = error.data.get("supported") if isinstance(error.data, dict) else None
+    return named if error.number == framing.UNSUPPORTED_VERSION and isinstance(named, list) else []
+
+
+async def _dropped(*tasks: asyncio.Task[Any] | None) -> None:
+    """What is no longer wanted, ended, and its failure heard."""
+    left = [task for task in tasks if task is not None]
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)

@@ -1,0 +1,421 @@
+"""`McpLink`: one MCP server, kept connected, for callers in any thread and on any loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from toolyard.links.mcp.connection import Connection
+from toolyard.links.mcp.errors import ServerRedactor, SessionLostError, again, harmless, late, secrets_of, unreached
+from toolyard.links.mcp.limits import Handlers, LinkLimits
+from toolyard.links.mcp.listing import Listing, list_all
+from toolyard.links.mcp.peer import McpWire, Peer
+from toolyard.links.mcp.transport_probe import Finder
+from toolyard.links.mcp.transports.web import Web
+from toolyard.loop.backoff import backoff_delay, draw_chance
+from toolyard.loop.forking import leave, renewed_in_child
+from toolyard.loop.home import link_loop
+from toolyard.model.bindings import McpServer
+from toolyard.model.closing import Closing
+from toolyard.model.context import Notify
+from toolyard.model.errors import CallError, ToolFailed, Unavailable
+
+FREE = 3
+PATIENT = 1.0
+"""Seconds after a failure from which on somebody who needs the server may have it tried."""
+
+
+class ReconnectBackoff:
+    """The first losses after a healthy time cost nothing; each further one, and each failure, twice the last."""
+
+    def __init__(
+        self,
+        first: float,
+        longest: float,
+        healthy: float,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = draw_chance,
+    ) -> None:
+        self._first = first
+        self._longest = longest
+        self._healthy = healthy
+        self._clock = clock
+        self._chance = chance
+        self._losses = 0
+        self._failures = 0
+        self._up_since: float | None = None
+        self._not_before = 0.0
+        self._failed = 0.0
+
+    def up(self) -> None:
+        """It works now."""
+        self._up_since = self._clock()
+
+    def failed(self) -> None:
+        """It could not be reached, or was lost."""
+        now = self._failed = self._clock()
+        up_since, self._up_since = self._up_since, None
+        if up_since is not None:
+            if now - up_since >= self._healthy:
+                self._losses = self._failures = 0
+            self._losses += 1
+            if self._losses <= FREE:
+                self._failures, self._not_before = 0, now
+                return
+        self._failures += 1
+        # Spread, so that many clients of one server do not all come back at the same moment.
+        self._not_before = now + backoff_delay(self._failures, self._first, self._longest, chance=self._chance())
+
+    def left(self, *, asked: bool = False) -> float:
+        """Seconds until it may be tried again; if somebody `asked` for it, that is never long."""
+        now = self._clock()
+        left = self._not_before - now
+        return max(min(left, self._failed + PATIENT - now) if asked else left, 0.0)
+
+
+State = Literal["new", "connecting", "up", "down", "closed"]
+Change = Literal["changed", "up", "down"]
+Watcher = Callable[[Change], None]
+
+_log = logging.getLogger("toolyard.mcp")
+
+
+class McpLink(Closing):
+    """Connects when it is first needed, or told to `begin`, and again when the connection is lost.
+
+    Calls share the connection; one that fails, is too slow or too large hurts no other. What fails is a `CallError`.
+    """
+
+    def __init__(
+        self,
+        server: McpServer,
+        *,
+        limits: LinkLimits = LinkLimits(),  # noqa: B008 - frozen
+        handlers: Handlers = Handlers(),  # noqa: B008 - frozen
+    ) -> None:
+        self.server = server
+        self.limits = limits
+        self.handlers = handlers
+        self.state: State = "new"
+        self.error: str | None = None
+        """Why it is down, or was last; without secrets."""
+        self._redactor = ServerRedactor(secrets_of(server), lambda: self.passing_secrets)
+        self._fault: CallError | None = None
+        self._connection: Connection | None = None
+        self._attempt: asyncio.Task[None] | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._web = self._new_web()
+        self._backoff = self._new_backoff()
+        self._finder = Finder(server, handlers.capabilities(), self._make_peer, self._make_web, self._background)
+        self._lock = threading.Lock()
+        self._watchers: list[Watcher] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        renewed_in_child(self)
+
+    def begin(self) -> None:
+        """Start to connect, if nobody has; nobody waits here."""
+        link_loop.call_soon(self._begin)
+
+    def list_tools(self, *, timeout: float = 30.0) -> Listing:
+        """Every tool the server has, as it describes them."""
+        return link_loop.run(self._list(timeout), twin="alist_tools()")
+
+    async def alist_tools(self, *, timeout: float = 30.0) -> Listing:  # noqa: ASYNC109 - the twin has it too
+        """`list_tools` for async code."""
+        return await link_loop.arun(self._list(timeout))
+
+    def call(
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        *,
+        deadline: float | None = None,
+        notify: Notify | None = None,
+        mirrored: Sequence[tuple[str, str]] = (),
+        reads: bool = False,
+    ) -> dict[str, Any]:
+        """The raw result of a tool, which may be one that says `isError`.
+
+        `deadline` is by `time.monotonic`. `notify` is told of progress and log lines. `mirrored` are arguments to be
+        repeated in headers. With `reads` the tool is known to change nothing, so a failure has no effect.
+        """
+        return link_loop.run(self._call(name, arguments, deadline, notify, mirrored, reads), twin="acall()")
+
+    async def acall(
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        *,
+        deadline: float | None = None,
+        notify: Notify | None = None,
+        mirrored: Sequence[tuple[str, str]] = (),
+        reads: bool = False,
+    ) -> dict[str, Any]:
+        """`call` for async code; cancelled, the server is told so."""
+        return await link_loop.arun(self._call(name, arguments, deadline, notify, mirrored, reads))
+
+    def watch(self, callback: Watcher) -> Callable[[], None]:
+        """Have a function told when the tools change and when the server comes and goes; call the result to stop.
+
+        It is called on the loop of the links, so it must return at once. While somebody watches, a lost connection
+        is made again without waiting for a call.
+        """
+        with self._lock:
+            self._watchers.append(callback)
+        link_loop.call_soon(self._tend)
+
+        def stop() -> None:
+            with self._lock:
+                if callback in self._watchers:
+                    self._watchers.remove(callback)
+
+        return stop
+
+    def close(self) -> None:
+        """Let go of the server, and wait until that is done."""
+        link_loop.run(self._close(), twin="aclose()")
+
+    async def aclose(self) -> None:
+        """`close` for async code."""
+        await link_loop.arun(self._close())
+
+    @property
+    def protocol(self) -> str | None:
+        """The version that was agreed on; None while not connected."""
+        connection = self._connection
+        return None if connection is None else connection.agreement.version
+
+    @property
+    def server_info(self) -> dict[str, Any]:
+        """What the server says it is; empty if nothing."""
+        connection = self._connection
+        return {} if connection is None else connection.agreement.server_info
+
+    @property
+    def instructions(self) -> str | None:
+        """What the server says on how to use it."""
+        connection = self._connection
+        return None if connection is None else connection.agreement.instructions
+
+    @property
+    def strays(self) -> int:
+        """Messages on this connection that were for nobody, or no messages at all."""
+        connection = self._connection
+        return 0 if connection is None else connection.peer.strays
+
+    @property
+    def dropped(self) -> int:
+        """Notices on this connection that came faster than they were taken."""
+        connection = self._connection
+        return 0 if connection is None else connection.peer.dropped
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must be shown nowhere: what the server is reached with, and the tokens there are now."""
+        return (*secrets_of(self.server), *self.passing_secrets)
+
+    @property
+    def passing_secrets(self) -> tuple[str, ...]:
+        """Those of its credential as it is now."""
+        web = self._web
+        return () if web is None or web.credential is None else web.credential.secrets
+
+    def __repr__(self) -> str:
+        return f"<McpLink {self.server.name} ({self.state})>"
+
+    async def _list(self, timeout: float) -> Listing:  # noqa: ASYNC109
+        deadline = asyncio.get_running_loop().time() + timeout
+        try:
+            connection = await self._ready(deadline)
+            return await list_all(connection, deadline)
+        except SessionLostError:
+            connection = await self._ready(deadline)
+            try:
+                return await list_all(connection, deadline)
+            except SessionLostError as lost:
+                raise lost.fault or self._forgetful() from None
+
+    async def _call(
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        deadline: float | None,
+        notify: Notify | None,
+        mirrored: Sequence[tuple[str, str]],
+        reads: bool,
+    ) -> dict[str, Any]:
+        connection = self._connection
+        fault: CallError | None = None
+        for _ in range(2):
+            if connection is None:
+                connection = await self._ready(deadline)
+            try:
+                return await connection.call(name, arguments, deadline, notify, mirrored)
+            except SessionLostError as lost:
+                connection = None  # the server did nothing with it, so it can be sent again
+                fault = lost.fault
+            except CallError as error:
+                if reads:
+                    harmless(error)
+                raise
+        raise fault or self._forgetful()
+
+    def _forgetful(self) -> Unavailable:
+        return Unavailable(f"{self.server.name} forgets our session at once")
+
+    async def _ready(self, deadline: float | None) -> Connection:
+        """The connection there is, or a new one, if it is not too soon for another attempt."""
+        if self._connection is not None:
+            return self._connection
+        loop = asyncio.get_running_loop()
+        seconds = None if deadline is None else deadline - loop.time()
+        self._begin(patient=False)
+        if self._attempt is not None:
+            await asyncio.wait({self._attempt}, timeout=seconds)
+        if self._connection is not None:
+            return self._connection
+        if self._attempt is not None and not self._attempt.done():
+            raise late(self.server.name, seconds, "none")
+        if self.state == "closed":
+            raise Unavailable(f"the link to {self.server.name} is closed", retryable=False)
+        assert self._fault is not None
+        fault = again(self._fault)
+        pause = self._backoff.left(asked=True) or None
+        fault.info = msgspec.structs.replace(fault.info, effect="none", retry_after=pause)
+        raise fault
+
+    def _begin(self, patient: bool = True) -> None:
+        """Start an attempt, unless there is one, or it is too soon; if `patient`, somebody will try later."""
+        if self.state == "closed" or self._connection is not None or self._attempt is not None:
+            return
+        if self._backoff.left(asked=not patient) > 0:
+            if patient:
+                self._tend()
+            return
+        self.state = "connecting"
+        self._attempt = asyncio.get_running_loop().create_task(self._connect())
+        self._tend()
+
+    async def _connect(self) -> None:
+        deadline = asyncio.get_running_loop().time() + self.limits.connect_seconds
+        try:
+            connection = await self._finder.find(deadline, self._lost)
+        except CallError as error:
+            self._attempt = None
+            self._down(unreached(error))
+            return
+        except Exception as error:  # noqa: BLE001 - a mistake of ours must not leave all callers waiting
+            _log.warning("connecting to %s failed unexpectedly", self.server.name, exc_info=True)
+            self._attempt = None
+            self._down(ToolFailed(f"connecting to {self.server.name} failed: {type(error).__name__}", effect="none"))
+            return
+        self._attempt = None
+        if self.state == "closed":
+            await connection.aclose()
+            return
+        self._connection = connection
+        self._backoff.up()
+        self.state, self.error = "up", None
+        connection.peer.changed = self._changed
+        if self._watchers or self.handlers.capabilities():
+            connection.listen()
+        self._tell("up")
+
+    def _lost(self, wire: McpWire, fault: CallError) -> None:
+        connection = self._connection
+        if connection is None or connection.wire is not wire:
+            return
+        self._connection = None
+        self._background(connection.aclose())
+        self._down(fault)
+
+    def _down(self, fault: CallError) -> None:
+        if self.state == "closed":
+            return
+        self._fault = fault
+        self.state, self.error = "down", fault.info.message
+        self._backoff.failed()
+        _log.debug("%s is down: %s", self.server.name, self.error)
+        self._tell("down")
+        self._tend()
+
+    def _changed(self) -> None:
+        self._tell("changed")
+
+    def _tell(self, change: Change) -> None:
+        with self._lock:
+            watchers = list(self._watchers)
+        loop = asyncio.get_running_loop()
+        for watcher in watchers:
+            loop.call_soon(watcher, change)
+
+    def _tend(self) -> None:
+        """See to it that somebody who watches is heard: listen, and come back after a loss."""
+        if not self._watchers or self.state in ("closed", "new"):
+            return
+        if self._connection is not None:
+            self._connection.listen()
+        elif self._keeper is None and self._attempt is None:
+            self._keeper = asyncio.get_running_loop().create_task(self._keep())
+
+    async def _keep(self) -> None:
+        """Try again when the time has come, once; another failure brings another keeper."""
+        await asyncio.sleep(self._backoff.left())
+        self._keeper = None
+        if self._watchers:
+            self._begin()
+
+    def _background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _make_peer(self) -> Peer:
+        return Peer(self.server.name, self.handlers, self.limits, self._redactor)
+
+    def forked(self) -> None:
+        """In the child of a fork the connection is the parent's: it is left alone, and another made when needed."""
+        leave(self._connection, self._attempt, self._keeper, self._web, *self._tasks)
+        self._lock = threading.Lock()
+        self._connection = self._attempt = self._keeper = None
+        self._tasks = set()
+        if self.state != "closed":
+            self.state, self.error, self._fault = "new", None, None
+            self._web = None
+            self._backoff = self._new_backoff()
+
+    def _new_web(self) -> Web | None:
+        server = self.server
+        return None if server.url is None or server.transport == "stdio" else Web(server, self.limits)
+
+    def _new_backoff(self) -> ReconnectBackoff:
+        limits = self.limits
+        return ReconnectBackoff(limits.backoff_seconds, limits.max_backoff_seconds, limits.healthy_seconds)
+
+    def _make_web(self) -> Web:
+        if self._web is None:
+            self._web = self._new_web()
+        assert self._web is not None
+        return self._web
+
+    async def _close(self) -> None:
+        self.state = "closed"
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.aclose()
+        for task in (self._attempt, self._keeper):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait({task})
+        self._attempt = self._keeper = None
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))
+        if self._web is not None:
+            await self._web.aclose()

@@ -1,0 +1,116 @@
+"""`Mailbox`: requests whose answers come on one shared stream, each found by its number."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from toolyard.links.mcp import framing
+from toolyard.links.mcp.errors import late, refused, too_large, unreadable
+from toolyard.links.mcp.framing import JsonRpcMessage, TooLong, UnreadableError
+from toolyard.links.mcp.peer import LISTEN, Answer, McpReply, Peer, Request
+from toolyard.model.errors import CallError, CallTimeout, Unavailable
+
+_log = logging.getLogger("toolyard.mcp")
+
+
+class Mailbox:
+    """What is waited for on one connection."""
+
+    def __init__(self, peer: Peer, answer: Answer) -> None:
+        self._peer = peer
+        self._answer = answer
+        self._waiting: dict[int, tuple[Request, asyncio.Future[McpReply]]] = {}
+
+    async def exchange(self, request: Request, send: Callable[[Request, asyncio.Future[McpReply]], None]) -> McpReply:
+        """Send a request and wait for its answer; the server is told if nobody waits for it any more."""
+        if len(self._waiting) >= self._peer.limits.max_pending:
+            raise Unavailable(f"{self._peer.name} has {len(self._waiting)} requests to answer already")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[McpReply] = loop.create_future()
+        timer = None if request.deadline is None else loop.call_at(request.deadline, self._expire, request, future)
+        self._waiting[request.number] = (request, future)
+        try:
+            send(request, future)
+            return await future
+        except (CallTimeout, asyncio.CancelledError):
+            if request.cancellable and request.sent:
+                params = {"requestId": request.number, "reason": "nobody waits for it any more"}
+                self._answer(framing.notification("notifications/cancelled", params))
+            raise
+        finally:
+            del self._waiting[request.number]
+            if future.done() and not future.cancelled():
+                future.exception()  # heard, also where it could not even be sent
+            if timer is not None:
+                timer.cancel()
+
+    def deliver(self, data: bytes) -> None:
+        """One message off the stream."""
+        try:
+            found = framing.read(data, self._peer.limits.max_depth)
+        except UnreadableError:
+            self._skip(data, data, unreadable(self._peer.name))
+            return
+        for message in found:
+            if not message.is_response:
+                self._peer.receive(message, self._answer)
+                continue
+            try:
+                self._settle(message, len(data))
+            except Exception:  # noqa: BLE001 - one answer that nobody foresaw must not cost the connection
+                _log.warning("an answer of %s could not be taken", self._peer.name, exc_info=True)
+                self._skip(data, data, unreadable(self._peer.name))
+
+    def skipped(self, line: TooLong) -> None:
+        """A message that was too long to be kept."""
+        self._skip(line.head, line.tail, too_large(self._peer.name, self._peer.limits.max_message_bytes))
+
+    def fail(self, fault: Callable[[Request], CallError]) -> None:
+        """Nothing more will come."""
+        for request, future in self._waiting.values():
+            if not future.done():
+                future.set_exception(fault(request))
+
+    def _settle(self, message: JsonRpcMessage, size: int) -> None:
+        number = message.id
+        waiting = self._waiting.get(number) if isinstance(number, int) else None
+        if waiting is None or waiting[1].done():
+            self._peer.strays += 1
+            return
+        answered(self._peer, message, size, waiting[1])
+
+    def _skip(self, head: bytes, tail: bytes, fault: CallError) -> None:
+        """Fail the request that a lost message answers; if there is but one, it is that one's."""
+        self._peer.strays += 1
+        number = framing.guess_id(head, tail)
+        waiting = None if number is None else self._waiting.get(number)
+        if number is None and framing.looks_like_one(head, tail):
+            likely = [item for item in self._waiting.values() if item[0].method != LISTEN]
+            waiting = likely[0] if len(likely) == 1 else None
+        if waiting is not None and not waiting[1].done():
+            waiting[1].set_exception(fault)
+
+    def _expire(self, request: Request, future: asyncio.Future[McpReply]) -> None:
+        if not future.done():
+            future.set_exception(late(self._peer.name, request.seconds, "unknown" if request.sent else "none"))
+
+
+def answered(peer: Peer, message: JsonRpcMessage, size: int, future: asyncio.Future[McpReply]) -> None:
+    """Give a response to whom it belongs."""
+    if message.error is not msgspec.UNSET and message.error is not None:
+        future.set_exception(refused(peer.name, message.error, peer.redactor))
+    else:
+        future.set_result(McpReply(message.result, size))
+
+
+def reply_of(peer: Peer, message: JsonRpcMessage, size: int) -> McpReply:
+    """The answer that a response is; its error is raised."""
+    error: Any = message.error
+    if error is not msgspec.UNSET and error is not None:
+        raise refused(peer.name, error, peer.redactor)
+    return McpReply(message.result, size)

@@ -1,0 +1,1 @@
+"""The wires that MCP is spoken over, one a file."""

@@ -1,0 +1,184 @@
+"""`SseWire`: a server of the oldest kind on the web: one stream for its answers, another address for our requests."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from toolyard.links.http.url import read_url
+from toolyard.links.mcp.errors import SessionLostError, status_of
+from toolyard.links.mcp.peer import Lost, McpReply, Peer, Request
+from toolyard.links.mcp.response_router import Mailbox
+from toolyard.links.mcp.transports.event_stream import Event, EventReader
+from toolyard.links.mcp.transports.web import Web
+from toolyard.model.errors import CallError, Denied, Interrupted, ToolFailed, Unavailable
+
+if TYPE_CHECKING:
+    from toolyard.links.http.exchange import StreamedAnswer
+
+_JSON = (("content-type", "application/json"),)
+_EVENTS = (("accept", "text/event-stream"),)
+_SUCCESS = 200
+_LAST_SUCCESS = 299
+_SMALL_SECONDS = 30.0
+_GONE = frozenset({404, 410})
+_log = logging.getLogger("toolyard.mcp")
+
+
+class SseWire:
+    """One stream, for as long as it lasts."""
+
+    def __init__(self, web: Web, url: str, peer: Peer, lost: Lost) -> None:
+        self._web = web
+        self._url = url
+        self._peer = peer
+        self._lost = lost
+        self._mailbox = Mailbox(peer, self.tell)
+        self._endpoint: asyncio.Future[str] | None = None
+        self._version: str | None = None
+        self._ended: str | None = None
+        self._posts = 0
+
+    async def open(self) -> None:
+        """Open the stream and wait for the address that requests go to."""
+        self._endpoint = asyncio.get_running_loop().create_future()
+        self._peer.start(self._read())
+        await self._endpoint
+
+    async def request(self, request: Request) -> McpReply:
+        """The answer to a request."""
+        return await self._mailbox.exchange(request, self._send)
+
+    def tell(self, data: bytes) -> None:
+        """Send something that nobody answers."""
+        if self._ended is None and self._posts < self._peer.limits.max_requests:
+            self._posts += 1
+            self._peer.start(self._told(data))
+
+    async def post(self, data: bytes, version: str) -> None:
+        """Send the notification that ends a handshake."""
+        self._version = version
+        await self._posted(data, None)
+
+    def listen(self) -> None:
+        """It all comes the same way."""
+
+    async def aclose(self) -> None:
+        """Hang up."""
+        if self._ended is None:
+            self._ended = "was closed"
+        await self._peer.aclose()
+        self._mailbox.fail(self._fault)
+
+    def _send(self, request: Request, future: asyncio.Future[McpReply]) -> None:
+        data = request.encoded()
+        if self._ended is not None:
+            if request.cancellable:
+                raise SessionLostError  # nothing was sent, so it can be sent on the next stream
+            raise self._fault(request)
+        request.sent = True
+        self._peer.start(self._sent(data, request, future))
+
+    async def _sent(self, data: bytes, request: Request, future: asyncio.Future[McpReply]) -> None:
+        try:
+            await self._posted(data, request.deadline)
+        except CallError as error:
+            known = self._version is not None and request.cancellable
+            if known and status_of(error) in _GONE:
+                # The stream may be kept open by somebody on the way; behind it nobody knows us any more.
+                if not future.done():
+                    future.set_exception(SessionLostError())
+                self._end(error)
+            elif not future.done():
+                future.set_exception(error)
+
+    async def _told(self, data: bytes) -> None:
+        try:
+            await self._posted(data, None)
+        except CallError:
+            self._peer.strays += 1
+        finally:
+            self._posts -= 1
+
+    async def _posted(self, data: bytes, deadline: float | None) -> None:
+        if deadline is None:
+            deadline = asyncio.get_running_loop().time() + _SMALL_SECONDS
+        assert self._endpoint is not None
+        headers = _JSON if self._version is None else (*_JSON, ("mcp-protocol-version", self._version))
+        for attempt in range(2):
+            outgoing = self._web.outgoing("POST", self._endpoint.result(), headers, data, deadline)
+            async with self._web.client.astream(outgoing) as flow:
+                if flow.status <= _LAST_SUCCESS:
+                    return
+                if not (attempt == 0 and await self._web.answers_to(flow)):
+                    error, _, _ = await self._web.failure(flow, self._peer.name, self._peer.redactor)
+                    raise error
+
+    async def _read(self) -> None:
+        """The stream, to its end."""
+        try:
+            renewed = False
+            while True:
+                async with self._web.client.astream(self._web.outgoing("GET", self._url, _EVENTS)) as flow:
+                    if not renewed and await self._web.answers_to(flow):
+                        renewed = True
+                        continue
+                    await self._events(flow)
+                    break
+            fault: CallError = Unavailable(f"the stream of {self._peer.name} has ended")
+        except CallError as error:
+            fault = error
+        except Exception as error:  # noqa: BLE001 - a mistake of ours must not leave all callers waiting
+            _log.warning("reading the stream of %s failed unexpectedly", self._peer.name, exc_info=True)
+            fault = Unavailable(f"reading the stream of {self._peer.name} failed: {type(error).__name__}")
+        self._end(fault)
+
+    async def _events(self, flow: StreamedAnswer) -> None:
+        if flow.status != _SUCCESS:
+            error, _, _ = await self._web.failure(flow, self._peer.name, self._peer.redactor)
+            raise error
+        if not flow.header("content-type").lower().startswith("text/event-stream"):
+            raise ToolFailed(
+                f"{self._peer.name} answers with no event stream", effect="none", details={"status": flow.status}
+            )
+        reader = EventReader(self._peer.limits.max_message_bytes)
+        async with aclosing(flow.chunks()) as chunks:
+            async for chunk in chunks:
+                for event in reader.feed(chunk):
+                    self._event(event)
+                if pause := self._peer.pace.pause():
+                    await asyncio.sleep(pause)
+
+    def _event(self, event: Event) -> None:
+        assert self._endpoint is not None
+        if event.too_long is not None:
+            self._mailbox.skipped(event.too_long)
+        elif event.name == "endpoint":
+            if not self._endpoint.done():
+                self._endpoint.set_result(self._resolved(event.data))
+        elif event.name == "message" and event.data:
+            self._mailbox.deliver(event.data)
+
+    def _resolved(self, data: bytes) -> str:
+        """Where requests go: on the same origin, or else whoever answers could send our credentials anywhere."""
+        here = read_url(self._url)
+        there = here.redirected(data.decode("latin-1").strip())
+        if there.origin != here.origin:
+            raise Denied(f"{self._peer.name} wants its requests at another origin, which is not followed")
+        return there.url
+
+    def _end(self, fault: CallError) -> None:
+        if self._endpoint is not None and not self._endpoint.done():
+            self._endpoint.set_exception(fault)
+            return
+        if self._ended is None:
+            self._ended = "has ended its stream"
+            self._mailbox.fail(self._fault)
+            self._lost(Unavailable(f"{self._peer.name} has ended its stream"))
+
+    def _fault(self, request: Request) -> CallError:
+        if request.sent:
+            return Interrupted(f"{self._peer.name} {self._ended or 'ended'} before it answered")
+        return Unavailable(f"{self._peer.name} {self._ended or 'ended'}")

@@ -1,0 +1,307 @@
+"""`StdioWire`: a server that is a process of ours, spoken to over its standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import signal
+import time
+from contextlib import suppress
+from typing import Any
+
+from toolyard.links.mcp.errors import SessionLostError, late
+from toolyard.links.mcp.framing import LineReader, TooLong
+from toolyard.links.mcp.peer import Lost, McpReply, Peer, Request
+from toolyard.links.mcp.response_router import Mailbox
+from toolyard.loop.forking import leave
+from toolyard.model.bindings import McpServer
+from toolyard.model.errors import CallError, Interrupted, Unavailable
+
+_AT_EXIT = 0.5
+"""Seconds between asking and forcing when the interpreter ends."""
+_LEFT_OVER = 0.3
+_STEP = 0.02
+
+_CHILDREN: set[Child] = set()
+
+
+class Child:
+    """One process, first of its own group."""
+
+    def __init__(self, transport: asyncio.SubprocessTransport) -> None:
+        self.transport = transport
+        self.pid = transport.get_pid()
+        self.exited = asyncio.Event()
+
+    async def end(self, seconds: float) -> None:
+        """Wait for it to end by itself, then ask, then force; at last whoever is left of its group."""
+        for number in (None, signal.SIGTERM, signal.SIGKILL):
+            if number is not None:
+                self.signal(number)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self.exited.wait()
+                break
+        if self.signal(signal.SIGTERM):
+            end = time.monotonic() + _LEFT_OVER
+            while self.signal(0) and time.monotonic() < end:  # noqa: ASYNC110 - nobody tells when a group is empty
+                await asyncio.sleep(_STEP)
+            self.signal(signal.SIGKILL)
+        self.transport.close()
+
+    def signal(self, number: int) -> bool:
+        """Send a signal to the whole group; False if nobody is there."""
+        try:
+            os.killpg(self.pid, number)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return True
+
+
+def abandon() -> None:
+    """In the child of a fork none of them is ours; our ends of their pipes are closed, so that they hear an end."""
+    for child in _CHILDREN:
+        leave(child)
+        for number in range(3):
+            pipe = child.transport.get_pipe_transport(number)
+            file = None if pipe is None else pipe.get_extra_info("pipe")
+            if file is not None:
+                with suppress(OSError):
+                    file.close()
+    _CHILDREN.clear()
+    atexit.unregister(_end_all)
+
+
+def remember(child: Child) -> None:
+    """It is to end with this process."""
+    if not _CHILDREN:
+        atexit.register(_end_all)
+    _CHILDREN.add(child)
+
+
+def forget(child: Child) -> None:
+    """It has ended."""
+    _CHILDREN.discard(child)
+    if not _CHILDREN:
+        atexit.unregister(_end_all)
+
+
+def _end_all() -> None:
+    mine = list(_CHILDREN)
+    for child in mine:
+        child.signal(signal.SIGTERM)
+    end = time.monotonic() + _AT_EXIT
+    while time.monotonic() < end and any(child.signal(0) for child in mine):
+        time.sleep(_STEP)
+    for child in mine:
+        child.signal(signal.SIGKILL)
+
+
+os.register_at_fork(after_in_child=abandon)
+
+
+_INHERITED = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
+_MOST_UNREAD = 1000
+"""Answers in a row that a process does not take before it is given up on."""
+_LAST_WORDS = 0.2
+"""Seconds for what an ended process still has in its pipes."""
+
+
+class StdioWire:
+    """One process, for as long as it lives."""
+
+    def __init__(self, server: McpServer, peer: Peer, lost: Lost) -> None:
+        self._server = server
+        self._peer = peer
+        self._lost = lost
+        self._mailbox = Mailbox(peer, self.tell)
+        self._reader = LineReader(peer.limits.max_message_bytes)
+        self._tail = bytearray()
+        self._child: Child | None = None
+        self._stdin: asyncio.WriteTransport | None = None
+        self._ended: str | None = None
+        self._words = ""
+        self._is_dying = False
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._over = asyncio.Event()
+        self._unread = 0
+
+    async def open(self) -> None:
+        """Start the process."""
+        server = self._server
+        env = {name: os.environ[name] for name in _INHERITED if name in os.environ} | dict(server.env)
+        loop = asyncio.get_running_loop()
+        try:
+            transport, _ = await loop.subprocess_exec(
+                lambda: _Protocol(self), server.command or "", *server.args, env=env, cwd=server.cwd or None,
+                start_new_session=True,
+            )  # fmt: skip
+        except (OSError, ValueError) as error:
+            raise Unavailable(_not_started(server, error), retryable=False) from None
+        self._child = Child(transport)
+        remember(self._child)
+        stdin = transport.get_pipe_transport(_STDIN)
+        assert isinstance(stdin, asyncio.WriteTransport)
+        self._stdin = stdin
+
+    async def request(self, request: Request) -> McpReply:
+        """The answer to a request."""
+        if self._is_dying and self._ended is None:
+            asyncio.get_running_loop().call_later(_LAST_WORDS, self._gone)
+            await self._over.wait()  # for its last words
+        if not self._writable.is_set():
+            await self._wait_writable(request)
+        return await self._mailbox.exchange(request, self._send)
+
+    def tell(self, data: bytes) -> None:
+        """Send something that nobody answers."""
+        if self._ended is not None or self._stdin is None or self._stdin.is_closing():
+            return
+        if self._writable.is_set():
+            self._stdin.write(data + b"\n")
+            return
+        # It asks and asks and does not read what it is answered.
+        self._peer.strays += 1
+        self._unread += 1
+        if self._unread > _MOST_UNREAD:
+            self._end("does not read what it is sent")
+
+    async def post(self, data: bytes, version: str) -> None:
+        """Send the notification that ends a handshake."""
+        self.tell(data)
+
+    def listen(self) -> None:
+        """It all comes the same way."""
+
+    async def aclose(self) -> None:
+        """End the process and everything it started."""
+        if self._ended is None:
+            self._ended = "was closed"
+            self._over.set()
+            self._mailbox.fail(self._fault)
+        if self._child is not None:
+            if self._stdin is not None:
+                self._stdin.close()
+            await self._child.end(self._peer.limits.close_seconds)
+            forget(self._child)
+
+    def arrived(self, stream: int, data: bytes) -> None:
+        """Bytes from one of the pipes."""
+        if stream == _STDERR:
+            self._tail += data
+            del self._tail[: -self._peer.limits.stderr_bytes]
+            return
+        if self._ended is not None:
+            return
+        for line in self._reader.feed(data):
+            if isinstance(line, TooLong):
+                self._mailbox.skipped(line)
+            else:
+                self._mailbox.deliver(line)
+        pause = self._peer.pace.pause()
+        if pause:
+            self._hold(pause)
+
+    def silent(self, stream: int) -> None:
+        """One of the pipes has come to its end."""
+        if stream == _STDIN:
+            self._is_dying = True
+        elif stream == _STDOUT:
+            self._is_dying = True
+            asyncio.get_running_loop().call_later(_LAST_WORDS, self._gone)
+        elif stream == _STDERR and self._child is not None and self._child.exited.is_set():
+            self._gone()
+
+    def exited(self) -> None:
+        """The process is no more."""
+        self._is_dying = True
+        if self._child is not None:
+            self._child.exited.set()
+        asyncio.get_running_loop().call_later(_LAST_WORDS, self._gone)
+
+    def writable(self, is_writable: bool) -> None:
+        """Whether the process takes what it is sent."""
+        self._unread = 0
+        self._writable.set() if is_writable else self._writable.clear()
+
+    def _send(self, request: Request, future: asyncio.Future[McpReply]) -> None:
+        data = request.encoded() + b"\n"
+        if self._ended is not None or self._is_dying or self._stdin is None or self._stdin.is_closing():
+            self._gone()
+            if request.cancellable:
+                raise SessionLostError  # nothing was sent, so it can be sent to the next process
+            raise self._fault(request)
+        request.sent = True
+        self._stdin.write(data)
+
+    async def _wait_writable(self, request: Request) -> None:
+        try:
+            async with asyncio.timeout_at(request.deadline):
+                await self._writable.wait()
+        except TimeoutError:
+            raise late(self._peer.name, request.seconds, "none") from None
+
+    def _gone(self) -> None:
+        if self._ended is not None:
+            return
+        status = None if self._child is None else self._child.transport.get_returncode()
+        how = "closed its output" if status is None else f"ended with status {status}"
+        if status is not None and status < 0:
+            how = f"was ended by signal {-status}"
+        self._end(how)
+
+    def _end(self, how: str) -> None:
+        words = self._peer.redactor.text(bytes(self._tail).decode("utf-8", "replace")).strip()
+        self._ended, self._words = how, f"; its last words: {words}" if words else ""
+        self._over.set()
+        self._writable.set()
+        self._mailbox.fail(self._fault)
+        self._lost(Unavailable(f"{self._peer.name} {how}{self._words}"))
+
+    def _hold(self, seconds: float) -> None:
+        """Do not listen for a while to one who says too much."""
+        pipe = None if self._child is None else self._child.transport.get_pipe_transport(_STDOUT)
+        if isinstance(pipe, asyncio.ReadTransport) and pipe.is_reading():
+            pipe.pause_reading()
+            asyncio.get_running_loop().call_later(seconds, self._listen_again, pipe)
+
+    def _listen_again(self, pipe: asyncio.ReadTransport) -> None:
+        if not pipe.is_closing():
+            pipe.resume_reading()
+
+    def _fault(self, request: Request) -> CallError:
+        if request.sent:
+            return Interrupted(f"{self._peer.name} {self._ended or 'ended'} before it answered{self._words}")
+        return Unavailable(f"{self._peer.name} {self._ended or 'ended'}{self._words}")
+
+
+class _Protocol(asyncio.SubprocessProtocol):
+    """Passes on what the loop says of the process."""
+
+    def __init__(self, wire: StdioWire) -> None:
+        self._wire = wire
+        self.pipe_data_received: Any = wire.arrived
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        self._wire.silent(fd)
+
+    def process_exited(self) -> None:
+        self._wire.exited()
+
+    def pause_writing(self) -> None:
+        self._wire.writable(False)
+
+    def resume_writing(self) -> None:
+        self._wire.writable(True)
+
+
+def _not_started(server: McpServer, error: Exception) -> str:
+    if server.cwd and not os.path.isdir(server.cwd):
+        return f"cannot start {server.name}: there is no folder {server.cwd!r}"
+    if isinstance(error, FileNotFoundError):
+        return f"cannot start {server.name}: there is no program {server.command!r} here or on the PATH"
+    reason = error.strerror if isinstance(error, OSError) else "its command line cannot be passed on"
+    return f"cannot start {server.name}: {reason or type(error).__name__}"

@@ -1,0 +1,316 @@
+"""`StreamableWire`: a server at an address, where every request is a POST and may be answered by a stream."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from toolyard.links.mcp import framing
+from toolyard.links.mcp.errors import (
+    RequestRefused,
+    SessionLostError,
+    late,
+    status_error,
+    status_of,
+    taken,
+    too_large,
+    unreadable,
+)
+from toolyard.links.mcp.framing import UnreadableError
+from toolyard.links.mcp.peer import LISTEN, Lost, McpReply, Peer, Request
+from toolyard.links.mcp.response_router import reply_of
+from toolyard.links.mcp.transports.event_stream import Event, EventReader
+from toolyard.links.mcp.transports.standing_stream import StandingStream
+from toolyard.links.mcp.transports.web import Web
+from toolyard.model.context import Notify
+from toolyard.model.errors import CallError, CallTimeout, Interrupted, ToolFailed, Unavailable
+
+if TYPE_CHECKING:
+    from toolyard.links.http.exchange import StreamedAnswer
+
+_ACCEPT = (("accept", "application/json, text/event-stream"), ("content-type", "application/json"))
+_SUCCESS = 200
+_ACCEPTED = 202
+_BAD_REQUEST = 400
+_NOT_FOUND = 404
+_LAST_SUCCESS = 299
+_MAX_MOVES = 3
+_SMALL_SECONDS = 5.0
+"""For messages that nobody answers."""
+_LONGEST_ID = 1024
+_LOST_CODES = frozenset({-32600, -32000, -32001})
+_LOST_TEXT = re.compile(
+    r"(?i)\b(?:no|unknown|invalid|missing|expired)(?: (?:or|valid|active|missing|invalid))*[ -](?:mcp[ -])?session\b"
+    r"|\bsession(?:[ -]id)?(?: header)?(?: \S{1,64})?(?: (?:is|was|has|been|does))* "
+    r"(?:not|unknown|invalid|expired|terminated|missing|required|over|closed)\b"
+)
+"""How servers that know no better answer say that a session is not theirs."""
+RESUMES = 5
+"""Attempts in a row to take up a stream again that bring nothing."""
+
+
+class StreamableWire:
+    """Nothing is kept open but what the server is to say unasked; each request fails or succeeds by itself."""
+
+    def __init__(self, web: Web, url: str, peer: Peer, lost: Lost) -> None:
+        self._web = web
+        self._peer = peer
+        self._lost = lost
+        self._posts = 0
+        self._standing: StandingStream | None = None
+        self.url = url
+        self.version: str | None = None
+        """Of the old protocol, once agreed on."""
+        self.session: str | None = None
+
+    async def open(self) -> None:
+        """There is nothing to open."""
+
+    async def request(self, request: Request) -> McpReply:
+        """The answer to a request."""
+        data = request.encoded()
+        try:
+            return await self._exchange(request, data)
+        except asyncio.CancelledError:
+            self._cancel(request)
+            raise
+        except CallTimeout as error:
+            self._cancel(request)
+            raise late(self._peer.name, request.seconds, error.info.effect) from None
+        except Unavailable as error:
+            if error.info.effect == "none" and not error.info.details:
+                self.ended(error)
+            raise
+        except SessionLostError as lost:
+            if lost.fault is not None and await self._knows_us(request):
+                raise lost.fault from None  # it is the tool that misses some session, not the server ours
+            self.ended(Unavailable(f"{self._peer.name} has forgotten our session"))
+            raise
+
+    def tell(self, data: bytes) -> None:
+        """Send something that nobody answers."""
+        if self._posts < self._peer.limits.max_requests:
+            self._posts += 1
+            self._peer.start(self._told(data))
+
+    async def post(self, data: bytes, version: str) -> None:
+        """Send the notification that ends a handshake."""
+        self.version = version
+        await self._posted(data)
+
+    def listen(self) -> None:
+        """Keep a stream open for what the server says unasked; without a session it would not know to whom."""
+        if self.session is not None and self._standing is None:
+            self._standing = StandingStream(self._web, self.url, self._peer, self)
+            self._peer.start(self._standing.keep())
+
+    async def aclose(self) -> None:
+        """End the session."""
+        await self._peer.aclose()
+        if self.session is not None:
+            deadline = asyncio.get_running_loop().time() + self._peer.limits.close_seconds
+            outgoing = self._web.outgoing("DELETE", self.url, self.headers(), None, deadline)
+            self.session = None
+            try:
+                await self._web.client.asend(outgoing)
+            except CallError:
+                return  # it would have been over anyway
+
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """What every request says."""
+        headers: tuple[tuple[str, str], ...] = _ACCEPT
+        if self.session is not None:
+            headers = (*headers, ("mcp-session-id", self.session))
+        return headers if self.version is None else (*headers, ("mcp-protocol-version", self.version))
+
+    def ended(self, fault: CallError) -> None:
+        """The server is not there any more, or does not know us; there is no session left to end."""
+        self.session = None
+        self._lost(fault)
+
+    def _cancel(self, request: Request) -> None:
+        """Tell the server that nobody waits any more; in the new protocol it knows by our hanging up."""
+        if request.cancellable and request.sent and self.version is not None:
+            params = {"requestId": request.number, "reason": "nobody waits for it any more"}
+            self.tell(framing.notification("notifications/cancelled", params))
+
+    async def _exchange(self, request: Request, data: bytes) -> McpReply:
+        headers = self.headers() + request.headers
+        renewed, moves = False, 0
+        while True:
+            outgoing = self._web.outgoing("POST", self.url, headers, data, request.deadline)
+            request.sent = True
+            async with self._web.client.astream(outgoing) as flow:
+                moved = self._web.moved(flow)
+                if moved is not None and moves < _MAX_MOVES:
+                    moves += 1
+                    self.url = moved
+                elif not renewed and await self._web.answers_to(flow):
+                    renewed = True
+                else:
+                    reader = EventReader(self._peer.limits.max_message_bytes)
+                    reply = await self._answer(flow, request, reader)
+                    if reply is not None:
+                        return reply
+                    break
+        try:
+            return await self._resume(request, reader)
+        except SessionLostError:
+            self.ended(Unavailable(f"{self._peer.name} has forgotten our session"))
+            raise Interrupted(f"{self._peer.name} has forgotten our session before it answered") from None
+        except CallError as error:
+            # The server has the request since long: whatever went wrong now says nothing of what it did with it.
+            raise error if request.answered else taken(error) from None
+
+    async def _answer(self, flow: StreamedAnswer, request: Request, reader: EventReader) -> McpReply | None:
+        """The reply; None if it comes later, on another stream."""
+        if not _SUCCESS <= flow.status < _ACCEPTED:
+            raise await self._failure(flow)
+        if request.method == "initialize":
+            self.session = _session(flow.header("mcp-session-id"))
+        kind = flow.header("content-type").partition(";")[0].strip().lower()
+        if kind == "text/event-stream":
+            return await self._from_events(flow, request, reader)
+        if kind != "application/json":
+            raise ToolFailed(f"{self._peer.name} answered with {kind[:100] or 'no type'!r}, which is no MCP")
+        body = await flow.read_all(self._peer.limits.max_message_bytes)
+        try:
+            found = framing.read(body, self._peer.limits.max_depth)
+        except UnreadableError:
+            raise unreadable(self._peer.name) from None
+        for message in found:
+            # What could not be read has no number, so neither has its refusal.
+            if message.is_response and (message.id == request.number or (message.id is None and message.error)):
+                return reply_of(self._peer, message, len(body))
+            self._peer.strays += 1
+        raise ToolFailed(f"{self._peer.name} answered another request than the one it was asked")
+
+    async def _from_events(self, flow: StreamedAnswer, request: Request, reader: EventReader) -> McpReply | None:
+        try:
+            async with aclosing(flow.chunks()) as chunks:
+                async for chunk in chunks:
+                    for event in reader.feed(chunk):
+                        reply = self.event(event, request, request.notify)
+                        if reply is not None:
+                            return reply
+                    if pause := self._peer.pace.pause():
+                        await asyncio.sleep(pause)
+                    if reader.is_over and request.method != LISTEN:
+                        raise too_large(self._peer.name, self._peer.limits.max_message_bytes)
+        except CallError as error:
+            if not self._can_resume(reader) or not error.info.retryable:
+                raise
+        return None
+
+    def event(self, event: Event, request: Request | None, notify: Notify | None = None) -> McpReply | None:
+        """One event of a stream: the reply to the request, if it is that."""
+        if event.too_long is not None:
+            self._peer.strays += 1
+            if request is not None and request.method != LISTEN:
+                raise too_large(self._peer.name, self._peer.limits.max_message_bytes)
+            return None
+        if event.name != "message" or not event.data:
+            return None
+        try:
+            found = framing.read(event.data, self._peer.limits.max_depth)
+        except UnreadableError:
+            # It need not have been the answer.
+            self._peer.strays += 1
+            return None
+        for message in found:
+            if not message.is_response:
+                self._peer.receive(message, self.tell, notify)
+            elif request is not None and message.id == request.number:
+                request.answered = True
+                return reply_of(self._peer, message, len(event.data))
+            else:
+                self._peer.strays += 1
+        return None
+
+    def _can_resume(self, reader: EventReader) -> bool:
+        return self.version is not None and bool(reader.last_id)
+
+    async def _resume(self, request: Request, reader: EventReader) -> McpReply:
+        """Take up the stream of a request where it broke off."""
+        failures = 0
+        while self._can_resume(reader) and failures < RESUMES:
+            failures += 1
+            await self._pause(request, reader)
+            headers = (*self.headers(), ("last-event-id", reader.last_id))
+            outgoing = self._web.outgoing("GET", self.url, headers, None, request.deadline)
+            fresh = EventReader(self._peer.limits.max_message_bytes)
+            fresh.last_id, fresh.retry = reader.last_id, reader.retry
+            try:
+                async with self._web.client.astream(outgoing) as flow:
+                    if flow.status > _LAST_SUCCESS:
+                        raise await self._failure(flow)
+                    reply = await self._from_events(flow, request, fresh)
+            except Unavailable:
+                continue  # it may be there again in a moment
+            if reply is not None:
+                return reply
+            if fresh.last_id != reader.last_id:
+                failures = 0
+            reader = fresh
+        raise ToolFailed(f"the stream of {self._peer.name} ended before the answer came", effect="unknown")
+
+    async def _pause(self, request: Request, reader: EventReader) -> None:
+        seconds = 1.0 if reader.retry is None else reader.retry
+        if request.deadline is not None:
+            left = request.deadline - asyncio.get_running_loop().time()
+            if left <= seconds:
+                await asyncio.sleep(max(left, 0.0))
+                raise late(self._peer.name, request.seconds)
+        await asyncio.sleep(seconds)
+
+    async def _failure(self, flow: StreamedAnswer) -> CallError | SessionLostError:
+        if flow.status == _ACCEPTED:
+            return ToolFailed(f"{self._peer.name} took the request and gave no answer to it")
+        if flow.status <= _LAST_SUCCESS:
+            return status_error(self._peer.name, flow.status, "", self._peer.redactor)
+        error, code, text = await self._web.failure(flow, self._peer.name, self._peer.redactor)
+        if self.session is not None and self.version is not None:
+            if flow.status == _NOT_FOUND:
+                return SessionLostError()
+            if flow.status == _BAD_REQUEST and code in _LOST_CODES and _LOST_TEXT.search(text[:_LONGEST_ID]):
+                return SessionLostError(error)
+        return error
+
+    async def _knows_us(self, request: Request) -> bool:
+        """Whether the session is still good, though an answer may be read as if it were not."""
+        deadline = asyncio.get_running_loop().time() + _SMALL_SECONDS
+        if request.deadline is not None:
+            deadline = min(deadline, request.deadline)
+        ping = Request(self._peer.number(), "ping", None, deadline, cancellable=False)
+        try:
+            await self._exchange(ping, ping.encoded())
+        except SessionLostError:
+            return False
+        except CallError as error:
+            # Nothing is known from one that does not answer, and others may be in the midst of their calls.
+            return isinstance(error, RequestRefused | CallTimeout | Unavailable) and status_of(error) != _BAD_REQUEST
+        return True
+
+    async def _told(self, data: bytes) -> None:
+        try:
+            await self._posted(data)
+        except CallError:
+            self._peer.strays += 1
+        finally:
+            self._posts -= 1
+
+    async def _posted(self, data: bytes) -> None:
+        deadline = asyncio.get_running_loop().time() + _SMALL_SECONDS
+        outgoing = self._web.outgoing("POST", self.url, self.headers(), data, deadline)
+        async with self._web.client.astream(outgoing) as flow:
+            if flow.status > _LAST_SUCCESS:
+                error, _, _ = await self._web.failure(flow, self._peer.name, self._peer.redactor)
+                raise error
+
+
+def _session(text: str) -> str | None:
+    """A session's id, if it is one that can be sent back."""
+    visible = text.isascii() and text.isprintable() and " " not in text
+    return text if text and visible and len(text) <= _LONGEST_ID else None

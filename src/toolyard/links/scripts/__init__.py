@@ -1,0 +1,25 @@
+"""Processes that run scripts: kept warm, kept apart, and ended when they do not end by themselves.
+
+They know nothing of tools. `sandbox` says what each level denies.
+"""
+
+from toolyard.links.scripts.errors import ScriptFailed, ScriptTimeout
+from toolyard.links.scripts.pool import WorkerPool
+from toolyard.links.scripts.sandbox import LEVELS, probe_level, why_not
+from toolyard.links.scripts.settings import Answer, Code, Declared, Level, Sandbox, ScriptFault, WorkerSettings
+
+__all__ = [
+    "LEVELS",
+    "Answer",
+    "Code",
+    "Declared",
+    "Level",
+    "Sandbox",
+    "ScriptFailed",
+    "ScriptFault",
+    "ScriptTimeout",
+    "WorkerPool",
+    "WorkerSettings",
+    "probe_level",
+    "why_not",
+]

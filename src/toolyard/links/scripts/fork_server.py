@@ -1,0 +1,272 @@
+"""`ForkServer`: the one process that a pool starts; it forks the workers, inside the sandbox."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import marshal
+import os
+import select
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from functools import cache
+from importlib.resources import files
+from types import CodeType
+from typing import Any
+
+import msgspec
+
+from toolyard.links.scripts.inside import kernel
+from toolyard.links.scripts.places import environment, identity, interpreter, module_places, readable, tasks_of
+from toolyard.links.scripts.sandbox import bwrap
+from toolyard.links.scripts.settings import Ended, Level, Role, WorkerSettings
+from toolyard.links.scripts.worker import Worker
+from toolyard.loop.home import link_loop
+
+_MODULES = (
+    *("frames", "kernel", "processes", "confine", "script", "serving"),
+    "declarations",
+    "fork_server",
+)
+_BOOT = """
+import marshal, sys, types
+given = marshal.load(sys.stdin.buffer)
+package = types.ModuleType("_inside")
+package.__path__ = []
+sys.modules["_inside"] = package
+for name, code in given["modules"]:
+    module = types.ModuleType("_inside." + name)
+    module.__package__ = "_inside"
+    sys.modules[module.__name__] = module
+    exec(code, module.__dict__)
+    setattr(package, name, module)
+main = module.main
+main(given["config"])
+"""
+_ANSWER_SECONDS = 10.0
+_END_SECONDS = 5.0
+_WORDS = 2000
+
+
+class ForkServerBroken(Exception):
+    """It could not be started, or does not answer any more; the text says why."""
+
+
+class ForkServer:
+    """A process, and all those below it. Its methods block for a moment and may be called from any thread."""
+
+    def __init__(self, settings: WorkerSettings, level: Level, role: Role = "serve") -> None:
+        self.settings = settings
+        self.level = level
+        self.role: Role = role
+        """What most of its workers will be for: it gets ready for that, and can do the other too."""
+        self.through: tuple[str, ...] = ()
+        """Places of modules that scripts could not have read by their path; see `sandbox`."""
+        self._names = (f"w{number}" for number in itertools.count(1))
+        self._lock = threading.Lock()
+        self._closing = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._folder: str | None = None
+        self.is_broken = False
+
+    def start(self) -> None:
+        """Start it and wait until it is ready; `ForkServerBroken` says why it is not."""
+        # A process that dies with its parent dies with the thread that started it, so one that stays must.
+        link_loop.submit(self._spawn()).result()
+        said = self._receive(time.monotonic() + self.settings.start_seconds)
+        if said is None:
+            words = self._last_words()
+            self.close()
+            raise ForkServerBroken(f"no worker can be started at level {self.level}{words}")
+        self.through = tuple(said["through"])
+
+    def fork(self, role: Role) -> Worker:
+        """A worker that is about to be ready."""
+        theirs: list[int] = []
+        ours: list[int] = []
+        for is_to_worker in (True, False, False, False):
+            reader, writer = os.pipe()
+            theirs.append(reader if is_to_worker else writer)
+            ours.append(writer if is_to_worker else reader)
+        worker = Worker(next(self._names), ours, self)
+        try:
+            with self._lock:
+                self._send({"do": "fork", "name": worker.name, "role": role}, theirs)
+        except ForkServerBroken:
+            worker.close()
+            raise
+        finally:
+            for fd in theirs:
+                os.close(fd)
+        return worker
+
+    def end(self, worker: Worker) -> Ended:
+        """End a worker and everything it started; also the way to learn how it ended by itself."""
+        worker.close()
+        with self._lock:
+            try:
+                self._send({"do": "end", "name": worker.name})
+            except ForkServerBroken:
+                return Ended(clean=False)
+            said = self._receive(time.monotonic() + _ANSWER_SECONDS)
+            if said is None:
+                self.is_broken = True
+                return Ended(clean=False)
+        return msgspec.convert(said, Ended)
+
+    def close(self) -> None:
+        """End it and everybody below."""
+        self.is_broken = True
+        control = self._control
+        if control is not None:
+            # Whoever waits for an answer, and holds the lock, gets none. To close it would not tell them.
+            with contextlib.suppress(OSError):
+                control.shutdown(socket.SHUT_RDWR)
+        # Whoever closes second waits for the first: afterwards nobody is there.
+        with self._closing:
+            with self._lock:
+                control, self._control = self._control, None
+                if control is not None:
+                    control.close()
+            self._bury()
+
+    def _bury(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            # bwrap itself ends when its first process does; that one sweeps before it goes.
+            if not _has_ended(process.pid, _END_SECONDS):
+                process.kill()
+            process.wait()
+            if process.stderr is not None:
+                process.stderr.close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def let_go(self) -> None:
+        """Forget the process without ending it."""
+        self.is_broken = True
+        self._folder = None
+        if self._control is not None:
+            self._control.close()
+        if self._process is not None:
+            self._process.returncode = 0  # It is not ours to wait for.
+            if self._process.stderr is not None:
+                self._process.stderr.close()
+
+    async def _spawn(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        control = theirs.fileno()
+        with theirs:
+            command = [interpreter(), "-I", "-S", "-X", "utf8", "-c", _BOOT]
+            if self.level == "bwrap":
+                command = [*bwrap(self.settings), *command]
+            self._control = ours
+            try:
+                self._process = subprocess.Popen(  # noqa: ASYNC220, S603 - it returns at once
+                    command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd="/",
+                    env={}, pass_fds=[control], start_new_session=True,
+                )  # fmt: skip
+            except OSError as error:
+                raise ForkServerBroken(f"no worker can be started: {command[0]}: {error.strerror}") from None
+        assert self._process.stdin is not None
+        assert self._process.stderr is not None
+        os.set_blocking(self._process.stderr.fileno(), False)
+        # Worked out while the interpreter starts; if it cannot be, that one reads an end, and ends.
+        with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
+            stdin.write(marshal.dumps({"modules": _codes(), "config": self._config(control)}))
+
+    def _config(self, control: int) -> dict[str, Any]:
+        settings, level = self.settings, self.level
+        someone = identity(settings)
+        in_bwrap = level == "bwrap"
+        own_count = in_bwrap and someone is None
+        busy = 2 if own_count else tasks_of(os.geteuid() if someone is None else someone[0])
+        if not in_bwrap:
+            self._folder = tempfile.mkdtemp(prefix="toolyard-workers-")
+            if someone is not None:
+                # It stays ours: who owns a folder can put something else in its place.
+                os.chmod(self._folder, 0o711)  # noqa: S103 - each has its own, 0700
+        return {
+            "control": control,
+            "parent": None if in_bwrap else os.getpid(),
+            "ahead": self.role == "serve",
+            "path": module_places() if settings.imports == "site" else (),
+            "uid": None if someone is None else someone[0],
+            "gid": None if someone is None else someone[1],
+            "env": environment(settings),
+            "work": self._folder or "/tmp",  # noqa: S108 - a private one
+            "give": someone is not None and not in_bwrap,
+            "own_files": someone is None and level == "landlock",
+            "landlock": level != "rlimits" and kernel.landlock_abi() > 0,
+            "readable": (*readable(settings), *(("/proc",) if in_bwrap else ())),
+            "seccomp": kernel.can_filter(),
+            "memory_bytes": settings.memory_bytes,
+            "cpu_seconds": settings.cpu_seconds,
+            "files": settings.files,
+            "file_bytes": settings.file_bytes,
+            "tasks": busy + settings.workers * 2 + settings.processes,
+            "max_answer_bytes": settings.max_answer_bytes,
+        }
+
+    def _send(self, message: dict[str, str], fds: list[int] | None = None) -> None:
+        if self._control is None or self.is_broken:
+            raise ForkServerBroken("the process that makes workers is gone")
+        try:
+            socket.send_fds(self._control, [json.dumps(message).encode()], fds or [])
+        except OSError:
+            self.is_broken = True
+            raise ForkServerBroken(f"the process that makes workers is gone{self._last_words()}") from None
+
+    def _receive(self, deadline: float) -> dict[str, Any] | None:
+        if self._control is None:
+            return None
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        try:
+            if not poll.poll(max(deadline - time.monotonic(), 0) * 1000):
+                return None
+            data = self._control.recv(65536)
+        except OSError:
+            return None
+        said: dict[str, Any] | None = json.loads(data) if data else None
+        return said
+
+    def _last_words(self) -> str:
+        if self._process is None or self._process.stderr is None:
+            return ""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(0.5)
+        words = (self._process.stderr.read() or b"").decode("utf-8", "replace").strip()
+        return f": {words[-_WORDS:]}" if words else ""
+
+
+def _has_ended(pid: int, seconds: float) -> bool:
+    """Wait for a child, and no longer than it takes."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    try:
+        return bool(poll.poll(seconds * 1000))
+    finally:
+        os.close(handle)
+
+
+@cache
+def _codes() -> list[tuple[str, CodeType]]:
+    """The modules, compiled: the interpreter that gets them is the one that runs here."""
+    folder = files("toolyard.links.scripts.inside")
+    codes: list[tuple[str, CodeType]] = []
+    for name in _MODULES:
+        text = folder.joinpath(f"{name}.py").read_text("utf-8")
+        code = compile(text, f"<toolyard worker: {name}>", "exec", dont_inherit=True)
+        codes.append((name, code))
+    return codes

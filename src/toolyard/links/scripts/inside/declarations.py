@@ -1,0 +1,247 @@
+"""What scripts declare, and how none changes what another says (but see note (2) of `sandbox`).
+
+Each file is executed in a fork of its own.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import sys
+import types
+
+from . import frames, kernel
+from .processes import KILL, end_group, suppress
+from .script import ScriptRefused, clean, described, execute, get_ready
+from .serving import IN, OUT, flush, takes_ctx
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .confine import Config
+
+    Said = dict[str, Any]
+
+_IMPORT = rb"(?m)^(?:from[ \t]+([\w.]+)[ \t]+import\b|import[ \t]+([\w., \t]+))"
+_NOT_AHEAD = frozenset({"antigravity", "this", "idlelib", "test", "turtledemo", "__main__", "readline"})
+_FLAGS = {"timeout": "TOOL_TIMEOUT", "effects": "TOOL_EFFECTS", "tags": "TOOL_TAGS", "version": "TOOL_VERSION"}
+_LAST_MOMENT = 500
+_COROUTINE = 0x80
+"""The flag of code that makes coroutines."""
+_SWITCHES = {"no_background": "NO_BACKGROUND", "allow_repeat": "ALLOW_REPEAT"}
+
+
+def serve(config: Config) -> None:
+    """Answer one frame per file until nobody asks any more."""
+    kernel.adopt_orphans()
+    frames.write(OUT, b'{"ready":true}')
+    tried: set[str] = set(_NOT_AHEAD)
+    limit = config["max_answer_bytes"]
+    while (frame := frames.read(IN)) is not None:
+        file, source = frame["file"], frame["code"].encode("latin-1")
+        get_ready()
+        _import_ahead(source, tried)
+        body, clean = _read_in_fork(file, source, limit)
+        _write_answer(frame["token"], body, again=clean)
+    os._exit(0)
+
+
+def _write_answer(token: str, body: bytes, *, again: bool) -> None:
+    flush()
+    head = b'{"token":"%s","again":%s,"body":' % (token.encode(), b"true" if again else b"false")
+    frames.write(OUT, head + body + b"}")
+
+
+def _import_ahead(source: bytes, tried: set[str]) -> None:
+    """Import what a file is about to import, once for all: those are modules of the operator, not of scripts."""
+    import importlib
+    import re
+
+    for match in re.finditer(_IMPORT, source):
+        for part in (match[1] or match[2]).split(b","):
+            words = part.split()
+            name = words[0].decode("ascii", "replace") if words else ""
+            if not name or name in tried or name.split(".")[0] in _NOT_AHEAD or name in sys.modules:
+                continue
+            tried.add(name)
+            # If it cannot be imported, the file will say so itself.
+            with suppress(Exception):
+                importlib.import_module(name)
+
+
+def _read_in_fork(file: str, source: bytes, limit: int) -> tuple[bytes, bool]:
+    flush()
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setpgid(0, 0)
+            kernel.die_with_parent(KILL)
+            os.close(reader)
+            os.close(IN)
+            os.close(OUT)
+            gc.disable()
+            said = frames.encode(_declare(file, source, limit)).encode()
+            flush()
+            frames.write(writer, said)
+        finally:
+            os._exit(0)
+    os.close(writer)
+    try:
+        body = _receive_from_fork(reader, pid, limit)
+    finally:
+        os.close(reader)
+    end_group(pid)
+    with suppress(ProcessLookupError):
+        os.kill(pid, KILL)
+    _, status = os.waitpid(pid, 0)
+    is_clean = _has_no_children()
+    if body is None:
+        code = os.waitstatus_to_exitcode(status)
+        body = frames.encode({"ended": code}).encode()
+    return body, is_clean
+
+
+def _has_no_children() -> bool:
+    """Whatever the fork started is gone. If not, the fork server sees to it: it may look at `/proc`, this may not."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return True
+    return False
+
+
+def _receive_from_fork(reader: int, pid: int, limit: int) -> bytes | None:
+    """The one frame of a fork; None if it ended without."""
+    handle = os.pidfd_open(pid)
+    os.set_blocking(reader, False)
+    poll = select.poll()
+    poll.register(reader, select.POLLIN)
+    poll.register(handle, select.POLLIN)
+    data = bytearray()
+    try:
+        while True:
+            ready = {fd for fd, _ in poll.poll()}
+            chunk = b""
+            with suppress(BlockingIOError):
+                chunk = os.read(reader, 1 << 20)
+            data += chunk
+            size = int.from_bytes(data[:4], "big") if len(data) >= 4 else None
+            if size is not None and (size > limit or len(data) >= size + 4):
+                return bytes(data[4 : size + 4]) if size <= limit else None
+            if not chunk and (handle in ready or reader in ready):
+                # It has closed the pipe; it may be about to end, and then how it ends is worth knowing.
+                poll.unregister(reader)
+                poll.poll(_LAST_MOMENT)
+                return None
+    finally:
+        os.close(handle)
+
+
+def _declare(file: str, source: bytes, limit: int) -> Said:
+    """What the file says, whatever it does meanwhile."""
+    try:
+        return {"tools": _read_tools(file, source, limit)}
+    except BaseException as error:  # noqa: BLE001 - whatever a file does at its top is its own fault
+        return {"fault": described(error, file, source) | {"refused": isinstance(error, ScriptRefused)}}
+
+
+def _read_tools(file: str, source: bytes, limit: int) -> list[dict[str, Any]]:
+    tools = describe(vars(execute(file, source)))
+    size = len(frames.encode(tools).encode())
+    if size > limit:
+        raise ScriptRefused(f"it declares {size} bytes, more than the {limit} that are allowed")
+    return tools
+
+
+def describe(names: dict[str, Any]) -> list[dict[str, Any]]:
+    """The tools that the names of a module declare."""
+    if "TOOLS" in names:
+        entries = names["TOOLS"]
+        if not isinstance(entries, list | tuple) or not all(isinstance(entry, dict) for entry in entries):
+            raise ScriptRefused("TOOLS must be a list of dicts")
+        tools = [_tool(dict(entry), names, f"TOOLS[{number}]") for number, entry in enumerate(entries)]
+    elif "TOOL_NAME" in names:
+        entry = {"name": names["TOOL_NAME"], "handler": names.get("run")}
+        for key in ("description", "parameters", "output"):
+            if f"TOOL_{key.upper()}" in names:
+                entry[key] = names[f"TOOL_{key.upper()}"]
+        tools = [_tool(entry, names, "run")]
+    else:
+        raise ScriptRefused(
+            "it declares no tool: it needs TOOL_NAME, TOOL_DESCRIPTION, TOOL_PARAMETERS and run, or TOOLS"
+        )
+    _add_aliases(tools, names.get("TOOL_ALIASES", ()))
+    return tools
+
+
+def _tool(entry: dict[str, Any], names: dict[str, Any], handler: str) -> dict[str, Any]:
+    where = "run" if handler == "run" else f"{handler}['handler']"
+    function = entry.pop("handler", None)
+    if not callable(function):
+        raise ScriptRefused(f"{where} must be a function" if function is not None else f"{where} is missing")
+    tool = {"name": entry.pop("name", None), "description": entry.pop("description", "")}
+    tool["parameters"] = entry.pop("parameters", None)
+    tool["output"] = entry.pop("output", None)
+    for key, constant in _FLAGS.items():
+        tool[key] = entry.pop(key, names.get(constant))
+    for key, kinds in (("name", str), ("description", str), ("parameters", dict)):
+        if not isinstance(tool[key], kinds):
+            constant = f"TOOL_{key.upper()}" if handler == "run" else f"{handler}[{key!r}]"
+            raise ScriptRefused(
+                f"{constant} must be a {kinds.__name__}" + ("" if tool[key] is not None else ": it is missing")
+            )
+    _check_flags(tool, handler)
+    tool["flags"] = {key: bool(entry.pop(key, names.get(constant, False))) for key, constant in _SWITCHES.items()}
+    tool["aliases"] = _texts(entry.pop("aliases", ()), f"{handler}['aliases']")
+    if entry:
+        raise ScriptRefused(f"{handler} has keys that are not known: {', '.join(sorted(map(str, entry)))}")
+    tool |= {"handler": handler, "takes_ctx": takes_ctx(function)}
+    tool["is_async"] = _is_async(function)
+    return tool
+
+
+def _is_async(function: Any) -> bool:
+    if type(function) is types.FunctionType:
+        return bool(function.__code__.co_flags & _COROUTINE)
+    import inspect
+
+    return inspect.iscoroutinefunction(function)
+
+
+def _check_flags(tool: dict[str, Any], handler: str) -> None:
+    timeout = tool["timeout"]
+    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0):
+        raise ScriptRefused(f"the timeout of {handler} must be a number of seconds above 0")
+    if tool["output"] is not None and not isinstance(tool["output"], dict):
+        raise ScriptRefused(f"the output schema of {handler} must be a dict")
+    for key in ("effects", "version"):
+        if tool[key] is not None and not isinstance(tool[key], str):
+            raise ScriptRefused(f"the {key} of {handler} must be a str")
+    tool["tags"] = _texts(tool["tags"] or (), f"the tags of {handler}")
+
+
+def _add_aliases(tools: list[dict[str, Any]], aliases: Any) -> None:
+    """A list for the one tool of a file, or a dict: alias to name, or name to aliases."""
+    if isinstance(aliases, dict):
+        by_name = {tool["name"]: tool for tool in tools}
+        for key, value in aliases.items():
+            name, more = (value, [key]) if isinstance(value, str) else (key, value)
+            if name not in by_name:
+                raise ScriptRefused(f"TOOL_ALIASES names {clean(str(name))!r}, which is no tool of this file")
+            by_name[name]["aliases"] += _texts(more, "TOOL_ALIASES")
+        return
+    more = _texts(aliases, "TOOL_ALIASES")
+    if more and len(tools) != 1:
+        raise ScriptRefused("TOOL_ALIASES must be a dict of alias to name in a file of several tools")
+    for tool in tools:
+        tool["aliases"] += more
+
+
+def _texts(value: Any, what: str) -> list[str]:
+    if isinstance(value, list | tuple | set | frozenset) and all(isinstance(item, str) for item in value):
+        return sorted(value) if isinstance(value, set | frozenset) else list(value)
+    raise ScriptRefused(f"{what} must be a list of str")

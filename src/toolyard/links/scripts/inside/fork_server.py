@@ -1,0 +1,246 @@
+"""The fork server: a clean interpreter that forks workers, ends them, and never runs a line of a script.
+
+It reads nothing that a worker can write. When whoever started it is gone, it ends everybody and itself.
+"""
+
+from __future__ import annotations
+
+import _socket
+import gc
+import os
+import select
+import sys
+import time
+
+from . import declarations, frames, kernel, serving
+from .confine import confine, drop, high, look_through, prepare, unreachable
+from .processes import end_group, suppress, sweep
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from typing import Any
+
+    from .confine import Config
+else:
+    # What `signal` wraps in names that are slow to make.
+    import _signal as signal
+
+_PATIENCE = 5.0
+_ROUND = 1000
+_INT = 4
+_AHEAD = (
+    *("array", "ast", "contextlib", "importlib", "json", "linecache"),
+    *("re", "signal", "socket", "traceback", "typing"),
+)
+"""What most scripts, or their errors, want: imported once for all workers that serve."""
+_ROLES = {"serve": serving.serve, "declare": declarations.serve}
+
+
+class ForkServerProcess:
+    """The children, and the socket that says what to do with them."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._control = _socket.socket(fileno=high(config["control"]))
+        self._wake, self._woken = (high(fd) for fd in os.pipe())
+        self._pids: dict[str, int] = {}
+        self._ended: dict[str, int] = {}
+        self._faults: dict[str, str] = {}
+        self._helpers: dict[int, str] = {}
+        """Those that empty folders, and whose."""
+        self._work = high(os.open(config["work"], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW))
+        self._leaving = False
+        self._rules: list[tuple[int, int]] = []
+
+    def open(self) -> None:
+        """Get ready to fork, and say so."""
+        kernel.adopt_orphans()
+        for fd in (self._wake, self._woken):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._leave)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if self._config["parent"] is not None:
+            kernel.die_with_parent(signal.SIGTERM)
+            self._leaving = os.getppid() != self._config["parent"]
+        if self._config["ahead"]:
+            for name in _AHEAD:
+                __import__(name)
+        sys.path.extend(self._config["path"])
+        closed = unreachable(self._config)
+        self._config["through"] = bool(closed)
+        look_through(closed)
+        self._rules = prepare(self._config)
+        gc.collect()
+        gc.freeze()
+        self._control.send(frames.encode({"ready": True, "through": closed}).encode())
+
+    def run(self) -> None:
+        """Do as the socket says, until it closes."""
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(self._wake, select.POLLIN)
+        while not self._leaving:
+            ready = poll.poll(_ROUND if self._pids else None)
+            if not ready:
+                # Whoever has lost its parent became ours without a word; scripts may not leave anybody behind.
+                self._sweep()
+            for fd, _ in ready:
+                if fd == self._wake:
+                    with suppress(BlockingIOError):
+                        os.read(self._wake, 4096)
+                    self._reap()
+                else:
+                    self._obey()
+        self._end_all()
+
+    def _leave(self, *_: object) -> None:
+        self._leaving = True
+
+    def _obey(self) -> None:
+        data, extra, _, _ = self._control.recvmsg(65536, _socket.CMSG_SPACE(_INT * 4))
+        fds: list[int] = []
+        for _, kind, words in extra:
+            if kind == _socket.SCM_RIGHTS:
+                whole = range(0, len(words) - len(words) % _INT, _INT)
+                fds += [int.from_bytes(words[start : start + _INT], sys.byteorder) for start in whole]
+        if not data:
+            self._leaving = True
+            return
+        message = frames.decode(data.decode())
+        if message["do"] == "fork":
+            self._fork(message["name"], message["role"], [high(fd) for fd in fds])
+        else:
+            said = frames.encode(self._end(message["name"])).encode()
+            # If nobody wants to know any more, the next thing to be read is the end.
+            with suppress(OSError):
+                self._control.send(said)
+
+    def _fork(self, name: str, role: str, fds: list[int]) -> None:
+        try:
+            pid = os.fork()
+        except OSError as error:
+            pid = -1
+            self._faults[name] = f"a process could not be forked: {error.strerror}"
+        if pid == 0:
+            self._become(name, role, fds)
+        for fd in fds:
+            os.close(fd)
+        if pid > 0:
+            self._pids[name] = pid
+
+    def _become(self, name: str, role: str, fds: list[int]) -> None:
+        try:
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_DFL)
+            for fd, place in zip(fds, (3, 4, 1, 2), strict=True):
+                os.dup2(fd, place, inheritable=place < 3)
+                os.close(fd)
+            self._control.close()
+            for fd in (self._wake, self._woken, self._work):
+                os.close(fd)
+            gc.unfreeze()
+            try:
+                confine(self._config, name, self._rules)
+            except OSError as error:
+                serving.give_up(f"a worker could not be confined: {error}")
+            else:
+                _ROLES[role](self._config)
+        finally:
+            os._exit(1)
+
+    def _reap(self) -> None:
+        pids = {pid: name for name, pid in self._pids.items()}
+        died = False
+        with suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    break
+                self._emptied(pid)
+                if pid in pids:
+                    died = True
+                    self._buried(pids[pid], status)
+                    end_group(pid)
+        if died:
+            self._sweep()
+
+    def _buried(self, name: str, status: int) -> None:
+        self._pids.pop(name, None)
+        self._ended[name] = os.waitstatus_to_exitcode(status)
+
+    def _sweep(self) -> bool:
+        return sweep({*self._pids.values(), *self._helpers})
+
+    def _end(self, name: str) -> dict[str, Any]:
+        pid = self._pids.get(name)
+        gone = pid is None or self._kill(name, pid)
+        clean = self._sweep() and gone
+        self._remove(name)
+        fault = self._faults.pop(name, None)
+        return {"name": name, "status": self._ended.pop(name, None), "clean": clean, "fault": fault}
+
+    def _kill(self, name: str, pid: int) -> bool:
+        end = time.monotonic() + _PATIENCE
+        while time.monotonic() < end:
+            # Look before the signal: a process that has ended by itself says how.
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                self._buried(name, status)
+            end_group(pid)
+            if done:
+                return True
+            time.sleep(0.0005)
+        return False
+
+    def _remove(self, name: str) -> None:
+        try:
+            os.rmdir(name, dir_fd=self._work)
+        except FileNotFoundError:
+            return
+        except OSError:
+            # With the rights of the script: what is in there may be a trap for anybody with more.
+            if (pid := os.fork()) == 0:
+                try:
+                    drop(self._config)
+                    import shutil
+
+                    shutil.rmtree(os.path.join(self._config["work"], name), ignore_errors=True)
+                finally:
+                    os._exit(0)
+            self._helpers[pid] = name
+
+    def _emptied(self, pid: int) -> None:
+        """Whose folder a helper has emptied loses it."""
+        name = self._helpers.pop(pid, None)
+        if name is not None:
+            with suppress(OSError):
+                os.rmdir(name, dir_fd=self._work)
+
+    def _end_all(self) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for name in list(self._pids):
+            self._end(name)
+        for pid in list(self._helpers):
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+            self._emptied(pid)
+        self._sweep()
+        if self._config["parent"] is not None:
+            with suppress(OSError):
+                os.rmdir(self._config["work"])
+
+
+def main(config: Config) -> None:
+    """The program."""
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    fork_server = ForkServerProcess(config)
+    fork_server.open()
+    fork_server.run()
+    # Nobody is left, and nothing is to be flushed: to tidy up takes longer than all of that.
+    os._exit(0)

@@ -1,0 +1,189 @@
+"""A worker: one script, executed once, and its handlers called as often as asked."""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+from _thread import _count
+from builtins import len, type  # noqa: A004 - a script may replace them, and still gets its answer
+
+from . import frames
+from .script import ScriptRefused, described, execute, handler_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .confine import Config
+
+IN, OUT = 3, 4
+
+_WAIT = os.waitpid
+_NOHANG = os.WNOHANG
+_PLAIN = frozenset({str, dict, list, int, float, bool, type(None)})
+
+
+class Ctx:
+    """What a handler with a `ctx` parameter gets."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self.call_id: str | None = given.get("call_id")
+        self.session_id: str | None = given.get("session_id")
+        self.context: dict[str, Any] = given.get("context") or {}
+        self.trace: dict[str, Any] = given.get("trace") or {}
+
+
+class Handler:
+    """A function of the script, and how it wants to be called."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+        self.takes_ctx = takes_ctx(function)
+
+    def __call__(self, arguments: dict[str, Any], ctx: dict[str, Any] | None) -> Any:
+        """The answer, awaited if need be."""
+        if self.takes_ctx:
+            if "ctx" in arguments:
+                raise ScriptRefused("ctx is not an argument: it is filled in here")
+            value = self.function(**arguments, ctx=Ctx(ctx or {}))
+        else:
+            value = self.function(**arguments)
+        return value if type(value) in _PLAIN or not is_awaitable(value) else finished(value)
+
+
+class Script:
+    """The one script of this process."""
+
+    def __init__(self, frame: dict[str, Any], limit: int) -> None:
+        self.file: str = frame["file"]
+        self.source = frame["code"].encode("latin-1")
+        self._limit = limit
+        self._module: types.ModuleType | None = None
+        self._handlers: dict[str, Handler] = {}
+
+    def answer(self, frame: dict[str, Any]) -> bytes:
+        """The body of the frame that answers a call."""
+        token = frame["token"]
+        try:
+            handler = self._handlers.get(frame["handler"]) or self._find(frame["handler"])
+            value = handler(frame["arguments"], frame["ctx"])
+        except BaseException as error:  # noqa: BLE001 - SystemExit and worse are a script's way of failing too
+            return self._failed(token, error)
+        try:
+            again = "true" if _is_quiet() else "false"
+            body = f'{{"token":"{token}","again":{again},"value":{frames.encode(value)}}}'.encode()
+        except (TypeError, ValueError, RecursionError, UnicodeEncodeError) as error:
+            kind = type(value).__name__
+            return self._failed(token, ScriptRefused(f"it returned a {kind} that is not JSON: {error}"), returned=True)
+        if len(body) > self._limit:
+            text = f"it returned {len(body)} bytes, more than the {self._limit} that are allowed"
+            return self._failed(token, ScriptRefused(text), returned=True)
+        return body
+
+    def _find(self, name: str) -> Handler:
+        if self._module is None:
+            self._module = execute(self.file, self.source)
+        self._handlers[name] = handler = Handler(handler_of(self._module, name))
+        return handler
+
+    def _failed(self, token: str, error: BaseException, *, returned: bool = False) -> bytes:
+        fault = described(error, self.file, self.source) | {
+            "refused": isinstance(error, ScriptRefused),
+            "returned": returned,
+        }
+        again = self._module is not None and isinstance(error, Exception) and not isinstance(error, MemoryError)
+        return frames.encode({"token": token, "fault": fault, "again": again and _is_quiet()}).encode()
+
+
+def serve(config: Config) -> None:
+    """Answer calls until nobody asks any more."""
+    _note_threads()
+    # Line by line: what a script has printed is worth having, above all when it is ended.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    frames.write(OUT, b'{"ready":true}')
+    script: Script | None = None
+    while (frame := frames.read(IN)) is not None:
+        if script is None:
+            script = Script(frame, config["max_answer_bytes"])
+        body = script.answer(frame)
+        flush()
+        frames.write(OUT, body)
+    os._exit(0)
+
+
+def give_up(why: str) -> None:
+    """Say why there is no worker."""
+    frames.write(OUT, frames.encode({"broken": why}).encode())
+
+
+def finished(value: Any) -> Any:
+    """What an awaitable comes to, on a loop of its own."""
+    import asyncio
+
+    async def wait() -> Any:
+        return await value
+
+    with asyncio.Runner() as runner:
+        return runner.run(wait())
+
+
+def is_awaitable(value: Any) -> bool:
+    """What `inspect` would say, which takes longer to import than a script."""
+    return type(value) is types.CoroutineType or hasattr(type(value), "__await__")
+
+
+def takes_ctx(function: Any) -> bool:
+    """Whether a function has a parameter of that name."""
+    if type(function) is types.FunctionType and not function.__dict__:
+        code = function.__code__
+        return "ctx" in code.co_varnames[code.co_posonlyargcount : code.co_argcount + code.co_kwonlyargcount]
+    import inspect
+
+    try:
+        parameter = inspect.signature(function).parameters.get("ctx")
+    except (TypeError, ValueError):
+        return False
+    return parameter is not None and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+
+
+def flush() -> None:
+    """What was printed goes ahead of the answer."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:  # noqa: BLE001 - a script may put anything there, with any error
+        return
+
+
+def _is_quiet() -> bool:
+    """Nothing of the script goes on: no thread, no process. Otherwise the next call needs another worker."""
+    if _count() or _loose:
+        return False
+    # Asked of the kernel every time: there are more ways to start a process than can be watched.
+    try:
+        _WAIT(-1, _NOHANG)
+    except ChildProcessError:
+        return True
+    return False
+
+
+_loose: list[str] = []
+"""Not empty once a thread was started without `threading`: such a one may not be counted before the call is over."""
+
+
+def _note_threads() -> None:
+    """Have the ways to start a thread say so; `threading` waits until its threads are counted, so it need not."""
+    import _thread
+
+    for name in ("start_new_thread", "start_new", "start_joinable_thread"):
+        start = getattr(_thread, name, None)
+        if start is None:  # The last one is of Python 3.13.
+            continue
+
+        def noted(function: Any, *more: Any, start: Any = start, **named: Any) -> Any:
+            if getattr(function, "__name__", "") != "_bootstrap":
+                _loose.append("a thread")
+            return start(function, *more, **named)
+
+        setattr(_thread, name, noted)

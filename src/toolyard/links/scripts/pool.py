@@ -1,0 +1,335 @@
+"""`WorkerPool`: calls handlers of scripts, and reads what they declare, in processes that can be ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from functools import partial
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+import msgspec
+
+from toolyard.links.scripts.declarations import DeclarationRound
+from toolyard.links.scripts.errors import raised, troubled
+from toolyard.links.scripts.pool_slots import PoolSlot, PoolSlots
+from toolyard.links.scripts.sandbox import probe_level
+from toolyard.links.scripts.settings import Answer, Code, Declared, Ended, Level, ScriptFault, WorkerSettings
+from toolyard.links.scripts.supervisor import Supervisor
+from toolyard.links.scripts.worker import Gone, Odd, Trouble, Worker, WorkerExchange, WorkerReply
+from toolyard.loop.threads import Threads
+from toolyard.model.closing import Closing
+from toolyard.model.errors import CallError, CallTimeout, InvalidArguments, SessionError, Unavailable
+
+T = TypeVar("T")
+
+_TOKENS, _TOKEN_BYTES = 256, 8
+
+
+class _Call(msgspec.Struct, frozen=True):
+    token: str
+    handler: str
+    arguments: Mapping[str, Any]
+    ctx: Mapping[str, Any] | None
+    file: str | msgspec.UnsetType = msgspec.UNSET
+    code: str | msgspec.UnsetType = msgspec.UNSET
+
+
+_encoder = msgspec.json.Encoder()
+_POOLS: WeakSet[WorkerPool] = WeakSet()
+
+
+def _forked() -> None:
+    for pool in list(_POOLS):
+        pool._forked()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+class WorkerPool(Closing):
+    """Warm processes for the scripts of one directory. Every method may be called from any thread, and any loop.
+
+    A worker belongs to the script of its first call, so that no script finds what another left behind.
+    """
+
+    def __init__(self, settings: WorkerSettings, label: str = "scripts") -> None:
+        self.settings = settings
+        self.label = label
+        self.level: Level = probe_level(settings.sandbox)
+        self._begin()
+        _POOLS.add(self)
+
+    def _begin(self) -> None:
+        workers = self.settings.workers
+        self._slots = PoolSlots(workers)
+        self._threads = Threads(workers * 2 + 2, "toolyard-scripts")
+        self._supervisor = Supervisor(self.settings, self.level, self.label)
+        self._tokens: list[str] = []
+
+    def _forked(self) -> None:
+        """Have workers of its own: a copy of the process must not speak to those of the original."""
+        for worker in self._slots.clear(locked=False):
+            worker.close()
+        self._supervisor.let_go()
+        self._begin()
+
+    def call(
+        self, code: Code, handler: str, arguments: Mapping[str, Any], *, ctx: Mapping[str, Any] | None = None,
+        deadline: float | None = None,
+    ) -> Answer:  # fmt: skip
+        """What a handler returns; `deadline` as `time.monotonic()` counts. Raises a `CallError`, and nothing else."""
+        started = time.monotonic()
+        asked = _Call(self._token(), handler, arguments, ctx)
+        body = _encoded(asked, code)
+        worker = self._slots.take((code.file, code.sha256))
+        if not isinstance(worker, Worker) or not worker.is_fresh():
+            worker = self._found(worker, code, deadline)
+            if not worker.calls:
+                body = _with_code(asked, code)
+        exchange = self._supervisor.exchange(worker)
+        try:
+            exchange.begin(body)
+            reply = exchange.wait(deadline)
+            _check(reply, asked)
+        except Trouble as trouble:
+            raise self._failed(worker, code, trouble, exchange, started) from None
+        except BaseException:
+            # An interrupt of this thread: nobody knows what the worker is at.
+            self._retire_soon(worker)
+            raise
+        return self._finish(worker, code, exchange, reply)
+
+    async def acall(
+        self, code: Code, handler: str, arguments: Mapping[str, Any], *, ctx: Mapping[str, Any] | None = None,
+        deadline: float | None = None,
+    ) -> Answer:  # fmt: skip
+        """`call` for async code. Cancelled, it ends the worker: nobody knows what it has done by then."""
+        started = time.monotonic()
+        asked = _Call(self._token(), handler, arguments, ctx)
+        body = _encoded(asked, code)
+        worker = self._slots.take((code.file, code.sha256))
+        if not isinstance(worker, Worker) or not worker.is_fresh():
+            worker = await self._afound(worker, code, deadline)
+            if not worker.calls:
+                body = _with_code(asked, code)
+        exchange = self._supervisor.exchange(worker)
+        try:
+            exchange.begin(body)
+            reply = await exchange.wait_async(deadline)
+            _check(reply, asked)
+        except Trouble as trouble:
+            failed = self._submit(partial(self._failed, worker, code, trouble, exchange, started))
+            raise await asyncio.wrap_future(failed) from None
+        except BaseException:
+            self._retire_soon(worker)
+            raise
+        return self._finish(worker, code, exchange, reply)
+
+    def get_ready_to_declare(self) -> None:
+        """Begin with what `declare` needs, while its caller is not ready yet; nobody waits here."""
+        self._submit(lambda: self._supervisor.get_ready("declare"))
+
+    def declare(self, codes: Sequence[Code], *, deadline: float | None = None) -> list[Declared | ScriptFault]:
+        """What each file declares, or why it does not, in the same order.
+
+        No file can change what another says, except where a level lets scripts into the memory of each other: see
+        note (2) of `sandbox`.
+        """
+        if not codes:
+            return []
+        return DeclarationRound(self._supervisor, self.settings, codes, deadline).run(self._threads)
+
+    async def adeclare(self, codes: Sequence[Code], *, deadline: float | None = None) -> list[Declared | ScriptFault]:
+        """`declare` for async code."""
+        return await asyncio.wrap_future(self._submit(lambda: self.declare(codes, deadline=deadline)))
+
+    def close(self) -> None:
+        """End every process. Calls that wait or run fail; later ones are `Unavailable`."""
+        self._supervisor.close()
+        for worker in self._slots.clear():
+            worker.close()
+        self._threads.close()
+
+    async def aclose(self) -> None:
+        """`close` for async code."""
+        await asyncio.wrap_future(self.close_soon())
+
+    def close_soon(self) -> Future[None]:
+        """`close` in a thread."""
+        try:
+            return self._threads.submit(self.close)
+        except SessionError:
+            closed: Future[None] = Future()
+            closed.set_result(None)
+            return closed
+
+    def _token(self) -> str:
+        """Something that a script cannot know before its call; made in advance, since it is asked for every time."""
+        try:
+            return self._tokens.pop()
+        except IndexError:
+            data = secrets.token_hex(_TOKENS * _TOKEN_BYTES)
+            size = _TOKEN_BYTES * 2
+            self._tokens.extend(data[start : start + size] for start in range(0, len(data), size))
+            return secrets.token_hex(_TOKEN_BYTES)
+
+    def _found(self, taken: Worker | PoolSlot | Future[PoolSlot], code: Code, deadline: float | None) -> Worker:
+        seat = _seat(taken) if not isinstance(taken, Future) else self._wait_for_seat(taken, deadline)
+        if seat.worker is not None and seat.worker.is_fresh():
+            return seat.worker
+        return self._wait_for_worker(self._made(seat, code), deadline)
+
+    async def _afound(self, taken: Worker | PoolSlot | Future[PoolSlot], code: Code, deadline: float | None) -> Worker:
+        seat = _seat(taken) if not isinstance(taken, Future) else await self._await_seat(taken, deadline)
+        if seat.worker is not None and seat.worker.is_fresh():
+            return seat.worker
+        return await self._await_worker(self._made(seat, code), deadline)
+
+    def _wait_for_seat(self, promise: Future[PoolSlot], deadline: float | None) -> PoolSlot:
+        try:
+            return promise.result(_seconds(deadline))
+        except TimeoutError:
+            self._slots.abandon(promise)
+            raise self._all_busy() from None
+        except CancelledError:
+            raise self._closed() from None
+        except BaseException:
+            # An interrupt of this thread; the seat is for somebody who still wants it.
+            self._slots.abandon(promise)
+            raise
+
+    async def _await_seat(self, promise: Future[PoolSlot], deadline: float | None) -> PoolSlot:
+        try:
+            async with asyncio.timeout(_seconds(deadline)):
+                return await asyncio.shield(asyncio.wrap_future(promise))
+        except TimeoutError:
+            self._slots.abandon(promise)
+            raise self._all_busy() from None
+        except asyncio.CancelledError:
+            if promise.cancelled():
+                raise self._closed() from None
+            self._slots.abandon(promise)
+            raise
+
+    def _made(self, seat: PoolSlot, code: Code) -> Future[Worker]:
+        """A worker for a script, soon, in place of whoever had the seat."""
+        try:
+            return self._submit(lambda: self._make(seat, code))
+        except BaseException:
+            self._slots.give(None)
+            raise
+
+    def _make(self, seat: PoolSlot, code: Code) -> Worker:
+        try:
+            old = seat.worker or seat.stranger
+            if old is not None:
+                self._supervisor.end(old)
+            worker = self._supervisor.start("serve")
+        except BaseException:
+            self._slots.give(None)
+            raise
+        worker.key = (code.file, code.sha256)
+        return worker
+
+    def _wait_for_worker(self, made: Future[Worker], deadline: float | None) -> Worker:
+        try:
+            return made.result(_seconds(deadline))
+        except BaseException as error:
+            made.add_done_callback(self._unwanted)
+            if isinstance(error, TimeoutError):
+                raise self._not_ready() from None
+            raise
+
+    async def _await_worker(self, made: Future[Worker], deadline: float | None) -> Worker:
+        try:
+            async with asyncio.timeout(_seconds(deadline)):
+                return await asyncio.shield(asyncio.wrap_future(made))
+        except TimeoutError:
+            made.add_done_callback(self._unwanted)
+            raise self._not_ready() from None
+        except asyncio.CancelledError:
+            made.add_done_callback(self._unwanted)
+            raise
+
+    def _unwanted(self, made: Future[Worker]) -> None:
+        if not made.cancelled() and made.exception() is None:
+            self._retire_soon(made.result())
+
+    def _finish(self, worker: Worker, code: Code, exchange: WorkerExchange, reply: WorkerReply) -> Answer:
+        worker.calls += 1
+        if reply.again and exchange.is_sent and worker.calls < self.settings.calls_per_worker:
+            self._slots.give(worker)
+        else:
+            self._retire_soon(worker)
+        if reply.fault is not None:
+            raise raised(code.file, reply.fault, exchange)
+        return Answer(reply.value) if exchange.stdout is None else Answer(reply.value, *exchange.printed())
+
+    def _failed(
+        self, worker: Worker, code: Code, trouble: Trouble, exchange: WorkerExchange, started: float
+    ) -> CallError:
+        """The error of a call whose worker is of no more use."""
+        ended = Ended()
+        if isinstance(trouble, Gone):
+            ended = self._retire(worker)
+        else:
+            self._retire_soon(worker)
+        return troubled(code.file, trouble, ended, exchange, time.monotonic() - started)
+
+    def _retire(self, worker: Worker) -> Ended:
+        try:
+            return self._supervisor.end(worker)
+        finally:
+            self._slots.give(None)
+
+    def _retire_soon(self, worker: Worker) -> None:
+        """The seat is free only when the process is gone; nobody waits for that but the next."""
+        try:
+            self._threads.submit(lambda: self._retire(worker))
+        except SessionError:
+            self._retire(worker)
+
+    def _submit(self, work: Callable[[], T]) -> Future[T]:
+        try:
+            return self._threads.submit(work)
+        except SessionError:
+            raise self._closed() from None
+
+    def _all_busy(self) -> CallTimeout:
+        text = f"{self.label}: all {self.settings.workers} workers were busy until the deadline"
+        return CallTimeout(text, effect="none", hint="allow more workers, or a longer time")
+
+    def _not_ready(self) -> CallTimeout:
+        return CallTimeout(f"{self.label}: no worker was ready before the deadline", effect="none")
+
+    def _closed(self) -> Unavailable:
+        return Unavailable(f"{self.label}: the workers are closed", retryable=False)
+
+
+def _seconds(deadline: float | None) -> float | None:
+    return None if deadline is None else max(deadline - time.monotonic(), 0.0)
+
+
+def _seat(taken: Worker | PoolSlot) -> PoolSlot:
+    return PoolSlot(worker=taken) if isinstance(taken, Worker) else taken
+
+
+def _encoded(asked: _Call, code: Code) -> bytes:
+    try:
+        return _encoder.encode(asked)
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        raise InvalidArguments(f"{code.file}: the arguments cannot be written as JSON: {error}") from None
+
+
+def _with_code(asked: _Call, code: Code) -> bytes:
+    return _encoder.encode(msgspec.structs.replace(asked, file=code.file, code=code.source.decode("latin-1")))
+
+
+def _check(reply: WorkerReply, asked: _Call) -> None:
+    if reply.token != asked.token:
+        raise Odd("an answer to another question")

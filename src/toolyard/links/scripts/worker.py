@@ -1,0 +1,289 @@
+"""`Worker`: the pipes of one child, and one exchange over them at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import time
+from typing import Any, Protocol
+
+import msgspec
+
+from toolyard.links.scripts.frames import HEAD, BadFrame, FrameReader, framed
+from toolyard.links.scripts.settings import Ended, WorkerSettings
+
+_CHUNK = 65536
+_ENVELOPE = 1024
+_GLANCE = 0.00005
+_QUICK = 0.0003
+_SELECTABLE = 1024
+"""`select` waits for less than a millisecond, which `poll` cannot, but knows no descriptor from here on."""
+_IN, _OUT = select.EPOLLIN, select.EPOLLOUT
+
+
+class Trouble(Exception):
+    """The exchange came to nothing, and the worker is of no more use."""
+
+
+class Gone(Trouble):
+    """The process ended."""
+
+
+class Odd(Trouble):
+    """What it said is not what it should; the text says how."""
+
+
+class Flooded(Trouble):
+    """It printed more than anybody would read."""
+
+
+class Late(Trouble):
+    """The deadline has passed."""
+
+
+class WorkerFault(msgspec.Struct, frozen=True):
+    """An exception of a script, as its process tells it."""
+
+    type: str
+    message: str
+    trace: str = ""
+    line: int | None = None
+    refused: bool = False
+    returned: bool = False
+
+
+class WorkerReply(msgspec.Struct, frozen=True):
+    """The frame that answers a call."""
+
+    token: str = ""
+    value: Any = None
+    fault: WorkerFault | None = None
+    again: bool = False
+    """Whether the worker says it can take another call."""
+    body: Any = None
+    ready: bool = False
+    broken: str | None = None
+
+
+_decoder = msgspec.json.Decoder(WorkerReply)
+
+
+class Tail:
+    """The end of what one stream brings."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._kept = bytearray()
+        self.total = 0
+
+    def add(self, data: bytes) -> None:
+        """Keep the last bytes only."""
+        self.total += len(data)
+        self._kept += data
+        if len(self._kept) > self._limit * 2 + _CHUNK:
+            del self._kept[: len(self._kept) - self._limit]
+
+    @property
+    def truncated(self) -> bool:
+        """Whether there was more."""
+        return self.total > self._limit
+
+    def text(self) -> str:
+        """What is kept of it."""
+        if not self.total:
+            return ""
+        return bytes(self._kept[-self._limit :] if self._limit else b"").decode("utf-8", "replace")
+
+
+class WorkerParent(Protocol):
+    """What a worker was forked from, and is ended by."""
+
+    def end(self, worker: Worker) -> Ended:
+        """End the worker and what it started."""
+
+    def close(self) -> None:
+        """End everybody."""
+
+
+class Worker:
+    """The server's side of a child: where to write, and three pipes to read."""
+
+    def __init__(self, name: str, fds: list[int], fork_server: WorkerParent) -> None:
+        self.name = name
+        self.fork_server = fork_server
+        self.key: tuple[str, str] | None = None
+        """The script it belongs to: its file and its hash."""
+        self.calls = 0
+        self.is_quick = False
+        """Its last answer came at once."""
+        self.to, self.answers, self.out, self.err = fds
+        self.poll = select.epoll()
+        self._is_closed = False
+        for fd in fds:
+            os.set_blocking(fd, False)
+        for fd in (self.answers, self.out, self.err):
+            self.poll.register(fd, _IN)
+
+    def is_fresh(self) -> bool:
+        """It lives and has said nothing since its last answer."""
+        return not self._is_closed and not self.poll.poll(0)
+
+    def glance(self) -> bool:
+        """Whether it says something within a moment that no loop would notice."""
+        fd = self.poll.fileno()
+        return fd < _SELECTABLE and bool(select.select([fd], [], [], _GLANCE)[0])
+
+    def close(self) -> None:
+        """Let go of the pipes; a child that still lives reads its end."""
+        if not self._is_closed:
+            self._is_closed = True
+            self.poll.close()
+            for fd in (self.to, self.answers, self.out, self.err):
+                os.close(fd)
+
+
+class WorkerExchange:
+    """One frame there, one frame back, and what is printed meanwhile."""
+
+    __slots__ = ("_left", "_limits", "_reader", "_worker", "reply", "stderr", "stdout")
+
+    def __init__(self, worker: Worker, limits: WorkerSettings) -> None:
+        self._worker = worker
+        self._limits = limits
+        self._reader: FrameReader | None = None
+        self._left = memoryview(b"")
+        self.stdout: Tail | None = None
+        self.stderr: Tail | None = None
+        self.reply: WorkerReply | None = None
+
+    def printed(self) -> tuple[str, str, bool]:
+        """What is kept of stdout and stderr, and whether there was more."""
+        tails = [tail for tail in (self.stdout, self.stderr) if tail is not None]
+        out, err = ("" if tail is None else tail.text() for tail in (self.stdout, self.stderr))
+        return out, err, any(tail.truncated for tail in tails)
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether the worker has all of what was asked; one that answers before has not read it."""
+        return not self._left
+
+    def begin(self, body: bytes) -> None:
+        """Send what is asked, as far as it goes at once."""
+        data = framed(body)
+        try:
+            sent = os.write(self._worker.to, data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            raise Gone from None
+        if sent < len(data):
+            self._left = memoryview(data)[sent:]
+            self._worker.poll.register(self._worker.to, _OUT)
+
+    def advance(self, seconds: float) -> bool:
+        """Take what has arrived, or arrives within that time; True once the answer is there."""
+        worker = self._worker
+        has_answer = False
+        for fd, _ in worker.poll.poll(seconds):
+            if fd == worker.answers:
+                has_answer = True
+            elif fd == worker.to:
+                self._send()
+            else:
+                self._print(fd)
+        if has_answer:
+            # At last: what was printed before it, or before the process ended, is there by now.
+            self._answered(os.read(worker.answers, _CHUNK))
+        return self.reply is not None
+
+    def wait(self, deadline: float | None) -> WorkerReply:
+        """Block until the answer is there."""
+        while not self.advance(-1 if deadline is None else _left(deadline)):
+            pass
+        assert self.reply is not None
+        return self.reply
+
+    async def wait_async(self, deadline: float | None) -> WorkerReply:
+        """Let the running loop watch until the answer is there."""
+        worker = self._worker
+        # To have the loop watch takes longer than a quick script; one that was quick the last time gets a glance.
+        if worker.is_quick and worker.glance() and self.advance(0):
+            assert self.reply is not None
+            return self.reply
+        begun = time.monotonic()
+        reply = await self._watched(deadline)
+        worker.is_quick = time.monotonic() - begun < _QUICK
+        return reply
+
+    async def _watched(self, deadline: float | None) -> WorkerReply:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+
+        def ready() -> None:
+            try:
+                if self.advance(0) and not done.done():
+                    done.set_result(None)
+            except Trouble as trouble:
+                fail(trouble)
+
+        def fail(trouble: Trouble) -> None:
+            if not done.done():
+                done.set_exception(trouble)
+
+        timer = None if deadline is None else loop.call_later(max(deadline - time.monotonic(), 0), fail, Late())
+        fd = self._worker.poll.fileno()
+        loop.add_reader(fd, ready)
+        try:
+            await done
+        finally:
+            loop.remove_reader(fd)
+            if timer is not None:
+                timer.cancel()
+        assert self.reply is not None
+        return self.reply
+
+    def _answered(self, data: bytes) -> None:
+        if not data:
+            raise Gone
+        try:
+            if self._reader is None:
+                # Nearly every answer comes in one piece.
+                limit = self._limits.max_answer_bytes + _ENVELOPE
+                if 0 <= len(data) - HEAD == int.from_bytes(data[:HEAD], "big") <= limit:
+                    self.reply = _decoder.decode(memoryview(data)[HEAD:])
+                    return
+                self._reader = FrameReader(limit)
+            body = self._reader.feed(data)
+            if body is not None:
+                self.reply = _decoder.decode(body)
+        except (BadFrame, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise Odd(str(error)) from None
+
+    def _print(self, fd: int) -> None:
+        data = os.read(fd, _CHUNK)
+        if not data:
+            self._worker.poll.unregister(fd)
+        if self.stdout is None or self.stderr is None:
+            half = self._limits.max_output_bytes // 2
+            self.stdout, self.stderr = Tail(half), Tail(half)
+        (self.stdout if fd == self._worker.out else self.stderr).add(data)
+        if self.stdout.total + self.stderr.total > self._limits.max_printed_bytes:
+            raise Flooded
+
+    def _send(self) -> None:
+        try:
+            self._left = self._left[os.write(self._worker.to, self._left) :]
+        except BlockingIOError:
+            return
+        except OSError:
+            raise Gone from None
+        if not self._left:
+            self._worker.poll.unregister(self._worker.to)
+
+
+def _left(deadline: float) -> float:
+    seconds = deadline - time.monotonic()
+    if seconds <= 0:
+        raise Late
+    return seconds

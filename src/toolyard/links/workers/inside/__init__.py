@@ -1,5 +1,0 @@
-"""What runs in the child processes: the standard library only, and nothing of toolyard.
-
-The texts of these modules are sent to a fresh interpreter (`toolyard.links.workers.nursery`), which has them as a
-package of another name. They import each other relatively, and nothing else of ours.
-"""

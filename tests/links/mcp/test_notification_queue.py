@@ -1,0 +1,174 @@
+"""What a server says meanwhile: it reaches who wants to know outside of the loop of links, and never breaks it."""
+
+import asyncio
+import json
+import threading
+
+import pytest
+
+from links.mcp.conftest import in_seconds, raw_server, text_of, until
+from links.mcp.test_sse import SseServer
+from links.mcp.test_streamable import at
+from links.mcp.web_server import WebServer, event, reply_event, stream, text
+from toolyard.links.mcp.notification_queue import MOST, Notices
+from toolyard.links.mcp.peer import MessagePace
+from toolyard.loop.home import home_loop, link_loop
+from toolyard.model.bindings import McpServer
+from toolyard.model.context import LogLine, Progress
+from toolyard.model.errors import SyncInAsyncError
+
+HUGE = "9" * 400
+
+
+def said_by(request, *numbers):
+    """Progress of a call, as raw as a server may write it."""
+    token = request.json["params"]["_meta"]["progressToken"]
+    head = '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":'
+    return b"".join(event(f'{head}{token},"progress":{number},"total":{HUGE}}}}}') for number in numbers)
+
+
+@pytest.fixture(params=["sse", "http"])
+def server(request):
+    """A server whose tool `work` says how far it has got: 1, a number that nothing can hold, and 2."""
+    if request.param == "http":
+        with WebServer() as web:
+            web.calls["work"] = stream(lambda asked: said_by(asked, 1, HUGE, 2), reply_event(text("done")))
+            yield at(web)
+        return
+    with SseServer() as sse:
+
+        def work(asked):
+            sse.say(said_by(asked, 1, HUGE, 2))
+            sse.say({"jsonrpc": "2.0", "id": asked.json["id"], "result": text("done")})
+
+        sse.tools["work"] = work
+        yield McpServer(name="sse", url=f"{sse.url}/sse", transport="sse")
+
+
+def test_a_number_that_nothing_can_hold_is_left_out_and_all_goes_on(server, links):
+    link, seen = links(server), []
+    for _ in range(2):
+        assert text_of(link.call("work", {}, notify=seen.append, deadline=in_seconds(20))) == "done"
+    assert seen == [Progress(1.0), Progress(2.0)] * 2
+    assert link.state == "up"
+
+
+def test_who_fails_to_listen_hurts_nobody(server, links, caplog):
+    def broken(notice):
+        raise RuntimeError("user code")
+
+    link = links(server)
+    for _ in range(2):
+        assert text_of(link.call("work", {}, notify=broken, deadline=in_seconds(20))) == "done"
+    assert link.state == "up"
+    assert "user code" in caplog.text
+
+
+def test_who_is_told_may_take_long_and_no_other_call_waits_for_it(server, links):
+    link, go_on, began = links(server), threading.Event(), threading.Event()
+    order = []
+
+    def slow(notice):
+        assert not link_loop.is_here()
+        began.set()
+        assert go_on.wait(10)
+        order.append(notice.progress)
+
+    def work():
+        link.call("work", {}, notify=slow, deadline=in_seconds(30))
+        order.append("answered")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert began.wait(10)
+    assert text_of(link.call("echo", {"text": "meanwhile"}, deadline=in_seconds(20))) == "meanwhile"
+    go_on.set()
+    thread.join(10)
+    assert order == [1.0, 2.0, "answered"]  # what came before the answer is told before it
+
+
+def test_an_answer_does_not_wait_for_ever_and_nothing_is_told_after_it(server, links):
+    link, go_on, seen = links(server), threading.Event(), []
+
+    def stuck(notice):
+        seen.append(notice.progress)
+        go_on.wait(20)
+
+    assert text_of(link.call("work", {}, notify=stuck, deadline=in_seconds(1))) == "done"
+    assert link.dropped == 1
+    go_on.set()
+    assert text_of(link.call("echo", {"text": "on"}, deadline=in_seconds(20))) == "on"
+    assert seen == [1.0]
+
+
+def test_too_many_notices_drop_the_eldest_progress_and_are_counted():
+    go_on, seen = threading.Event(), []
+
+    def tell(notice):
+        assert go_on.wait(10)
+        seen.append(notice)
+
+    notices = Notices(tell)
+    notices(LogLine("first"))
+    until(lambda: not notices._waiting)  # it is being told
+    notices(LogLine("kept"))
+    for number in range(MOST + 9):
+        notices(Progress(float(number)))
+    assert notices.dropped == 10
+    go_on.set()
+    asyncio.run(notices.told(10))
+    assert [notice.data for notice in seen[:2]] == ["first", "kept"]
+    assert seen[2:] == [Progress(float(number)) for number in range(10, MOST + 9)]
+    notices(Progress(1.0))  # too late
+    assert notices.dropped == 11
+    for _ in range(MOST + 1):
+        notices(LogLine("more"))
+
+
+def test_the_loop_of_links_waits_for_nobody():
+    async def wait():
+        return None
+
+    async def wrong():
+        home_loop.run(wait(), twin="the_twin()")
+
+    with pytest.raises(SyncInAsyncError, match=r"loop of links.*the_twin\(\)"):
+        link_loop.submit(wrong()).result(10)
+
+
+def test_a_server_that_says_all_the_time_that_its_tools_changed_is_heard_now_and_then(links):
+    link, heard = links(raw_server("plain")), []
+    link.watch(heard.append)
+    link.call("echo", {})
+    link.call("changes", {}, deadline=in_seconds(30))
+    until(lambda: heard.count("changed") >= 2)  # the first at once, and one for all that came after
+    assert heard.count("changed") < 50
+    assert text_of(link.call("echo", {"text": "on"})) == "on"
+
+
+def test_a_pace_lets_a_second_through_at_once_and_then_makes_wait():
+    now = [0.0]
+    pace = MessagePace(100, clock=lambda: now[0])
+    for _ in range(99):
+        pace.count()
+    assert pace.pause() == 0
+    for _ in range(51):
+        pace.count()
+    assert pace.pause() == pytest.approx(0.5)
+    now[0] = 0.5
+    assert pace.pause() == 0
+    now[0] = 1000.0
+    for _ in range(100):
+        pace.count()
+    assert pace.pause() == 0  # a quiet time does not add up to more than a second's
+
+
+def test_an_error_code_that_nothing_can_hold_fails_only_its_call(links):
+    with WebServer() as web:
+        web.calls["odd"] = stream(
+            lambda asked: event(f'{{"jsonrpc":"2.0","id":{asked.json["id"]},"error":{{"code":{HUGE},"message":"no"}}}}')
+        )
+        link = links(at(web))
+        with pytest.raises(Exception, match=r"refused the request \(0\): no"):
+            link.call("odd", {})
+        assert json.loads(json.dumps(link.call("echo", {"text": "on"})))["content"]

@@ -1,0 +1,93 @@
+"""Calls that the server answers only after it was told more: the deadline holds for all of it."""
+
+import asyncio
+import threading
+
+import pytest
+
+from links.fake_server import whole
+from links.mcp.conftest import in_seconds, text_of
+from links.mcp.test_streamable import at
+from links.mcp.web_server import WebServer, answer, text
+from toolyard.links.mcp import Handlers
+from toolyard.model.errors import CallTimeout, Denied, ToolFailed
+
+ASK = {"resultType": "input_required", "inputRequests": {"q": {"method": "elicitation/create", "params": {}}}}
+ACCEPT = {"action": "accept", "content": {}}
+
+
+@pytest.fixture
+def server():
+    with WebServer() as made:
+        yield made
+
+
+def in_turn(*acts):
+    left = list(acts)
+    return lambda connection, request: (left.pop(0) if len(left) > 1 else left[0])(connection, request)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_handler_that_takes_too_long_ends_the_call_in_time_with_effect_unknown(server, links, is_async):
+    go_on = threading.Event()
+
+    def slow(params):
+        go_on.wait(20)
+        return ACCEPT
+
+    async def aslow(params):
+        await asyncio.to_thread(slow, params)
+
+    server.calls["ask"] = answer(ASK)
+    link = links(at(server), Handlers(elicitation=aslow if is_async else slow))
+    link.list_tools()
+    # What was left of the half second when it was asked.
+    with pytest.raises(CallTimeout, match=r"within 0\.[45]") as raised:
+        link.call("ask", {}, deadline=in_seconds(0.5))
+    assert raised.value.info.effect == "unknown"
+    assert not go_on.is_set()
+    assert text_of(link.call("echo", {"text": "on"})) == "on"
+    go_on.set()
+
+
+def test_a_pause_between_rounds_ends_with_the_deadline(server, links):
+    server.calls["wait"] = answer({"resultType": "input_required", "requestState": "z"})
+    link = links(at(server))
+    link.list_tools()
+    with pytest.raises(CallTimeout, match=r"within 0\.[12]") as raised:
+        link.call("wait", {}, deadline=in_seconds(0.2))
+    assert raised.value.info.effect == "unknown"
+
+
+@pytest.mark.parametrize("status", [403, 429, 503])
+def test_from_the_second_round_on_nobody_knows_the_effect_of_a_failure(server, links, status):
+    server.calls["ask"] = in_turn(answer(ASK), whole(status))
+    with pytest.raises(Exception, match=str(status)) as raised:
+        links(at(server), Handlers(elicitation=lambda params: ACCEPT)).call("ask", {})
+    assert raised.value.info.effect == "unknown"
+    assert len([m for m in server.sent if m["method"] == "tools/call"]) == 2
+
+
+def test_a_handler_that_says_no_leaves_the_effect_unknown(server, links):
+    def no(params):
+        raise Denied("not today")
+
+    server.calls["ask"] = answer(ASK)
+    with pytest.raises(Denied, match="not today") as raised:
+        links(at(server), Handlers(elicitation=no)).call("ask", {})
+    assert raised.value.info.effect == "unknown"
+
+
+def test_rounds_go_on_to_the_answer(server, links):
+    server.calls["ask"] = in_turn(answer(ASK), answer({**ASK, "requestState": "s"}), answer(text("done")))
+    link = links(at(server), Handlers(elicitation=lambda params: ACCEPT), max_rounds=2)
+    assert text_of(link.call("ask", {})) == "done"
+    sent = [m["params"] for m in server.sent if m["method"] == "tools/call"]
+    assert [(p.get("inputResponses"), p.get("requestState")) for p in sent] == [
+        (None, None),
+        ({"q": ACCEPT}, None),
+        ({"q": ACCEPT}, "s"),
+    ]
+    server.calls["ask"] = answer(ASK)
+    with pytest.raises(ToolFailed, match="again and again"):
+        link.call("ask", {})

@@ -1,0 +1,77 @@
+"""Links that are shared, counted, and closed by the last who has one."""
+
+import pytest
+
+from links.mcp.conftest import is_alive, raw_server, text_of
+from toolyard.links.mcp import Handlers, LinkLimits, agive_back, give_back, lease
+from toolyard.links.mcp.link import ReconnectBackoff
+from toolyard.loop.home import link_loop
+from toolyard.model.errors import SyncInAsyncError
+
+
+def test_equal_servers_share_a_link_which_the_last_one_closes():
+    first, second = lease(raw_server("plain")), lease(raw_server("plain"))
+    assert first is second
+    pid = int(text_of(first.call("pid", {})))
+    give_back(first)
+    assert is_alive(pid)
+    give_back(second)
+    assert not is_alive(pid)
+    give_back(second)  # once more is no harm
+    third = lease(raw_server("plain"))
+    assert third is not first
+    give_back(third)
+
+
+def test_other_options_are_another_link():
+    made = [
+        lease(raw_server("plain")),
+        lease(raw_server("plain", env=(("A", "b"),))),
+        lease(raw_server("plain"), limits=LinkLimits(max_pages=3)),
+        lease(raw_server("plain"), handlers=Handlers(roots=print)),
+    ]
+    assert len(set(map(id, made))) == 4
+    for link in made:
+        give_back(link)
+
+
+async def test_async_callers_give_back_without_blocking_their_loop():
+    link = lease(raw_server("plain"))
+    pid = int(text_of(await link.acall("pid", {})))
+    await agive_back(link)
+    assert not is_alive(pid)
+
+
+def test_the_sync_way_on_the_links_own_loop_names_its_twin(links):
+    link = links(raw_server("plain"))
+
+    async def wrong():
+        link.call("echo", {})
+
+    with pytest.raises(SyncInAsyncError, match="acall"):
+        link_loop.run(wrong(), twin="x")
+
+
+def test_backoff_grows_is_spread_and_is_forgotten_after_a_healthy_time():
+    now = [100.0]
+    backoff = ReconnectBackoff(1.0, 8.0, 60.0, clock=lambda: now[0], chance=lambda: 1.0)
+    for _ in range(3):
+        backoff.up()
+        backoff.failed()
+        assert backoff.left() == 0  # the first losses cost nothing
+    waits = []
+    for _ in range(5):
+        backoff.failed()
+        waits.append(backoff.left())
+    assert waits == [1.0, 2.0, 4.0, 8.0, 8.0]
+    backoff.up()
+    now[0] += 10
+    backoff.failed()
+    assert backoff.left() == 8.0  # it did not hold
+    backoff.up()
+    now[0] += 60
+    backoff.failed()
+    assert backoff.left() == 0
+    low = ReconnectBackoff(1.0, 8.0, 60.0, clock=lambda: now[0], chance=lambda: 0.0)
+    low.failed()
+    assert low.left() == 0.5

@@ -1,0 +1,41 @@
+"""Processes that ask without end, say too much, or die young: what they cost, and what is said of them."""
+
+import sys
+
+import pytest
+
+from links.mcp.conftest import in_seconds, raw_server, text_of, until
+from toolyard.model.bindings import McpServer
+from toolyard.model.errors import Interrupted, Unavailable
+
+
+def test_a_process_that_asks_on_and_on_and_reads_no_answer_is_given_up_on(links):
+    link = links(raw_server("plain"))
+    with pytest.raises(Interrupted, match="does not read what it is sent"):
+        link.call("ask_on", {}, deadline=in_seconds(60))
+    assert text_of(link.call("echo", {"text": "on"}, deadline=in_seconds(60))) == "on"
+
+
+def test_a_flood_of_what_nobody_asked_for_is_held_back_and_the_answer_comes(links):
+    link = links(raw_server("plain"))
+    assert text_of(link.call("flood", {}, deadline=in_seconds(60))) == "flooded"
+    assert link.state == "up"
+
+
+def test_a_process_that_closes_its_input_is_replaced_before_the_next_call(links):
+    link = links(raw_server("plain"))
+    assert text_of(link.call("close_input", {})) == "closed"
+    assert text_of(link.call("echo", {"text": "on"}, deadline=in_seconds(30))) == "on"
+
+
+@pytest.mark.parametrize("pause", [0, 0.05])
+def test_the_last_words_of_a_process_that_dies_at_once_are_told(links, pause):
+    # It closes its pipes before it says why.
+    code = (
+        "import os, sys, time; sys.stdin.close(); os.close(1); "
+        f"time.sleep({pause}); sys.stderr.write('the licence has run out'); sys.exit(4)"
+    )
+    link = links(McpServer(name="dying", transport="stdio", command=sys.executable, args=("-S", "-c", code)))
+    with pytest.raises(Unavailable, match="the licence has run out"):
+        link.list_tools(timeout=30)
+    until(lambda: "the licence has run out" in (link.error or ""))

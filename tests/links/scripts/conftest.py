@@ -1,0 +1,88 @@
+"""Scripts and pools for the tests of workers: real processes at every level this machine has."""
+
+import hashlib
+import os
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from toolyard.links.scripts import LEVELS, Code, WorkerPool, WorkerSettings, why_not
+
+AVAILABLE = [level for level in LEVELS if why_not(level) is None]
+IS_ROOT = os.geteuid() == 0
+
+
+def until(condition, seconds=20.0):
+    """Wait for something that is to happen soon."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+    return True
+
+
+def soon(seconds=30.0):
+    """A deadline."""
+    return time.monotonic() + seconds
+
+
+def script(text, file="script.py"):
+    """A script of a text."""
+    source = textwrap.dedent(text).encode()
+    return Code(file, hashlib.sha256(source).hexdigest(), source)
+
+
+def is_alive(pid):
+    """Whether a process runs; one that only waits to be buried does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def named(name):
+    """The processes that call themselves so, wherever they live."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and (entry / "comm").read_text().strip() == name and is_alive(entry.name):
+                found.append(int(entry.name))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found
+
+
+NAMING = """
+import ctypes
+def call_yourself(name):
+    ctypes.CDLL(None).prctl(15, name.encode(), 0, 0, 0)
+"""
+
+
+@pytest.fixture
+def pools():
+    """Makes pools, and closes them."""
+    made = []
+
+    def make(sandbox="auto", label="test scripts", **settings):
+        pool = WorkerPool(WorkerSettings(sandbox=sandbox, **settings), label)
+        made.append(pool)
+        return pool
+
+    yield make
+    for pool in made:
+        pool.close()
+
+
+@pytest.fixture(params=AVAILABLE)
+def level(request):
+    """Every level that can be had here."""
+    return request.param
+
+
+@pytest.fixture
+def pool(pools, level):
+    """A pool of one level."""
+    return pools(level)
