@@ -57,10 +57,10 @@ def registry():
 
 def open_store(kind, address, schema):
     if kind == "sqlite":
-        from toolyard.sessions.sqlite import SqliteStore
+        from toolyard.sessions.store.sqlite import SqliteStore
 
         return SqliteStore(address)
-    from toolyard.sessions.postgres import PostgresStore
+    from toolyard.sessions.store.postgres import PostgresStore
 
     return PostgresStore(address, schema=schema)
 

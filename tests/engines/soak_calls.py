@@ -15,7 +15,7 @@ from pathlib import Path
 
 from toolyard import Effects, PythonToolEngine, ToolCall, ToolRegistry, function_tool
 from toolyard.sessions.sessions import Sessions
-from toolyard.sessions.sqlite import SqliteStore
+from toolyard.sessions.store.sqlite import SqliteStore
 
 CALLERS = 4
 SAMPLES = 25

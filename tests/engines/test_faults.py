@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from toolyard import Effects, PythonToolEngine, SessionError, Tool, ToolCall, ToolEngine, ToolRegistry, function_tool
 from toolyard.loop.threads import Threads
 from toolyard.sessions.sessions import Sessions
-from toolyard.sessions.sqlite import SqliteStore
+from toolyard.sessions.store.sqlite import SqliteStore
 
 HALF = "\ud800"
 """Half of a surrogate pair: Python text that UTF-8 cannot carry."""

@@ -10,7 +10,7 @@ import pytest
 
 from toolyard import Effects, PythonToolEngine, ToolCall, ToolRegistry, function_tool
 from toolyard.sessions.sessions import Sessions
-from toolyard.sessions.sqlite import SqliteStore
+from toolyard.sessions.store.sqlite import SqliteStore
 
 THREADS = 40
 TASKS = 400

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 from engines.yard_model import KEYS, Model, Yard, outcome, shown
 from toolyard import SessionError, ToolCall
-from toolyard.sessions.sqlite import SqliteStore
+from toolyard.sessions.store.sqlite import SqliteStore
 
 NAMES = ["one", "two", "three", "four"]
 

@@ -18,29 +18,41 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from toolyard.calls.answer import Answerer
-from toolyard.calls.batch import Batch, arun_alone, arun_batch, run_batch
+from toolyard.calls.answerer import Answerer
+from toolyard.calls.batch import Batch
 from toolyard.calls.events import Mode
 from toolyard.calls.faults.plan import FaultPlan
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.invoke import CallPath
+from toolyard.calls.path import CallPath
 from toolyard.calls.policy import Policy
-from toolyard.calls.quick import QuickRunner
 from toolyard.calls.redact import Redactor
 from toolyard.calls.request import CallRequest
 from toolyard.calls.scope import refusals
 from toolyard.calls.settings import MAX_RESULT_BYTES, Abandoned, Gates, OutputCheck, Settings
 from toolyard.calls.tracing import Tracer
-from toolyard.engines.older_style import NO_CONTEXT, completed, drafting, given, is_drafting
+from toolyard.calls.turn import arun_batch, run_batch
+from toolyard.engines.execute_override import (
+    NO_CONTEXT,
+    Overrides,
+    complete_init,
+    drafting,
+    find_overrides,
+    given_options,
+    is_drafting,
+)
 from toolyard.loop.threads import Threads, wrapped
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.closing import Closing
 from toolyard.model.errors import ConfigError, NoEngine
 from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
+from toolyard.registry.prepared import PreparedTool
+from toolyard.sessions.history import History
 from toolyard.sessions.initial import EXECUTIONS
 from toolyard.sessions.session import Session
 from toolyard.sessions.sessions import Sessions
+from toolyard.sessions.state import State
+from toolyard.sessions.store import Key
 
 T = TypeVar("T")
 
@@ -62,21 +74,16 @@ class ToolEngine(Closing):
     """True if `answer` passes `invocation.idempotency_key` on to something that makes a repeat harmless."""
     reaches_out: bool = False
     """True if calls may change the world outside this process; see `OutwardEngine`."""
-    _own_execute: ClassVar[bool] = False
-    _own_aexecute: ClassVar[bool] = False
-    _own_simulate: ClassVar[bool] = False
-    _own_asimulate: ClassVar[bool] = False
+    overrides: Overrides = Overrides()
+    """Which of the methods below a subclass made its own, as the older style has it."""
     _answers_blocking: ClassVar[bool] = True
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        cls._own_execute = cls.execute is not ToolEngine.execute
-        cls._own_aexecute = cls.aexecute is not ToolEngine.aexecute
-        cls._own_simulate = cls.simulate is not ToolEngine.simulate
-        cls._own_asimulate = cls.asimulate is not ToolEngine.asimulate
+        cls.overrides = find_overrides(cls, ToolEngine)
         cls._answers_blocking = not inspect.iscoroutinefunction(cls.answer)
         if "__init__" in cls.__dict__:
-            cls.__init__ = completed(cls.__init__, ToolEngine.__init__)  # type: ignore[method-assign]
+            cls.__init__ = complete_init(cls.__init__, ToolEngine.__init__)  # type: ignore[method-assign]
 
     def __init__(
         self,
@@ -121,9 +128,7 @@ class ToolEngine(Closing):
         parts = {"sessions": sessions, "policy": policy, "tracer": tracer, "redactor": redactor}
         self.brought = [part for part, value in parts.items() if value is not None]
         """What it was given of its own, and would not use as part of another engine."""
-        self._quick: tuple[QuickRunner, QuickRunner] | None = None
-        """The short ways to execute and to simulate; only an engine that knows its tools to be plain has them."""
-        self._path = CallPath(self.tool_registry, self.sessions, policy=policy, tracer=tracer, redactor=redactor)
+        self._path = CallPath(self, self.tool_registry, self.sessions, policy=policy, tracer=tracer, redactor=redactor)
 
     def answer(self, invocation: Invocation) -> Any:
         """The one method to override: the call's value, or an exception. May be `async def`."""
@@ -159,6 +164,10 @@ class ToolEngine(Closing):
     def ended(self, session_id: str, owner: str | None = None) -> None:
         """Called when a session is over, whichever engine it belonged to."""
 
+    def function_for(self, prepared: PreparedTool) -> Callable[[Any], Any] | None:
+        """What `answer` comes down to for a tool that needs nothing but its arguments; None if it needs more."""
+        return None
+
     def blocks(self, tool: Tool) -> bool:
         """True if answering that tool would block an event loop."""
         return self._answers_blocking
@@ -192,20 +201,16 @@ class ToolEngine(Closing):
         Later calls see what earlier ones left. A failing call is a result with `error_info`, and never loses the
         others. `timeout` limits each call in place of the engine's own.
         """
-        if self._quick and owner is None and timeout is None and context is NO_CONTEXT:
-            results = self._quick[0](session_id, tool_calls)
-            if results is not None:
-                return results
         mode: Mode = "execute"
-        if self._own_execute or self._own_aexecute:
-            if not self._own_execute:
+        if self.overrides.answers_batches:
+            if not self.overrides.execute:
                 from toolyard.loop.home import home_loop
 
-                options = given(timeout=timeout, owner=owner, context=context)
+                options = given_options(timeout=timeout, owner=owner, context=context)
                 return home_loop.run(self.aexecute(session_id, tool_calls, **options), twin="aexecute")
             mode = self._asked_for(session_id)
         session = self.sessions.find(session_id, owner)
-        return run_batch(self._path, self, Batch(session, tool_calls, mode, timeout, context))
+        return run_batch(self._path, session, tool_calls, Batch(mode, timeout, context, on_loop=False))
 
     def simulate(
         self,
@@ -217,20 +222,18 @@ class ToolEngine(Closing):
         context: Mapping[str, Any] = NO_CONTEXT,
     ) -> list[ToolResult]:
         """Answer the calls as `execute` would now, and leave the session exactly as it was."""
-        if self._quick and owner is None and timeout is None and context is NO_CONTEXT:
-            results = self._quick[1](session_id, tool_calls)
-            if results is not None:
-                return results
-        if self._own_asimulate and not self._own_simulate:
+        if self.overrides.asimulate and not self.overrides.simulate:
             from toolyard.loop.home import home_loop
 
-            options = given(timeout=timeout, owner=owner, context=context)
+            options = given_options(timeout=timeout, owner=owner, context=context)
             return home_loop.run(self.asimulate(session_id, tool_calls, **options), twin="asimulate")
-        if self._own_execute or self._own_aexecute:
+        if self.overrides.answers_batches:
             with drafting(self, session_id):
-                return self.execute(session_id, tool_calls, **given(timeout=timeout, owner=owner, context=context))
+                return self.execute(
+                    session_id, tool_calls, **given_options(timeout=timeout, owner=owner, context=context)
+                )
         session = self.sessions.find(session_id, owner)
-        return run_batch(self._path, self, Batch(session, tool_calls, "simulate", timeout, context))
+        return run_batch(self._path, session, tool_calls, Batch("simulate", timeout, context, on_loop=False))
 
     def teardown(self, session_id: str, *, owner: str | None = None) -> None:
         """End a session; nothing happens if there is none."""
@@ -257,9 +260,10 @@ class ToolEngine(Closing):
         owner: str | None = None,
     ) -> None:
         """`setup` for async code. Cancelled, it leaves no session behind."""
-        options = given(initial_state=initial_state, fork_of=fork_of, owner=owner)
+        options = given_options(initial_state=initial_state, fork_of=fork_of, owner=owner)
         await self._off_loop(
-            lambda: self.setup(session_id, **options), undo=lambda: self.teardown(session_id, **given(owner=owner))
+            lambda: self.setup(session_id, **options),
+            undo=lambda: self.teardown(session_id, **given_options(owner=owner)),
         )
 
     async def aexecute(
@@ -277,13 +281,13 @@ class ToolEngine(Closing):
         recorded as interrupted, its effect unknown.
         """
         mode: Mode = "execute"
-        if self._own_execute or self._own_aexecute:
-            if not self._own_aexecute:
-                options = given(timeout=timeout, owner=owner, context=context)
+        if self.overrides.answers_batches:
+            if not self.overrides.aexecute:
+                options = given_options(timeout=timeout, owner=owner, context=context)
                 return await wrapped(self.threads.submit(lambda: self.execute(session_id, tool_calls, **options)))
             mode = self._asked_for(session_id)
         session = await self._afind(session_id, owner)
-        return await arun_batch(self._path, self, Batch(session, tool_calls, mode, timeout, context))
+        return await arun_batch(self._path, session, tool_calls, Batch(mode, timeout, context, on_loop=True))
 
     async def asimulate(
         self,
@@ -295,33 +299,32 @@ class ToolEngine(Closing):
         context: Mapping[str, Any] = NO_CONTEXT,
     ) -> list[ToolResult]:
         """`simulate` for async code."""
-        options = given(timeout=timeout, owner=owner, context=context)
-        if self._own_simulate and not self._own_asimulate:
+        options = given_options(timeout=timeout, owner=owner, context=context)
+        if self.overrides.simulate and not self.overrides.asimulate:
             return await wrapped(self.threads.submit(lambda: self.simulate(session_id, tool_calls, **options)))
-        if self._own_execute or self._own_aexecute:
+        if self.overrides.answers_batches:
             with drafting(self, session_id):
                 return await self.aexecute(session_id, tool_calls, **options)
         session = await self._afind(session_id, owner)
-        return await arun_batch(self._path, self, Batch(session, tool_calls, "simulate", timeout, context))
-
-    def run_now(self, request: CallRequest) -> list[ToolResult] | None:
-        """`arun` where there is nothing to wait for; None, and nothing was begun, where there may be."""
-        return None
+        return await arun_batch(self._path, session, tool_calls, Batch("simulate", timeout, context, on_loop=True))
 
     async def arun(self, request: CallRequest) -> list[ToolResult]:
         """Everything `aexecute` and `asimulate` can do and more, for the other side of a wire."""
         if request.session_id is None:
             if not self._needs_sessions:
-                return await arun_alone(self._path, self, request)
+                session = Session(Key(request.owner or "", ""), History(), State())
+                # Of a call by itself nothing need be written down: nobody will ever read it.
+                session.kept = len(request.calls) > 1
+                return await arun_batch(self._path, session, request.calls, Batch.of_request(request))
             session_id = f"alone-{uuid4().hex}"
             await self.asetup(session_id, owner=request.owner)
             try:
                 return await self.arun(replace(request, session_id=session_id))
             finally:
                 await self.ateardown(session_id, owner=request.owner)
-        if self._own_execute or self._own_aexecute:
+        if self.overrides.answers_batches:
             run = self.aexecute if request.mode == "execute" else self.asimulate
-            options = given(
+            options = given_options(
                 timeout=request.timeout or request.at_most, owner=request.owner, context=request.context or None
             )
             refused = refusals(self.tool_registry.snapshot, request)
@@ -329,13 +332,7 @@ class ToolEngine(Closing):
             answers = iter(await run(request.session_id, calls, **options) if calls else ())
             return [refusal or next(answers) for refusal in refused]
         session = await self._afind(request.session_id, request.owner)
-        batch = Batch(
-            *(session, request.calls, request.mode, request.timeout),
-            *(request.context, request.trace, request.definitions, request.scope),
-            replay=request.replay and request.mode == "execute",
-        )
-        batch.obey(request)
-        return await arun_batch(self._path, self, batch)
+        return await arun_batch(self._path, session, request.calls, Batch.of_request(request))
 
     def takes(self, tool: Tool) -> bool:
         """True if it knows how to answer that tool, as far as its binding tells."""
@@ -344,15 +341,15 @@ class ToolEngine(Closing):
     @property
     def _needs_sessions(self) -> bool:
         """True if it cannot answer a call in a session that was not set up."""
-        return self._own_execute or self._own_aexecute
+        return self.overrides.answers_batches
 
     async def ateardown(self, session_id: str, *, owner: str | None = None) -> None:
         """`teardown` for async code."""
-        await self._off_loop(lambda: self.teardown(session_id, **given(owner=owner)))
+        await self._off_loop(lambda: self.teardown(session_id, **given_options(owner=owner)))
 
     async def aget_session_state(self, session_id: str, *, owner: str | None = None) -> dict[str, Any] | None:
         """`get_session_state` for async code."""
-        return await self._off_loop(lambda: self.get_session_state(session_id, **given(owner=owner)))
+        return await self._off_loop(lambda: self.get_session_state(session_id, **given_options(owner=owner)))
 
     async def astate_hash(self, session_id: str, *, owner: str | None = None) -> str:
         """`state_hash` for async code."""

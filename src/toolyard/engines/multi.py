@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from threading import Lock
 from typing import Any
 
-from toolyard.calls.answer import Answerer
+from toolyard.calls.answerer import Answerer
 from toolyard.calls.invocation import Invocation
 from toolyard.engines.base import ToolEngine
-from toolyard.engines.seed_style import SeedStyle
+from toolyard.engines.execute_override import OverridingEngine
 from toolyard.model.errors import ConfigError, NoEngine
 from toolyard.model.tool import Tool
 from toolyard.plugins import register_tool_engine
@@ -41,6 +42,8 @@ class MultiToolEngine(ToolEngine):
         self.sources = dict(sources or {})
         self.bindings = dict(bindings or {})
         self.default = default
+        self._makers: dict[type, Callable[[], ToolEngine]] = {}
+        self._making = Lock()
         named = [*self.engines.values(), *self.sources.values(), *self.bindings.values()]
         self._kept = _distinct([*named, *([default] if default else [])])
         names = [engine.name for engine in self._answering()]
@@ -59,7 +62,23 @@ class MultiToolEngine(ToolEngine):
             engine.joined(self)
             for secret in engine.secrets:
                 self._path.redactor.add(secret)
-        self._styles = {id(e): SeedStyle(e) for e in self._answering() if e._own_execute or e._own_aexecute}
+        self._styles = {id(e): OverridingEngine(e) for e in self._answering() if e.overrides.answers_batches}
+
+    def let_answer(self, binding: type, make: Callable[[], ToolEngine]) -> None:
+        """Tools with that binding are answered by what `make` gives, once there are any."""
+        self._makers[binding] = make
+
+    def _make_engine_of(self, binding: type) -> ToolEngine | None:
+        with self._making:
+            make = self._makers.pop(binding, None)
+            if make is not None:
+                engine = make()
+                engine.joined(self)
+                for secret in engine.secrets:
+                    self._path.redactor.add(secret)
+                self._kept = _distinct([*self._kept, engine])
+                self.bindings[binding] = engine
+            return self.bindings.get(binding)
 
     @property
     def _needs_sessions(self) -> bool:
@@ -75,6 +94,7 @@ class MultiToolEngine(ToolEngine):
             self.engines.get(tool.namespace)
             or self.sources.get(tool.source or "")
             or self.bindings.get(type(tool.binding))
+            or self._make_engine_of(type(tool.binding))
             or self.default
         )
         if engine is None:
@@ -94,6 +114,8 @@ class MultiToolEngine(ToolEngine):
 
     def part(self, name: str) -> ToolEngine:
         """The engine of that name among those that answer; for what only that kind of engine can do."""
+        for binding in list(self._makers):
+            self._make_engine_of(binding)
         found = {engine.name: engine for engine in self._answering()}
         if name not in found:
             raise ConfigError(f"no engine here is called {name!r}; there are {', '.join(sorted(found)) or 'none'}")
@@ -110,7 +132,7 @@ class MultiToolEngine(ToolEngine):
         """Begin the shared session, and one of their own in engines that keep theirs."""
         super().setup(session_id, initial_state=initial_state, fork_of=fork_of, owner=owner)
         key, parent = Key(owner or "", session_id), None if fork_of is None else Key(owner or "", fork_of)
-        begun: list[SeedStyle] = []
+        begun: list[OverridingEngine] = []
         try:
             for style in self._styles.values():
                 style.setup(key, parent)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from toolyard.calls.answer import Answerer
+from toolyard.calls.answerer import Answerer
 from toolyard.engines.base import ToolEngine
-from toolyard.engines.seed_style import SeedStyle
+from toolyard.engines.execute_override import OverridingEngine
+from toolyard.engines.options import OutwardOptions
 from toolyard.model.errors import ConfigError, Denied
 from toolyard.model.tool import Effects, Tool
 from toolyard.registry import ToolRegistry
@@ -21,6 +22,8 @@ class OutwardEngine(ToolEngine):
 
     In a config `simulate_with` is the name of another engine under `tools.engines`.
     """
+
+    option_structs: ClassVar[tuple[type, ...]] = (OutwardOptions,)
 
     reaches_out = True
 
@@ -43,8 +46,9 @@ class OutwardEngine(ToolEngine):
             raise ConfigError(f"simulate_with: {simulate_with.name!r} reaches outside itself, so nothing is gained")
         self.simulates: Simulate = simulate
         self.simulate_with = simulate_with
-        own = simulate_with is not None and (simulate_with._own_execute or simulate_with._own_aexecute)
-        self._stand_in: Answerer | None = SeedStyle(simulate_with) if own and simulate_with else simulate_with
+        self._stand_in: Answerer | None = simulate_with
+        if simulate_with is not None and simulate_with.overrides.answers_batches:
+            self._stand_in = OverridingEngine(simulate_with)
 
     def only_reads(self, tool: Tool) -> bool:
         """True if calling it changes nothing outside, by all that is known."""
@@ -63,7 +67,7 @@ class OutwardEngine(ToolEngine):
 
     def ended(self, session_id: str, owner: str | None = None) -> None:
         """What stands in may keep a session of its own."""
-        if isinstance(self._stand_in, SeedStyle):
+        if isinstance(self._stand_in, OverridingEngine):
             self._stand_in.teardown(Key(owner or "", session_id))
         elif self.simulate_with is not None:
             self.simulate_with.ended(session_id, owner)

@@ -7,21 +7,19 @@ from threading import Lock
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from toolyard.calls.answer import Answerer
+from toolyard.calls.answerer import Answerer
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.quick import quick_alone, quick_runner
-from toolyard.calls.request import CallRequest
 from toolyard.engines.base import ToolEngine
 from toolyard.model.bindings import PythonBinding, ScriptBinding
-from toolyard.model.call import ToolResult
 from toolyard.model.errors import ConfigError, NoEngine
 from toolyard.model.tool import Tool
 from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
-from toolyard.registry.invoke import checked_answer, settle_coroutine, start_python
+from toolyard.registry.function_call import plain_function, raise_failure, settle_function
+from toolyard.registry.prepared import PreparedTool
 
 if TYPE_CHECKING:
-    from toolyard.engines.script_runner import ScriptRunner
+    from toolyard.engines.scripts.runner import ScriptRunner
 
 
 @register_tool_engine("python")
@@ -38,9 +36,6 @@ class PythonToolEngine(ToolEngine):
 
     def __init__(self, registry: ToolRegistry | None = None, **settings: Any) -> None:
         super().__init__(registry, **settings)
-        unlimited = self.settings.unlimited and self.settings.timeout is None
-        if unlimited and self._path.quiet and type(self) is PythonToolEngine:
-            self._quick = quick_runner(self._path, self, "execute"), quick_runner(self._path, self, "simulate")
         self._others: dict[type, Callable[[], ToolEngine]] = {}
         self._made: dict[type, ToolEngine] = {}
         self._making = Lock()
@@ -49,6 +44,7 @@ class PythonToolEngine(ToolEngine):
     def let_answer(self, binding: type, make: Callable[[], ToolEngine]) -> None:
         """Tools with another binding are answered by what `make` gives, once there are any."""
         self._others[binding] = make
+        self._path.forget_plans()
 
     def route(self, tool: Tool) -> Answerer:
         """Itself for functions; for others whoever was named for their binding."""
@@ -90,22 +86,17 @@ class PythonToolEngine(ToolEngine):
                 hint="load the tool with PythonToolLoader, or give its source another engine",
             )
         ctx = invocation.tool_context() if binding.takes_ctx else None
-        value = start_python(tool, binding, invocation.arguments, ctx)
+        value = invocation.bound.prepared.call_function(invocation.arguments, ctx)
         if type(value) is CoroutineType:
-            return _answered(tool, binding, value)
-        return _finished(tool, binding, value)
+            return _settle_answer(tool, binding, value)
+        return _finish_answer(binding, value)
 
-    def run_now(self, request: CallRequest) -> list[ToolResult] | None:
-        """A call by itself, of a tool that never blocks."""
-        if self._quick is None or request.session_id is not None or len(request.calls) != 1:
+    def function_for(self, prepared: PreparedTool) -> Callable[[Any], Any] | None:
+        """The function, where `answer` would do nothing else but call it."""
+        binding = prepared.tool.binding
+        if type(binding) is not PythonBinding or type(self).answer is not PythonToolEngine.answer:
             return None
-        result = quick_alone(self._path, self, request)
-        return None if result is None else [result]
-
-    async def arun(self, request: CallRequest) -> list[ToolResult]:
-        """As any engine does; what can be answered now takes the short way."""
-        results = self.run_now(request)
-        return await super().arun(request) if results is None else results
+        return None if binding.takes_ctx else _answering_function(prepared, binding)
 
     def takes(self, tool: Tool) -> bool:
         """What has a function behind it, and what others were named for."""
@@ -122,7 +113,7 @@ class PythonToolEngine(ToolEngine):
     def _scripts(self) -> ScriptRunner:
         with self._making:
             if self._runner is None:
-                from toolyard.engines.script_runner import ScriptRunner
+                from toolyard.engines.scripts.runner import ScriptRunner
 
                 self._runner = ScriptRunner()
             return self._runner
@@ -149,12 +140,30 @@ class PythonToolEngine(ToolEngine):
         super().close()
 
 
-async def _answered(tool: Tool, binding: PythonBinding, work: Any) -> Any:
-    return _finished(tool, binding, await settle_coroutine(tool, work))
+async def _settle_answer(tool: Tool, binding: PythonBinding, work: Any) -> Any:
+    return _finish_answer(binding, await settle_function(tool, work))
 
 
-def _finished(tool: Tool, binding: PythonBinding, value: Any) -> Any:
-    if binding.returns is not None:
-        checked_answer(tool, binding.returns, value)
+def _finish_answer(binding: PythonBinding, value: Any) -> Any:
     # A plain answer is made JSON, if it is not yet, where it is recorded.
     return value if binding.plain or binding.finish is None else binding.finish(value)
+
+
+def _answering_function(prepared: PreparedTool, binding: PythonBinding) -> Callable[[Any], Any]:
+    tool, call, finish = prepared.tool, prepared.call_function, None if binding.plain else binding.finish
+    # Its arguments were bound for it, so that what wants to be an int is one.
+    function, _ = plain_function(binding)
+
+    def answer(arguments: Any) -> Any:
+        if function is None:
+            value = call(arguments, None)
+        else:
+            try:
+                value = function(**arguments)
+            except BaseException as error:  # noqa: BLE001 - told apart and raised again
+                raise_failure(tool, error)
+        if type(value) is CoroutineType:
+            return _settle_answer(tool, binding, value)
+        return value if finish is None else finish(value)
+
+    return answer

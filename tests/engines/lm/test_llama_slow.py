@@ -6,7 +6,7 @@ from importlib.util import find_spec
 import pytest
 
 from engines.lm.support import WEATHER, call
-from engines.lm.test_lm_config import CALL, SEED, TOOL
+from engines.lm.test_config import CALL, SEED, TOOL
 from toolyard.app.toolyard import Toolyard
 from toolyard.engines.lm import LMToolEngine
 from toolyard.registry import ToolRegistry

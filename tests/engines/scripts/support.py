@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from script_folder import Folder
 
 from toolyard import ScriptToolEngine, ScriptToolLoader, ToolCall, ToolRegistry
-from toolyard.links.workers import LEVELS, why_not
+from toolyard.links.scripts import LEVELS, why_not
 
 AVAILABLE = [level for level in LEVELS if why_not(level) is None]
 IS_ROOT = os.geteuid() == 0

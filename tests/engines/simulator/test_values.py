@@ -1,4 +1,4 @@
-"""Values that schemas allow: every keyword, mixtures of them that nobody wrote down, and schemas that contain themselves."""
+"""SchemaValues that schemas allow: every keyword, mixtures of them that nobody wrote down, and schemas that contain themselves."""
 
 import json
 import re
@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from toolyard.engines.simulator.draw import Draw, GaveUp
-from toolyard.engines.simulator.values import Values
+from toolyard.engines.simulator.values import SchemaValues
 from toolyard.schema import compile_schema
 
 
 def made(schema, count=12, **known):
-    values = Values(schema)
+    values = SchemaValues(schema)
     return [values.make(Draw(b"%d" % seed, dict(known) or None)) for seed in range(count)]
 
 
@@ -277,7 +277,7 @@ def test_any_mixture_of_keywords_that_can_be_satisfied_is(schema):
     word=st.sampled_from(["oneOf", "allOf"]),
 )
 def test_where_one_value_is_found_every_value_is_right(branches, word):
-    values = Values({word: branches})
+    values = SchemaValues({word: branches})
     valid = []
     for at in range(4):
         try:

@@ -7,7 +7,6 @@ used, so that nothing depends on how a process was started.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from hashlib import blake2b, shake_128
 from itertools import chain, islice
 from typing import Any
@@ -47,7 +46,7 @@ class Draw:
         self.key = key
         """What was asked: the numbers follow from it."""
         first = blake2b(key).digest()
-        self.source = source = chain(first, chain.from_iterable(_blocks(first)))
+        self.source = source = chain(first, chain.from_iterable(_hash_blocks(first)))
         self.byte = source.__next__
         """A number from 0 to 255."""
         self.echo = echo
@@ -60,7 +59,7 @@ class Draw:
     def again(self, key: bytes) -> None:
         """Go on with other numbers."""
         first = blake2b(key).digest()
-        self.source = chain(first, chain.from_iterable(_blocks(first)))
+        self.source = chain(first, chain.from_iterable(_hash_blocks(first)))
         self.byte = self.source.__next__
 
     def worked(self, amount: int) -> None:
@@ -93,7 +92,7 @@ class Draw:
         return bytes(islice(self.source, count // 2 + 1)).hex()[:count]
 
 
-def _blocks(block: bytes) -> Iterator[bytes]:
+def _hash_blocks(block: bytes) -> Iterator[bytes]:
     """What follows on a block."""
     size = 84
     while True:
@@ -101,9 +100,3 @@ def _blocks(block: bytes) -> Iterator[bytes]:
         size = min(2 * size, 1344)
         block = shake_128(block).digest(size)
         yield block
-
-
-@lru_cache(maxsize=20_000)
-def plain_letters(name: str) -> str:
-    """A name as it is compared: `petId`, `pet_id` and `Pet-ID` are one."""
-    return "".join([letter for letter in name if letter.isalnum()]).lower()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
+from toolyard.engines.simulator.byte_tables import SIZE, ByteTable
 from toolyard.engines.simulator.draw import Draw
-from toolyard.engines.simulator.picks import SIZE, Pick
 
 Text = Callable[[Draw], str]
 
@@ -21,9 +21,9 @@ _CURRENCIES = ("EUR", "USD", "GBP", "JPY", "CHF", "SEK")
 _COUNTRIES = ("DE", "US", "FR", "JP", "GB", "SE", "ES", "IT")
 
 
-date = Pick(_DAYS)
+date = ByteTable(_DAYS)
 """A day of the last years."""
-date_time = Pick(_MOMENTS)
+date_time = ByteTable(_MOMENTS)
 """A moment, in UTC."""
 
 
@@ -80,12 +80,17 @@ def path(draw: Draw) -> str:
 
 
 def _one_of(words: tuple[str, ...]) -> Text:
-    return Pick(words)
+    return ByteTable(words)
 
 
 def digits(draw: Draw) -> str:
     """A whole number as text."""
     return str(draw.between(1, 9_999_999))
+
+
+def decimal_price(draw: Draw) -> str:
+    """An amount of money as text."""
+    return f"{draw.between(1, 500)}.{draw.below(100):02d}"
 
 
 def urn(draw: Draw) -> str:
@@ -175,13 +180,13 @@ def text_of(name: object) -> Text | None:
         return None
     lower = name.lower()
     write = FORMATS.get(lower) or FORMATS.get("".join([letter for letter in lower if letter.isalnum()]))
-    return None if write is None else picked(write)
+    return None if write is None else table_of(write)
 
 
 @lru_cache(maxsize=256)
-def picked(write: Text) -> Text:
+def table_of(write: Text) -> Text:
     """The same as a row to pick from, unless no two texts of it may be the same."""
-    if write in _ALL_DIFFERENT or isinstance(write, Pick):
+    if write in _ALL_DIFFERENT or isinstance(write, ByteTable):
         return write
     draw = Draw(b"texts")
-    return Pick([write(draw) for _ in range(SIZE)])
+    return ByteTable([write(draw) for _ in range(SIZE)])

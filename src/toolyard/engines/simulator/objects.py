@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
-from toolyard.engines.simulator.draw import DEEP, LEAVES, TOO_MANY, Draw, GaveUp, plain_letters
-from toolyard.engines.simulator.later import built
-from toolyard.engines.simulator.leaves import OWN, Check, Make
-from toolyard.engines.simulator.merge import Node, flat
+from toolyard.engines.simulator.byte_tables import ByteTable
+from toolyard.engines.simulator.draw import DEEP, LEAVES, TOO_MANY, Draw, GaveUp
+from toolyard.engines.simulator.lazy import unwrap
+from toolyard.engines.simulator.name_hints import PLAIN_WORDS
 from toolyard.engines.simulator.patterns import Unreadable, Write, writer_of
-from toolyard.engines.simulator.picks import Pick
-from toolyard.engines.simulator.shapes import Field, Properties
-from toolyard.engines.simulator.words import PLAIN_WORDS
+from toolyard.engines.simulator.scalars import OWN, Check, Make, MakerSource
 from toolyard.model.json_words import copied
 from toolyard.schema import compile_schema
-
-if TYPE_CHECKING:
-    from toolyard.engines.simulator.values import Values
+from toolyard.schema.subschemas import SubSchema
+from toolyard.schema.ways import find_ways
+from toolyard.words.identifiers import plain_letters
 
 COMMON = frozenset(
     ("id", "name", "type", "status", "title", "description", "value", "key", "code", "url", "count", "total", "number")
@@ -33,28 +31,34 @@ SELDOM, OFTEN = 32, 128
 _DEEPEST = 60
 _LARGEST = 5000
 """Properties that are ever asked for without being named."""
-_NONE = Pick((None,))
+_NONE = ByteTable((None,))
 
 
-def object_maker(values: Values, schema: dict[str, Any]) -> Make:
+class ObjectField(NamedTuple):
+    """A property of an object."""
+
+    name: str
+    key: str
+    """The name in plain letters."""
+    make: Make
+    always: bool
+    accepts: Check
+
+
+def object_maker(source: MakerSource, schema: dict[str, Any]) -> Make:
     """Objects with what is required, most of what is not, and what is known already under its name."""
-    fields = _fields(values, schema)
-    careful = _careful(values, schema, fields)
+    fields = _read_fields(source, schema)
+    careful = _careful_maker(source, schema, fields)
     counted = "minProperties" in schema or "maxProperties" in schema
-    if counted or not fields:
-        return careful
-    by_key = {key: (name, accepts) for name, key, _, _, accepts in reversed(fields)}
-    make = _quick(fields, by_key, careful)
-    values.shapes[make] = Properties(fields, by_key)
-    return make
+    return careful if counted or not fields else ObjectMaker(fields, careful)
 
 
-def _careful(values: Values, schema: dict[str, Any], fields: list[Field]) -> Make:
+def _careful_maker(source: MakerSource, schema: dict[str, Any], fields: list[ObjectField]) -> Make:
     """Objects that are only as large as they can be, property by property."""
     least, most = schema.get("minProperties", 0), schema.get("maxProperties")
     if least > _LARGEST:
         raise GaveUp("no object has that many properties")
-    extras = _Extras(values, schema)
+    extras = _Extras(source, schema)
     wanted = 2 if extras.meant and not fields else 0
     plain = not wanted and not least and most is None
     weight = 1 + len(fields)
@@ -82,44 +86,47 @@ def _careful(values: Values, schema: dict[str, Any], fields: list[Field]) -> Mak
                 except GaveUp:
                     draw.depth, draw.spent = depth, spent
         if not plain:
-            _fill(out, draw, fields, extras, (0 if lean else wanted, least, most))
+            _fill_count(out, draw, fields, extras, (0 if lean else wanted, least, most))
         draw.depth = depth - 1
         return out
 
     return make
 
 
-def _quick(fields: list[Field], by_key: dict[str, tuple[str, Check]], careful: Make) -> Make:
-    """Objects of which there is room for all; what can be picked by a number is picked at once."""
-    weight = 1 + len(fields)
-    found: _Row | None = None
+class ObjectMaker:
+    """Objects of which there is room for all; what is in a table is taken from there at once."""
 
-    def make(draw: Draw) -> dict[str, Any]:
-        nonlocal found
-        depth, spent = draw.depth + 1, draw.spent + weight
+    __slots__ = ("_careful", "_row", "by_key", "fields")
+
+    def __init__(self, fields: list[ObjectField], careful: Make) -> None:
+        self.fields = fields
+        self.by_key = {field.key: (field.name, field.accepts) for field in reversed(fields)}
+        self._careful = careful
+        self._row: _Row | None = None
+
+    def __call__(self, draw: Draw) -> Any:
+        """One object."""
+        depth, spent = draw.depth + 1, draw.spent + 1 + len(self.fields)
         if depth > DEEP or spent > LEAVES or spent < 0:
-            return careful(draw)  # type: ignore[no-any-return]
+            return self._careful(draw)
         draw.depth, draw.spent = depth, spent
-        row = found
+        row = self._row
         if row is None:
-            row = found = _Row(fields)
+            row = self._row = _Row(self.fields)
         byte = draw.byte
         made = {name: values[byte()] for name, values in row.all}
         for name, maker in row.needed:
             made[name] = maker(draw)
         if row.optional:
-            _choose(made, draw, row.optional, (depth, spent))
+            _choose_optional(made, draw, row.optional, (depth, spent))
         echo = draw.echo
         if echo is not None and depth <= ECHOED:
-            known = draw.told.get(make)
+            known = draw.told.get(self)
             if known is None or depth == 1:
-                known = draw.told[make] = known_of(by_key, echo, depth)
-            if known:
-                put(made, known)
+                known = draw.told[self] = known_values(self.by_key, echo, depth)
+            put_known(made, known)
         draw.depth = depth - 1
         return made
-
-    return make
 
 
 class _Row:
@@ -127,18 +134,20 @@ class _Row:
 
     __slots__ = ("all", "needed", "optional")
 
-    def __init__(self, fields: list[Field]) -> None:
-        makers = [built(maker) for _, _, maker, _, _ in fields]
-        pairs = list(zip(fields, makers, strict=True))
-        self.all = tuple((field[0], maker.row if isinstance(maker, Pick) else _NONE.row) for field, maker in pairs)
+    def __init__(self, fields: list[ObjectField]) -> None:
+        pairs = [(field, unwrap(field.make)) for field in fields]
+        tables = {field.name: maker.row for field, maker in pairs if isinstance(maker, ByteTable)}
+        self.all = tuple((field.name, tables.get(field.name, _NONE.row)) for field in fields)
         """A place for each, so that they come in their order."""
-        self.needed = tuple((field[0], maker) for field, maker in pairs if field[3] and not isinstance(maker, Pick))
+        self.needed = tuple((field.name, maker) for field, maker in pairs if field.always and field.name not in tables)
         self.optional = tuple(
-            (field[0], field[1], None if isinstance(maker, Pick) else maker) for field, maker in pairs if not field[3]
+            (field.name, field.key, None if field.name in tables else maker)
+            for field, maker in pairs
+            if not field.always
         )
 
 
-def _choose(
+def _choose_optional(
     made: dict[str, Any], draw: Draw, optional: tuple[tuple[str, str, Make | None], ...], at: tuple[int, int]
 ) -> None:
     """Make what need not be there, and take some of it away."""
@@ -155,7 +164,7 @@ def _choose(
                 del made[name]
 
 
-def known_of(fields: dict[str, tuple[str, Check]], echo: dict[str, Any], depth: int) -> tuple[tuple[str, Any], ...]:
+def known_values(fields: dict[str, tuple[str, Check]], echo: dict[str, Any], depth: int) -> tuple[tuple[str, Any], ...]:
     """What is known already of these properties, if they take it."""
     found = []
     for key, value in echo.items():
@@ -165,25 +174,25 @@ def known_of(fields: dict[str, tuple[str, Check]], echo: dict[str, Any], depth: 
     return tuple(found)
 
 
-def put(made: dict[str, Any], known: tuple[tuple[str, Any], ...]) -> None:
+def put_known(made: dict[str, Any], known: tuple[tuple[str, Any], ...]) -> None:
     """Put what is known into an object."""
     for name, value in known:
         made[name] = value if type(value) is str else copied(value)
 
 
-def _fields(values: Values, schema: dict[str, Any]) -> list[Field]:
+def _read_fields(source: MakerSource, schema: dict[str, Any]) -> list[ObjectField]:
     properties = schema.get("properties")
     properties = properties if isinstance(properties, dict) else {}
     required = schema.get("required")
     required = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
-    nodes: dict[str, Node] = {**properties}
+    nodes: dict[str, SubSchema] = {**properties}
     for name in required:
         if name not in nodes:
-            nodes[name] = _undeclared(schema, name)
-    found: list[Field] = []
+            nodes[name] = _undeclared_node(schema, name)
+    found: list[ObjectField] = []
     needed = frozenset(required)
     for name, node in nodes.items():
-        if node is False or (isinstance(node, dict) and "$ref" not in node and not flat(values.root, node)):
+        if node is False or (isinstance(node, dict) and "$ref" not in node and not find_ways(source.root, node)):
             if name in needed:
                 raise GaveUp(f"{name} is required and cannot be")
             continue
@@ -191,11 +200,11 @@ def _fields(values: Values, schema: dict[str, Any]) -> list[Field]:
         if key in _FAULTS and name not in needed:
             continue
         always = name in needed or key in OWN
-        found.append((name, key, values.maker(node, name), always, values.checker(node)))
+        found.append(ObjectField(name, key, source.maker(node, name), always, source.checker(node)))
     return found
 
 
-def _undeclared(schema: dict[str, Any], name: str) -> Node:
+def _undeclared_node(schema: dict[str, Any], name: str) -> SubSchema:
     """What a name that is not among the properties has to be."""
     patterns = schema.get("patternProperties")
     if isinstance(patterns, dict):
@@ -206,8 +215,8 @@ def _undeclared(schema: dict[str, Any], name: str) -> Node:
     return rest if isinstance(rest, (dict, bool)) else True
 
 
-def _fill(
-    out: dict[str, Any], draw: Draw, fields: list[Field], extras: _Extras, counts: tuple[int, int, int | None]
+def _fill_count(
+    out: dict[str, Any], draw: Draw, fields: list[ObjectField], extras: _Extras, counts: tuple[int, int, int | None]
 ) -> None:
     """Add or take away properties until there are as many as asked for."""
     wanted, least, most = counts
@@ -231,23 +240,23 @@ def _fill(
 class _Extras:
     """Properties that a schema allows without naming them."""
 
-    def __init__(self, values: Values, schema: dict[str, Any]) -> None:
+    def __init__(self, source: MakerSource, schema: dict[str, Any]) -> None:
         names = schema.get("propertyNames")
-        self._names = values.maker({"type": "string", "allOf": [names]}, "key") if isinstance(names, dict) else None
-        self._allowed = values.checker(names) if isinstance(names, (dict, bool)) else None
+        self._names = source.maker({"type": "string", "allOf": [names]}, "key") if isinstance(names, dict) else None
+        self._allowed = source.checker(names) if isinstance(names, (dict, bool)) else None
         self._kinds: list[tuple[Write | None, Make]] = []
         self._declared = frozenset(schema.get("properties") or ())
         patterns = schema.get("patternProperties")
         for pattern, node in (patterns if isinstance(patterns, dict) else {}).items():
             try:
-                self._kinds.append((writer_of(pattern), values.maker(node, "")))
+                self._kinds.append((writer_of(pattern), source.maker(node, "")))
             except Unreadable:
                 continue
         rest = schema.get("additionalProperties", schema.get("unevaluatedProperties"))
         self.meant = bool(self._kinds) or isinstance(rest, dict)
         """True if it is what the object is for."""
         if rest is not False and not (self._kinds and rest is None):
-            self._kinds.append((None, values.maker(rest if isinstance(rest, dict) else True, "value")))
+            self._kinds.append((None, source.maker(rest if isinstance(rest, dict) else True, "value")))
 
     def add(self, out: dict[str, Any], draw: Draw) -> None:
         """Add one, if a name is found for it."""

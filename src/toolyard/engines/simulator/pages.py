@@ -1,11 +1,11 @@
-"""`Pages`: which part of a list is asked for, and what an answer says about that: totals, pages, where to go on."""
+"""`PageRequest`: which part of a list is asked for, and what an answer says about it: totals, pages, cursors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from toolyard.engines.simulator.draw import plain_letters
+from toolyard.words.identifiers import plain_letters
 
 _SIZES = ("limit", "perpage", "pagesize", "maxresults", "size", "count", "top", "first", "rows", "maxitems", "take")
 _OFFSETS = ("offset", "skip", "start", "startindex", "from")
@@ -28,14 +28,14 @@ SAID = _SHOWN | _COUNTS | _LAST | _MORE | _NEXT
 """Names, in plain letters, of what an answer may say about its list."""
 
 
-class Pages:
+class PageRequest:
     """What the arguments ask for, by their names in plain letters."""
 
     def __init__(self, asked: dict[str, Any]) -> None:
-        self._page = _whole(asked, _PAGES)
-        self._size = _whole(asked, _SIZES)
-        offset = _whole(asked, _OFFSETS) or 0
-        cursor = _place(asked)
+        self._page = _read_int(asked, _PAGES)
+        self._size = _read_int(asked, _SIZES)
+        offset = _read_int(asked, _OFFSETS) or 0
+        cursor = _read_cursor(asked)
         if self._size is None and (cursor is not None or (self._page or 0) > 1):
             self._size = _USUAL
         if cursor is not None:
@@ -45,23 +45,27 @@ class Pages:
         else:
             self.begin = offset
 
-    def cut(self, numbers: list[int]) -> list[int]:
+    def cut_page(self, numbers: list[int]) -> list[int]:
         """Those of the page."""
         return numbers if self._size is None else numbers[self.begin : self.begin + self._size]
 
-    def tell(self, whole: Any, path: tuple[str, ...], counts: tuple[int, int], check: Callable[[Any], bool]) -> None:
+    def correct_counts(
+        self, whole: Any, path: tuple[str, ...], counts: tuple[int, int], check: Callable[[Any], bool]
+    ) -> None:
         """Put right what an answer says about its list; `counts` are those shown and all. What is not allowed stays."""
         at = whole
         for name in path[:-1]:
             at = at.get(name) if isinstance(at, dict) else None
         if not isinstance(at, dict):
             return
-        for part in _parts(whole, at, path):
+        for part in _parts_about_lists(whole, at, path):
             kept = any(plain_letters(name) in _COUNTS for name in part)
             for name in list(part):
-                self._tell_one(part, name, self._values(plain_letters(name), part[name], counts, kept), whole, check)
+                self._correct_one(
+                    part, name, self._values_for_name(plain_letters(name), part[name], counts, kept), whole, check
+                )
 
-    def _tell_one(
+    def _correct_one(
         self, part: dict[str, Any], name: str, ways: tuple[Any, ...], whole: Any, check: Callable[[Any], bool]
     ) -> None:
         before = part[name]
@@ -74,7 +78,7 @@ class Pages:
                 return
             part[name] = before
 
-    def _values(self, letters: str, before: Any, counts: tuple[int, int], kept: bool) -> tuple[Any, ...]:
+    def _values_for_name(self, letters: str, before: Any, counts: tuple[int, int], kept: bool) -> tuple[Any, ...]:
         """What may be said under a name, the best first; nothing if it is about something else."""
         shown, total = counts
         is_number = isinstance(before, int) and not isinstance(before, bool)
@@ -97,7 +101,7 @@ class Pages:
 _GONE = object()
 
 
-def _parts(whole: Any, at: dict[str, Any], path: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+def _parts_about_lists(whole: Any, at: dict[str, Any], path: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     yield at
     around = [at, whole] if isinstance(whole, dict) and whole is not at else [at]
     for part in around:
@@ -108,7 +112,7 @@ def _parts(whole: Any, at: dict[str, Any], path: tuple[str, ...]) -> Iterator[di
                 yield value
 
 
-def _whole(asked: dict[str, Any], names: tuple[str, ...]) -> int | None:
+def _read_int(asked: dict[str, Any], names: tuple[str, ...]) -> int | None:
     for name in names:
         value = asked.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
@@ -116,7 +120,7 @@ def _whole(asked: dict[str, Any], names: tuple[str, ...]) -> int | None:
     return None
 
 
-def _place(asked: dict[str, Any]) -> int | None:
+def _read_cursor(asked: dict[str, Any]) -> int | None:
     """Where a list is to go on, as an answer said it."""
     for name in _CURSORS:
         value = asked.get(name)

@@ -86,7 +86,7 @@ class _Reader:
     def atom(self) -> Write:
         letter = self.take()
         if letter in "^$":
-            return _nothing
+            return _write_nothing
         if letter == "(":
             return self.group()
         if letter == "[":
@@ -96,7 +96,7 @@ class _Reader:
         if letter == "\\":
             if self.peek() in ("b", "B", "A", "z", "Z"):
                 self.at += 1
-                return _nothing
+                return _write_nothing
             return _one_of(self.escaped())
         return _one_of(letter)
 
@@ -118,11 +118,11 @@ class _Reader:
                 while kind not in ":)":  # flags
                     kind = self.take()
                 if kind == ")":
-                    return _nothing
+                    return _write_nothing
         inside = self.alternatives()
         if self.take() != ")":
             raise Unreadable(f"{self.pattern!r} does not close a group")
-        return _nothing if ignored else inside
+        return _write_nothing if ignored else inside
 
     def escaped(self) -> str:
         letter = self.take()
@@ -199,7 +199,7 @@ class _Reader:
             low, high = self.quantifier()
             if low is None:
                 return write
-            write = _repeat(write, low, high)
+            write = _repeat_writer(write, low, high)
 
     def quantifier(self) -> tuple[int | None, int | None]:
         letter = self.peek()
@@ -218,7 +218,7 @@ class _Reader:
         return bounds
 
 
-def _nothing(draw: Draw, spread: int, exact: bool) -> str:
+def _write_nothing(draw: Draw, spread: int, exact: bool) -> str:
     return ""
 
 
@@ -228,7 +228,7 @@ def _one_of(letters: str) -> Write:
     return lambda draw, spread, exact: letters[draw.below(len(letters))]
 
 
-def _repeat(write: Write, low: int, high: int | None) -> Write:
+def _repeat_writer(write: Write, low: int, high: int | None) -> Write:
     most = min(_MOST, low + _MOST if high is None else high)
 
     def repeat(draw: Draw, spread: int, exact: bool) -> str:

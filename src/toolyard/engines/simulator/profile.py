@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolyard.engines.simulator.draw import encode, plain_letters
-from toolyard.engines.simulator.leaves import Make
-from toolyard.engines.simulator.places import Place, is_free, list_in, thing_in
+from toolyard.engines.simulator.answer_paths import AnswerPath, find_entity, find_list, is_any_object
+from toolyard.engines.simulator.draw import encode
 from toolyard.engines.simulator.roles import role_of
-from toolyard.engines.simulator.values import Values
+from toolyard.engines.simulator.scalars import Make
+from toolyard.engines.simulator.values import SchemaValues
 from toolyard.model.bindings import RestBinding
 from toolyard.model.tool import Tool
+from toolyard.words.identifiers import plain_letters
 
 
 class Profile:
     """What a tool seems to do, and who makes its answers."""
 
     __slots__ = (
-        "aside",
-        "body",
-        "free",
-        "list",
+        "body_argument",
+        "entity_maker",
+        "entity_path",
+        "ignored",
+        "is_free",
         "list_maker",
+        "list_path",
         "plain",
         "prefix",
         "role",
-        "thing",
-        "thing_maker",
         "tool",
         "values",
     )
@@ -34,38 +35,38 @@ class Profile:
     def __init__(self, tool: Tool, seed: int | str) -> None:
         self.tool = tool
         self.prefix = encode([seed, tool.qualified_name])
-        values = Values(tool.output_parameters) if tool.output_parameters else None
-        self.free = values is None or is_free(values)
+        values = SchemaValues(tool.output_parameters) if tool.output_parameters else None
+        self.is_free = values is None or is_any_object(values)
         """True if the answer may be any object."""
         self.values = values
-        shown = None if values is None or self.free else values
-        lists = shown is not None and list_in(shown, "") is not None
+        shown = None if values is None or self.is_free else values
+        lists = shown is not None and find_list(shown, "") is not None
         self.role = role_of(tool, lists=lists)
         noun = self.role.noun
-        self.list: Place | None = None if shown is None else list_in(shown, noun)
+        self.list_path: AnswerPath | None = None if shown is None else find_list(shown, noun)
         if self.role.verb == "list":
-            self.thing: Place | None = None
+            self.entity_path: AnswerPath | None = None
         else:
-            self.thing = None if shown is None else thing_in(shown, noun)
-        self.thing_maker: Make | None = None
-        if values is not None and self.thing is not None:
-            self.thing_maker = values.maker(self.thing.node, noun)
+            self.entity_path = None if shown is None else find_entity(shown, noun)
+        self.entity_maker: Make | None = None
+        if values is not None and self.entity_path is not None:
+            self.entity_maker = values.maker(self.entity_path.node, noun)
         self.list_maker: Make | None = None
-        if values is not None and self.list is not None:
-            self.list_maker = values.maker(self.list.node, noun)
-        self.plain = self.role.verb == "none" and not self.role.writes and not self.free
+        if values is not None and self.list_path is not None:
+            self.list_maker = values.maker(self.list_path.node, noun)
+        self.plain = self.role.verb == "none" and not self.role.writes and not self.is_free
         """True if nothing but the arguments matters."""
-        self.body = _body_of(tool)
-        self.aside = _aside(tool)
+        self.body_argument = _find_body(tool)
+        self.ignored = _find_ignored(tool)
 
-    def sent(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def sent_fields(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """What the arguments say about a thing: the object they send, if they send one, opened."""
         role = self.role
-        left_out = {*role.scope, *self.aside, *([role.key] if role.key is not None else [])}
+        left_out = {*role.scope, *self.ignored, *([role.key] if role.key is not None else [])}
         found = {name: value for name, value in arguments.items() if name not in left_out}
-        body = found.get(self.body) if self.body is not None else None
+        body = found.get(self.body_argument) if self.body_argument is not None else None
         if isinstance(body, dict):
-            del found[str(self.body)]
+            del found[str(self.body_argument)]
             found |= body
         if role.key is None:
             return found
@@ -76,7 +77,7 @@ class Profile:
 _CREDENTIALS = frozenset(("apikey", "accesstoken", "authtoken", "token", "authorization", "auth", "password", "secret"))
 
 
-def _aside(tool: Tool) -> frozenset[str]:
+def _find_ignored(tool: Tool) -> frozenset[str]:
     """Arguments that are about the call, not about what it deals with."""
     properties = tool.parameters.get("properties")
     found = (
@@ -89,7 +90,7 @@ def _aside(tool: Tool) -> frozenset[str]:
     return frozenset(found)
 
 
-def _body_of(tool: Tool) -> str | None:
+def _find_body(tool: Tool) -> str | None:
     """The argument that is the thing itself."""
     binding = tool.binding
     if isinstance(binding, RestBinding):

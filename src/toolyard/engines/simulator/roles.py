@@ -4,28 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from toolyard.engines.simulator.draw import plain_letters
-from toolyard.engines.simulator.words import pieces
 from toolyard.model.bindings import RestBinding
 from toolyard.model.tool import Effects, Tool
+from toolyard.words.identifiers import plain_letters, split_identifier
+from toolyard.words.plurals import singular
+from toolyard.words.verbs import CRUD_BY_METHOD, CRUD_BY_VERB, CrudVerb
 
-Verb = Literal["create", "get", "list", "update", "replace", "delete", "act", "none"]
-
-_VERBS: Mapping[str, Verb] = {
-    **dict.fromkeys(("create", "add", "insert", "register", "make", "new", "book", "schedule", "open"), "create"),
-    **dict.fromkeys(("post", "upload", "submit", "place", "start", "issue", "reserve"), "create"),
-    **dict.fromkeys(("get", "read", "fetch", "retrieve", "show", "describe", "view", "lookup", "info"), "get"),
-    **dict.fromkeys(("list", "search", "find", "query", "browse", "enumerate", "index", "filter"), "list"),
-    **dict.fromkeys(("update", "edit", "modify", "change", "set", "patch", "rename"), "update"),
-    **dict.fromkeys(("replace", "put", "upsert"), "replace"),
-    **dict.fromkeys(("delete", "remove", "destroy", "drop", "erase"), "delete"),
-    **dict.fromkeys(("send", "cancel", "close", "archive", "publish", "approve", "reject", "pay", "run"), "act"),
-    **dict.fromkeys(("enable", "disable", "activate", "deactivate", "stop", "restart", "transfer", "merge"), "act"),
-}
 _LINKS = frozenset(("by", "for", "with", "from", "in", "of", "to", "using", "via", "on", "at", "as", "and"))
 _EMPTY = frozenset(
     ("all", "new", "the", "a", "an", "details", "detail", "info", "information", "my", "one", "multiple")
@@ -35,13 +23,12 @@ _EMPTY |= _SEVERAL
 _ID_ENDS = ("id", "uuid", "guid", "sid", "number", "key", "slug", "code", "name", "login", "ref", "arn", "handle")
 _IDS = ("id", "uuid", "sid", "guid", "key")
 _PARAMETER = re.compile(r"\{([^{}]+)\}")
-_BY_METHOD: Mapping[str, Verb] = {"get": "get", "head": "none", "put": "replace", "patch": "update", "delete": "delete"}
 
 
 class Role(msgspec.Struct, frozen=True):
     """What a tool does with things of one kind."""
 
-    verb: Verb = "none"
+    verb: CrudVerb = "none"
     kind: str = ""
     """Which things; the same for all tools that deal with them."""
     noun: str = ""
@@ -61,18 +48,13 @@ class Role(msgspec.Struct, frozen=True):
 def role_of(tool: Tool, *, lists: bool) -> Role:
     """What the tool seems to do; `lists` says that its output has a list of objects in it."""
     binding = tool.binding
-    role = _by_path(tool, binding, lists) if isinstance(binding, RestBinding) else _by_name(tool, tool.name, "", lists)
+    role = (
+        _role_by_path(tool, binding, lists)
+        if isinstance(binding, RestBinding)
+        else _role_by_name(tool, tool.name, "", lists)
+    )
     writes = tool.effects is Effects.WRITE or role.verb in ("create", "act")
     return msgspec.structs.replace(role, kind=f"{tool.namespace}/{role.kind}", writes=writes)
-
-
-def singular(word: str) -> str:
-    """A noun as one thing is called."""
-    if word.endswith("ies") and len(word) > 4:
-        return word[:-3] + "y"
-    if word.endswith(("sses", "xes", "ches", "shes")):
-        return word[:-2]
-    return word[:-1] if word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
 
 
 def fields_of(key: str, noun: str) -> tuple[str, ...]:
@@ -98,7 +80,7 @@ def own_names(noun: str) -> dict[str, str]:
     return {start + end: end for start in (thing, tail) if start for end in _ID_ENDS}
 
 
-def _by_path(tool: Tool, binding: RestBinding, lists: bool) -> Role:
+def _role_by_path(tool: Tool, binding: RestBinding, lists: bool) -> Role:
     parts = [part for part in binding.path.split("/") if part]
     method = binding.method.lower()
     if method == "post" and len(parts) > 1 and parts[-1].lower() in _SEVERAL:
@@ -108,21 +90,21 @@ def _by_path(tool: Tool, binding: RestBinding, lists: bool) -> Role:
     named = {item.name: item.argument for item in binding.parameters if item.location == "path"}
     last = _PARAMETER.findall(parts[-1])
     if not last:
-        return _by_last_word(tool, parts, method, lists, named)
+        return _role_by_last_word(tool, parts, method, lists, named)
     after = parts[-1].rpartition("}")[2].lstrip(":.")
     front = parts[:-1]
     noun = _noun_of(front) or plain_letters(last[-1])
     key = named.get(last[-1])
     if key is None:
         return Role()
-    verb: Verb = (
-        "act" if method == "post" or (after and after not in ("json", "xml")) else _BY_METHOD.get(method, "none")
+    verb: CrudVerb = (
+        "act" if method == "post" or (after and after not in ("json", "xml")) else CRUD_BY_METHOD.get(method, "none")
     )
-    kind, scope = _collection(front, named)
+    kind, scope = _collection_of(front, named)
     return Role(verb, kind, noun, key, fields_of(key, noun), scope)
 
 
-def _collection(parts: list[str], named: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+def _collection_of(parts: list[str], named: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
     kind = "/".join("{}" if "{" in part else part for part in parts)
     names = [name for part in parts for name in _PARAMETER.findall(part)]
     return kind, tuple(named[name] for name in names if name in named)
@@ -130,44 +112,51 @@ def _collection(parts: list[str], named: Mapping[str, str]) -> tuple[str, tuple[
 
 def _noun_of(parts: list[str]) -> str:
     plain = [part for part in parts if "{" not in part]
-    return " ".join([*pieces(plain[-1])[:-1], singular(pieces(plain[-1])[-1])]) if plain and pieces(plain[-1]) else ""
+    return (
+        " ".join([*split_identifier(plain[-1])[:-1], singular(split_identifier(plain[-1])[-1])])
+        if plain and split_identifier(plain[-1])
+        else ""
+    )
 
 
-def _by_last_word(tool: Tool, parts: list[str], method: str, lists: bool, named: Mapping[str, str]) -> Role:
+def _role_by_last_word(tool: Tool, parts: list[str], method: str, lists: bool, named: Mapping[str, str]) -> Role:
     """A path that ends in a word: all things of a kind, or something that is done."""
-    words = pieces(parts[-1])
-    spoken = [word for word in words if word in _VERBS]
+    words = split_identifier(parts[-1])
+    spoken = [word for word in words if word in CRUD_BY_VERB]
     if spoken and (len(words) > 1 or method == "post" or spoken[0] in ("search", "find", "list")):
-        front, scope = _collection(parts[:-1], named)
-        if len(parts) > 1 and "{" in parts[-2] and _VERBS[spoken[0]] in ("act", "get", "update"):
-            item = _by_path(tool, _without_end(tool.binding, parts), lists)
+        front, scope = _collection_of(parts[:-1], named)
+        if len(parts) > 1 and "{" in parts[-2] and CRUD_BY_VERB[spoken[0]] in ("act", "get", "update"):
+            item = _role_by_path(tool, _drop_last_part(tool.binding, parts), lists)
             return msgspec.structs.replace(item, verb="act" if method != "get" else item.verb)
-        role = _by_name(tool, parts[-1], _noun_of(parts[:-1]), lists)
+        role = _role_by_name(tool, parts[-1], _noun_of(parts[:-1]), lists)
         kind = front if role.noun == _noun_of(parts[:-1]) else f"{front}/{role.noun}".lstrip("/")
         return msgspec.structs.replace(role, kind=kind, scope=scope)
-    kind, scope = _collection(parts, named)
+    kind, scope = _collection_of(parts, named)
     noun = _noun_of(parts)
     if method == "get":
         return Role("list" if lists else "get", kind, noun, scope=scope, single=not lists)
     if method == "post":
         return Role("create", kind, noun, scope=scope)
-    key = _key(tool, noun, loose=False) if method in ("put", "patch", "delete") else None
+    key = _find_key(tool, noun, loose=False) if method in ("put", "patch", "delete") else None
     if key is not None and key not in scope:
-        return Role(_BY_METHOD.get(method, "none"), kind, noun, key, fields_of(key, noun), scope)
-    return Role(_BY_METHOD.get(method, "none"), kind, noun, scope=scope, single=True)
+        return Role(CRUD_BY_METHOD.get(method, "none"), kind, noun, key, fields_of(key, noun), scope)
+    return Role(CRUD_BY_METHOD.get(method, "none"), kind, noun, scope=scope, single=True)
 
 
-def _without_end(binding: Any, parts: list[str]) -> RestBinding:
+def _drop_last_part(binding: Any, parts: list[str]) -> RestBinding:
     shorter: RestBinding = msgspec.structs.replace(binding, path="/" + "/".join(parts[:-1]))
     return shorter
 
 
-def _by_name(tool: Tool, name: str, context: str, lists: bool) -> Role:
-    words = pieces(name)
-    at = next((index for index in (0, len(words) - 1, *range(len(words))) if words and words[index] in _VERBS), None)
+def _role_by_name(tool: Tool, name: str, context: str, lists: bool) -> Role:
+    words = split_identifier(name)
+    at = next(
+        (index for index in (0, len(words) - 1, *range(len(words))) if words and words[index] in CRUD_BY_VERB),
+        None,
+    )
     if at is None:
         return Role()
-    verb = _VERBS[words[at]]
+    verb = CRUD_BY_VERB[words[at]]
     rest = words[:at] + words[at + 1 :]
     cut = next((index for index, word in enumerate(rest) if word in _LINKS), len(rest))
     thing = [word for word in rest[:cut] if word not in _EMPTY and word not in ("id", "list")]
@@ -175,7 +164,7 @@ def _by_name(tool: Tool, name: str, context: str, lists: bool) -> Role:
     noun = " ".join([*thing[:-1], singular(thing[-1])]) if thing else context
     if not noun:
         return Role()
-    key = _key(tool, noun, loose=verb in ("delete", "update", "replace", "act"))
+    key = _find_key(tool, noun, loose=verb in ("delete", "update", "replace", "act"))
     if verb == "get" and (lists or (plural and key is None) or "all" in rest or "list" in rest) and key is None:
         verb = "list"
     if verb == "list" and not lists and tool.output_parameters.get("properties"):
@@ -186,7 +175,7 @@ def _by_name(tool: Tool, name: str, context: str, lists: bool) -> Role:
     return Role(verb, noun, noun, key if keyed else None, fields_of(key, noun) if keyed and key else ())
 
 
-def _key(tool: Tool, noun: str, *, loose: bool) -> str | None:
+def _find_key(tool: Tool, noun: str, *, loose: bool) -> str | None:
     """The argument that says which thing is meant."""
     properties = tool.parameters.get("properties")
     names = [str(name) for name in properties] if isinstance(properties, dict) else []

@@ -6,11 +6,12 @@ from threading import Lock
 from typing import Any
 
 from toolyard.calls.invocation import Invocation
-from toolyard.engines.simulator.draw import Draw, GaveUp, encode, plain_letters
+from toolyard.engines.simulator.crud import CrudCall
+from toolyard.engines.simulator.draw import Draw, GaveUp, encode
 from toolyard.engines.simulator.profile import Profile
-from toolyard.engines.simulator.world import World
 from toolyard.model.errors import InvalidOutput
 from toolyard.model.tool import Tool
+from toolyard.words.identifiers import plain_letters
 
 _KEPT = 20_000
 """Tools whose profiles are kept."""
@@ -19,8 +20,8 @@ _KEPT = 20_000
 class Simulator:
     """Values that fit a tool's output schema, the same for the same seed, tool, arguments and session so far.
 
-    Things that calls make, change and remove are kept in the session's state, and later calls show them. Which tools
-    belong together is worked out from their paths, names and parameters. May be called from any thread.
+    Entities that calls create, change and delete are kept in the session's state, and later calls show them. Which
+    tools belong together is worked out from their paths, names and parameters. May be called from any thread.
     """
 
     def __init__(self, seed: int | str = 0, *, stateful: bool = True) -> None:
@@ -36,18 +37,18 @@ class Simulator:
         if profile is None or profile.tool is not tool:
             profile = self.profile(tool)
         if profile.plain or not self._stateful:
-            return self._by_arguments(profile, arguments)
+            return self._value_by_arguments(profile, arguments)
         try:
-            return World(profile, self.seed, invocation.state).answer(arguments)
+            return CrudCall(profile, self.seed, invocation.state).answer(arguments)
         except GaveUp as error:
-            raise _hopeless(tool, error) from None
+            raise _contradiction_error(tool, error) from None
 
     def value(self, tool: Tool, arguments: dict[str, Any]) -> Any:
         """A value for these arguments, as if nothing had happened before."""
         profile = self._profiles.get(id(tool))
         if profile is None or profile.tool is not tool:
             profile = self.profile(tool)
-        return self._by_arguments(profile, arguments)
+        return self._value_by_arguments(profile, arguments)
 
     def profile(self, tool: Tool) -> Profile:
         """What is worked out about a tool."""
@@ -62,17 +63,17 @@ class Simulator:
             self._profiles[id(tool)] = made
         return made
 
-    def _by_arguments(self, profile: Profile, arguments: dict[str, Any]) -> Any:
+    def _value_by_arguments(self, profile: Profile, arguments: dict[str, Any]) -> Any:
         values = profile.values
         try:
-            if values is None or profile.free:
-                return World(profile, self.seed, {}).answer(arguments)
+            if values is None or profile.is_free:
+                return CrudCall(profile, self.seed, {}).answer(arguments)
             return values.make(Draw(profile.prefix + encode(arguments), echo_of(arguments) if arguments else None))
         except GaveUp as error:
-            raise _hopeless(profile.tool, error) from None
+            raise _contradiction_error(profile.tool, error) from None
 
 
-def _hopeless(tool: Tool, error: GaveUp) -> InvalidOutput:
+def _contradiction_error(tool: Tool, error: GaveUp) -> InvalidOutput:
     return InvalidOutput(
         f"no result of {tool.qualified_name} was found that its output schema allows: {error}",
         hint="look at the tool's output_parameters: they contradict themselves, or ask for more than is made up here",

@@ -1,4 +1,4 @@
-"""`Values`: values that a JSON Schema allows.
+"""`SchemaValues`: values that a JSON Schema allows.
 
 A schema is turned into functions once; each makes a value from a `Draw`. Where that alone cannot promise that the
 value is allowed (`oneOf`, `not`, `if` and the like), the value is checked on the spot and others are tried.
@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from toolyard.engines.simulator import leaves
-from toolyard.engines.simulator.draw import DEEP, LEAVES, Draw, GaveUp, plain_letters
-from toolyard.engines.simulator.later import Later, LaterCheck
-from toolyard.engines.simulator.leaves import Check, Make
-from toolyard.engines.simulator.lists import list_maker
-from toolyard.engines.simulator.merge import COMPOSED, Flat, Node, flat, types_of
+from toolyard.engines.simulator import scalars
+from toolyard.engines.simulator.arrays import array_maker
+from toolyard.engines.simulator.byte_tables import ByteTable, join_tables
+from toolyard.engines.simulator.choices import Choice
+from toolyard.engines.simulator.draw import LEAVES, Draw, GaveUp
+from toolyard.engines.simulator.lazy import Lazy
 from toolyard.engines.simulator.objects import object_maker
-from toolyard.engines.simulator.picks import Pick, joined
-from toolyard.engines.simulator.shapes import AnyOf, Shape
-from toolyard.engines.simulator.written import written
+from toolyard.engines.simulator.scalars import Check, Make
+from toolyard.engines.simulator.unrolled import unroll_maker
 from toolyard.model.errors import InvalidSchemaError
-from toolyard.model.json_words import copied
 from toolyard.schema import compile_schema
+from toolyard.schema.subschemas import SubSchema
+from toolyard.schema.ways import COMPOSED, SchemaWay, allowed_types, find_ways
+from toolyard.words.identifiers import plain_letters
 
 _OBJECT = frozenset({"properties", "required", "additionalProperties", "patternProperties", "minProperties"})
 _OBJECT |= {"maxProperties", "propertyNames", "dependentRequired", "dependentSchemas"}
@@ -36,9 +37,6 @@ _SURE |= {"minLength", "maxLength", "minItems", "maxItems", "$defs", "definition
 _SURE |= {"examples", "example", "default", "deprecated", "readOnly", "writeOnly", "$comment", "$id"}
 _KEPT = ("$schema", "$defs", "definitions")
 _ROOT = "root of it all"
-_SIMPLE = (0, 1, -1, 10, -10, 1000, -1000, 10**6, -(10**6), 0.5, "", "a", "A", "1", True, False, None)
-"""What is worth a try where nothing else was found."""
-
 _PYTHON: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "boolean": (bool,),
@@ -50,103 +48,98 @@ _PYTHON: dict[str, tuple[type, ...]] = {
 }
 
 
-class Values:
+class SchemaValues:
     """Values of one schema, and of its parts."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
-        self.root = _self_contained(schema)
+        self.root = _move_into_definitions(schema)
         self.check: Check = compile_schema(schema).is_valid
         self._made: dict[tuple[int, str], Make] = {}
-        self._kept: list[Node] = []
+        self._kept: list[SubSchema] = []
         """Nodes whose ids are in use."""
         self._checks: dict[int, Check] = {}
-        self.shapes: dict[Make, Shape] = {}
-        """What makers are made of, where that is known."""
         self._whole: Make | None = None
-        self._written: Make | None = None
-        """The same in one piece, where that is of use."""
+        self._unrolled: Make | None = None
+        """The same without accounts, where there is room for all of it."""
         self._sure = True
         """False once something was met that is not certain to be right as it is made."""
 
-    def maker(self, node: Node, name: str = "") -> Make:
+    def maker(self, node: SubSchema, name: str = "") -> Make:
         """Who makes values of that part; what refers to something else is looked at when it is needed."""
         key = (id(node), name)
         if key not in self._made:
             self._kept.append(node)
             lazy = isinstance(node, dict) and not COMPOSED.isdisjoint(node)
-            self._made[key] = Later(lambda: self.build(node, name)) if lazy else self.build(node, name)
+            self._made[key] = Lazy(lambda: self.build(node, name)) if lazy else self.build(node, name)
         return self._made[key]
 
-    def build(self, node: Node, name: str) -> Make:
+    def build(self, node: SubSchema, name: str) -> Make:
         """Who makes values of that part, now."""
         makers: list[tuple[int, Make]] = []
         why = "nothing is allowed"
-        ways = flat(self.root, node)
+        ways = find_ways(self.root, node)
         checked = not ways or any(way.checked for way in ways)
         # The same part may be reached in many ways.
         for way in {id(way.schema): way for way in ways}.values():
             self._sure = self._sure and not checked and way.schema.keys() <= _SURE
-            for kind in _kinds(way.schema):
+            for kind in _value_kinds(way.schema):
                 try:
-                    makers.append(self._one_kind(way, node, kind, name))
+                    makers.append(self._kind_maker(way, node, kind, name))
                 except GaveUp as error:
                     why = str(error)
         if not makers:
-            return _impossible(f"{name}: {why}" if name else why)
-        if plain_letters(name) in leaves.OWN and not checked:
+            return _fail_with(f"{name}: {why}" if name else why)
+        if plain_letters(name) in scalars.OWN and not checked:
             # A thing without a name cannot be asked for.
-            makers = [pair for pair in makers if pair[1] is not leaves.nothing] or makers
+            makers = [pair for pair in makers if pair[1] is not scalars.nothing] or makers
         if len(makers) == 1 and not checked:
             return makers[0][1]
-        if not checked and leaves.same(name):
-            picks = [make for _, make in makers if isinstance(make, Pick)]
-            nulls = [make for _, make in makers if make is leaves.nothing]
-            if len(picks) + len(nulls) == len(makers):
-                return joined(picks, bool(nulls))
-        choice = _Choice(makers, self.checker(node) if checked else None)
-        if choice.plain:
-            self.shapes[choice] = AnyOf([make for _, make in makers])
-        return choice
+        if not checked and scalars.may_repeat(name):
+            tables = [make for _, make in makers if isinstance(make, ByteTable)]
+            nulls = [make for _, make in makers if make is scalars.nothing]
+            if len(tables) + len(nulls) == len(makers):
+                return join_tables(tables, bool(nulls))
+        return Choice(makers, self.checker(node) if checked else None)
 
-    def _one_kind(self, way: Flat, node: Node, kind: str, name: str) -> tuple[int, Make]:
+    def _kind_maker(self, way: SchemaWay, node: SubSchema, kind: str, name: str) -> tuple[int, Make]:
         """A maker, and how much more it takes than the simplest value."""
         schema = way.schema
         if "enum" in schema or "const" in schema:
             values = [schema["const"]] if "const" in schema else schema["enum"]
-            allowed = [value for value in values if _is_of(value, kind)]
+            allowed = [value for value in values if _is_kind(value, kind)]
             if not _LIMITS.isdisjoint(schema) or kind in ("array", "object"):
                 allowed = list(filter(self.checker(node), allowed))
             if not allowed:
                 raise GaveUp("no value is among those allowed")
-            return 0, leaves.one_of(allowed)
+            return 0, scalars.choose_value(allowed)
         if kind == "object":
             needed = schema.get("required")
             return 3 + len(needed or ()) if isinstance(needed, list) else 3, object_maker(self, schema)
         if kind == "array":
-            return 2 + (8 if schema.get("minItems") else 0), list_maker(self, schema, node, name)
+            return 2 + (8 if schema.get("minItems") else 0), array_maker(self, schema, name)
         if kind == "null":
-            return 0, leaves.nothing
+            return 0, scalars.nothing
         if kind == "boolean":
-            return 0, leaves.flag
-        check = self.checker(schema if way.checked else node) if self._limited(schema) else _yes
+            return 0, scalars.flag
+        check = self.checker(schema if way.checked else node) if self._has_limits(schema) else _accept_any
         if kind == "string":
-            return 0, leaves.text(schema, name, check)
-        make = leaves.whole_number if kind == "integer" else leaves.number
+            return 0, scalars.text_maker(schema, name, check)
+        make = scalars.integer_maker if kind == "integer" else scalars.number_maker
         return 0, make({**schema, "type": kind}, name, check)
 
-    def _limited(self, schema: dict[str, Any]) -> bool:
+    def _has_limits(self, schema: dict[str, Any]) -> bool:
         return not _LIMITS.isdisjoint(schema) or "not" in schema
 
-    def checker(self, node: Node) -> Check:
+    def checker(self, node: SubSchema) -> Check:
         """Whether a value is one of that part; compiled when it is first asked."""
         found = self._checks.get(id(node))
         if found is None:
             self._kept.append(node)
             simple = _simple_check(node)
-            found = self._checks[id(node)] = LaterCheck(lambda: self.compiled(node)) if simple is None else simple
+            found = self._checks[id(node)] = Lazy(lambda: self.compile_check(node)) if simple is None else simple
         return found
 
-    def compiled(self, node: Node) -> Check:
+    def compile_check(self, node: SubSchema) -> Check:
         """A check for that part, compiled now."""
         if node is self.root:
             return self.check
@@ -154,19 +147,19 @@ class Values:
         try:
             return compile_schema({**around, "allOf": [node]}).is_valid
         except InvalidSchemaError:
-            return _yes  # the whole is checked in the end
+            return _accept_any  # the whole is checked in the end
 
     def make(self, draw: Draw) -> Any:
         """A value of the whole schema; one that is not quite allowed if none was found that is, or `GaveUp`."""
         maker = self._whole
         if maker is None:
             maker = self._whole = self.build(self.root, "")
-        if self._written is None and not draw.must:
-            self._written = written(maker, self.shapes)
+        if self._unrolled is None and not draw.must:
+            self._unrolled = unroll_maker(maker)
         # Always this first, sure or not: which it is may turn out only now, since what refers to something else is
         # built when it is needed, and the same draw has to give the same value before and after that.
         try:
-            value = (maker if self._written is None or draw.must else self._written)(draw)
+            value = (maker if self._unrolled is None or draw.must else self._unrolled)(draw)
         except GaveUp:
             draw.again(b"again %b" % draw.key)
         else:
@@ -195,87 +188,20 @@ class Values:
         return found[0]
 
 
-class _Choice:
-    """One of several makers; with a check, the first whose value passes."""
-
-    __slots__ = ("_check", "_makers", "_nulls", "_sample", "_shallow", "plain")
-
-    def __init__(self, makers: list[tuple[int, Make]], check: Check | None) -> None:
-        self._makers = [make for _, make in makers if make is not leaves.nothing]
-        self._nulls = len(self._makers) < len(makers)
-        self._shallow = [make for _, make in sorted(makers, key=lambda pair: pair[0])]
-        self._check = check
-        self.plain = check is None and not self._nulls and len(makers) <= 256
-        self._sample: tuple[Any, ...] | None = None
-
-    def __call__(self, draw: Draw) -> Any:
-        depth, spent, check = draw.depth, draw.spent, self._check
-        if self.plain and depth <= DEEP and spent <= LEAVES:
-            makers = self._makers
-            try:
-                return makers[draw.byte() % len(makers)](draw)
-            except GaveUp:
-                draw.depth, draw.spent = depth, spent
-        for make in self._order(draw):
-            try:
-                value = make(draw)
-            except GaveUp:
-                draw.depth, draw.spent = depth, spent
-                continue
-            if check is None or check(value):
-                return value
-        if draw.loose:
-            return self._makers[0](draw) if self._makers else None
-        return self._fallback()
-
-    def _order(self, draw: Draw) -> Iterator[Make]:
-        if draw.depth > DEEP or draw.spent > LEAVES:
-            return iter(self._shallow)
-        count = len(self._makers)
-        if not count or (self._nulls and draw.below(8) == 0):
-            return iter([leaves.nothing, *self._makers])
-        if count == 1:
-            return iter([self._makers[0], *self._shallow])
-        start = draw.below(count)
-        return iter([*self._makers[start:], *self._makers[:start], *self._shallow[:1]])
-
-    def _fallback(self) -> Any:
-        """A value that is known to pass, found once and the same in every process."""
-        if self._sample is None:
-            self._sample = self._found()
-        if not self._sample:
-            raise GaveUp("no way of several was found to work")
-        return copied(self._sample[0])
-
-    def _found(self) -> tuple[Any, ...]:
-        for attempt in range(6):
-            for make in self._shallow:
-                for spent in (LEAVES + 1, 0, -LEAVES * 10):
-                    draw = Draw(b"sample %d" % attempt)
-                    draw.spent = spent
-                    try:
-                        value = make(draw)
-                    except (GaveUp, RecursionError):
-                        continue
-                    if self._check is None or self._check(value):
-                        return (value,)
-        return () if self._check is None else tuple(filter(self._check, _SIMPLE))[:1]
-
-
-def _impossible(why: str) -> Make:
+def _fail_with(why: str) -> Make:
     def make(draw: Draw) -> Any:
         raise GaveUp(why)
 
     return make
 
 
-def _yes(value: Any) -> bool:
+def _accept_any(value: Any) -> bool:
     return True
 
 
-def _kinds(schema: dict[str, Any]) -> list[str]:
+def _value_kinds(schema: dict[str, Any]) -> list[str]:
     """The types of value to make of a schema, the one that it seems to mean where it names none."""
-    kinds = types_of(schema)
+    kinds = allowed_types(schema)
     if kinds is not None:
         return list(dict.fromkeys(kinds))
     if "const" in schema:
@@ -290,12 +216,12 @@ def _kinds(schema: dict[str, Any]) -> list[str]:
 
 def _kind_of(value: Any) -> str:
     for kind in ("null", "boolean", "integer", "number", "string", "array", "object"):
-        if _is_of(value, kind):
+        if _is_kind(value, kind):
             return kind
     return "string"
 
 
-def _is_of(value: Any, kind: str) -> bool:
+def _is_kind(value: Any, kind: str) -> bool:
     if isinstance(value, bool):
         return kind == "boolean"
     if kind == "integer" and isinstance(value, float):
@@ -303,7 +229,7 @@ def _is_of(value: Any, kind: str) -> bool:
     return isinstance(value, _PYTHON.get(kind, (str,)))
 
 
-def _simple_check(node: Node) -> Check | None:
+def _simple_check(node: SubSchema) -> Check | None:
     """A check without the validator, for what is little more than a type."""
     if isinstance(node, bool):
         return lambda value: node
@@ -324,16 +250,18 @@ _HARMLESS = frozenset({"type", "description", "title", "format", "examples", "de
 _HARMLESS |= {"writeOnly", "deprecated"}
 
 
-def _self_contained(schema: dict[str, Any]) -> dict[str, Any]:
+def _move_into_definitions(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema with every reference into definitions, so that its parts can be checked alone."""
-    if all(ref.startswith(("#/$defs/", "#/definitions/")) or not ref.startswith("#") for ref in _references(schema)):
+    if all(
+        ref.startswith(("#/$defs/", "#/definitions/")) or not ref.startswith("#") for ref in _list_references(schema)
+    ):
         return schema
-    inside = _moved(schema)
+    inside = _move_references(schema)
     around = {"$schema": inside.pop("$schema")} if "$schema" in inside else {}
     return {**around, "$ref": f"#/$defs/{_ROOT.replace(' ', '%20')}", "$defs": {_ROOT: inside}}
 
 
-def _references(node: Any) -> Iterator[str]:
+def _list_references(node: Any) -> Iterator[str]:
     stack = [node]
     while stack:
         item = stack.pop()
@@ -345,12 +273,12 @@ def _references(node: Any) -> Iterator[str]:
             stack.extend(item)
 
 
-def _moved(node: Any) -> Any:
+def _move_references(node: Any) -> Any:
     if isinstance(node, list):
-        return [_moved(item) for item in node]
+        return [_move_references(item) for item in node]
     if not isinstance(node, dict):
         return node
-    made = {key: _moved(value) for key, value in node.items()}
+    made = {key: _move_references(value) for key, value in node.items()}
     ref = node.get("$ref")
     if isinstance(ref, str) and ref.startswith("#"):
         made["$ref"] = f"#/$defs/{_ROOT.replace(' ', '%20')}{ref[1:]}"

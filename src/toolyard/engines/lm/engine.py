@@ -1,0 +1,200 @@
+"""`LMToolEngine`: a language model, or a simulator without one, plays the tools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from toolyard.calls.invocation import Invocation
+from toolyard.engines.base import ToolEngine
+from toolyard.engines.options import LMEngineOptions
+from toolyard.links.lm.config import LMOptions
+from toolyard.model.errors import ConfigError, InvalidOutput
+from toolyard.model.tool import Tool
+from toolyard.plugins import register_tool_engine
+from toolyard.registry import ToolRegistry
+
+if TYPE_CHECKING:
+    from toolyard.calls.faults import FaultPlan
+    from toolyard.engines.lm.answer import Unfit
+    from toolyard.engines.lm.prompt import Built
+    from toolyard.links.lm import LMAnswer, Spent
+
+MAX_HISTORY_TOKENS = 16_000
+_MOST_REPAIRS = 2
+_QUOTED = 8_000
+"""Characters of an unusable answer that the model is shown again."""
+_NOTHING = "(nothing)"
+_SCHEMA = "schema"
+
+
+@register_tool_engine("lm")
+class LMToolEngine(ToolEngine):
+    """Has a model make up results that fit what the tools say of themselves and what the session has seen.
+
+    `lm_config` says who plays: `type` is `openai` (any server that speaks its interface, by `base_url`), `ollama`,
+    `anthropic`, `llama` (a small model in this process) or, if nothing is given, `schema`: results made from the
+    output schemas without any model. The model sees every call of the session and how it was answered, by whichever
+    engine, as far as `max_history_tokens` reach; the eldest are left out first, and the trace says how many.
+
+    An answer that the tool's schema does not allow is sent back with what is wrong about it, `repairs` times; then
+    the call fails. Where the schema sets no limits, texts are held to `max_string_length` and lists to `max_items`.
+    `error_categories` lets calls fail on purpose. `instruction` takes the place of the usual one.
+    """
+
+    option_structs: ClassVar[tuple[type, ...]] = (LMEngineOptions,)
+
+    type_name = "lm"
+
+    def __init__(
+        self,
+        registry: ToolRegistry | None = None,
+        *,
+        lm_config: LMOptions | None = None,
+        error_categories: Sequence[Mapping[str, Any]] | None = None,
+        instruction: str | None = None,
+        max_history_tokens: int | None = MAX_HISTORY_TOKENS,
+        repairs: int = _MOST_REPAIRS,
+        max_string_length: int = 400,
+        max_items: int = 16,
+        timeout: float | None = 300.0,
+        output_check: str = "strict",
+        **settings: Any,
+    ) -> None:
+        if output_check != "strict":
+            raise ConfigError(f"output_check: the lm engine is always strict, so it cannot be {output_check!r}")
+        if error_categories is not None:
+            settings["faults"] = _plan_faults(error_categories, settings.get("faults"), lm_config)
+        super().__init__(registry, timeout=timeout, output_check="strict", **settings)
+        length, items = _read_int("max_string_length", max_string_length, 1), _read_int("max_items", max_items, 1)
+        if max_history_tokens is not None:
+            _read_int("max_history_tokens", max_history_tokens, 0)
+        self._rounds = 1 + _read_int("repairs", repairs, 0, _MOST_REPAIRS)
+        self._root: ToolEngine = self
+        self._client: Any = None
+        self._simulator: Any = None
+        config: Mapping[str, Any] = {"type": _SCHEMA} if lm_config is None else lm_config
+        if isinstance(config, Mapping) and config.get("type") == _SCHEMA:
+            self._simulator = _simulator(config)
+            return
+        from toolyard.engines.lm.prompt import Prompts
+        from toolyard.engines.lm.response_schema import Bounds
+        from toolyard.links.lm import LMClient
+
+        self._client = LMClient(config)
+        settled = self._client.config
+        self._prompts = Prompts(
+            instruction, max_history_tokens, Bounds(length, items), settled.response_format, settled.strict
+        )
+        for secret in self.secrets:
+            self._path.redactor.add(secret)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What the config gave that must be shown nowhere."""
+        return () if self._client is None else tuple(self._client.secrets)
+
+    @property
+    def spent(self) -> dict[str, Spent]:
+        """Requests, tokens and money so far, by model."""
+        return {} if self._client is None else dict(self._client.ledger.spent)
+
+    def blocks(self, tool: Tool) -> bool:
+        """Never: `answer` gives a coroutine, or computes for a moment."""
+        return False
+
+    def joined(self, root: ToolEngine) -> None:
+        """From then on, that one's tools may stand in the history."""
+        self._root = root
+
+    def answer(self, invocation: Invocation) -> Any:
+        """The simulator's value; with a model, a coroutine for it."""
+        if self._simulator is not None:
+            return self._simulator.answer(invocation)
+        return self._ask_model(invocation)
+
+    async def _ask_model(self, invocation: Invocation) -> Any:
+        from toolyard.engines.lm.answer import Unfit, read_result
+        from toolyard.engines.lm.prompt import REPAIR
+        from toolyard.links.lm import Message
+
+        built = self._prompts.build(self._root.tool_registry, invocation)
+        sheet, messages = built.sheet, built.messages
+        answers: list[LMAnswer] = []
+        unfit: Unfit | None = None
+        # At once, so that the trace has it even if the model cannot be had.
+        invocation.notes = self._trace_notes(built, answers)
+        while unfit is None or len(answers) < self._rounds:
+            request = self._client.request(messages, sheet.response_format)
+            answer = await self._client.complete(request, deadline=invocation.deadline)
+            answers.append(answer)
+            invocation.notes = self._trace_notes(built, answers)
+            try:
+                return read_result(answer.text, sheet.output, sheet.declared, answer.finish_reason == "length")
+            except Unfit as error:
+                unfit = error
+            again = Message("user", REPAIR.format(problem=unfit))
+            # Some servers refuse a turn in which nothing is said.
+            said = answer.text[:_QUOTED] if answer.text.strip() else _NOTHING
+            messages = (*messages, Message("assistant", said), again)
+        raise _unusable_result(invocation.tool, unfit, len(answers))
+
+    def _trace_notes(self, built: Built, answers: Sequence[LMAnswer]) -> dict[str, Any]:
+        """For the trace: who was asked, what it took, and how much of the history was left out."""
+        return {
+            "model": self._client.config.model,
+            "requests": len(answers),
+            "cached": sum(answer.cached for answer in answers),
+            "prompt_tokens": sum(answer.usage.prompt for answer in answers),
+            "completion_tokens": sum(answer.usage.completion for answer in answers),
+            "history": {"told": built.told, "dropped": built.dropped},
+        }
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._client is not None:
+            self._client.close()
+        super().close()
+
+    async def aclose(self) -> None:
+        """`close` for async code."""
+        if self._client is not None:
+            await self._client.aclose()
+        super().close()
+
+
+def _unusable_result(tool: Tool, unfit: Unfit, count: int) -> InvalidOutput:
+    tries = "" if count == 1 else f" in {count} tries"
+    return InvalidOutput(
+        f"the model that plays {tool.qualified_name} gave no usable result{tries}: {unfit}",
+        effect="none",
+        details={"violations": [violation.to_dict() for violation in unfit.violations]} if unfit.violations else {},
+    )
+
+
+def _simulator(config: Mapping[str, Any]) -> Any:
+    from toolyard.engines.simulator import Simulator
+    from toolyard.plugins import check_options
+
+    options = {str(key): value for key, value in config.items() if key != "type"}
+    check_options(Simulator, options, "lm_config of type 'schema'")
+    return Simulator(**options)
+
+
+def _plan_faults(categories: Any, faults: Any, config: Any) -> FaultPlan:
+    """The plan that these stand for, with the model's seed if it has one."""
+    from toolyard.calls.faults import from_error_categories
+
+    if faults is not None:
+        raise ConfigError("error_categories are rules of a fault plan; write them into faults, or leave that out")
+    if isinstance(categories, list | tuple):
+        categories = [dict(item) if isinstance(item, Mapping) else item for item in categories]
+    seed = config.get("seed") if isinstance(config, Mapping) else None
+    return from_error_categories(categories, seed=seed if type(seed) is int else 0)
+
+
+def _read_int(name: str, value: Any, least: int, most: int | None = None) -> int:
+    if type(value) is not int or value < least or (most is not None and value > most):
+        limit = f"at least {least}" if most is None else f"{least} to {most}"
+        raise ConfigError(f"{name} must be a whole number of {limit}, not {value!r}")
+    return value

@@ -1,0 +1,104 @@
+"""The form in which a model is asked for a result: the tool's output schema, bounded, with an object at its root."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from toolyard.model.keywords import IN_PLACE, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES
+from toolyard.model.tool import Schema, Tool
+
+ENVELOPE = "result"
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+_LONGEST_NAME = 64
+_AGAINST = frozenset({"not", "if"})
+"""What is bounded in there would allow more, not less."""
+_TOGETHER = frozenset({"allOf"})
+"""A bound in one branch may contradict what another asks for."""
+_FIXED = frozenset({"enum", "const", "pattern", *IN_PLACE})
+
+
+class Bounds:
+    """How long a text and a list may become where the schema sets no limit.
+
+    A small model held to a schema without limits goes on until it is cut off, and half of an object is none.
+    """
+
+    __slots__ = ("items", "length")
+
+    def __init__(self, length: int, items: int) -> None:
+        self.length = length
+        self.items = items
+
+
+def response_format(tool: Tool, bounds: Bounds, most: str = "json_schema", strict: bool = False) -> Schema | None:
+    """What to ask for: the schema where there is one, else any object. `most` is all the server can be held to."""
+    if most == "text":
+        return None
+    if not tool.output_parameters or most != "json_schema":
+        return {"type": "json_object"}
+    name = _UNSAFE.sub("_", tool.name)[:_LONGEST_NAME] or ENVELOPE
+    described: Schema = {"name": name, "schema": asked_for(tool.output_parameters, bounds)}
+    return {"type": "json_schema", "json_schema": {**described, "strict": True} if strict else described}
+
+
+def asked_for(schema: Schema, bounds: Bounds) -> Schema:
+    """The schema, bounded; inside an envelope if it is not one of an object."""
+    if is_object(schema):
+        plain: Schema = _bound_schema(schema, bounds, "#", True)
+        return plain if "type" in plain else {"type": "object", **plain}
+    # Its references begin at the root, and that is elsewhere now.
+    inner = _bound_schema(schema, bounds, f"#/$defs/{ENVELOPE}", True)
+    inner.pop("$schema", None)
+    return {
+        "type": "object",
+        "properties": {ENVELOPE: {"$ref": f"#/$defs/{ENVELOPE}"}},
+        "required": [ENVELOPE],
+        "additionalProperties": False,
+        "$defs": {ENVELOPE: inner},
+    }
+
+
+def is_object(schema: Schema) -> bool:
+    """Whether it says at its root that it describes an object and nothing else."""
+    kind = schema.get("type")
+    return kind == "object" or kind == ["object"] or (kind is None and "properties" in schema)
+
+
+def _bound_schema(node: Any, bounds: Bounds, root: str, bounding: bool) -> Any:
+    if not isinstance(node, dict):
+        return node
+    out: Schema = {}
+    for key, value in node.items():
+        if key in SCHEMA_MAPS and isinstance(value, dict):
+            out[key] = {name: _bound_schema(sub, bounds, root, bounding) for name, sub in value.items()}
+        elif key in SCHEMA_LISTS and isinstance(value, list):
+            inside = bounding and key not in _TOGETHER
+            out[key] = [_bound_schema(sub, bounds, root, inside) for sub in value]
+        elif key in SCHEMA_SINGLES and isinstance(value, list):
+            out[key] = [_bound_schema(sub, bounds, root, bounding) for sub in value]
+        elif key in SCHEMA_SINGLES:
+            out[key] = _bound_schema(value, bounds, root, bounding and key not in _AGAINST)
+        elif key in ("$ref", "$dynamicRef") and isinstance(value, str) and value.startswith("#"):
+            out[key] = root + value[1:] if value == "#" or value.startswith("#/") else value
+        else:
+            out[key] = value
+    if bounding and _FIXED.isdisjoint(node):
+        _bound_node(out, bounds)
+    return out
+
+
+def _bound_node(node: Schema, bounds: Bounds) -> None:
+    kind = node.get("type")
+    kinds = kind if isinstance(kind, list) else [kind]
+    if "string" in kinds and "maxLength" not in node:
+        node["maxLength"] = max(bounds.length, _read_least(node.get("minLength")))
+    if "array" in kinds and "maxItems" not in node:
+        known = node.get("prefixItems")
+        node["maxItems"] = max(
+            bounds.items, _read_least(node.get("minItems")), len(known) if isinstance(known, list) else 0
+        )
+
+
+def _read_least(value: Any) -> int:
+    return int(value) if isinstance(value, int | float) else 0

@@ -1,0 +1,397 @@
+"""`ReplayToolEngine`: records another engine to a cassette and plays it back without it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, get_args
+
+from msgspec import UNSET, structs
+
+from toolyard.calls.answerer import Answerer
+from toolyard.calls.deadline import too_late
+from toolyard.calls.drive import adrive_value, drive_value
+from toolyard.calls.error_masking import is_own_exception
+from toolyard.calls.faults.apply import behind_a_cassette
+from toolyard.calls.faults.plan import FaultPlan
+from toolyard.calls.faults.rules import Fault
+from toolyard.calls.flow import answer_flow
+from toolyard.calls.invocation import Invocation
+from toolyard.calls.result import plain_answer
+from toolyard.engines.base import ToolEngine
+from toolyard.engines.execute_override import OverridingEngine
+from toolyard.engines.options import ReplayOptions
+from toolyard.engines.replay.call_counts import Places
+from toolyard.engines.replay.cassette import Cassette, Recording, call_key
+from toolyard.engines.replay.drift import Changed, Drift, Moved, nearest
+from toolyard.model.call import ToolCall
+from toolyard.model.content import Content
+from toolyard.model.errors import CallError, ConfigError, ErrorInfo, NoEngine, SourceUnavailable, ToolFailed
+from toolyard.model.tool import Tool
+from toolyard.plugins import register_tool_engine
+from toolyard.registry import ToolRegistry
+from toolyard.registry.bind import bind
+from toolyard.sessions.entry import Entry
+from toolyard.sessions.store import Key
+
+if TYPE_CHECKING:
+    from toolyard.calls.path import CallPath
+
+ReplayMode = Literal["replay", "record", "auto", "passthrough"]
+ReplayMatch = Literal["arguments", "strict", "fifo"]
+
+_EVERYTHING = ""
+_MOST_MISSES = 1000
+
+
+@register_tool_engine("replay")
+class ReplayToolEngine(ToolEngine):
+    """Plays recorded calls back, and records those of another engine, to a file that people can read.
+
+    `mode` "replay" answers from the cassette alone; "record" has every call answered by `engine` and adds it;
+    "auto" plays what is there and records the rest; "passthrough" leaves the cassette alone. In a config `engine` is
+    the name of another engine under `tools.engines`. Its limits and its fault plan hold for the calls it answers.
+
+    `match` "arguments" finds a call by its tool and canonical arguments; recordings of the same call play in order,
+    and the last one is repeated unless `repeat` is false. "fifo" plays a tool's recordings in order whatever the
+    arguments. "strict" wants the calls of a session in the order of the cassette, with tools defined as they were.
+    What was played before is read off the session, so every session begins at the start.
+
+    Secrets are taken out before anything is written: what looked like one comes back as `[redacted]`, and calls that
+    differ in nothing else are one call to the cassette.
+    """
+
+    option_structs: ClassVar[tuple[type, ...]] = (ReplayOptions,)
+
+    type_name = "replay"
+
+    def __init__(
+        self,
+        registry: ToolRegistry | None = None,
+        *,
+        cassette: str | Path,
+        mode: ReplayMode = "replay",
+        engine: ToolEngine | str | None = None,
+        match: ReplayMatch = "arguments",
+        repeat: bool = True,
+        **settings: Any,
+    ) -> None:
+        _one_of("mode", mode, get_args(ReplayMode))
+        _one_of("match", match, get_args(ReplayMatch))
+        if isinstance(engine, str):
+            raise ConfigError(
+                "engine by name works in a config, where engines have names; here, give the engine itself"
+            )
+        if engine is None and mode != "replay":
+            raise ConfigError(f"mode {mode!r} needs an engine, which answers what is to be recorded")
+        if engine is not None:
+            settings.setdefault("timeout", engine.settings.timeout)
+        super().__init__(registry, **settings)
+        self.mode: ReplayMode = mode
+        self.match: ReplayMatch = match
+        self.repeat = repeat
+        self.behind = engine
+        self.reaches_out = mode != "replay" and engine is not None and engine.reaches_out
+        self.cassette = _opened(cassette, mode)
+        self._places = Places(self._slot, self._is_recorded)
+        self._root: ToolEngine = self
+        self._lock = threading.Lock()
+        self._played: set[int] = set()
+        self._misses: dict[str, Moved] = {}
+        self._changed: dict[tuple[str, str], Changed] = {}
+        own = engine is not None and engine.overrides.answers_batches
+        self._style = OverridingEngine(engine) if own and engine else None
+        if engine is not None:
+            engine.joined(cast(ToolEngine, _Behind(self, engine)))
+            for secret in engine.secrets:
+                self._path.redactor.add(secret)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Those of the engine it records."""
+        return () if self.behind is None else self.behind.secrets
+
+    def joined(self, root: ToolEngine) -> None:
+        """What that one knows to be secret is kept out of the cassette, too."""
+        self._root = root
+
+    def blocks(self, tool: Tool) -> bool:
+        """Never: `answer` gives a coroutine where a loop runs."""
+        return False
+
+    def takes(self, tool: Tool) -> bool:
+        """What the recorded engine does; any tool, where there is none."""
+        return self.behind is None or self.mode == "replay" or self.behind.takes(tool)
+
+    def drift(self) -> Drift:
+        """What was asked so far, held against the cassette: what was not played, not found, or has changed."""
+        with self._lock:
+            unplayed = [
+                recording
+                for number, recording in enumerate(self.cassette.recordings)
+                if number not in self._played
+                and (recording.simulated is not True or number in self.cassette.of_call(recording.key))
+            ]
+            moved, changed = list(self._misses.values()), list(self._changed.values())
+        return Drift(str(self.cassette.path), len(self.cassette), unplayed, moved, changed)
+
+    def answer(self, invocation: Invocation) -> Any:
+        """What was recorded, or what the engine answers now; where an event loop runs, perhaps a coroutine."""
+        if self.mode == "passthrough":
+            return self._live(invocation, None)
+        asked = self._asked(invocation.tool.qualified_name, invocation.arguments)
+        if self.mode != "record":
+            number = self._found(invocation, asked)
+            if number is not None:
+                return self._play(number, invocation)
+            if self.mode == "replay":
+                raise self._missing(asked)
+        return self._live(invocation, asked)
+
+    def _redact(self, value: Any) -> Any:
+        known = self._root._path.redactor.value(value)
+        return known if self.behind is None else self.behind._path.redactor.value(known)
+
+    def _asked(self, name: str, arguments: dict[str, Any]) -> Recording:
+        """The call as a cassette has it, so far without an answer."""
+        return Recording(name=name, arguments=self._redact(arguments))
+
+    def _slot(self, entry: Entry) -> str | None:
+        """What an earlier call of a session counts as."""
+        name = entry.tool_output.name
+        if self.match == "fifo":
+            return name
+        if self.match == "strict":
+            return _EVERYTHING if self.cassette.of_name(name) else None
+        if not self.cassette.of_name(name):
+            return None
+        try:
+            bound = bind(self.tool_registry.snapshot, ToolCall(name, entry.tool_call.arguments))
+        except CallError:
+            return None  # the tool has changed since
+        return call_key(name, self._redact(bound.arguments))
+
+    def _is_recorded(self, info: ErrorInfo, slot: str, place: int) -> bool:
+        """Whether the recording that was due there is that very error."""
+        numbers: Sequence[int] = self.cassette.of_name(slot) if self.match == "fifo" else self.cassette.of_call(slot)
+        if self.match == "strict":
+            numbers = self.cassette.order
+        due = self.cassette.recordings[numbers[place]].error if place < len(numbers) else None
+        return isinstance(due, ErrorInfo) and (due.code, due.message) == (info.code, info.message)
+
+    def _found(self, invocation: Invocation, asked: Recording) -> int | None:
+        """The number of the recording that is due."""
+        if self.match == "strict":
+            place = self._places.before(invocation, _EVERYTHING)
+            rehearsed = self.cassette.rehearsed(asked.key) if invocation.mode == "simulate" else []
+            due = [*self.cassette.order[place : place + 1], *rehearsed]
+            return next((number for number in due if self._fits(number, asked, invocation.tool)), None)
+        if self.match == "fifo":
+            slot, numbers = asked.name, self.cassette.of_name(asked.name)
+        else:
+            slot = asked.key
+            numbers = self.cassette.of_call(slot)
+        if not numbers:
+            return None
+        if len(numbers) == 1 and self.repeat:
+            return numbers[0]
+        place = self._places.before(invocation, slot)
+        if place < len(numbers):
+            return numbers[place]
+        return numbers[-1] if self.repeat else None
+
+    def _fits(self, number: int, asked: Recording, tool: Tool) -> bool:
+        due = self.cassette.recordings[number]
+        return due.key == asked.key and due.definition_hash in ("", tool.definition_hash)
+
+    def _play(self, number: int, invocation: Invocation) -> Any:
+        recording, tool = self.cassette.recordings[number], invocation.tool
+        with self._lock:
+            self._played.add(number)
+            if recording.definition_hash not in ("", tool.definition_hash):
+                change = Changed(recording.name, recording.definition_hash, tool.definition_hash)
+                self._changed[change.name, change.recorded] = change
+        if isinstance(recording.fault, dict):
+            invocation.fault = Fault(str(recording.fault.get("type")), int(recording.fault.get("rule", 0)))
+        invocation.replayed = True
+        return recording.play()
+
+    def _missing(self, asked: Recording) -> NoEngine:
+        near = nearest(self.cassette, asked.name, asked.arguments)
+        with self._lock:
+            if len(self._misses) < _MOST_MISSES:
+                self._misses.setdefault(asked.key, Moved(asked.name, asked.arguments, near))
+        what = "is not recorded" if near is None else "is not recorded with these arguments"
+        if self.cassette.of_call(asked.key):
+            what = "is recorded, but not as the next call" if self.match == "strict" else "is not recorded that often"
+        return NoEngine(
+            f"{asked.name} {what} in {self.cassette.path.name}",
+            hint="record it: mode auto adds what is missing, mode record adds every call",
+            details={} if near is None else {"recorded_arguments": near},
+        )
+
+    def _live(self, invocation: Invocation, asked: Recording | None) -> Any:
+        """Have the engine answer, and keep what it says unless the cassette is to be left alone."""
+        import asyncio
+
+        answerer, faults, asked = self._behind(invocation, asked)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            looping = False
+        else:
+            looping = True
+        if looping:
+            return self._alive(invocation, answerer, faults, asked)
+        began = time.perf_counter()
+        with behind_a_cassette(invocation):
+            try:
+                value = drive_value(answer_flow(answerer, invocation, faults, on_loop=False))
+            except CallError as error:
+                self._keep(asked, invocation, began, error=error.info, unforeseen=is_own_exception(error))
+                raise
+            return self._kept(asked, invocation, began, value, answerer)
+
+    async def _alive(
+        self, invocation: Invocation, answerer: Answerer, faults: FaultPlan | None, asked: Recording | None
+    ) -> Any:
+        import asyncio
+
+        began = time.perf_counter()
+        with behind_a_cassette(invocation):
+            try:
+                value = await adrive_value(answer_flow(answerer, invocation, faults, on_loop=True))
+            except CallError as error:
+                self._keep(asked, invocation, began, error=error.info, unforeseen=is_own_exception(error))
+                raise
+            except asyncio.CancelledError:
+                # Whoever waits for this one, too, may be the first to see that it is too late.
+                if invocation.remaining == 0.0:
+                    self._keep(asked, invocation, began, error=too_late(invocation).info)
+                raise
+            return self._kept(asked, invocation, began, value, answerer)
+
+    def _behind(
+        self, invocation: Invocation, asked: Recording | None
+    ) -> tuple[Answerer, FaultPlan | None, Recording | None]:
+        """Who answers, what goes wrong there, and the recording to be made of it, if there is to be one."""
+        if self.behind is None:
+            raise NoEngine(f"nothing here answers {invocation.tool.qualified_name}")
+        live = self._style or self.behind.route(invocation.tool)
+        if invocation.mode == "execute":
+            return live, live.settings.faults, asked
+        simulator = live.simulator(invocation.tool)
+        # A simulation is worth keeping only where nothing better is known, and only if it is the real thing.
+        known = asked is not None and self.cassette.of_call(asked.key)
+        return simulator, live.settings.faults, None if known or simulator is not live else asked
+
+    def _kept(
+        self, asked: Recording | None, invocation: Invocation, began: float, value: Any, answerer: Answerer
+    ) -> Any:
+        if asked is None:
+            return value
+        content: Any = UNSET
+        inner = value
+        if type(value) is Content:
+            inner, blocks = value.result, value.kept
+            content = UNSET if blocks is None else blocks
+        plain = plain_answer(inner, invocation, answerer.settings.max_result_bytes)[0]
+        self._keep(asked, invocation, began, result=plain, content=content)
+        # What was read of it once, like a generator, cannot be read again.
+        return value if type(value) is Content else plain
+
+    def _keep(self, asked: Recording | None, invocation: Invocation, began: float, **outcome: Any) -> None:
+        if asked is None:
+            return
+        if isinstance(outcome.get("error"), ErrorInfo):
+            outcome["unforeseen"] = outcome.get("unforeseen") or UNSET
+            outcome["error"] = self._redacted(outcome["error"])
+        else:
+            outcome["result"] = self._redact(outcome["result"])
+            if isinstance(outcome["content"], list):
+                outcome["content"] = self._redact(outcome["content"])
+        made = structs.replace(
+            asked,
+            simulated=UNSET if invocation.mode == "execute" else True,
+            fault=UNSET if invocation.fault is None else invocation.fault.told,
+            definition_hash=invocation.tool.definition_hash,
+            when=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            duration=round(time.perf_counter() - began, 6),
+            **outcome,
+        )
+        try:
+            number = self.cassette.add(made)
+        except OSError as error:
+            raise ToolFailed(
+                f"{made.name} was answered, but {self.cassette.path.name} did not take it: {error.strerror or error}",
+                hint="make room for the cassette, or let it be written",
+                effect="done",
+            ) from error
+        with self._lock:
+            self._played.add(number)
+
+    def _redacted(self, info: ErrorInfo) -> ErrorInfo:
+        hint = None if info.hint is None else self._redact(info.hint)
+        return structs.replace(info, message=self._redact(info.message), hint=hint, details=self._redact(info.details))
+
+    def ended(self, session_id: str, owner: str | None = None) -> None:
+        """Tell the engine behind."""
+        if self._style is not None:
+            self._style.teardown(Key(owner or "", session_id))
+        elif self.behind is not None:
+            self.behind.ended(session_id, owner)
+
+    def close(self) -> None:
+        """Close the engine behind, too."""
+        if self.behind is not None:
+            self.behind.close()
+        super().close()
+
+    async def aclose(self) -> None:
+        """`close` for async code."""
+        if self.behind is not None:
+            await self.behind.aclose()
+        super().close()
+
+
+class _Behind:
+    """The whole, as the recorded engine is to see it: the tools that come to it by way of the cassette are its own."""
+
+    def __init__(self, front: ReplayToolEngine, engine: ToolEngine) -> None:
+        self._front = front
+        self._engine = engine
+
+    @property
+    def tool_registry(self) -> ToolRegistry:
+        """All tools there are."""
+        return self._front._root.tool_registry
+
+    @property
+    def _path(self) -> CallPath:
+        return self._front._root._path
+
+    def route(self, tool: Tool) -> Answerer:
+        """The engine itself for what the cassette answers; for the rest, whoever it is."""
+        routed = self._front._root.route(tool)
+        return self._engine.route(tool) if routed is self._front else routed
+
+
+def _opened(path: str | Path, mode: ReplayMode) -> Cassette:
+    if mode == "passthrough":
+        return Cassette(path)
+    try:
+        return Cassette.load(path)
+    except SourceUnavailable as error:
+        if Path(path).exists():
+            raise
+        if mode == "replay":
+            raise ConfigError(f"no cassette to replay: {error}; record one with mode: record") from None
+        return Cassette(path)
+
+
+def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ConfigError(f"{name} must be one of {', '.join(known)}; not {value!r}")

@@ -1,0 +1,5 @@
+"""HTTP operations: the engine, how a call becomes a request, and how an answer is read."""
+
+from toolyard.engines.rest.engine import RESTToolEngine
+
+__all__ = ["RESTToolEngine"]

@@ -1,0 +1,178 @@
+"""Answers: a value by content type, or the failure that a status stands for."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+from toolyard.calls.redact import Redactor
+from toolyard.engines.rest.media import charset_of, kind_of, plain
+from toolyard.links.http.messages import HARMLESS, Incoming
+from toolyard.links.http.retry import RETRYABLE, retry_after
+from toolyard.model.errors import CallError, Effect, MalformedSource, ToolFailed, Unavailable
+from toolyard.parsing import parse_json
+
+EXCERPT = 2048
+"""Characters of a failed answer that are shown."""
+_READ = 8 * EXCERPT
+_SAID = 300
+_OK, _REDIRECT, _FAULT, _SERVER_FAULT = 200, 300, 400, 500
+_SEE_OTHER = 303
+_REFUSALS = frozenset({401, 403})
+_NOT_DONE = frozenset({304, 307, 308})
+_UNTYPED = frozenset({"", "text/plain", "application/octet-stream", "binary/octet-stream", "text/javascript"})
+"""Types that servers give to JSON without meaning it."""
+_TELLING = ("message", "detail", "error_description", "title", "error", "reason", "description")
+
+
+class Expected:
+    """What is known beforehand of an operation's answers."""
+
+    __slots__ = ("json", "method", "needs", "what")
+
+    def __init__(
+        self, method: str, origin: str, accepts: Sequence[str], security: Sequence[Sequence[str]] = ()
+    ) -> None:
+        self.method = method
+        self.needs = " or ".join(" with ".join(names) for names in security if names)
+        """The security schemes that the specification asks for."""
+        self.json = bool(accepts) and all(kind_of(item) == "json" and "*" not in item for item in accepts)
+        """Every answer that means success is JSON."""
+        self.what = f"{method} {origin}"
+
+    @property
+    def done(self) -> Effect:
+        """What an answer that says so means."""
+        return "none" if self.method in HARMLESS else "done"
+
+
+def read_answer(incoming: Incoming, expected: Expected, secrets: Sequence[str], clock: float) -> Any:
+    """The value; raises what the status, or an answer that cannot be read, stands for."""
+    if not _OK <= incoming.status < _REDIRECT:
+        raise failure(incoming, expected, secrets, clock)
+    body = incoming.body
+    if not body or expected.method == "HEAD":
+        return None
+    stated = incoming.header("content-type")
+    name = plain(stated)
+    kind = kind_of(stated) if name else "binary"
+    if kind == "json":
+        return _read_json(body, stated, expected, incoming, secrets)
+    if expected.json:
+        if name in _UNTYPED:
+            return _read_json(body, stated, expected, incoming, secrets)
+        raise _unreadable_answer(f"{name or 'no type'}, not JSON", expected, incoming, secrets)
+    if not name:
+        return _read_untyped(body)
+    if kind in ("text", "form"):
+        return body.decode(charset_of(stated) or "utf-8", "replace")
+    return {"media_type": name, "base64": base64.b64encode(body).decode()}
+
+
+def _read_json(body: bytes, stated: str, expected: Expected, incoming: Incoming, secrets: Sequence[str]) -> Any:
+    charset = charset_of(stated)
+    try:
+        if charset is None or charset in ("utf-8", "ascii"):
+            return parse_json(body, what="answer")
+        return parse_json(body.decode(charset), what="answer")
+    except UnicodeError:
+        problem = f"not text in {charset}, as it says"
+    except MalformedSource as error:
+        problem = f"not JSON: {error}"
+    # Outside of the handler: the text that could not be read is not chained to it.
+    raise _unreadable_answer(problem, expected, incoming, secrets)
+
+
+def _read_untyped(body: bytes) -> Any:
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return {"media_type": "application/octet-stream", "base64": base64.b64encode(body).decode()}
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            return parse_json(text, what="answer")
+        except MalformedSource:
+            return text
+    return text
+
+
+def _unreadable_answer(problem: str, expected: Expected, incoming: Incoming, secrets: Sequence[str]) -> ToolFailed:
+    redactor = Redactor(secrets)
+    return ToolFailed(
+        f"the answer of {expected.what} is {redactor.text(problem)}",
+        effect=expected.done,
+        details=_error_details(incoming, redactor),
+    )
+
+
+def failure(incoming: Incoming, expected: Expected, secrets: Sequence[str], clock: float) -> CallError:
+    """The error that a status other than success is; `clock` is the time of day, for dates in the answer."""
+    status = incoming.status
+    redactor = Redactor(secrets)
+    details = _error_details(incoming, redactor)
+    said = _quote_body(incoming, redactor)
+    message = f"{expected.what} answered {status}{_status_phrase(status)}{f': {said}' if said else ''}"
+    effect = _effect_of(status, expected)
+    if status in RETRYABLE:
+        after = retry_after(incoming.header("retry-after"), clock)
+        return Unavailable(message, effect=effect, retry_after=after, details=details)
+    hint = None
+    if status in _REFUSALS and expected.needs:
+        hint = f"it asks for {redactor.text(expected.needs)[:_SAID]}; the operator gives the engine 'auth' for that"
+    return ToolFailed(message, effect=effect, retryable=False, hint=hint, details=details)
+
+
+def _effect_of(status: int, expected: Expected) -> Effect:
+    if expected.method in HARMLESS or _FAULT <= status < _SERVER_FAULT or status in _NOT_DONE:
+        return "none"
+    return "done" if status == _SEE_OTHER else "unknown"
+
+
+def _status_phrase(status: int) -> str:
+    try:
+        return f" {HTTPStatus(status).phrase}"
+    except ValueError:
+        return ""
+
+
+def _error_details(incoming: Incoming, redactor: Redactor) -> dict[str, Any]:
+    details: dict[str, Any] = {"status": incoming.status}
+    stated = incoming.header("content-type")
+    if stated:
+        details["content_type"] = redactor.text(stated)[:100]
+    text = _decode_text(incoming)
+    if text:
+        # Cut after hiding, and from a longer piece: half of a secret is found by nobody.
+        shown = redactor.text(text[:_READ])
+        details["body"] = shown if len(shown) <= EXCERPT else f"{shown[:EXCERPT]}..."
+    return details
+
+
+def _decode_text(incoming: Incoming) -> str:
+    stated = incoming.header("content-type")
+    if stated and kind_of(stated) in ("binary", "multipart"):
+        return f"<{len(incoming.body)} bytes>" if incoming.body else ""
+    return incoming.body[: 4 * _READ].decode(charset_of(stated) or "utf-8", "replace")
+
+
+def _quote_body(incoming: Incoming, redactor: Redactor) -> str:
+    """What the service itself says went wrong, on one line."""
+    if kind_of(incoming.header("content-type") or "text/plain") != "json" or len(incoming.body) > _READ:
+        return ""
+    try:
+        value = parse_json(incoming.body, what="answer")
+    except MalformedSource:
+        return ""
+    for _ in range(3):
+        if isinstance(value, list) and value:
+            value = value[0]
+        if not isinstance(value, dict):
+            break
+        found = [value[key] for key in _TELLING if value.get(key)]
+        value = next((item for item in found if isinstance(item, str)), found[0] if found else None)
+    if not isinstance(value, str):
+        return ""
+    line = " ".join(redactor.text(value).split())
+    return line if len(line) <= _SAID else f"{line[:_SAID]}..."

@@ -1,0 +1,352 @@
+"""`RESTToolEngine`: real HTTP, through the guarded client."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from toolyard.calls.invocation import Invocation
+from toolyard.engines.base import ToolEngine
+from toolyard.engines.options import OutwardOptions, RestEngineOptions
+from toolyard.engines.outward import OutwardEngine
+from toolyard.model.bindings import RestBinding
+from toolyard.model.errors import CallError, CallTimeout, Denied, NoEngine, SessionError, Unavailable
+from toolyard.model.tool import Effects, Tool
+from toolyard.plugins import register_tool_engine
+from toolyard.registry import ToolRegistry
+from toolyard.sessions.store import Key
+
+if TYPE_CHECKING:
+    from toolyard.engines.rest.auth import Chosen, Entry
+    from toolyard.engines.rest.request import Operation
+    from toolyard.links.http.breaker import Breaker
+    from toolyard.links.http.client import GuardedClient
+    from toolyard.links.http.messages import Incoming, Outgoing
+
+MAX_RESPONSE_BYTES = 8 * 1024 * 1024
+_MAX_OPERATIONS = 8192
+_CHANGING = frozenset({"PUT", "PATCH", "DELETE"})
+_SECRET = 6
+"""Characters from which a header's value is worth hiding."""
+_MAX_SESSIONS = 10_000
+_MAX_FETCHED = 256
+_SERVER_FAULT = 500
+_PATIENT_SECONDS = 1.0
+"""Who waited less than that cannot tell whether a server is in trouble."""
+
+
+class _Sent:
+    """A request, and what is needed to read its answer."""
+
+    __slots__ = ("chosen", "operation", "outgoing", "since")
+
+    def __init__(self, operation: Operation, chosen: Chosen, outgoing: Outgoing) -> None:
+        self.operation = operation
+        self.chosen = chosen
+        self.outgoing = outgoing
+        self.since = time.monotonic()
+
+
+@register_tool_engine("rest")
+class RESTToolEngine(OutwardEngine):
+    """Calls the HTTP operation behind a tool, and gives its answer: JSON, text, or bytes with their media type.
+
+    `auth` is a credential or a list of them: `{"type": "bearer", "token": ...}`, `basic` (`user`, `password`),
+    `api_key` (`in`, `name`, `value`) or `oauth2` (`token_url`, `client_id`, `client_secret`, `scopes`); each may
+    have an `origin` it is for, and the `scheme` of the specification it is for. Without an origin it goes where
+    the operator said tools are, by `base_url` here or at the source, never where only a specification says so. So do
+    `headers`.
+
+    Public addresses may be called, and those named by `base_url`, `allow_hosts` and `allow_networks`. `base_url` here
+    stands for that of every tool. `ca` is a file of certificate authorities, `cert` a client certificate: a file, or
+    certificate, key and password.
+
+    Failed calls are repeated `retries` times where that is harmless: what only reads, and with `idempotency_header`
+    calls that have an id, which is then sent under that name. A server that failed `breaker_failures` times in a
+    row is left alone for `breaker_pause` seconds.
+    """
+
+    option_structs: ClassVar[tuple[type, ...]] = (
+        OutwardOptions,
+        RestEngineOptions,
+    )
+
+    type_name = "rest"
+
+    def __init__(
+        self,
+        registry: ToolRegistry | None = None,
+        *,
+        auth: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        base_url: str | None = None,
+        allow_hosts: Sequence[str] = (),
+        allow_networks: Sequence[str] = (),
+        verify: bool = True,
+        ca: str | None = None,
+        cert: str | Sequence[str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        user_agent: str | None = None,
+        timeout: float | None = 30.0,
+        retries: int = 2,
+        max_response_bytes: int = MAX_RESPONSE_BYTES,
+        max_connections: int = 100,
+        http2: bool = True,
+        idempotency_header: str | None = None,
+        breaker_failures: int = 5,
+        breaker_pause: float = 30.0,
+        **settings: Any,
+    ) -> None:
+        super().__init__(registry, timeout=timeout, retries=retries, **settings)
+        from toolyard.engines.rest.auth import read_auth
+        from toolyard.engines.rest.options import make_client, read_base_url, read_breaker, read_headers
+
+        self.base_url = read_base_url(base_url)
+        self._auth = read_auth(auth, "auth")
+        self._headers = read_headers(headers)
+        self._agent = () if user_agent is None else read_headers({"user-agent": user_agent})
+        self._key_header = None if idempotency_header is None else read_headers({idempotency_header: "x"})[0][0]
+        self.idempotent = self._key_header is not None
+        self._breaker: Breaker = read_breaker(breaker_failures, breaker_pause)
+        self._client: GuardedClient = make_client(
+            allow_hosts, allow_networks, verify, ca, cert, max_response_bytes, max_connections, http2
+        )
+        self._operations: dict[int, tuple[RestBinding, Operation, Chosen]] = {}
+        self._sessions: OrderedDict[Key, tuple[Entry, ...]] = OrderedDict()
+        self._fetched: OrderedDict[str, None] = OrderedDict()
+        self._root: ToolEngine = self
+        self._homes: tuple[int, frozenset[str]] = (-1, frozenset())
+        self._lock = threading.Lock()
+        for secret in self.secrets:
+            self._path.redactor.add(secret)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What the config gave that must be shown nowhere."""
+        return (*(secret for entry in self._auth for secret in entry.secrets), *self._told)
+
+    def takes(self, tool: Tool) -> bool:
+        """Only HTTP operations."""
+        return type(tool.binding) is RestBinding
+
+    def only_reads(self, tool: Tool) -> bool:
+        """Whatever a tool is labelled as, these methods are there to change something."""
+        binding = tool.binding
+        changes = isinstance(binding, RestBinding) and binding.method.upper() in _CHANGING
+        return super().only_reads(tool) and not changes
+
+    def blocks(self, tool: Tool) -> bool:
+        """Never: `answer` gives a coroutine where a loop runs, and elsewhere keeps the deadline by itself."""
+        return False
+
+    def set_credentials(
+        self,
+        session_id: str,
+        auth: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
+        *,
+        owner: str | None = None,
+    ) -> None:
+        """Credentials for the calls of one session, in the form of the option `auth`; None takes them away.
+
+        They come before the engine's own, live in memory only, and end with the session. A fork has none.
+        """
+        from toolyard.engines.rest.auth import read_auth
+
+        entries, key = read_auth(auth, "credentials"), Key(owner or "", session_id)
+        with self._lock:
+            if entries and key not in self._sessions and len(self._sessions) >= _MAX_SESSIONS:
+                # To drop another's would let its calls go out in the engine's own name.
+                raise SessionError(f"{_MAX_SESSIONS:,} sessions have credentials of their own, the most allowed")
+            self._drop(key)
+            if entries:
+                self._sessions[key] = entries
+                self._hide(entries)
+
+    def ended(self, session_id: str, owner: str | None = None) -> None:
+        """Forget the session's credentials."""
+        super().ended(session_id, owner)
+        with self._lock:
+            self._drop(Key(owner or "", session_id))
+
+    def _hide(self, entries: tuple[Entry, ...]) -> None:
+        for entry in entries:
+            for secret in entry.secrets:
+                self._root._path.redactor.add_passing(secret)
+
+    def _drop(self, key: Key) -> None:
+        for entry in self._sessions.pop(key, ()):
+            for secret in entry.secrets:
+                self._root._path.redactor.forget(secret)
+
+    def _hide_fetched(self, chosen: Chosen) -> None:
+        """Tokens that were fetched meanwhile; the last of them, since they come and go."""
+        for secret in chosen.secrets:
+            if secret not in self._fetched:
+                with self._lock:
+                    self._fetched[secret] = None
+                    self._root._path.redactor.add_passing(secret)
+                    if len(self._fetched) > _MAX_FETCHED:
+                        self._root._path.redactor.forget(self._fetched.popitem(last=False)[0])
+
+    def answer(self, invocation: Invocation) -> Any:
+        """The answer's value; where an event loop runs, a coroutine for it."""
+        import asyncio
+
+        sent = self._write(invocation)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            looping = False
+        else:
+            looping = True
+        # Outside of the handler, whose exception would pass for the cause of whatever goes wrong now.
+        return self._aanswer(sent) if looping else self._read(sent, self._exchange(sent))
+
+    async def _aanswer(self, sent: _Sent) -> Any:
+        try:
+            incoming = await self._client.asend(sent.outgoing)
+        except CallError as error:
+            self._note(sent, error)
+            raise
+        return self._read(sent, incoming)
+
+    def _exchange(self, sent: _Sent) -> Incoming:
+        try:
+            return self._client.send(sent.outgoing)
+        except CallError as error:
+            self._note(sent, error)
+            raise
+
+    def _write(self, invocation: Invocation) -> _Sent:
+        from toolyard.links.http.messages import Outgoing
+
+        tool = invocation.tool
+        if type(tool.binding) is not RestBinding:
+            raise NoEngine(
+                f"{tool.qualified_name} has no HTTP operation behind it",
+                hint="load the tool with RESTToolLoader, or give its source another engine",
+            )
+        operation, chosen = self._operation(tool.binding)
+        if self._sessions:
+            chosen = self._own(invocation, operation, chosen)
+        url, headers, body = operation.write(invocation.arguments)
+        more = self._agent + self._headers if operation.trusted else self._agent
+        if more:
+            given = {name.lower() for name, _ in headers}
+            headers += tuple(item for item in more if item[0].lower() not in given)
+        if chosen.unplaced or (operation.trusted and self._headers):
+            self._check_home(operation)
+        if self._key_header is not None and tool.effects is not Effects.READ:
+            key = invocation.idempotency_key
+            if key is not None:
+                headers = (*headers, (self._key_header, key))
+        self._breaker.check(operation.origin)
+        outgoing = Outgoing(
+            method=operation.expected.method,
+            url=url,
+            headers=headers,
+            body=body,
+            deadline=invocation.deadline,
+            credential=chosen.credential,
+            named=operation.named + operation.allowed + chosen.named,
+        )
+        return _Sent(operation, chosen, outgoing)
+
+    def _operation(self, binding: RestBinding) -> tuple[Operation, Chosen]:
+        known = self._operations.get(id(binding))
+        if known is not None:
+            return known[1], known[2]
+        from toolyard.engines.rest.auth import choose
+        from toolyard.engines.rest.options import named_hosts
+        from toolyard.engines.rest.request import Operation
+
+        operation = Operation(binding, self.base_url, named_hosts(binding.named, self.base_url))
+        chosen = choose(operation, self._auth)
+        if len(self._operations) >= _MAX_OPERATIONS:
+            self._operations.clear()
+        # The binding stays with it, so that its id is not given to another.
+        self._operations[id(binding)] = (binding, operation, chosen)
+        return operation, chosen
+
+    def _check_home(self, operation: Operation) -> None:
+        """Refuse to guess which of several services a secret without an origin is for."""
+        registry = self._root.tool_registry
+        if self._homes[0] != registry.generation:
+            self._homes = (registry.generation, self._find_homes(registry))
+        others = self._homes[1] - {operation.origin}
+        if others:
+            raise Denied(
+                f"the credentials of engine {self.name!r} do not say whether they are for {operation.origin} "
+                f"or for {min(others)}, where its tools are too",
+                hint="the operator gives each of them its origin, or each service an engine of its own",
+            )
+
+    def _find_homes(self, registry: ToolRegistry) -> frozenset[str]:
+        """The origins the operator named for tools of this engine."""
+        found = set()
+        for tool in registry:
+            if type(tool.binding) is RestBinding and self._is_mine(tool):
+                # One whose address is none is said so when it is called.
+                with suppress(NoEngine):
+                    operation = self._operation(tool.binding)[0]
+                    if operation.trusted:
+                        found.add(operation.origin)
+        return frozenset(found)
+
+    def _is_mine(self, tool: Tool) -> bool:
+        try:
+            return self._root.route(tool) is self
+        except NoEngine:
+            return False
+
+    def joined(self, root: ToolEngine) -> None:
+        """From then on, that one's tools are meant."""
+        self._root = root
+
+    def _own(self, invocation: Invocation, operation: Operation, chosen: Chosen) -> Chosen:
+        from toolyard.engines.rest.auth import choose
+
+        entries = self._sessions.get(invocation.session.key)
+        return chosen if entries is None else choose(operation, entries, self._auth)
+
+    def _read(self, sent: _Sent, incoming: Incoming) -> Any:
+        from toolyard.engines.rest.answer import read_answer
+
+        if sent.chosen.named:
+            self._hide_fetched(sent.chosen)
+        if incoming.status >= _SERVER_FAULT:
+            self._breaker.failed(sent.operation.origin)
+        else:
+            self._breaker.succeeded(sent.operation.origin)
+        secrets = (*sent.chosen.secrets, *self._told)
+        return read_answer(incoming, sent.operation.expected, secrets, time.time())
+
+    @property
+    def _told(self) -> tuple[str, ...]:
+        """Values of the headers that go along: who asks may well be said there."""
+        return tuple(value for _, value in self._headers if len(value) >= _SECRET)
+
+    def _note(self, sent: _Sent, error: CallError) -> None:
+        """Count what says that the server is in trouble."""
+        from toolyard.links.http.oauth import NoToken
+
+        if isinstance(error, NoToken):
+            return
+        patient = time.monotonic() - sent.since >= _PATIENT_SECONDS
+        if (isinstance(error, Unavailable) and error.info.retryable) or (isinstance(error, CallTimeout) and patient):
+            self._breaker.failed(sent.operation.origin)
+
+    def close(self) -> None:
+        """Hang up, and forget all credentials of sessions."""
+        self._client.close()
+        self._sessions.clear()
+        super().close()
+
+    async def aclose(self) -> None:
+        """`close` for async code."""
+        await self._client.aclose()
+        self._sessions.clear()
+        super().close()

@@ -1,0 +1,41 @@
+"""A cassette on disk, whatever happens to those who write it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from engines.engine_support import call
+from engines.replay.support import counting, recorded
+from toolyard.engines.replay.cassette import Cassette
+
+WRITER = """\
+import sys
+from toolyard.engines.replay.cassette import Cassette, Recording
+cassette = Cassette(sys.argv[1])
+rows = {"rows": ["%06d" % number for number in range(3000)]}
+print("ready", flush=True)
+for number in range(100_000):
+    cassette.add(Recording(name="n::big", arguments={"number": number}, result=rows, when="now", duration=0.5))
+"""
+
+
+def test_whoever_is_killed_while_it_records_leaves_a_cassette_that_can_be_read_and_added_to(tape):
+    for _ in range(2):
+        command = [sys.executable, "-c", WRITER, str(tape)]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        writers = [subprocess.Popen(command, stdout=subprocess.PIPE, env=env) for _ in range(2)]
+        for writer in writers:
+            writer.stdout.readline()
+        time.sleep(0.3)
+        for writer in writers:
+            os.kill(writer.pid, signal.SIGKILL)
+            writer.wait()
+            writer.stdout.close()
+    before = len(Cassette.load(tape))
+    registry = counting()
+    recorded(tape, registry, [call("look")])
+    read = Cassette.load(tape)
+    assert len(read) == before + 1
+    assert all(len(item.result["rows"]) == 3000 for item in read.recordings[:-1])
