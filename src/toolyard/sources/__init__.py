@@ -4,11 +4,11 @@ from toolyard.sources.base import ToolLoader
 from toolyard.sources.domains import DomainToolLoader
 from toolyard.sources.file import FileToolLoader
 from toolyard.sources.inline import InlineToolLoader
-from toolyard.sources.mcp import MCPToolLoader
-from toolyard.sources.mcp_config import MCPConfigToolLoader
+from toolyard.sources.mcp.config import MCPConfigToolLoader
+from toolyard.sources.mcp.loader import MCPToolLoader
 from toolyard.sources.python import PythonToolLoader
-from toolyard.sources.rest import RESTToolLoader
-from toolyard.sources.scripts import ScriptToolLoader
+from toolyard.sources.rest.loader import RESTToolLoader
+from toolyard.sources.scripts.loader import ScriptToolLoader
 from toolyard.sources.wrappers import FilterToolLoader, RenamespaceToolLoader, RenameToolLoader
 
 __all__ = [

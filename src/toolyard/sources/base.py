@@ -20,9 +20,7 @@ from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource
 from toolyard.model.report import Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool
 from toolyard.plugins import Policy
-from toolyard.registry.admission import admit, summarise
-from toolyard.registry.candidate import Candidate
-from toolyard.registry.copies import Copies
+from toolyard.schema.admission import AdmittedTool, admit_tool, summarise_changes
 from toolyard.schema.definition import read_definition
 from toolyard.schema.normalise import Change
 
@@ -38,7 +36,7 @@ class ToolLoader(ABC):
     """A tool that is already registered raises, or is listed and left out."""
     label: str = ""
 
-    admitted: Sequence[Candidate] = ()
+    admitted: Sequence[AdmittedTool] = ()
     """What the last `load` gave, ready for a registry; empty for loaders that leave the checks to it."""
     _report: SourceReport | None = None
 
@@ -90,8 +88,8 @@ class Intake:
 
     def __init__(self, loader: ToolLoader, *, own: bool = True) -> None:
         self._loader = loader
-        self._copies = None if own else Copies()
-        self._candidates: list[Candidate] = []
+        self._own = own
+        self._candidates: list[AdmittedTool] = []
         self._rewrites: list[Rewrite] = []
         self._rejected: list[Rejection] = []
 
@@ -125,12 +123,12 @@ class Intake:
             self.reject(error, where, tool.name)
 
     def _admit(self, tool: Tool, changes: Sequence[Change], place: str) -> None:
-        candidate, rewrites = admit(tool, self._copies)
+        candidate, rewrites = admit_tool(tool, copied=not self._own)
         if place:
             candidate.place = place
         self._candidates.append(candidate)
         if changes:
-            self._rewrites.extend(summarise(tool, changes, ""))
+            self._rewrites.extend(summarise_changes(tool, changes, ""))
         if rewrites:
             self._rewrites.extend(rewrites)
 
@@ -146,7 +144,4 @@ class Intake:
         self._loader._report = SourceReport(
             self._loader.source, len(self._candidates), tuple(self._rewrites), tuple(self._rejected)
         )
-        tools = [candidate.tool for candidate in self._candidates]
-        if self._copies is not None:
-            self._copies.mark(tools)
-        return tools
+        return [candidate.tool for candidate in self._candidates]

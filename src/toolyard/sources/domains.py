@@ -7,20 +7,20 @@ acme.tools   any module that can be imported, by its path
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolyard.model.errors import ConfigError, MalformedSource
-from toolyard.model.json_words import json_type
+from toolyard.model.json_words import json_type, suggest
 from toolyard.model.names import show
 from toolyard.model.tool import Tool
 from toolyard.schema.normalise import Change
 from toolyard.sources.base import Intake, ToolLoader
+from toolyard.sources.options import DomainOptions
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -35,7 +35,7 @@ _EXPORTS = "load_tools() -> list[Tool]"
 
 def enabled_domains(env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """What the environment enables: `TOOL_REGISTRY_DOMAINS`, a list with commas; `core` if it is not set."""
-    return _listed(env.get(DOMAINS_VARIABLE) or DEFAULT_DOMAINS)
+    return _split_domains(env.get(DOMAINS_VARIABLE) or DEFAULT_DOMAINS)
 
 
 class DomainToolLoader(ToolLoader):
@@ -46,10 +46,12 @@ class DomainToolLoader(ToolLoader):
     the reason, and the others go on; on a later load it keeps the tools it gave last.
     """
 
+    option_structs: ClassVar[tuple[type, ...]] = (DomainOptions,)
+
     def __init__(
         self, domains: Sequence[str] | str = DEFAULT_DOMAINS, *, on_error: str = "skip", on_duplicate: str = "raise"
     ) -> None:
-        self.domains = _listed(domains)
+        self.domains = _split_domains(domains)
         self._set_policies(on_error, on_duplicate)
         self._given: dict[str, list[Tool]] = {}
 
@@ -70,8 +72,8 @@ class DomainToolLoader(ToolLoader):
         for domain in self.domains:
             where = f"domains:{domain}"
             try:
-                namespace, load_tools = _found(domain)
-                tools = _called(load_tools, domain)
+                namespace, load_tools = _find_domain(domain)
+                tools = _call_factory(load_tools, domain)
             except MalformedSource as error:
                 kept = self._given.get(domain, [])
                 note = "; the tools it gave last are kept" if kept else ""
@@ -90,7 +92,7 @@ class DomainToolLoader(ToolLoader):
             if not isinstance(found, Tool):
                 intake.reject(
                     MalformedSource(
-                        f"load_tools()[{index}] is {_a(found)}, not a Tool; make it with function_tool(...)"
+                        f"load_tools()[{index}] is {_with_article(found)}, not a Tool; make it with function_tool(...)"
                     ),
                     where,
                     _name_of(found),
@@ -104,7 +106,7 @@ class DomainToolLoader(ToolLoader):
         return taken
 
 
-def _listed(domains: Sequence[str] | str) -> tuple[str, ...]:
+def _split_domains(domains: Sequence[str] | str) -> tuple[str, ...]:
     if isinstance(domains, str):
         names = [part.strip() for part in domains.split(",")]
         return tuple(dict.fromkeys(filter(None, names)))
@@ -116,27 +118,27 @@ def _listed(domains: Sequence[str] | str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip() for name in domains))
 
 
-def _found(domain: str) -> tuple[str, Any]:
+def _find_domain(domain: str) -> tuple[str, Any]:
     """The namespace of a domain, and its `load_tools`."""
     if domain.isidentifier():
-        shipped = _imported(f"{_SHIPPED}.{domain}")
+        shipped = _import_module(f"{_SHIPPED}.{domain}")
         if shipped is not None:
-            return domain, _exported(shipped)
-    points = {point.value: point for point in _points() if point.name == domain}
+            return domain, _exported_tools(shipped)
+    points = {point.value: point for point in _entry_points() if point.name == domain}
     if len(points) > 1:
         raise MalformedSource(
             f"several packages give a domain of this name ({', '.join(sorted(points))}); name its module instead"
         )
     for point in points.values():
-        return domain, _exported(_loaded(point))
+        return domain, _exported_tools(_load_entry_point(point))
     if all(part.isidentifier() for part in domain.split(".")):
-        module = _imported(domain)
+        module = _import_module(domain)
         if module is not None:
-            return domain.rpartition(".")[2], _exported(module)
-    raise MalformedSource(_unknown(domain))
+            return domain.rpartition(".")[2], _exported_tools(module)
+    raise MalformedSource(_explain_unknown(domain))
 
 
-def _imported(path: str) -> ModuleType | None:
+def _import_module(path: str) -> ModuleType | None:
     """The module of that path; None if there is none."""
     try:
         return importlib.import_module(path)
@@ -147,73 +149,72 @@ def _imported(path: str) -> ModuleType | None:
         raise MalformedSource(f"{path} needs a module that is not installed: {error}") from error
     except (Exception, SystemExit) as error:
         # Somebody else's code runs here; whatever it raises is what is wrong with this domain, and with no other.
-        raise MalformedSource(f"{path} cannot be imported: {_told(error)}") from error
+        raise MalformedSource(f"{path} cannot be imported: {_describe_error(error)}") from error
 
 
-def _loaded(point: EntryPoint) -> Any:
+def _load_entry_point(point: EntryPoint) -> Any:
     # Read here: `point.load()` would not tell a module that is missing from one that lacks another.
     path, _, attributes = (part.strip() for part in point.value.partition("[")[0].partition(":"))
-    found: Any = _imported(path)
+    found: Any = _import_module(path)
     if found is None:
         raise MalformedSource(f"its entry point names {point.value}, and there is no module {path!r}")
     for part in filter(None, attributes.split(".")):
-        found = _attribute(found, part)
+        found = _read_attribute(found, part)
         if found is None:
             raise MalformedSource(f"its entry point names {point.value}, and {path} has no {attributes}")
     return found
 
 
-def _attribute(holder: Any, name: str) -> Any:
+def _read_attribute(holder: Any, name: str) -> Any:
     try:
         return getattr(holder, name, None)
     except Exception as error:
         # A module may have a `__getattr__` of its own, which runs here.
-        raise MalformedSource(f"{name} of {_called_by(holder)} cannot be had: {_told(error)}") from error
+        raise MalformedSource(f"{name} of {_called_by(holder)} cannot be had: {_describe_error(error)}") from error
 
 
-def _exported(found: Any) -> Any:
+def _exported_tools(found: Any) -> Any:
     """`load_tools` of a module, or of any object that has one; what can be called and has none is it itself."""
-    load_tools = _attribute(found, "load_tools")
+    load_tools = _read_attribute(found, "load_tools")
     if load_tools is None and callable(found):
         return found
     if not callable(load_tools):
-        fault = "has no load_tools()" if load_tools is None else f"has a load_tools that is {_a(load_tools)}"
+        fault = "has no load_tools()" if load_tools is None else f"has a load_tools that is {_with_article(load_tools)}"
         raise MalformedSource(f"{_called_by(found)} {fault}; a domain exports {_EXPORTS}")
     return load_tools
 
 
-def _called(load_tools: Callable[[], Any], domain: str) -> Sequence[Any]:
+def _call_factory(load_tools: Callable[[], Any], domain: str) -> Sequence[Any]:
     try:
         tools = load_tools()
     except (Exception, SystemExit) as error:
         # As above: somebody else's code, and the fault of this domain alone.
-        raise MalformedSource(f"load_tools() of {domain} raised {_told(error)}") from error
+        raise MalformedSource(f"load_tools() of {domain} raised {_describe_error(error)}") from error
     if inspect.iscoroutine(tools):
         tools.close()
         raise MalformedSource(f"load_tools() of {domain} is async; write a plain function: {_EXPORTS}")
     if not isinstance(tools, (list, tuple)):
-        raise MalformedSource(f"load_tools() of {domain} returned {_a(tools)}, not a list of Tool")
+        raise MalformedSource(f"load_tools() of {domain} returned {_with_article(tools)}, not a list of Tool")
     return tools
 
 
-def _unknown(domain: str) -> str:
+def _explain_unknown(domain: str) -> str:
     import pkgutil
 
     shipped = importlib.import_module(_SHIPPED)
     packages = [module.name for module in pkgutil.iter_modules(shipped.__path__) if module.ispkg]
-    known = sorted({*packages, *(point.name for point in _points())})
-    near = difflib.get_close_matches(domain, known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+    known = sorted({*packages, *(point.name for point in _entry_points())})
+    hint = suggest(domain, known, "known are ")
     return f"no domain is called {show(domain)}, and no module can be imported by that name; {hint}"
 
 
-def _points() -> list[EntryPoint]:
+def _entry_points() -> list[EntryPoint]:
     from importlib.metadata import entry_points
 
     return list(entry_points(group=_GROUP))
 
 
-def _told(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     try:
         text = str(error)
     except Exception as unprintable:  # noqa: BLE001 - the fault to tell about is the other one
@@ -221,7 +222,7 @@ def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _a(value: object) -> str:
+def _with_article(value: object) -> str:
     return "nothing" if value is None else f"a {type(value).__name__}"
 
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
-from toolyard.model.blocks import mark_block
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource
 from toolyard.model.report import SourceReport
 from toolyard.model.tool import Tool
 from toolyard.parsing import iter_json_lines, locate, parse_json, parse_yaml, paused_gc, read_bytes
-from toolyard.registry.admission import admit_lazy
-from toolyard.registry.lazy import LazyTool
+from toolyard.schema.admission import admit_deferred
 from toolyard.sources.base import Intake, ToolLoader
-from toolyard.sources.lazy_json import index_json
-from toolyard.sources.shapes import Entry, entries
+from toolyard.sources.json_index import IndexedTool, index_json
+from toolyard.sources.options import FileOptions
+from toolyard.sources.shapes import CatalogEntry, entries
 
 _YAML = frozenset({".yaml", ".yml"})
 _JSON = frozenset({".json"})
@@ -35,6 +32,8 @@ class FileToolLoader(ToolLoader):
     With `lazy`, a JSON catalog is only indexed: names and descriptions are read and checked now, each
     schema when it is first used. YAML cannot be indexed that way and loads in full.
     """
+
+    option_structs: ClassVar[tuple[type, ...]] = (FileOptions,)
 
     def __init__(
         self,
@@ -70,25 +69,17 @@ class FileToolLoader(ToolLoader):
             if self.lazy and self._suffix in _JSON | _LINES:
                 index = index_json(data, self.namespace, self.source, lines=self._suffix in _LINES)
                 if index is not None and self._admit_index(index):
-                    # The tools keep the bytes of their schemas anyway.
-                    self._mark(index, lambda: sha256(data).digest())
                     return list(index)
             if self._suffix in _LINES:
                 self._load_lines(data, intake)
             else:
                 self._load_document(data, intake)
-        tools = intake.finish()
-        self._mark(tools, sha256(data).digest())
-        return tools
+        return intake.finish()
 
-    def _mark(self, tools: Sequence[Tool], data: bytes | Callable[[], bytes]) -> None:
-        options = (self._suffix, self.namespace, self.on_error, self.on_duplicate, self.lazy)
-        mark_block(tools, data, "file", options)
-
-    def _admit_index(self, tools: list[LazyTool]) -> bool:
+    def _admit_index(self, tools: list[IndexedTool]) -> bool:
         """False if some name needs the full load to be judged, skipped or explained."""
         try:
-            self.admitted = admit_lazy(tools)
+            self.admitted = admit_deferred(tools)
         except DefinitionError:
             return False
         self._report = SourceReport(self.source, len(tools))
@@ -118,7 +109,7 @@ class FileToolLoader(ToolLoader):
             namespace = self.namespace or TOOL_DEFAULT_NAMESPACE
             intake.define(raw, where, namespace=namespace, source=self.source, place=f":{number}")
 
-    def _where(self, data: bytes, entry: Entry, is_yaml: bool) -> str:
+    def _where(self, data: bytes, entry: CatalogEntry, is_yaml: bool) -> str:
         # Finding a line means reading the file again, so only the first faults get one.
         self._located += 1
         line = locate(data, entry.pointer, yaml=is_yaml) if self._located <= _LOCATED else None

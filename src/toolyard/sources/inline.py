@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.errors import MalformedSource
 from toolyard.model.json_words import json_type
 from toolyard.model.tool import Tool
 from toolyard.sources.base import Intake, ToolLoader
+from toolyard.sources.options import InlineOptions
 
 
 class InlineToolLoader(ToolLoader):
     """A list of definitions, or a mapping of names to definitions, in any catalog dialect."""
+
+    option_structs: ClassVar[tuple[type, ...]] = (InlineOptions,)
 
     label = "inline"
     """A config with several of them numbers them from the second on, so that their tools can be told apart."""

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.errors import DefinitionError, MalformedSource, SourceUnavailable
@@ -17,6 +17,7 @@ from toolyard.model.tool import Tool
 from toolyard.registry.functions import spec_of, tool_from
 from toolyard.registry.typed import Registry
 from toolyard.sources.base import Intake, ToolLoader
+from toolyard.sources.options import PythonOptions
 
 
 class PythonToolLoader(ToolLoader):
@@ -26,6 +27,8 @@ class PythonToolLoader(ToolLoader):
     anew by every load): its `@tool` functions; a class or an instance: its `@tool` methods; a function or a
     list of functions; a typed `Registry`.
     """
+
+    option_structs: ClassVar[tuple[type, ...]] = (PythonOptions,)
 
     def __init__(
         self,
@@ -50,13 +53,13 @@ class PythonToolLoader(ToolLoader):
 
     def load(self) -> list[Tool]:
         """The tools of the target, in definition order."""
-        target = _imported(self.target, self.source) if isinstance(self.target, str) else self.target
+        target = _import_target(self.target, self.source) if isinstance(self.target, str) else self.target
         intake = Intake(self)
         if isinstance(target, Registry):
             for tool in target.tools(self.namespace):
                 intake.take(tool.replace(source=self.source), f"{self.source}.{tool.name}")
             return intake.finish()
-        for name, found in _members(target, self.source):
+        for name, found in _list_members(target, self.source):
             self._take(intake, name, found)
         return intake.finish()
 
@@ -70,7 +73,7 @@ class PythonToolLoader(ToolLoader):
             intake.take(tool.replace(source=self.source), where)
 
 
-def _imported(path: str, source: str) -> Any:
+def _import_target(path: str, source: str) -> Any:
     if path.endswith(".py"):
         return _run_file(Path(path), source)
     module_path, _, attribute = path.partition(":")
@@ -124,13 +127,13 @@ def _import_longest(path: str) -> Any:
     raise ModuleNotFoundError(f"no module named {path!r}")
 
 
-def _members(target: Any, source: str) -> Iterator[tuple[str, Any]]:
+def _list_members(target: Any, source: str) -> Iterator[tuple[str, Any]]:
     if isinstance(target, (list, tuple)) or (isinstance(target, Sequence) and not isinstance(target, (str, bytes))):
         return iter([(getattr(item, "__name__", str(index)), item) for index, item in enumerate(target)])
     if spec_of(target) is not None and not isinstance(target, type):
         return iter([(getattr(target, "__name__", "tool"), target)])
-    holder = _instance(target, source) if isinstance(target, type) else target
-    marked = [(name, getattr(holder, name)) for name in _names(holder) if _is_marked(holder, name)]
+    holder = _make_instance(target, source) if isinstance(target, type) else target
+    marked = [(name, getattr(holder, name)) for name in _list_names(holder) if _is_marked(holder, name)]
     if marked:
         # One function under two names is one tool.
         once: dict[Any, str] = {}
@@ -142,7 +145,7 @@ def _members(target: Any, source: str) -> Iterator[tuple[str, Any]]:
     raise MalformedSource("no function or method is decorated with @tool", where=source)
 
 
-def _names(holder: Any) -> list[str]:
+def _list_names(holder: Any) -> list[str]:
     """Attribute names in definition order; a base class's come first."""
     if isinstance(holder, ModuleType):
         return list(vars(holder))
@@ -158,7 +161,7 @@ def _is_marked(holder: Any, name: str) -> bool:
     return callable(found) and spec_of(found) is not None
 
 
-def _instance(cls: type, source: str) -> Any:
+def _make_instance(cls: type, source: str) -> Any:
     try:
         return cls()
     except TypeError as error:

@@ -21,7 +21,7 @@ _CONTAINERS = ("tools", "functions", "functionDeclarations")
 """Keys under which other systems list their tools."""
 
 
-class Entry(msgspec.Struct, frozen=True):
+class CatalogEntry(msgspec.Struct, frozen=True):
     """One definition in a file: what, where, and what the file says about its names."""
 
     raw: Any
@@ -30,22 +30,22 @@ class Entry(msgspec.Struct, frozen=True):
     name: str | None = None
 
 
-def entries(document: Any, where: str) -> Iterator[Entry]:
+def entries(document: Any, where: str) -> Iterator[CatalogEntry]:
     """Every definition of a parsed catalog, in file order; `MalformedSource` for any other shape."""
     if isinstance(document, list):
-        return _listed(document, (), None)
+        return _read_list(document, (), None)
     if not isinstance(document, dict):
         what = "is empty" if document is None else f"holds {json_type(document)}"
         raise MalformedSource(f"{what}; a catalog is a list of tools or a mapping", where=where)
     if _is_tool(document):
-        return iter([Entry(document, "")])
+        return iter([CatalogEntry(document, "")])
     listed = next((key for key in _CONTAINERS if _holds_tools(document.get(key))), None)
     if listed is not None:
-        return _container(document, listed, where)
+        return _read_container(document, listed, where)
     namespace = document.get("namespace")
     if isinstance(namespace, str):
-        return _mapping({key: value for key, value in document.items() if key != "namespace"}, namespace, where)
-    return _mapping(document, None, where)
+        return _read_mapping({key: value for key, value in document.items() if key != "namespace"}, namespace, where)
+    return _read_mapping(document, None, where)
 
 
 def _holds_tools(value: Any) -> bool:
@@ -63,7 +63,7 @@ def _is_tool(value: Any) -> bool:
     return isinstance(value.get("name"), str) or (value.get("type") == "function" and "function" in value)
 
 
-def _container(document: dict[str, Any], key: str, where: str) -> Iterator[Entry]:
+def _read_container(document: dict[str, Any], key: str, where: str) -> Iterator[CatalogEntry]:
     namespace = document.get("namespace")
     if namespace is not None and not isinstance(namespace, str):
         raise MalformedSource(f"'namespace' must be text, not {json_type(namespace)}", where=where)
@@ -73,16 +73,16 @@ def _container(document: dict[str, Any], key: str, where: str) -> Iterator[Entry
             f"key {extra[0]!r} beside {key!r} means nothing; a catalog has namespace and {key}", where=where
         )
     tools = document[key]
-    return _named(tools, (key,), namespace) if isinstance(tools, dict) else _listed(tools, (key,), namespace)
+    return _read_named(tools, (key,), namespace) if isinstance(tools, dict) else _read_list(tools, (key,), namespace)
 
 
-def _mapping(document: dict[str, Any], namespace: str | None, where: str) -> Iterator[Entry]:
+def _read_mapping(document: dict[str, Any], namespace: str | None, where: str) -> Iterator[CatalogEntry]:
     kinds = {json_type(value) for value in document.values()}
     if kinds == {"object"}:
-        yield from _named(document, (), namespace)
+        yield from _read_named(document, (), namespace)
     elif kinds == {"array"}:
         for key, tools in document.items():
-            yield from _listed(tools, (key,), key)
+            yield from _read_list(tools, (key,), key)
     elif document:
         scalars = [key for key, value in document.items() if not isinstance(value, (dict, list))]
         odd = scalars[0] if scalars else next(reversed(document))
@@ -93,12 +93,12 @@ def _mapping(document: dict[str, Any], namespace: str | None, where: str) -> Ite
         )
 
 
-def _named(tools: dict[str, Any], path: tuple[str, ...], namespace: str | None) -> Iterator[Entry]:
+def _read_named(tools: dict[str, Any], path: tuple[str, ...], namespace: str | None) -> Iterator[CatalogEntry]:
     for name, raw in tools.items():
-        yield Entry(raw, pointer_of((*path, name)), namespace, name)
+        yield CatalogEntry(raw, pointer_of((*path, name)), namespace, name)
 
 
-def _listed(tools: list[Any], path: tuple[str, ...], namespace: str | None) -> Iterator[Entry]:
+def _read_list(tools: list[Any], path: tuple[str, ...], namespace: str | None) -> Iterator[CatalogEntry]:
     prefix = pointer_of(path)
     for index, raw in enumerate(tools):
-        yield Entry(raw, f"{prefix}/{index}", namespace)
+        yield CatalogEntry(raw, f"{prefix}/{index}", namespace)

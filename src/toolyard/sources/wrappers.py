@@ -13,7 +13,7 @@ import msgspec
 from toolyard.model.errors import ConfigError
 from toolyard.model.report import SourceReport
 from toolyard.model.tool import Tool
-from toolyard.registry.candidate import Candidate
+from toolyard.schema.admission import AdmittedTool
 from toolyard.sources.base import ToolLoader
 
 
@@ -58,7 +58,7 @@ class WrappedToolLoader(ToolLoader):
         return self.inner.source
 
     @property
-    def admitted(self) -> Sequence[Candidate]:  # type: ignore[override]
+    def admitted(self) -> Sequence[AdmittedTool]:  # type: ignore[override]
         """The inner source's; tools this wrapper left alone need no second check."""
         return self.inner.admitted
 
@@ -85,8 +85,8 @@ class FilterToolLoader(WrappedToolLoader):
 
     def __init__(self, inner: ToolLoader, *, include: Sequence[str] = ("*",), exclude: Sequence[str] = ()) -> None:
         super().__init__(inner)
-        self.include = _globs(include, "include")
-        self.exclude = _globs(exclude, "exclude")
+        self.include = _read_globs(include, "include")
+        self.exclude = _read_globs(exclude, "exclude")
 
     def change(self, tool: Tool) -> Tool | None:
         """The tool, if it matches `include` and not `exclude`."""
@@ -132,7 +132,7 @@ class RenamespaceToolLoader(WrappedToolLoader):
         return self.namespace if isinstance(self.namespace, str) else self.namespace.get(namespace, namespace)
 
 
-def _globs(patterns: Sequence[str], option: str) -> tuple[str, ...]:
+def _read_globs(patterns: Sequence[str], option: str) -> tuple[str, ...]:
     if isinstance(patterns, str):
         raise ConfigError(f"{option} must be a list of globs, not one text; write [{patterns!r}]")
     return tuple(patterns)

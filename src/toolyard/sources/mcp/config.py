@@ -1,0 +1,250 @@
+"""`MCPConfigToolLoader`: the servers of the JSON file that desktop clients keep, one namespace each.
+
+{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}, "wiki": {"url": "https://wiki.example/mcp"}}}
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, SourceUnavailable, ToolyardError
+from toolyard.model.json_words import json_type, pointer_of
+from toolyard.model.names import show
+from toolyard.model.report import Rejection, Rewrite, SourceReport
+from toolyard.model.tool import Tool
+from toolyard.parsing import parse_json, read_bytes
+from toolyard.schema.admission import AdmittedTool
+from toolyard.sources.base import ToolLoader
+from toolyard.sources.mcp.loader import MCPToolLoader
+from toolyard.sources.options import McpConfigOptions
+
+MAX_BYTES = 4 * 1024 * 1024
+_LISTS = ("mcpServers", "servers")
+_TAKEN = ("command", "args", "env", "cwd", "url", "headers", "auth", "transport", "type", "timeout")
+_SPELT = {"serverUrl": "url", "httpUrl": "url"}
+_TYPES = {"http": "http", "streamable-http": "http", "streamableHttp": "http", "sse": "sse", "stdio": "stdio"}
+_MEANINGLESS = frozenset({"disabled", "enabled", "name", "description"})
+_VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+class _Named:
+    """One server of the file."""
+
+    def __init__(self, name: str, options: dict[str, Any], source: str, rewrites: tuple[Rewrite, ...]) -> None:
+        self.name = name
+        self.options = options
+        self.loader = MCPToolLoader.part_of(source, **options)
+        self.rewrites = rewrites
+        self.admitted: tuple[AdmittedTool, ...] = ()
+        self.report = SourceReport(name)
+        self.failure: ToolyardError | None = None
+        self.stirred = False
+        """Something happened to it since it was loaded."""
+
+    def load(self) -> None:
+        """Read its tools again; what it gave last stays if that fails."""
+        self.stirred = False
+        try:
+            self.loader.load()
+        except ToolyardError as error:
+            self.failure = error
+        else:
+            self.failure, self.admitted, self.report = None, tuple(self.loader.admitted), self.loader.report
+
+
+class MCPConfigToolLoader(ToolLoader):
+    """One `MCPToolLoader` for each server of the file, whose namespace is its name there.
+
+    A server that fails is listed in the report, and the tools it gave last stay; the load fails if all do. The file is
+    read again on refresh; connections to servers that are as they were stay. Relative paths are taken from the file's
+    folder; `${NAME}` and `${NAME:-default}` are replaced from the environment. `approved` is as for one server.
+    """
+
+    option_structs: ClassVar[tuple[type, ...]] = (McpConfigOptions,)
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        timeout: float = 30.0,
+        connect_timeout: float = 10.0,
+        approved: str | Path | None = None,
+        on_error: str = "skip",
+        on_duplicate: str = "skip",
+    ) -> None:
+        self.path = Path(path)
+        self._options: dict[str, Any] = {"timeout": timeout, "connect_timeout": connect_timeout, "approved": approved}
+        self._set_policies(on_error, on_duplicate)
+        self._servers: list[_Named] = []
+        self._changed: Callable[[], None] | None = None
+        self._refused: list[Rejection] = []
+        self._list = _LISTS[0]
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @property
+    def source(self) -> str:
+        """The file's path, as given."""
+        return str(self.path)
+
+    @property
+    def servers(self) -> dict[str, MCPToolLoader]:
+        """The loader of each server that is enabled, by its name; known once the file was read."""
+        return {server.name: server.loader for server in self._servers}
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must be shown nowhere of how the servers are reached."""
+        return tuple(secret for server in self._servers for secret in server.loader.secrets)
+
+    @property
+    def comes_back(self) -> bool:
+        """If the file could be read, its servers may come later."""
+        return self.on_error == "skip" and bool(self._servers)
+
+    def prepare(self) -> None:
+        """Begin to connect to all of them."""
+        with suppress(ToolyardError, OSError):  # said by `load`
+            self._read()
+            for server in self._servers:
+                server.loader.prepare()
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call `changed` when something happens to any of them."""
+        self._check_open()
+        self._changed = changed
+        for server in self._servers:
+            server.loader.watch(partial(_mark_changed, server, changed))
+
+    def load(self) -> list[Tool]:
+        """The tools of every server that answers; after news of some of them, only these are asked again."""
+        self._check_open()
+        chosen = [server for server in self._servers if server.stirred]
+        if not chosen:
+            self._read()
+            chosen = self._servers
+        servers = self._servers
+        for server in chosen:
+            server.loader.prepare()
+        for server in chosen:
+            server.load()
+        rejected = list(self._refused)
+        failures: list[ToolyardError] = []
+        for server in servers:
+            rejected += server.report.rejected
+            if server.failure is not None:
+                kept = f"; the {len(server.admitted)} tools it gave last are kept" if server.admitted else ""
+                failures.append(server.failure)
+                kind = type(server.failure).__name__
+                rejected.append(Rejection(self._at(server.name), f"{server.failure}{kept}", None, kind))
+        if failures and (self.on_error == "raise" or len(failures) == len(servers)):
+            raise SourceUnavailable(f"{self.source}: {'; '.join(map(str, failures))}")
+        self.admitted = [candidate for server in servers for candidate in server.admitted]
+        rewrites = [rewrite for server in servers for rewrite in (*server.rewrites, *server.report.rewrites)]
+        self._report = SourceReport(self.source, len(self.admitted), tuple(rewrites), tuple(rejected))
+        return [candidate.tool for candidate in self.admitted]
+
+    def close(self) -> None:
+        """Let go of all connections, for good."""
+        with self._lock:
+            self._closed = True
+            servers = self._servers
+        for server in servers:
+            server.loader.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise SourceUnavailable(f"{self.source} is closed")
+
+    def _read(self) -> None:
+        """The servers as the file has them now; those that are as they were stay connected."""
+        found = self._all(parse_json(read_bytes(self.path, max_bytes=MAX_BYTES), what=self.source))
+        with self._lock:
+            # Closed meanwhile, nobody would close what was found now; it has not connected yet.
+            self._check_open()
+            before, self._servers = self._servers, found
+        for server in before:
+            if server not in found:
+                server.loader.close()
+        for server in found:
+            if server not in before and self._changed is not None:
+                server.loader.watch(partial(_mark_changed, server, self._changed))
+
+    def _all(self, document: Any) -> list[_Named]:
+        key = next((key for key in _LISTS if isinstance(document, dict) and key in document), None)
+        if key is None or not isinstance(document[key], dict):
+            raise MalformedSource('needs {"mcpServers": {name: {"command": ...} or {"url": ...}}}', where=self.source)
+        self._list = key
+        self._refused = [
+            Rejection(f"{self.source}#{pointer_of([other])}", "this key means nothing here", None)
+            for other in document
+            if other != key
+        ]
+        found: list[_Named] = []
+        for name, entry in document[key].items():
+            try:
+                server = self._one(name, entry)
+                if server is not None:
+                    found.append(server)
+            except (ConfigError, DefinitionError) as error:
+                if self.on_error == "raise":
+                    raise MalformedSource(str(error), where=self._at(name)) from None
+                self._refused.append(Rejection(self._at(name), str(error), None, type(error).__name__))
+        return found
+
+    def _one(self, name: str, entry: Any) -> _Named | None:
+        if not isinstance(entry, dict):
+            raise ConfigError(f"a server must be an object, not {json_type(entry)}")
+        if entry.get("disabled") is True or entry.get("enabled") is False:
+            self._refused.append(Rejection(self._at(name), "this server is disabled", None, "Disabled"))
+            return None
+        entry = {_SPELT.get(key, key): value for key, value in entry.items()}
+        unknown = [key for key in entry if key not in _TAKEN and key not in _MEANINGLESS]
+        rewrites = tuple(Rewrite(name, pointer_of([key]), "this key means nothing here") for key in unknown)
+        options = {key: _expand_variables(entry[key], key) for key in _TAKEN if entry.get(key) is not None}
+        kind = options.pop("type", None)
+        if kind is not None:
+            if kind not in _TYPES:
+                raise ConfigError(f"type must be one of {', '.join(_TYPES)}; not {show(kind)}")
+            options.setdefault("transport", _TYPES[kind])
+        if "command" in options:
+            options["cwd"] = str((self.path.parent / options.get("cwd", "")).absolute())
+        # What other programs mean by it differs: seconds here, milliseconds there.
+        if options.pop("timeout", None) is not None:
+            rewrites = (*rewrites, Rewrite(name, "/timeout", "left out; give timeout to the source instead"))
+        options = {**self._options, **options, "namespace": name, "on_error": self.on_error}
+        known = next((server for server in self._servers if server.name == name), None)
+        return known if known is not None and known.options == options else _Named(name, options, self.source, rewrites)
+
+    def _at(self, name: str) -> str:
+        return f"{self.source}#{pointer_of([self._list, name])}"
+
+
+def _mark_changed(server: _Named, changed: Callable[[], None]) -> None:
+    server.stirred = True
+    changed()
+
+
+def _expand_variables(value: Any, where: str, env: Mapping[str, str] | None = None) -> Any:
+    """The value with variables replaced in every text inside."""
+    env = os.environ if env is None else env
+    if isinstance(value, dict):
+        return {key: _expand_variables(item, f"{where}.{key}", env) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_expand_variables(item, where, env) for item in value]
+    if not isinstance(value, str) or "${" not in value:
+        return value
+    if "${" in _VARIABLE.sub("", value):
+        raise ConfigError(f"{where}: only ${{NAME}} and ${{NAME:-default}} can be replaced here")
+    for match in _VARIABLE.finditer(value):
+        if match[1] not in env and match[2] is None:
+            name = match[1]
+            raise ConfigError(f"{where}: the variable {name} is not set; export it or write ${{{name}:-default}}")
+    return _VARIABLE.sub(lambda match: env.get(match[1], match[2] or ""), value)

@@ -1,0 +1,195 @@
+"""`Followed`: a source's kept connection to its server, and what the server lists, fetched before it is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from typing import TYPE_CHECKING, Literal
+
+from toolyard.loop.forking import leave, renewed_in_child
+from toolyard.loop.home import link_loop
+from toolyard.model.bindings import McpServer
+from toolyard.model.errors import CallError, SourceUnavailable, SyncInAsyncError, Unavailable
+
+if TYPE_CHECKING:
+    from toolyard.links.mcp import Handlers, Listing, McpLink
+
+_LEAST_PAUSE = 0.2
+_LONGEST_PAUSE = 60.0
+_log = logging.getLogger(__name__)
+_SHARE = 4
+"""A server that keeps changing is read again after this many times what the last reading took."""
+
+
+class Followed:
+    """Connects when it is begun, and stays connected until it is closed.
+
+    What the server says by itself is fetched on the loop of links and only then announced, so that loading it again
+    waits for nobody: a server that hangs delays no other.
+    """
+
+    def __init__(self, server: McpServer, handlers: Handlers, timeout: float) -> None:
+        self._server = server
+        self._handlers = handlers
+        self._timeout = timeout
+        self._lock = threading.RLock()
+        self._link: McpLink | None = None
+        self._unwatch: Callable[[], None] | None = None
+        self._ahead: Future[Listing] | None = None
+        """What the next load will be given."""
+        self._changed: Callable[[], None] | None = None
+        self._missed = False
+        """Something happened before anybody wanted to be told."""
+        self._lost = False
+        """What was loaded last is not what the server says now, because it cannot be asked."""
+        self._fetching: Future[None] | None = None
+        self._again = False
+        self._closed = False
+        renewed_in_child(self)
+
+    def forked(self) -> None:
+        """In the child of a fork nobody works on what was begun in the parent."""
+        leave(self._ahead, self._fetching)
+        self._lock = threading.RLock()
+        self._ahead = self._fetching = None
+
+    def begin(self) -> None:
+        """Connect and fetch the list; returns at once."""
+        link = self._connected()
+        link.begin()
+        with self._lock:
+            if self._ahead is None:
+                self._ahead = link_loop.submit(link.alist_tools(timeout=self._timeout))
+
+    def listing(self) -> Listing:
+        """What the server lists; `SourceUnavailable` says why it cannot be known."""
+        if link_loop.is_here():
+            raise SyncInAsyncError("this is the loop of links, which must not wait; load in a thread instead")
+        link = self._connected()
+        with self._lock:
+            ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            ahead = link_loop.submit(link.alist_tools(timeout=self._timeout))
+        try:
+            found = ahead.result()
+        except CallError as error:
+            self._lost = True
+            raise SourceUnavailable(str(error)) from None
+        except CancelledError:
+            self._lost = True
+            raise SourceUnavailable("the connection was closed") from None
+        except BaseException:
+            ahead.cancel()
+            raise
+        self._lost = False
+        return found
+
+    def follow(self, changed: Callable[[], None]) -> None:
+        """Call `changed` whenever `listing` would give something else, or nothing any more."""
+        with self._lock:
+            self._changed = changed
+            missed, self._missed = self._missed, False
+        if missed:
+            self._refetch()
+
+    def close(self) -> None:
+        """Let go of the connection; it ends when nobody else holds it."""
+        with self._lock:
+            self._closed = True
+            link, self._link = self._link, None
+            unwatch, self._unwatch = self._unwatch, None
+            waiting = [future for future in (self._ahead, self._fetching) if future is not None]
+            self._ahead = self._fetching = self._changed = None
+        if unwatch is not None:
+            unwatch()
+        for future in waiting:
+            future.cancel()
+        if link is not None:
+            from toolyard.links.mcp import give_back
+
+            give_back(link)
+
+    def _connected(self) -> McpLink:
+        from toolyard.links.mcp import lease
+        from toolyard.links.mcp.options import limits_of
+
+        with self._lock:
+            if self._closed:
+                raise SourceUnavailable(f"the source of {self._server.name} is closed")
+            if self._link is None:
+                self._link = lease(self._server, limits=limits_of(self._server), handlers=self._handlers)
+                self._unwatch = self._link.watch(self._happened)
+            return self._link
+
+    def _happened(self, what: Literal["changed", "up", "down"]) -> None:
+        if what == "changed" or (what == "up" and self._lost):
+            self._refetch()
+        elif what == "down" and not self._lost:
+            self._lost = True
+            if self._changed is None:
+                return
+            failed: Future[Listing] = Future()
+            link = self._link
+            reason = None if link is None else link.error
+            failed.set_exception(Unavailable(reason or f"the connection to {self._server.name} was lost"))
+            self._announce(failed)
+
+    def _announce(self, ahead: Future[Listing]) -> None:
+        with self._lock:
+            if self._link is None:
+                return
+            self._ahead, changed = ahead, self._changed
+        if changed is not None:
+            changed()
+
+    def _refetch(self) -> None:
+        with self._lock:
+            if self._link is None:
+                return
+            if self._changed is None:
+                self._missed = True
+                return
+            self._again = True
+            if self._fetching is None:
+                self._fetching = link_loop.submit(self._fetch(self._link))
+
+    async def _fetch(self, link: McpLink) -> None:
+        try:
+            await self._fetch_again(link)
+        except BaseException:
+            # Whatever it ended by, the next change begins another.
+            with self._lock:
+                self._fetching = None
+            raise
+
+    async def _fetch_again(self, link: McpLink) -> None:
+        pause = _LEAST_PAUSE
+        while self._wanted():
+            began = time.monotonic()
+            ahead: Future[Listing] = Future()
+            try:
+                ahead.set_result(await link.alist_tools(timeout=self._timeout))
+                pause = max(_LEAST_PAUSE, _SHARE * (time.monotonic() - began))
+            except CallError as error:
+                ahead.set_exception(error)
+                # Nothing will happen by itself while the server is there and does not say what it has.
+                self._again = self._again or link.state == "up"
+                pause = max(2 * pause, 1.0)
+            except Exception as error:  # noqa: BLE001 - a mistake of ours must not end the following
+                _log.warning("listing the tools of %s failed unexpectedly", self._server.name, exc_info=True)
+                ahead.set_exception(Unavailable(f"listing failed: {type(error).__name__}"))
+                self._again, pause = True, max(2 * pause, 1.0)
+            self._announce(ahead)
+            await asyncio.sleep(min(pause, _LONGEST_PAUSE))
+
+    def _wanted(self) -> bool:
+        with self._lock:
+            if not self._again or self._link is None:
+                self._fetching = None
+                return False
+            self._again = False
+            return True

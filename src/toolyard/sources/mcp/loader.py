@@ -1,0 +1,382 @@
+"""`MCPToolLoader`: every tool of an MCP server, over HTTP, SSE or stdio."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from toolyard.calls.redact import Redactor
+from toolyard.constants import TOOL_DEFAULT_NAMESPACE
+from toolyard.dialects.mcp import hinted_effects
+from toolyard.dialects.mcp_wrapping import plain_output
+from toolyard.model.bindings import McpBinding, McpServer
+from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, SourceUnavailable, ToolyardError
+from toolyard.model.fingerprint import digest
+from toolyard.model.json_words import json_type
+from toolyard.model.keywords import SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES
+from toolyard.model.names import check_namespace, show
+from toolyard.model.report import Rejection, Rewrite, SourceReport
+from toolyard.model.tool import Tool
+from toolyard.parsing import paused_gc
+from toolyard.schema.admission import AdmittedTool, admit_tool, summarise_changes
+from toolyard.schema.normalise import Change
+from toolyard.sources.base import ToolLoader
+from toolyard.sources.options import McpSourceOptions
+
+if TYPE_CHECKING:
+    from toolyard.links.mcp import Listing
+    from toolyard.sources.mcp.approvals import Approvals
+    from toolyard.sources.mcp.following import Followed
+
+
+HEADER = "x-mcp-header"
+_FIELDS = frozenset({"name", "description", "inputSchema", "outputSchema"})
+_MIRRORABLE = ("string", "integer", "boolean")
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_DEEPEST = 100
+_encode = msgspec.json.Encoder().encode
+
+KeyPath = tuple[str, ...]
+MAX_TOOLS = 100_000
+_REASON = 500
+_log = logging.getLogger(__name__)
+
+
+class _Known:
+    """An entry as it was read last time: equal again, it is the same tool, with its compiled schema."""
+
+    __slots__ = ("candidate", "raw", "rewrites")
+
+    def __init__(self, raw: dict[str, Any], candidate: AdmittedTool, rewrites: tuple[Rewrite, ...]) -> None:
+        self.raw = raw
+        self.candidate = candidate
+        self.rewrites = rewrites
+
+
+class MCPToolLoader(ToolLoader):
+    """Lists the tools of the server at `url`, or of the one that `command` starts, and stays connected.
+
+    The transport is found out, unless `transport` says http, sse or stdio. `auth` is a mapping with a `type`: `bearer`
+    (`token`), `basic` (`user`, `password`), `api_key` (`name`, `value`), `oauth2` (`token_url`, `client_id`,
+    `client_secret`, `scopes`) or `oauth`. `env` is added to the few variables that a started server is given.
+
+    When the server says that its tools changed, a registry loads them again; while it cannot be reached, its last tools
+    stay, marked stale. With `approved`, a file, tools are trusted as they are the first time: one that is described
+    otherwise later, or is new, is left out until it is approved.
+    """
+
+    option_structs: ClassVar[tuple[type, ...]] = (McpSourceOptions,)
+
+    def __init__(
+        self,
+        url: str | None = None,
+        namespace: str = TOOL_DEFAULT_NAMESPACE,
+        *,
+        command: str | Sequence[str] | None = None,
+        args: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        cwd: str | Path | None = None,
+        transport: str = "auto",
+        headers: Mapping[str, str] | None = None,
+        auth: Mapping[str, Any] | None = None,
+        verify: bool = True,
+        ca: str | None = None,
+        cert: str | Sequence[str] | None = None,
+        timeout: float = 30.0,
+        connect_timeout: float = 10.0,
+        max_tools: int = MAX_TOOLS,
+        roots: Any = None,
+        sampling: Any = None,
+        elicitation: Any = None,
+        approved: str | Path | None = None,
+        on_error: str = "skip",
+        on_duplicate: str = "skip",
+    ) -> None:
+        from toolyard.links.mcp.options import positive, read_handlers, read_server, secrets_of
+
+        check_namespace(namespace)
+        self.namespace = namespace
+        reach: dict[str, Any] = {"headers": headers, "auth": auth, "verify": verify, "ca": ca, "cert": cert}
+        reach |= {"args": args, "env": env, "cwd": None if cwd is None else str(cwd)}
+        self.server = read_server(url, command, transport=transport, connect_timeout=connect_timeout, **reach)
+        self._redactor = Redactor(secrets_of(self.server))
+        self._handlers = read_handlers(sampling, elicitation, roots)
+        self._timeout = positive(timeout, "timeout")
+        self._max_tools = int(positive(max_tools, "max_tools"))
+        self._set_policies(on_error, on_duplicate)
+        self.approved = None if approved is None else Path(approved)
+        self._label: str | None = None
+        self._followed: Followed | None = None
+        self._known: dict[str, _Known] = {}
+        self._changed: dict[str, Rewrite] = {}
+        self._offered: dict[str, Tool] = {}
+        self._on_change: Callable[[], None] | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @classmethod
+    def part_of(cls, label: str, **options: Any) -> MCPToolLoader:
+        """One of several servers that a source names; its tools are that source's."""
+        made = cls(**options)
+        made._label = label
+        return made
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must be shown nowhere of how the server is reached."""
+        from toolyard.links.mcp.options import secrets_of
+
+        return secrets_of(self.server)
+
+    @property
+    def source(self) -> str:
+        """The address without a query, or `stdio: ` and the command."""
+        return self._label or self.server.name
+
+    @property
+    def comes_back(self) -> bool:
+        """Unless what is bad is to be raised, the server may come later."""
+        return self.on_error == "skip"
+
+    def prepare(self) -> None:
+        """Begin to connect, and to read the list."""
+        # What is wrong is said by `load`: this is only a hint, and no reason to give up on others.
+        with suppress(ToolyardError, OSError):
+            self._follow().begin()
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call `changed` when the server's tools are others, when it is lost and when it is back."""
+        self._on_change = changed
+        self._follow().follow(changed)
+
+    def load(self) -> list[Tool]:
+        """Every tool the server lists; see `report` for those that are none."""
+        try:
+            listing = self._follow().listing()
+        except SourceUnavailable as error:
+            text, name = str(error), self.server.name
+            raise SourceUnavailable(self._clean(text if name in text else f"{name}: {text}")) from None
+        with paused_gc():
+            return self._take(listing)
+
+    def close(self) -> None:
+        """Let go of the connection, for good: who loads at this moment, or later, is told that it is closed."""
+        with self._lock:
+            self._closed = True
+            followed, self._followed = self._followed, None
+        if followed is not None:
+            followed.close()
+
+    def approve(self, *names: str) -> None:
+        """Approve the tools of these names as the server described them last, or all of them."""
+        from toolyard.sources.mcp.approvals import approval_of
+
+        approvals = self._approvals()
+        if approvals is None:
+            raise ConfigError("nothing is approved here: the loader was made without approved=<file>")
+        unknown = sorted(set(names) - {tool.name for tool in self._offered.values()})
+        if unknown:
+            raise ConfigError(f"{self.server.name} lists no tool {show(unknown[0])}")
+        chosen = {key: tool for key, tool in self._offered.items() if not names or tool.name in names}
+        approvals.agree({key: approval_of(tool) for key, tool in chosen.items()})
+        if self._on_change is not None:
+            self._on_change()
+
+    def _follow(self) -> Followed:
+        from toolyard.sources.mcp.following import Followed
+
+        with self._lock:
+            if self._closed:
+                raise SourceUnavailable(f"the source of {self.server.name} is closed")
+            if self._followed is None:
+                self._followed = Followed(self.server, self._handlers, self._timeout)
+            return self._followed
+
+    def _approvals(self) -> Approvals | None:
+        if self.approved is None:
+            return None
+        from toolyard.sources.mcp.approvals import Approvals
+
+        # Two servers may be called the same; how they are told apart may be secret, so only its hash is kept.
+        server = self.server
+        # What a query says may be a key, and that is another one after a while.
+        url, _, query = (server.url or "").partition("?")
+        asked = sorted(part.partition("=")[0] for part in query.split("&"))
+        place = digest(url, asked, server.command, server.args, server.cwd)
+        return Approvals(self.approved, f"{self.namespace} {server.name}", place[:12])
+
+    def _take(self, listing: Listing) -> list[Tool]:
+        candidates: list[AdmittedTool] = []
+        rewrites: list[Rewrite] = []
+        rejected: list[Rejection] = []
+        known: dict[str, _Known] = {}
+        offered: dict[str, Tool] = {}
+        approvals = self._approvals()
+        if approvals is not None:
+            approvals.begin()
+        for index, raw in enumerate(listing.tools):
+            try:
+                if index >= self._max_tools:
+                    raise DefinitionError(f"past the {self._max_tools:,} tools that are read of one server")
+                found = self._read(raw, f"#/tools/{index}")
+                tool = found.candidate.tool
+                key = tool.name if tool.name not in known else f"{tool.name} ({tool.fingerprint[:12]})"
+                offered[key] = tool
+                known[key] = found
+                if approvals is not None:
+                    approvals.check(key, tool)
+            except DefinitionError as error:
+                self._refuse(rejected, error, f"{self.server.name}#/tools/{index}", raw)
+                continue
+            candidates.append(found.candidate)
+            rewrites.extend(found.rewrites)
+        for note in listing.notes if listing.complete else listing.notes or ["the list of tools ends early"]:
+            self._refuse(rejected, MalformedSource(str(note)), self.server.name, None)
+        if approvals is not None:
+            approvals.finish()
+        self._note_changes(known)
+        gone = {key: old for key, old in self._known.items() if key not in known}
+        # A tool that comes back as another one is found out, too; there is no end of names that may be made up.
+        self._known = {**gone, **known} if len(gone) + len(known) <= 2 * self._max_tools else known
+        self._offered, self.admitted = offered, candidates
+        changed = [rewrite for rewrite in self._changed.values() if approvals is None]
+        self._report = SourceReport(self.source, len(candidates), (*rewrites, *changed), tuple(rejected))
+        return [candidate.tool for candidate in candidates]
+
+    def _read(self, raw: Any, place: str) -> _Known:
+
+        name = raw.get("name") if isinstance(raw, dict) else None
+        before = self._known.get(name) if isinstance(name, str) else None
+        if before is not None and before.raw == raw:
+            return before
+        tool, changes = read_entry(raw, namespace=self.namespace, source=self.source, server=self.server)
+        candidate, rewrites = admit_tool(tool)
+        candidate.place = place
+        if changes:
+            rewrites = (*summarise_changes(tool, changes, ""), *rewrites)
+        return _Known(raw, candidate, rewrites)
+
+    def _note_changes(self, known: dict[str, _Known]) -> None:
+        for key, new in known.items():
+            old = self._known.get(key)
+            if old is None or old is new:
+                continue
+            tool = new.candidate.tool
+            if old.candidate.tool.definition_hash != tool.definition_hash:
+                _log.warning("%s has changed what it says about its tool %s", self.server.name, show(tool.name))
+                self._changed[key] = Rewrite(tool.qualified_name, "", "described otherwise than when it was first read")
+
+    def _refuse(self, rejected: list[Rejection], error: Exception, where: str, raw: Any) -> None:
+        name = raw.get("name") if isinstance(raw, dict) else None
+        label = show(name)[1:-1] if isinstance(name, str) and name else None
+        reason = self._clean(str(error))[:_REASON]
+        if self.on_error == "raise":
+            raise MalformedSource(f"tool {label!r}: {reason}" if label else reason, where=where) from None
+        rejected.append(Rejection(where, reason, label, type(error).__name__))
+
+    def _clean(self, text: str) -> str:
+        return self._redactor.text(text)
+
+
+def read_entry(raw: Any, *, namespace: str, source: str, server: McpServer) -> tuple[Tool, list[Change]]:
+    """The tool, and what was read otherwise than written; `DefinitionError` says why it is none.
+
+    Title, icons, annotations, `_meta` and whatever else the server says go to `metadata`, as they are.
+    """
+    if not isinstance(raw, dict):
+        raise DefinitionError(f"a tool must be an object, not {json_type(raw)}")
+    name, description = raw.get("name"), raw.get("description")
+    if not isinstance(name, str):
+        raise DefinitionError("a tool needs a 'name'" if name is None else f"'name' must be text, not {show(name)}")
+    if description is not None and not isinstance(description, str):
+        raise DefinitionError(f"'description' must be text, not {json_type(description)}")
+    changes: list[Change] = []
+    given, answer = _read_input(raw, changes), _read_output(raw, changes)
+    annotations = raw.get("annotations")
+    tool = Tool(
+        name,
+        namespace,
+        description or "",
+        given,
+        answer,
+        {key: value for key, value in raw.items() if key not in _FIELDS},
+        effects=hinted_effects(annotations if isinstance(annotations, dict) else {}),
+        source=source,
+        binding=McpBinding(server.name, name, server, _read_mirrored(given)),
+    )
+    return tool, changes
+
+
+def _read_input(raw: dict[str, Any], changes: list[Change]) -> Any:
+    schema = raw.get("inputSchema")
+    if schema is None:
+        changes.append(Change("/inputSchema", "missing; read as one that allows anything"))
+        return {}
+    if not isinstance(schema, dict):
+        raise DefinitionError(f"'inputSchema' must be an object, not {json_type(schema)}")
+    return schema
+
+
+def _read_output(raw: dict[str, Any], changes: list[Change]) -> Any:
+    schema = raw.get("outputSchema")
+    if schema is None:
+        return {}
+    if not isinstance(schema, dict):
+        raise DefinitionError(f"'outputSchema' must be an object, not {json_type(schema)}")
+    plain = plain_output(schema)
+    if plain is None:
+        return schema
+    changes.append(Change("/outputSchema", "taken out of the wrapper 'result', and so are the values"))
+    return plain
+
+
+def _read_mirrored(schema: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Arguments that are repeated in headers; a rule broken there is the tool's end, as the protocol wants it."""
+    try:
+        if HEADER.encode() not in _encode(schema):
+            return ()
+    except (TypeError, ValueError, RecursionError):
+        return ()  # what is wrong with the schema is said by who admits it
+    found: dict[str, tuple[str, str]] = {}
+    for path, node in _iter_nodes(schema, (), 0):
+        if HEADER not in node:
+            continue
+        header = node[HEADER]
+        if not path:
+            raise DefinitionError(f"{HEADER} is allowed on properties only, not inside of other keywords")
+        where = ".".join(path)
+        if not isinstance(header, str) or not _TOKEN.fullmatch(header):
+            raise DefinitionError(f"{HEADER} of {show(where)} is no name of a header")
+        if node.get("type") not in _MIRRORABLE:
+            raise DefinitionError(f"{HEADER} of {show(where)}: only text, integers and booleans fit into a header")
+        if header.lower() in found:
+            raise DefinitionError(f"{HEADER} {show(header)} stands for two arguments")
+        if len(path) > 1 and any("." in part for part in path):
+            raise DefinitionError(f"{HEADER} of {show(where)}: a dot in the name of a nested argument")
+        found[header.lower()] = (where, header)
+    return tuple(found.values())
+
+
+def _iter_nodes(schema: Any, path: KeyPath | None, depth: int) -> Iterator[tuple[KeyPath | None, dict[str, Any]]]:
+    """Every place of a schema where a keyword may stand, with the arguments that lead there by properties alone."""
+    if not isinstance(schema, dict) or depth > _DEEPEST:
+        return
+    yield path, schema
+    for key, value in schema.items():
+        if key in SCHEMA_MAPS and isinstance(value, dict):
+            for name, sub in value.items():
+                below = (*path, name) if key == "properties" and path is not None else None
+                yield from _iter_nodes(sub, below, depth + 1)
+        elif key in SCHEMA_LISTS and isinstance(value, list):
+            for sub in value:
+                yield from _iter_nodes(sub, None, depth + 1)
+        elif key in SCHEMA_SINGLES:
+            for sub in value if isinstance(value, list) else [value]:
+                yield from _iter_nodes(sub, None, depth + 1)

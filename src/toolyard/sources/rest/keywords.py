@@ -1,0 +1,300 @@
+"""Keywords of OpenAPI's schemas that JSON Schema 2020-12 spells otherwise, or that documents get wrong."""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import lru_cache
+from typing import Any, Protocol
+
+import msgspec
+
+from toolyard.model.errors import InvalidSchemaError
+from toolyard.model.keywords import JSON_TYPES
+from toolyard.schema.compile import compile_schema
+from toolyard.schema.typenames import join, read_type
+from toolyard.sources.rest.notes import Notes
+
+Node = dict[str, Any]
+
+_COUNTS = frozenset({"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"})
+LIMITS = _COUNTS | {"minContains", "maxContains", "minimum", "maximum", "multipleOf"}
+ANNOTATIONS = ("default", "const")
+
+_MAX_ENUM = 10_000
+_MAX_PATTERN = 1_000
+_MAX_EXAMPLE = 500
+_TEXT_ALONE = {str}
+_SLASHED = re.compile(r"/(.*)/([a-z]*)", re.DOTALL)
+_OUTSIDE = ("description", "title", "readOnly", "writeOnly")
+_EXCLUSIVE = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
+
+
+class SchemaReader(Protocol):
+    """Who reads the schema that a keyword stands in, and the schemas inside of it."""
+
+    notes: Notes
+
+    def node(self, raw: Any, depth: int) -> Any:
+        """One schema object inside."""
+
+
+def read_type_of(work: SchemaReader, raw: Node, out: Node, value: Any) -> None:
+    """A `type` that is not one of the seven words."""
+    if value == "file":
+        out["type"] = "string"
+        out.setdefault("contentEncoding", "base64")
+        return
+    names = value if type(value) is list else [value]
+    if names and all(type(name) is str and name in JSON_TYPES for name in names):
+        out["type"] = list(dict.fromkeys(names))
+        return
+    known = [read_type(name) for name in names if type(name) is str]
+    merged = join([fragment for fragment in known if fragment is not None]) if known and None not in known else None
+    if raw:
+        shown = repr(value)[:80]
+        work.notes.at(raw, f"type {shown} read as {merged.get('type', 'anything') if merged else 'anything'!r}")
+    for key, said in (merged or {}).items():
+        out.setdefault(key, said)
+
+
+def read_limit(work: SchemaReader, raw: Node, out: Node, key: str, value: Any) -> None:
+    """A number; also one written as text, and whole ones written with a point."""
+    number = _read_number(value)
+    is_count = key not in ("minimum", "maximum", "multipleOf")
+    if number is not None and is_count and (number < 0 or number != int(number)):
+        number = None
+    if number is None or (key == "multipleOf" and number <= 0):
+        if value is not None:
+            work.notes.at(raw, f"{key} is not a usable number; left out")
+        return
+    out[key] = int(number) if is_count else number
+
+
+def _read_number(value: Any) -> int | float | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        try:
+            value = int(value) if value.lstrip("-").isdecimal() and len(value) < 40 else float(value)
+        except ValueError:
+            return None
+    return value if isinstance(value, (int, float)) and math.isfinite(value) else None
+
+
+def read_others(work: SchemaReader, raw: Node, out: Node, keys: list[str], depth: int) -> None:
+    """The keywords that take more than a look; `out` holds them as they are and gets what they mean."""
+    late = False
+    for key in keys:
+        read = _READERS.get(key)
+        if read is None:
+            late = True
+            continue
+        said = read(work, raw, out[key], depth)
+        if said is not None:
+            out[key] = said
+        else:
+            del out[key]
+    if late:
+        _read_together(work, out, depth)
+    if "enum" in out and "type" in out:
+        _fit_enum(work, raw, out, out["enum"])
+
+
+def _read_together(work: SchemaReader, out: Node, depth: int) -> None:
+    """Keywords that say something about others."""
+    if "dependencies" in out:
+        _read_dependencies(work, out, depth)
+    if "additionalItems" in out or type(out.get("items")) is list:
+        _tuple_items(work, out, depth)
+    for flag, limit in _EXCLUSIVE:
+        if flag in out:
+            _read_exclusive(out, flag, limit)
+    discriminator = out.pop("discriminator", None)
+    if discriminator is not None:
+        _apply_discriminator(out, discriminator)
+
+
+def _tuple_items(work: SchemaReader, out: Node, depth: int) -> None:
+    items = out.get("items")
+    extra = out.pop("additionalItems", None)
+    if type(items) is list:
+        if items:
+            out["prefixItems"] = items
+        del out["items"]
+        if isinstance(extra, (dict, bool)):
+            out["items"] = work.node(extra, depth + 1)
+
+
+def read_required(work: SchemaReader, raw: Node, value: Any) -> list[str] | None:
+    """The names, each once; None for what is no list of names, or an empty one."""
+    if type(value) is list and set(map(type, value)) <= _TEXT_ALONE:
+        return value if len(set(value)) == len(value) > 0 else list(dict.fromkeys(value)) or None
+    if not isinstance(value, bool):
+        work.notes.at(raw, "'required' is not a list of names; left out")
+    return None
+
+
+def _read_enum(work: SchemaReader, raw: Node, value: Any, depth: int) -> list[Any] | None:
+    if type(value) is list and 0 < len(value) <= _MAX_ENUM:
+        return value
+    work.notes.at(raw, f"enum is not a list of 1 to {_MAX_ENUM:,} values; left out")
+    return None
+
+
+def is_plain_enum(raw: Node, value: Any) -> bool:
+    """Whether an enum is a list of text beside the type for it, as most are."""
+    return (
+        type(value) is list
+        and 0 < len(value) <= _MAX_ENUM
+        and raw.get("type") == "string"
+        and set(map(type, value)) == _TEXT_ALONE
+    )
+
+
+def _read_pattern(work: SchemaReader, raw: Node, value: Any, depth: int) -> str | None:
+    found = usable_pattern(value) if type(value) is str else None
+    if found is None:
+        work.notes.at(raw, "pattern is not a usable regular expression; left out")
+    elif found != value:
+        work.notes.at(raw, "the slashes around a pattern removed")
+    return found
+
+
+@lru_cache(maxsize=4096)
+def usable_pattern(text: str) -> str | None:
+    """The pattern, without the slashes JavaScript puts around one; None if no engine here can run it."""
+    if len(text) > _MAX_PATTERN:
+        return None
+    slashed = _SLASHED.fullmatch(text)
+    if slashed and set(slashed[2]) <= set("gimsuy"):
+        text = ("(?i)" if "i" in slashed[2] else "") + slashed[1]
+    try:
+        compile_schema({"pattern": text})
+    except InvalidSchemaError:
+        return None
+    return text
+
+
+def _pattern_properties(work: SchemaReader, raw: Node, value: Any, depth: int) -> Node | None:
+    if type(value) is not dict:
+        return None
+    usable = {pattern: sub for pattern, sub in value.items() if usable_pattern(pattern) == pattern}
+    if len(usable) < len(value):
+        work.notes.at(raw, "patternProperties with an unusable regular expression; left out")
+    return {pattern: work.node(sub, depth + 1) for pattern, sub in usable.items()} or None
+
+
+def _read_examples(work: SchemaReader, raw: Node, value: Any, depth: int) -> list[Any] | None:
+    if type(value) is not list:
+        return None
+    return [item for item in value if is_small(item)] or None
+
+
+def is_small(value: Any) -> bool:
+    """Whether an example is worth its room."""
+    if isinstance(value, str):
+        return len(value) <= _MAX_EXAMPLE
+    if isinstance(value, (dict, list)):
+        text = msgspec.json.encode(value) if len(value) <= 20 else b""
+        # Data that looks like a reference would be taken for one by whoever walks the schema.
+        return 0 < len(text) <= _MAX_EXAMPLE and b'"$ref"' not in text
+    return True
+
+
+def _read_flag(work: SchemaReader, raw: Node, value: Any, depth: int) -> bool | None:
+    return value if value is True else None
+
+
+def _dependent_required(work: SchemaReader, raw: Node, value: Any, depth: int) -> Node | None:
+    if type(value) is not dict:
+        return None
+    return {key: list(dict.fromkeys(map(str, names))) for key, names in value.items() if type(names) is list} or None
+
+
+def _note_dynamic(work: SchemaReader, raw: Node, value: Any, depth: int) -> None:
+    work.notes.at(raw, "$dynamicRef is not followed; anything is allowed there")
+
+
+_READERS = {
+    "enum": _read_enum,
+    "pattern": _read_pattern,
+    "patternProperties": _pattern_properties,
+    "examples": _read_examples,
+    "uniqueItems": _read_flag,
+    "deprecated": _read_flag,
+    "dependentRequired": _dependent_required,
+    "$dynamicRef": _note_dynamic,
+}
+OTHERS = (
+    *_READERS,
+    *("discriminator", "additionalItems", "dependencies", "exclusiveMinimum", "exclusiveMaximum"),
+)
+"""Keywords for `read_others`; those without a reader of their own are read together."""
+
+
+def _read_dependencies(work: SchemaReader, out: Node, depth: int) -> None:
+    value = out.pop("dependencies")
+    for name, needed in value.items() if type(value) is dict else ():
+        if type(needed) is list:
+            out.setdefault("dependentRequired", {})[name] = list(dict.fromkeys(map(str, needed)))
+        else:
+            out.setdefault("dependentSchemas", {})[name] = work.node(needed, depth + 1)
+
+
+def _read_exclusive(out: Node, flag: str, limit: str) -> None:
+    value = out.pop(flag)
+    if value is True and limit in out:
+        out[flag] = out.pop(limit)
+    elif not isinstance(value, bool) and (number := _read_number(value)) is not None:
+        out[flag] = number
+
+
+def _fit_enum(work: SchemaReader, raw: Node, out: Node, enum: list[Any]) -> None:
+    """Values that YAML read as something else than the type they stand beside."""
+    kind = out["type"]
+    if kind == "string" and not all(type(value) is str or value is None for value in enum):
+        out["enum"] = [
+            value if type(value) is str or value is None else msgspec.json.encode(value).decode() for value in enum
+        ]
+        work.notes.at(raw, "values of an enum of text written as text")
+    elif kind in ("integer", "number") and any(type(value) is str for value in enum):
+        numbers = [_read_number(value) if type(value) is str else value for value in enum]
+        if None not in numbers:
+            out["enum"] = numbers
+            work.notes.at(raw, "values of an enum of numbers written as numbers")
+
+
+def _apply_discriminator(out: Node, discriminator: Any) -> None:
+    """OpenAPI picks the branch by a property, so that others may fit as well; `oneOf` would refuse that."""
+    if "oneOf" in out and "anyOf" not in out:
+        out["anyOf"] = out.pop("oneOf")
+    if type(discriminator) is not dict:
+        return
+    name, mapping = discriminator.get("propertyName"), discriminator.get("mapping")
+    if type(name) is not str or type(mapping) is not dict or not mapping:
+        return
+    properties = out.get("properties", {})
+    known = properties.get(name, {})
+    if type(known) is dict and known.keys().isdisjoint(("enum", "const", "examples", "$ref")):
+        # Not an enum: names of schemas stand for themselves beside those of the mapping.
+        out["properties"] = {**properties, name: {**known, "examples": list(mapping)[:50]}}
+
+
+def allow_null(out: Node) -> Node:
+    """The schema, or null."""
+    kind = out.get("type")
+    if type(kind) is str:
+        out["type"] = [kind, "null"] if kind != "null" else kind
+    elif type(kind) is list:
+        out["type"] = [*kind, "null"] if "null" not in kind else kind
+    if "enum" in out and None not in out["enum"]:
+        out["enum"] = [*out["enum"], None]
+    if "const" in out:
+        out["enum"] = [out.pop("const"), None]
+    if not out.keys().isdisjoint(("allOf", "anyOf", "oneOf", "not")):
+        outer: Node = {key: out.pop(key) for key in _OUTSIDE if key in out}
+        if type(kind) is str:
+            out["type"] = kind
+        return {**outer, "anyOf": [out, {"type": "null"}]}
+    return out

@@ -1,0 +1,150 @@
+"""`RESTToolLoader`: every operation of an OpenAPI or Swagger document, as a tool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlsplit
+
+from toolyard.constants import TOOL_DEFAULT_NAMESPACE
+from toolyard.links.http.url import read_url
+from toolyard.model.errors import ConfigError, MalformedSource
+from toolyard.model.names import check_namespace
+from toolyard.model.report import Rejection, SourceReport
+from toolyard.model.tool import Tool
+from toolyard.parsing import paused_gc, read_bytes
+from toolyard.schema.admission import AdmittedTool
+from toolyard.sources.base import ToolLoader
+from toolyard.sources.options import RestOptions
+from toolyard.sources.rest.selection import Selection
+from toolyard.sources.rest.servers import origin_of
+
+if TYPE_CHECKING:
+    from toolyard.sources.rest.operations import Setting
+
+MAX_BYTES = 64 * 1024 * 1024
+_SCHEMES = ("http", "https")
+
+
+class RESTToolLoader(ToolLoader):
+    """Reads OpenAPI 3.0, 3.1 and 3.2 and Swagger 2.0, JSON or YAML, from a file or an address.
+
+    Every operation becomes a tool or a listed rejection; what had to be changed, left open or left out of one is
+    listed too. Schemas are put together when a tool is first looked at.
+
+    `base_url` stands for every server the document names. `include` and `exclude` take rules as
+    `{"tags": [...], "paths": ["/pets/*"], "methods": ["GET"], "operations": ["get*"]}`. References to files are
+    followed within `ref_root`, by default the document's own folder; references to addresses never. `headers` go
+    with the request for the document, not with calls. `allow_hosts` names further hosts that calls may reach
+    although they are private.
+    """
+
+    option_structs: ClassVar[tuple[type, ...]] = (RestOptions,)
+
+    def __init__(
+        self,
+        spec: str | Path,
+        namespace: str = TOOL_DEFAULT_NAMESPACE,
+        base_url: str | None = None,
+        *,
+        include: Any = None,
+        exclude: Any = None,
+        server_variables: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = 30.0,
+        max_bytes: int = MAX_BYTES,
+        allow_hosts: Sequence[str] = (),
+        ref_root: str | Path | None = None,
+        on_error: str = "skip",
+        on_duplicate: str = "raise",
+    ) -> None:
+        self.spec = spec
+        self.namespace = namespace
+        self.base_url = _read_base(base_url)
+        self._selection = Selection(include, exclude)
+        self._variables = dict(server_variables or {})
+        self._headers = dict(headers or {})
+        self._timeout = timeout
+        self._max_bytes = max_bytes
+        self._allow_hosts = tuple(allow_hosts)
+        self._set_policies(on_error, on_duplicate)
+        check_namespace(namespace)
+        text = str(spec)
+        self._url = text if not isinstance(spec, Path) and urlsplit(text).scheme in _SCHEMES else None
+        if self._url is None and "://" in text:
+            raise ConfigError(f"spec {text[:80]!r} is neither a file nor an http(s) address")
+        if self._url is not None and urlsplit(self._url).username is not None:
+            raise ConfigError("the address of a spec may not hold a user or password; give headers=... instead")
+        self._path = None if self._url is not None else Path(spec)
+        self._root = Path(ref_root) if ref_root is not None else self._path.parent if self._path else None
+
+    @property
+    def source(self) -> str:
+        """The file or address as given, without a query."""
+        return str(self.spec) if self._url is None else self._url.partition("?")[0]
+
+    def load(self) -> list[Tool]:
+        """Every operation of the document; see `report` for what was changed or left out."""
+        # A config may name this loader long before anybody needs what reads a document.
+        from toolyard.sources.rest.notes import Notes
+        from toolyard.sources.rest.operations import Reader
+        from toolyard.sources.rest.text import read_text
+
+        data = self._read()
+        rejected: list[Rejection] = []
+        notes = Notes(self.source)
+        with paused_gc():
+            document, overlooked = read_text(data, self.source)
+            for note in overlooked:
+                notes.add("", note)
+            reader = Reader(document, self._setting(), notes)
+            candidates: list[AdmittedTool] = []
+            for tool, place in reader.tools(partial(self._refuse, rejected)):
+                candidates.append(AdmittedTool(tool, place=place))
+            self.admitted = candidates
+            rewrites = notes.rewrites(reader.files.roots)
+            self._report = SourceReport(self.source, len(candidates), rewrites, tuple(rejected))
+        return [candidate.tool for candidate in candidates]
+
+    def _refuse(self, rejected: list[Rejection], error: Exception, where: str, name: str | None) -> None:
+        if self.on_error == "raise":
+            raise MalformedSource(f"operation {name!r}: {error}" if name else str(error), where=where) from error
+        rejected.append(Rejection(where, str(error), name, type(error).__name__))
+
+    def _read(self) -> bytes:
+        if self._url is not None:
+            from toolyard.sources.rest.fetch import fetch
+
+            return fetch(self._url, headers=self._headers, timeout=self._timeout, max_bytes=self._max_bytes)
+        assert self._path is not None
+        return read_bytes(self._path, max_bytes=self._max_bytes)
+
+    def _setting(self) -> Setting:
+        from toolyard.sources.rest.operations import Setting
+
+        named = [origin_of(url) for url in (self._url, self.base_url) if url]
+        return Setting(
+            source=self.source,
+            namespace=self.namespace,
+            path=self._path,
+            root=self._root,
+            url=self._url,
+            base_url=self.base_url,
+            variables=self._variables,
+            named=tuple(dict.fromkeys(named)),
+            origins=tuple(dict.fromkeys(read_url(url).origin for url in (self._url, self.base_url) if url)),
+            allowed=self._allow_hosts,
+            selection=self._selection,
+            max_bytes=self._max_bytes,
+        )
+
+
+def _read_base(base_url: str | None) -> str | None:
+    if base_url is None:
+        return None
+    parts = urlsplit(base_url)
+    if parts.scheme not in _SCHEMES or not parts.hostname or parts.username is not None or parts.query:
+        raise ConfigError("base_url must be an http(s) address with a host, without user, password or query")
+    return base_url.rstrip("/")

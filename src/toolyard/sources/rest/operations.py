@@ -1,0 +1,242 @@
+"""Operations of a document as tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from toolyard.model.errors import DefinitionError
+from toolyard.model.tool import Effects
+from toolyard.sources.rest.arguments import name_arguments
+from toolyard.sources.rest.assembly import Assembly
+from toolyard.sources.rest.bodies import Bodies, RequestBody
+from toolyard.sources.rest.descriptions import describe
+from toolyard.sources.rest.document import Site, SpecVersion, sites, version_of
+from toolyard.sources.rest.names import base_name, distinct
+from toolyard.sources.rest.notes import Notes
+from toolyard.sources.rest.parameters import OperationParameter, Parameters, template_names
+from toolyard.sources.rest.plan import Plan
+from toolyard.sources.rest.refs import Files
+from toolyard.sources.rest.responses import success
+from toolyard.sources.rest.schemas import Schemas
+from toolyard.sources.rest.security import Security
+from toolyard.sources.rest.selection import Selection
+from toolyard.sources.rest.servers import Servers, swagger_servers
+from toolyard.sources.rest.swagger2 import Swagger
+from toolyard.sources.rest.tool import RestTool
+
+Keys = dict[tuple[str, str], OperationParameter]
+Refuse = Callable[[Exception, str, str | None], None]
+_READ = frozenset({"GET", "HEAD"})
+_LIST_LIMIT = 20
+_SIGNS = "+*?&#./;"
+"""What other templates write in braces beside a name."""
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """What the operator says about a document."""
+
+    source: str
+    namespace: str
+    path: Path | None
+    root: Path | None
+    url: str | None
+    base_url: str | None
+    variables: Mapping[str, str]
+    named: tuple[str, ...]
+    origins: tuple[str, ...]
+    allowed: tuple[str, ...]
+    selection: Selection
+    max_bytes: int
+
+
+class Reader:
+    """Reads one document; made anew for every load."""
+
+    def __init__(self, document: Any, setting: Setting, notes: Notes) -> None:
+        self._setting = setting
+        self._notes = notes
+        self._version: SpecVersion = version_of(document, setting.source)
+        self._document: dict[str, Any] = document
+        self.files = files = Files(document, setting.path, setting.root, setting.max_bytes)
+        swagger = self._version.major == 2
+        self._swagger = Swagger(document, files, notes) if swagger else None
+        self._schemas = Schemas(files, notes, modern=self._version >= (3, 1))
+        self._parameters = Parameters(self._schemas, files, notes)
+        self._bodies = Bodies(self._schemas, files, notes)
+        self._servers = Servers(setting.url, setting.base_url, setting.variables)
+        self._assembly = Assembly()
+        components = document.get("components") if type(document.get("components")) is dict else {}
+        schemes = document.get("securityDefinitions") if swagger else components.get("securitySchemes")
+        self._security = Security(schemes, document.get("security"), files)
+        self._shared: dict[int, tuple[Any, Keys, list[Any]]] = {}
+        self._own_servers = swagger_servers(document) if swagger else document.get("servers")
+
+    def tools(self, refuse: Refuse) -> list[tuple[RestTool, str]]:
+        """Every tool with its place; what cannot become one is handed to `refuse`."""
+        wanted: list[tuple[Site, Plan]] = []
+        left_out = 0
+        selection = self._setting.selection
+        takes = None if selection.takes_all else selection.takes
+        for site in sites(self._document, self._version, self.files, self._notes):
+            raw = site.raw
+            if takes is not None and type(raw) is dict and not takes(site.method, site.path, raw):
+                left_out += 1
+                continue
+            self._notes.near = site.place
+            try:
+                wanted.append((site, self._plan(site)))
+            except DefinitionError as error:
+                label = raw.get("operationId") if type(raw) is dict else None
+                refuse(error, f"{self._setting.source}{site.place}", label if type(label) is str else None)
+        largest = max([plan.own_count() for _, plan in wanted], default=0)
+        if not self._assembly.all_fit(self._schemas.total + largest, self._schemas.branching):
+            for site, plan in wanted:
+                self._fit(site, plan)
+        if left_out:
+            self._notes.add("#/paths", "operations left out by include and exclude", count=left_out)
+        asked = [(base_name(site.raw.get("operationId"), site.method, site.path), site) for site, _ in wanted]
+        names = distinct([(name, site.method, site.path) for name, site in asked])
+        return [(self._tool(name, plan, site), site.place) for name, (site, plan) in zip(names, wanted, strict=True)]
+
+    def _plan(self, site: Site) -> Plan:
+        if site.fault:
+            raise DefinitionError(site.fault)
+        raw = site.raw
+        if type(raw) is not dict:
+            raise DefinitionError("the operation is not a mapping")
+        path = site.path.partition("#")[0]
+        plan = Plan(self._assembly, site.method, path if path[:1] == "/" else f"/{path}")
+        parameters, body = self._arguments(site, plan)
+        for renamed in name_arguments(plan, parameters, body):
+            self._notes.add(site.place, renamed)
+        found, plan.accepts = success(raw, site.file, self.files, self._swagger)
+        if found is not None:
+            plan.output = self._schemas.convert(found.node, found.file)
+        plan.security, plan.schemes, unknown = self._security.needs(raw)
+        for name in unknown:
+            self._notes.add(site.place, f"security scheme {name[:80]!r} is not described")
+        self._serve(site, plan)
+        return plan
+
+    def _arguments(self, site: Site, plan: Plan) -> tuple[list[OperationParameter], RequestBody | None]:
+        raw, file, place = site.raw, site.file, site.place
+        common, common_body = self._common(site)
+        listed = raw.get("parameters")
+        if self._swagger is not None:
+            kept, own_body = self._swagger.parameters(listed, file, place)
+            found = self._parameters.collect(kept, file, place)
+            told = self._swagger.body(_merge_parameters(common_body, own_body), raw, place)
+            body = self._bodies.read(*told, place) if told is not None else None
+        else:
+            found = self._parameters.collect(listed, file, place) if listed else {}
+            asked = raw.get("requestBody")
+            body = self._bodies.read(asked, file, place) if asked is not None else None
+        if common:
+            found = {**common, **found}
+        self._match_path(site, plan, found)
+        return list(found.values()), body
+
+    def _common(self, site: Site) -> tuple[Keys, list[Any]]:
+        """What a path says for all of its operations, read once."""
+        listed = site.item.get("parameters")
+        if not listed:
+            return {}, []
+        key = id(listed)
+        if key not in self._shared:
+            body: list[Any] = []
+            kept = listed
+            if self._swagger is not None:
+                kept, body = self._swagger.parameters(listed, site.file, site.place)
+            self._shared[key] = (listed, self._parameters.collect(kept, site.file, site.place), body)
+        return self._shared[key][1], self._shared[key][2]
+
+    def _match_path(self, site: Site, plan: Plan, found: Keys) -> None:
+        """Path parameters and the path must tell of the same names."""
+        names = template_names(plan.path)
+        if names is None:
+            raise DefinitionError(f"the braces of the path {site.path[:200]!r} do not pair")
+        if "{" in plan.path.partition("?")[2]:
+            raise DefinitionError(f"the path {site.path[:200]!r} has a place in its query; describe a query parameter")
+        for name in names:
+            if ("path", name) in found:
+                continue
+            bare = name.strip(_SIGNS)
+            if ("path", bare) in found:
+                # `{+name}` and `{name*}` are how other templates say that a value may hold slashes.
+                plan.path = plan.path.replace(f"{{{name}}}", f"{{{bare}}}")
+                self._notes.add(site.place, f"the path's {{{name}}} is read as {{{bare}}}")
+                continue
+            found["path", name] = self._parameters.undescribed(name)
+            self._notes.add(site.place, f"path parameter {name!r} is not described; any text is allowed")
+        if len(names) == len([key for key in found if key[0] == "path"]):
+            return
+        known = {name if ("path", name) in found else name.strip(_SIGNS) for name in names}
+        for key in [key for key in found if key[0] == "path" and key[1] not in known]:
+            del found[key]
+            self._notes.add(site.place, f"path parameter {key[1]!r} is not in the path; left out")
+
+    def _serve(self, site: Site, plan: Plan) -> None:
+        if self._swagger is not None:
+            schemes = site.raw.get("schemes")
+            lists = [swagger_servers(self._document, schemes)] if schemes else [self._own_servers]
+        else:
+            lists = [site.raw.get("servers"), site.item.get("servers"), self._own_servers]
+        plan.base_url, problem = self._servers.address(*lists)
+        setting = self._setting
+        plan.named, plan.origins, plan.allowed = setting.named, setting.origins, setting.allowed
+        if problem:
+            self._notes.add(site.place, problem)
+
+    def _fit(self, site: Site, plan: Plan) -> None:
+        """Say now what will have to be left open when the schemas are put together."""
+        for what, parts, make in (
+            ("input", plan.parts(), plan.input),
+            ("output", [plan.output] if plan.output is not None else [], plan.answer),
+        ):
+            if not self._assembly.fits(parts):
+                for name in make()[1][:_LIST_LIMIT]:
+                    self._notes.add(site.place, f"{what} schema is too large: {name!r} in it is left open")
+
+    def _tool(self, name: str, plan: Plan, site: Site) -> RestTool:
+        raw = site.raw
+        setting = self._setting
+        asked = raw.get("operationId")
+        if name != asked and type(asked) is str:
+            self._notes.add(
+                site.place, f"operationId {asked[:200]!r} written as {name!r}", f"{setting.namespace}::{name}"
+            )
+        description, whole = describe(raw)
+        tags = raw.get("tags")
+        return RestTool(
+            name=name,
+            namespace=setting.namespace,
+            description=description,
+            metadata=_read_metadata(raw, whole),
+            tags=tuple([tag for tag in tags if type(tag) is str]) if type(tags) is list else (),
+            effects=Effects.READ if site.method in _READ else Effects.WRITE,
+            source=setting.source,
+            plan=plan,
+        )
+
+
+def _merge_parameters(common: list[Any], own: list[Any]) -> list[Any]:
+    """Body and form parameters of an operation, over those of its path."""
+    found = {(item.node.get("in"), item.node.get("name")): item for item in common}
+    found.update({(item.node.get("in"), item.node.get("name")): item for item in own})
+    return list(found.values())
+
+
+def _read_metadata(raw: dict[str, Any], whole: str | None) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if raw.get("deprecated") is True:
+        found["deprecated"] = True
+    docs = raw.get("externalDocs")
+    if type(docs) is dict and type(docs.get("url")) is str:
+        found["external_docs"] = docs["url"]
+    if whole is not None:
+        found["description"] = whole
+    return found

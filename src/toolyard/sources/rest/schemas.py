@@ -1,0 +1,343 @@
+"""Schemas of a document as JSON Schema 2020-12, each converted once and shared by all tools that need it.
+
+What a reference leads to becomes a `Component`, wherever in the documents it lies; references point at
+`#/$defs/<name>`. Conversion is total: what cannot be said becomes an open schema, with a note of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from toolyard.model.keywords import JSON_TYPES
+from toolyard.sources.rest.keywords import (
+    ANNOTATIONS,
+    LIMITS,
+    OTHERS,
+    allow_null,
+    is_plain_enum,
+    is_small,
+    read_limit,
+    read_others,
+    read_required,
+    read_type_of,
+)
+from toolyard.sources.rest.notes import Notes
+from toolyard.sources.rest.refs import MAIN, Files, ResolvedRef
+
+Node = dict[str, Any]
+
+MAX_DEPTH = 48
+"""Levels of one schema; the budget allows 64, and a tool adds a few of its own."""
+
+_TYPE, _TEXT, _PROPERTIES, _REQUIRED, _EXAMPLE, _NULLABLE, _ANNOTATION, _LIMIT, _OTHER, _SINGLE, _LIST, _DIRECTION = (
+    range(12)
+)
+_KINDS: dict[str, int] = {
+    "type": _TYPE,
+    **dict.fromkeys(("description", "title", "format", "contentEncoding", "contentMediaType"), _TEXT),
+    "properties": _PROPERTIES,
+    "required": _REQUIRED,
+    "example": _EXAMPLE,
+    "nullable": _NULLABLE,
+    "x-nullable": _NULLABLE,
+    "dependentSchemas": _PROPERTIES,
+    **dict.fromkeys(("not", "if", "then", "else", "propertyNames", "contains", "contentSchema"), _SINGLE),
+    **dict.fromkeys(("additionalProperties", "unevaluatedProperties", "unevaluatedItems", "items"), _SINGLE),
+    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), _LIST),
+    **dict.fromkeys(LIMITS, _LIMIT),
+    **dict.fromkeys(ANNOTATIONS, _ANNOTATION),
+    "readOnly": _DIRECTION,
+    "writeOnly": _DIRECTION,
+    **dict.fromkeys(OTHERS, _OTHER),
+}
+_LEAF = frozenset({"type", "description", "format", "title"})
+_TEXT_ALONE = {str}
+_IN_PLACE = frozenset({"not", "if", "then", "else"})
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.\-]+")
+_EXTENSION = re.compile(r"\.(?:json|ya?ml)$")
+_SAFE = re.compile(r"[A-Za-z0-9_.\-]{1,100}")
+_BESIDE_OLD_REF = ("description", "title")
+
+
+_NO_LINK: Node = {}
+
+
+class SchemaPart:
+    """A converted schema and what is known of it."""
+
+    node: Any
+    count = 0
+    """Its subschemas, those of components not counted."""
+    directed = False
+    """Whether something in it is for requests or for responses only."""
+    inline: Sequence[SchemaPart] = ()
+    """Components that judge the same value as a schema of this part, once for every time they do."""
+    weight = -1
+    """Its subschemas, those of all components it reaches counted; -1 until somebody asks."""
+
+    def __init__(self, name: str, raw: Any, file: str) -> None:
+        self.name = name
+        self.raw = raw
+        self.file = file
+        self.refs: dict[str, SchemaPart] = {}
+        """Components it refers to, in the order they are met."""
+        self.link = {"$ref": f"#/$defs/{name}"} if name else _NO_LINK
+
+
+class Schemas:
+    """Converts the schemas of one document, on demand."""
+
+    def __init__(self, files: Files, notes: Notes, *, modern: bool) -> None:
+        self.notes = notes
+        self._files = files
+        self._modern = modern
+        self._by_file: dict[str, dict[str, SchemaPart]] = {}
+        self._links: dict[str, SchemaPart] = {}
+        """Components by the references to them, of the file that is being read."""
+        self._by_node: dict[int, SchemaPart] = {}
+        self._names: set[str] = set()
+        self._waiting: list[SchemaPart] = []
+        self._whole: dict[tuple[str, str], SchemaPart] = {}
+        """Schemas of operations that are nothing but a reference."""
+        self._part = SchemaPart("", None, MAIN)
+        self.total = 0
+        """Subschemas of all components converted so far."""
+        self.branching: list[SchemaPart] = []
+        """Parts of which a component judges the same value."""
+
+    def convert(self, raw: Any, file: str = MAIN) -> SchemaPart:
+        """A schema that lies in an operation, converted together with all it refers to."""
+        ref = raw.get("$ref") if type(raw) is dict and len(raw) == 1 else None
+        if type(ref) is str and (file, ref) in self._whole:
+            return self._whole[file, ref]
+        part = SchemaPart("", raw, file)
+        if type(ref) is str:
+            self._whole[file, ref] = part
+        self._convert(part)
+        while self._waiting:
+            self._convert(self._waiting.pop())
+        return part
+
+    def _convert(self, part: SchemaPart) -> None:
+        self._part = part
+        self._links = self._by_file.setdefault(part.file, {})
+        part.node = self.node(part.raw, 0)
+        part.raw = None
+        if part.name:
+            self.total += part.count
+        if part.inline:
+            self.branching.append(part)
+
+    def node(self, raw: Any, depth: int) -> Any:
+        """One schema object; called for every subschema, so it does the common things itself."""
+        if type(raw) is not dict:
+            return self._no_object(raw)
+        part = self._part
+        part.count += 1
+        kind: Any = raw.get("type")
+        if (
+            type(kind) is str
+            and kind in JSON_TYPES
+            and (len(raw) == 1 or (raw.keys() <= _LEAF and set(map(type, raw.values())) == _TEXT_ALONE))
+        ):
+            return raw  # Most schemas are no more than this, and need no copy.
+        ref = raw.get("$ref")
+        if type(ref) is str:
+            if len(raw) == 1 and depth and ref in self._links:
+                target = self._links[ref]
+                part.refs[target.name] = target
+                return target.link
+            return self._reference(raw, ref, depth)
+        return self._keywords(raw, depth)
+
+    def _keywords(self, raw: Node, depth: int) -> Any:
+        out: Node = {}
+        others: list[str] | None = None
+        nullable = False
+        for key, value in raw.items():
+            kind = _KINDS.get(key)
+            if kind is None:
+                continue
+            if kind == _TYPE:
+                if type(value) is str and value in JSON_TYPES:
+                    out[key] = value
+                else:
+                    read_type_of(self, raw, out, value)
+            elif kind == _TEXT:
+                if type(value) is str:
+                    out[key] = value
+            elif kind == _PROPERTIES:
+                out[key] = self._properties(raw, out, value, depth)
+            elif kind == _ANNOTATION:
+                out[key] = value
+            elif kind == _LIST:
+                self._list(raw, out, key, value, depth)
+            elif kind == _SINGLE:
+                out[key] = self._single(raw, key, value, depth)
+                if type(value) is list:
+                    others = [*(others or ()), key]
+            elif kind == _OTHER and not (key == "enum" and is_plain_enum(raw, value)):
+                others = [key] if others is None else [*others, key]
+                out[key] = value
+            elif kind == _NULLABLE:
+                nullable = nullable or value is True
+            else:
+                self._single_word(kind, raw, out, key, value)
+        if others is not None:
+            read_others(self, raw, out, others, depth)
+        if not nullable:
+            return out
+        self._part.count += 2
+        return allow_null(out)
+
+    def _single_word(self, kind: int, raw: Node, out: Node, key: str, value: Any) -> None:
+        """Keywords that stand for themselves."""
+        if kind == _REQUIRED:
+            names = read_required(self, raw, value)
+            if names is not None:
+                out[key] = names if key not in out else list(dict.fromkeys((*names, *out[key])))
+        elif kind == _EXAMPLE:
+            if "examples" not in raw and is_small(value):
+                out["examples"] = [value]
+        elif kind == _LIMIT:
+            read_limit(self, raw, out, key, value)
+        elif kind == _OTHER:
+            out[key] = value
+        elif value is True:
+            self._part.directed = True
+            out[key] = True
+
+    def _no_object(self, raw: Any) -> Any:
+        self._part.count += 1
+        if isinstance(raw, bool):
+            return raw
+        if type(raw) is str:
+            out: Node = {}
+            read_type_of(self, {}, out, raw)
+            return out
+        return {}
+
+    def _single(self, raw: Node, key: str, value: Any, depth: int) -> Any:
+        if depth >= MAX_DEPTH:
+            self.notes.at(raw, f"what lies deeper than {MAX_DEPTH} levels is left open")
+            return {}
+        if type(value) is list and key == "items":
+            return [self.node(item, depth + 1) for item in value]
+        found = self.node(value, depth + 1)
+        if key in _IN_PLACE:
+            self._note_inline(found)
+        return found
+
+    def _note_inline(self, node: Any) -> None:
+        ref = node.get("$ref") if type(node) is dict else None
+        if ref is not None:
+            self._part.inline = [*self._part.inline, self._part.refs[ref[8:]]]
+
+    def _properties(self, raw: Node, out: Node, value: Any, depth: int) -> Node:
+        if type(value) is not dict or depth >= MAX_DEPTH:
+            deep = depth >= MAX_DEPTH
+            said = f"what lies deeper than {MAX_DEPTH} levels is left open" if deep else "properties are not a mapping"
+            self.notes.at(raw, said)
+            return {}
+        node, below = self.node, depth + 1
+        found = {}
+        for name, sub in value.items():
+            found[name] = node(sub, below)
+            if type(sub) is dict and sub.get("required") is True:
+                self.notes.at(sub, "'required: true' moved to the list of the object around it")
+                names = out.setdefault("required", [])
+                if name not in names:
+                    out["required"] = [*names, name]
+        return found
+
+    def _list(self, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
+        if type(value) is not list or not value or depth >= MAX_DEPTH:
+            self.notes.at(raw, f"{key} is not a list of schemas, or lies too deep; left out")
+            return
+        below = depth + 1
+        out[key] = found = [self.node(sub, below) for sub in value]
+        for node in found:
+            if type(node) is dict and "$ref" in node:
+                self._note_inline(node)
+
+    def _reference(self, raw: Node, ref: str, depth: int) -> Any:
+        part = self._part
+        target = self._links.get(ref) or self._component(ref, part.file)
+        out: Node = {}
+        if target is not None:
+            self._links[ref] = target
+            part.refs[target.name] = target
+            out["$ref"] = "#/$defs/" + target.name
+            if depth == 0 or len(raw) > 1:
+                part.inline = [*part.inline, target]
+        else:
+            why = self._files.problems.get((part.file, ref), "it leads to no schema")
+            self.notes.at(raw, f"reference {ref[:200]!r} cannot be followed, anything is allowed: {why}")
+        if len(raw) > 1:
+            self._beside(raw, out, depth)
+            if raw.get("nullable") is True or raw.get("x-nullable") is True:
+                part.count += 2
+                return {"anyOf": [out, {"type": "null"}]} if target is not None else out
+        return out
+
+    def _beside(self, raw: Node, out: Node, depth: int) -> None:
+        """Keywords next to a reference mean something since 3.1; before, at most a comment was meant."""
+        if self._modern:
+            rest = {key: value for key, value in raw.items() if key not in ("$ref", "nullable", "x-nullable")}
+            out |= self.node(rest, depth)
+            return
+        for key in _BESIDE_OLD_REF:
+            if type(raw.get(key)) is str:
+                out[key] = raw[key]
+        for key in ("readOnly", "writeOnly"):
+            # Ignored by the letter; meant by everybody who writes it.
+            if raw.get(key) is True:
+                self._part.directed = True
+                out[key] = True
+
+    def _component(self, ref: str, file: str) -> SchemaPart | None:
+        found = self._files.follow(ref, file)
+        if found is not None and type(found.node) is dict and len(found.node) == 1 and "$ref" in found.node:
+            found, ref = self._end_of(found, ref, file)
+        if found is None or not isinstance(found.node, (dict, bool)):
+            return None
+        node = found.node
+        known = self._by_node.get(id(node)) if type(node) is dict else None
+        if known is None:
+            known = SchemaPart(self._name(ref), node, found.file)
+            self._by_node[id(node)] = known
+            self._waiting.append(known)
+        return known
+
+    def _end_of(self, found: ResolvedRef, ref: str, file: str) -> tuple[ResolvedRef | None, str]:
+        """A component that is nothing but a reference is the one it leads to; in a ring there is none."""
+        seen: set[int] = set()
+        here: ResolvedRef | None = found
+        onward = ref
+        while here is not None and type(here.node) is dict and len(here.node) == 1 and "$ref" in here.node:
+            if id(here.node) in seen or type(here.node["$ref"]) is not str:
+                self._files.problems[file, ref] = "it leads back to itself"
+                return None, ref
+            seen.add(id(here.node))
+            onward = here.node["$ref"]
+            here = self._files.follow(onward, here.file)
+        return here, onward
+
+    def _name(self, ref: str) -> str:
+        tail = ref.rpartition("/")[2]
+        if ref[:2] == "#/" and tail not in self._names and _SAFE.fullmatch(tail):
+            self._names.add(tail)
+            return tail
+        tail = ref.rstrip("/#").rpartition("/")[2].rpartition("#")[2] or "schema"
+        if "#" not in ref:
+            tail = _EXTENSION.sub("", tail)
+        base = tail if _SAFE.fullmatch(tail) else _UNSAFE.sub("_", tail.replace("~1", "_").replace("~0", "_"))[:100]
+        name = base
+        number = 2
+        while name in self._names:
+            name = f"{base}_{number}"
+            number += 1
+        self._names.add(name)
+        return name

@@ -1,0 +1,129 @@
+"""Swagger 2.0 in the words of OpenAPI 3: parameters with schemas, bodies with content, responses with content."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolyard.sources.rest.media import kind_of
+from toolyard.sources.rest.notes import Notes
+from toolyard.sources.rest.refs import Files
+
+_SCHEMA_KEYS = frozenset(
+    {
+        *("type", "format", "items", "default", "enum", "pattern", "minimum", "maximum", "exclusiveMinimum"),
+        *("exclusiveMaximum", "minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "multipleOf"),
+        *("x-nullable", "example", "readOnly"),
+    }
+)
+_STYLES: dict[str, dict[str, Any]] = {
+    "csv": {"style": "form", "explode": False},
+    "ssv": {"style": "spaceDelimited", "explode": False},
+    "pipes": {"style": "pipeDelimited", "explode": False},
+    "multi": {"style": "form", "explode": True},
+}
+_FORM = "application/x-www-form-urlencoded"
+_MULTIPART = "multipart/form-data"
+
+
+class Swagger:
+    """Rewrites the operations of one Swagger 2.0 document; what they share is rewritten once."""
+
+    def __init__(self, document: dict[str, Any], files: Files, notes: Notes) -> None:
+        self._document = document
+        self._files = files
+        self._notes = notes
+        self._known: dict[int, tuple[Any, Any]] = {}
+
+    def parameters(self, raw: Any, file: str, place: str) -> tuple[list[Any], list[Any]]:
+        """Those that stay parameters, rewritten; and those that make the body, each with its file."""
+        kept: list[Any] = []
+        body: list[Any] = []
+        for item in raw if type(raw) is list else ():
+            settled = self._files.settle(item, file)
+            node = settled.node
+            where = node.get("in") if type(node) is dict else None
+            if where in ("body", "formData"):
+                body.append(settled)
+            elif where is None:
+                kept.append(item)
+            else:
+                kept.append(self._parameter(node, place))
+        return kept, body
+
+    def _parameter(self, raw: dict[str, Any], place: str) -> dict[str, Any]:
+        key = id(raw)
+        if key not in self._known:
+            self._known[key] = (raw, self._rewritten(raw, place))
+        found: dict[str, Any] = self._known[key][1]
+        return found
+
+    def _rewritten(self, raw: dict[str, Any], place: str) -> dict[str, Any]:
+        out = {name: value for name, value in raw.items() if name not in _SCHEMA_KEYS and name != "collectionFormat"}
+        if "schema" not in raw:
+            out["schema"] = {name: value for name, value in raw.items() if name in _SCHEMA_KEYS}
+        if raw.get("type") == "array" and raw.get("in") == "query":
+            out |= self._style(raw, place)
+        return out
+
+    def _style(self, raw: dict[str, Any], place: str) -> dict[str, Any]:
+        written = raw.get("collectionFormat", "csv")
+        if written not in _STYLES:
+            self._notes.add(
+                place, f"parameter {raw.get('name')!r}: {str(written)[:20]!r} lists are written with commas"
+            )
+        return _STYLES.get(written, _STYLES["csv"])
+
+    def body(self, found: list[Any], operation: dict[str, Any], place: str) -> tuple[dict[str, Any], str] | None:
+        """A `requestBody` of the body and form parameters, and the file it belongs to; None without any."""
+        if not found:
+            return None
+        consumes = self._types(operation, "consumes")
+        whole = [item for item in found if item.node.get("in") == "body"]
+        if whole:
+            if len(found) > 1:
+                self._notes.add(place, "more than one body parameter, or form ones beside it; the first one kept")
+            raw, file = whole[0].node, whole[0].file
+            media: dict[str, Any] = {"schema": raw.get("schema", {})}
+            types = [kind for kind in consumes if kind_of(kind) in ("json", "text", "binary")] or ["application/json"]
+            content = dict.fromkeys(types, media)
+            described = {"description": raw["description"]} if type(raw.get("description")) is str else {}
+            return {"content": content, "required": raw.get("required") is True, **described}, file
+        return self._form([item.node for item in found], consumes, place), found[0].file
+
+    def _form(self, raws: list[dict[str, Any]], consumes: list[str], place: str) -> dict[str, Any]:
+        properties: dict[str, Any] = {}
+        encoding: dict[str, Any] = {}
+        required: list[str] = []
+        has_file = False
+        for raw in raws:
+            name = str(raw.get("name", ""))
+            schema = {key: value for key, value in raw.items() if key in _SCHEMA_KEYS or key == "description"}
+            if raw.get("type") == "file":
+                has_file = True
+                schema |= {"type": "string", "format": "binary"}
+            elif raw.get("type") == "array":
+                encoding[name] = self._style(raw, place)
+            properties[name] = schema
+            if raw.get("required") is True:
+                required.append(name)
+        form = next((kind for kind in consumes if kind_of(kind) in ("form", "multipart")), _FORM)
+        if has_file:
+            form = next((kind for kind in consumes if kind_of(kind) == "multipart"), _MULTIPART)
+        media = {"schema": {"type": "object", "properties": properties, "required": required}, "encoding": encoding}
+        return {"content": {form: media}, "required": bool(required)}
+
+    def response(self, raw: Any, operation: dict[str, Any]) -> Any:
+        """A response with `content`."""
+        if type(raw) is not dict or type(raw.get("schema")) is not dict:
+            return raw
+        schema = raw["schema"]
+        types = self._types(operation, "produces")
+        if schema.get("type") == "file":
+            return {"content": {kind: {} for kind in types or ["application/octet-stream"]}}
+        return {"content": {kind: {"schema": schema} for kind in types or ["application/json"]}}
+
+    def _types(self, operation: dict[str, Any], key: str) -> list[str]:
+        listed = operation.get(key)
+        if type(listed) is not list:
+            listed = self._document.get(key)
+        return [item for item in listed if type(item) is str] if type(listed) is list else []

@@ -1,0 +1,1 @@
+"""Tools of directories of Python files."""

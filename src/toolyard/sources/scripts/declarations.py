@@ -1,0 +1,281 @@
+"""What scripts declare, as tools: read in processes of their own, version by version."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from toolyard.model.bindings import ScriptBinding
+from toolyard.model.errors import CallError, ConfigError, DefinitionError, SourceUnavailable
+from toolyard.model.json_words import json_type
+from toolyard.model.names import show
+from toolyard.model.report import Rewrite
+from toolyard.model.tool import Tool
+from toolyard.schema.admission import AdmittedTool, admit_tool
+
+if TYPE_CHECKING:
+    from toolyard.links.scripts import Code, Declared, ScriptFault, WorkerPool, WorkerSettings
+
+
+_HANDLER = re.compile(r"[^\W\d]\w*|TOOLS\[(?:0|[1-9]\d{0,5})\]")
+_FLAGS = ("no_background", "allow_repeat")
+_CTX = "ctx"
+_SHOWN = 500
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where the tools of one file come from, and how they are to be run."""
+
+    directory: str
+    file: str
+    sha256: str
+    code: bytes
+    namespace: str
+    source: str
+    settings: Any
+    isolation: Literal["process", "inprocess"]
+    timeout: float
+
+
+def read_tool(raw: Mapping[str, Any], origin: Origin) -> tuple[AdmittedTool, tuple[Rewrite, ...]]:
+    """The tool that one entry of a declaration defines, ready for a registry; `DefinitionError` if it cannot be one."""
+    name = _read_text(raw, "name")
+    parameters = _read_mapping(raw, "parameters")
+    takes_ctx = raw.get("takes_ctx") is True
+    if takes_ctx and _CTX in (parameters.get("properties") or {}):
+        raise DefinitionError(f"tool {show(name)} declares a parameter 'ctx', which is filled in for it; rename one")
+    effects: Any = raw.get("effects") or "unknown"
+    tool = Tool(
+        name,
+        origin.namespace,
+        _read_text(raw, "description"),
+        parameters,
+        _read_mapping(raw, "output"),
+        _read_metadata(raw),
+        version=_read_text(raw, "version") if raw.get("version") is not None else None,
+        tags=_read_texts(raw, "tags"),
+        aliases=_read_texts(raw, "aliases"),
+        effects=effects,
+        source=origin.source,
+        binding=_read_binding(raw, origin, takes_ctx),
+    )
+    candidate, rewrites = admit_tool(tool)
+    candidate.place = f"/{origin.file}"
+    return candidate, rewrites
+
+
+def to_one_line(text: str) -> str:
+    """What a script says, as one line for a log: not too long, and without characters that would do something there."""
+    plain = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in " ".join(text[: 2 * _SHOWN].split()))
+    return plain if len(plain) <= _SHOWN else f"{plain[:_SHOWN]}..."
+
+
+def _read_binding(raw: Mapping[str, Any], origin: Origin, takes_ctx: bool) -> ScriptBinding:
+    handler = _read_text(raw, "handler") or "run"
+    if not _HANDLER.fullmatch(handler):
+        raise DefinitionError(f"handler {show(handler)} is neither a function of the file nor an entry of TOOLS")
+    return ScriptBinding(
+        origin.directory,
+        origin.file,
+        handler,
+        origin.sha256,
+        origin.code,
+        origin.settings,
+        origin.isolation,
+        _read_timeout(raw, origin.timeout),
+        takes_ctx,
+        raw.get("is_async") is True,
+    )
+
+
+def _read_metadata(raw: Mapping[str, Any]) -> dict[str, Any]:
+    flags = _read_mapping(raw, "flags")
+    return {flag: True for flag in _FLAGS if flags.get(flag) is True}
+
+
+def _read_timeout(raw: Mapping[str, Any], default: float) -> float:
+    value = raw.get("timeout")
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float) or not (0 < value < math.inf):
+        raise DefinitionError(f"TOOL_TIMEOUT is a number of seconds above 0, not {value!r:.80}")
+    return float(value)
+
+
+def _read_text(raw: Mapping[str, Any], key: str) -> str:
+    value = raw.get(key, "")
+    if not isinstance(value, str):
+        raise DefinitionError(f"{key!r} must be text, not {json_type(value)}")
+    return value
+
+
+def _read_mapping(raw: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = raw.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise DefinitionError(f"{key!r} must be a mapping, not {json_type(value)}")
+    return value
+
+
+def _read_texts(raw: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    value = raw.get(key)
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        return (value,)
+    if not isinstance(value, Sequence) or not all(isinstance(item, str) for item in value):
+        raise DefinitionError(f"{key!r} must be a list of text, not {json_type(value)}")
+    return tuple(dict.fromkeys(value))
+
+
+class ScriptVersion:
+    """What one file gave, with these bytes."""
+
+    __slots__ = ("candidates", "faults", "rewrites", "sha256", "whole")
+
+    def __init__(self, sha256: str) -> None:
+        self.sha256 = sha256
+        self.candidates: list[AdmittedTool] = []
+        self.rewrites: list[Rewrite] = []
+        self.faults: list[tuple[Exception, str | None]] = []
+        self.whole = self
+        """The same with every tool, if some are left out here because their names are taken."""
+
+    def replaces(self, old: ScriptVersion | None) -> bool:
+        """False if it would put something broken in the place of something that works."""
+        if old is None or not old.candidates or not self.faults:
+            return True
+        return bool(old.faults) and bool(self.candidates)
+
+    def reduced(self, candidates: list[AdmittedTool]) -> ScriptVersion:
+        """With these tools only."""
+        if len(candidates) == len(self.candidates):
+            return self
+        made = ScriptVersion(self.sha256)
+        made.candidates, made.rewrites, made.faults, made.whole = candidates, self.rewrites, self.faults, self.whole
+        return made
+
+
+class Collision(msgspec.Struct, frozen=True):
+    """A tool that is left out because one of its names is taken."""
+
+    file: str
+    tool: str
+    problem: str
+    stale: bool = False
+    """Whether the file's last good version is served instead."""
+
+
+def settle_names(
+    chosen: Mapping[str, ScriptVersion], before: Mapping[str, ScriptVersion]
+) -> tuple[dict[str, ScriptVersion], list[Collision]]:
+    """What is served of each file, with no name twice.
+
+    What was served before keeps its names. A file whose edit wants one of them keeps its last version too; one that
+    has none loses the tool. Among files that are new the first has the name, and an alias gives way to a name.
+    """
+    versions = dict(chosen)
+    found: list[Collision] = []
+    while True:
+        kept, refused = _claim_names(versions, before)
+        edited = {item.file for item in refused if _has_other(before.get(item.file), versions[item.file])}
+        if not edited:
+            break
+        # One at a time: with its last version back, what the others want may be free, or taken.
+        file = next(item.file for item in refused if item.file in edited)
+        found += [msgspec.structs.replace(item, stale=True) for item in refused if item.file == file]
+        versions[file] = before[file]
+    return {file: version.reduced(kept[file]) for file, version in versions.items()}, [*found, *refused]
+
+
+def _has_other(old: ScriptVersion | None, new: ScriptVersion) -> bool:
+    return old is not None and bool(old.candidates) and old.sha256 != new.sha256
+
+
+def _claim_names(
+    versions: Mapping[str, ScriptVersion], before: Mapping[str, ScriptVersion]
+) -> tuple[dict[str, list[AdmittedTool]], list[Collision]]:
+    """The tools of each file that have their names, and those that have not."""
+    owners: dict[str, str] = {}
+    refused: list[Collision] = []
+    served: set[int] = set()
+    rest: list[tuple[str, AdmittedTool]] = []
+    for file, version in versions.items():
+        old = before.get(file)
+        names = {item.tool.name for item in old.candidates} if old and old.sha256 == version.sha256 else set()
+        for item in version.candidates:
+            if item.tool.name in names:
+                owners |= dict.fromkeys((item.tool.name, *item.tool.aliases), file)
+                served.add(id(item))
+            else:
+                rest.append((file, item))
+    named: list[tuple[str, AdmittedTool]] = []
+    for file, item in rest:
+        name = item.tool.name
+        if name in owners:
+            problem = f"duplicate tool: {name!r} is declared by {owners[name]} and by {file}"
+            refused.append(Collision(file, name, problem))
+        else:
+            owners[name] = file
+            named.append((file, item))
+    for file, item in named:
+        tool = item.tool
+        taken = next((alias for alias in tool.aliases if alias in owners), None)
+        if taken is None:
+            owners |= dict.fromkeys(tool.aliases, file)
+            served.add(id(item))
+        else:
+            problem = f"duplicate tool: alias {taken!r} of {tool.name!r} in {file} is also declared by {owners[taken]}"
+            refused.append(Collision(file, tool.name, problem))
+    kept = {file: [item for item in version.candidates if id(item) in served] for file, version in versions.items()}
+    return kept, refused
+
+
+class DeclarationPool:
+    """Comes while files are still being read, and goes while tools are being made of what it said."""
+
+    def __init__(self, settings: WorkerSettings, source: str) -> None:
+        self._settings = settings
+        self._source = source
+        self._pool: WorkerPool | None = None
+        self._leaving: Future[None] | None = None
+
+    def get_ready(self) -> None:
+        """Have processes started. What stands against it is said by `declare`, if that is needed at all."""
+        try:
+            self._called().get_ready_to_declare()
+        except (CallError, ConfigError):
+            return
+
+    def declare(self, codes: Sequence[Code]) -> list[Declared | ScriptFault]:
+        """What each file declares, or why it does not; asked once. `SourceUnavailable` if there are no workers."""
+        # Each file has a time of its own; all together have at most what they would take one by one.
+        longest = self._settings.start_seconds + self._settings.declare_seconds * (len(codes) + 1)
+        pool = self._called()
+        try:
+            return pool.declare(codes, deadline=time.monotonic() + longest)
+        except CallError as error:
+            raise SourceUnavailable(f"{self._source}: no worker could read the scripts: {error}") from error
+        finally:
+            self._leaving = pool.close_soon()
+
+    def close(self) -> None:
+        """Wait until every process is gone."""
+        if self._leaving is not None:
+            self._leaving.result()
+        elif self._pool is not None:
+            self._pool.close()
+
+    def _called(self) -> WorkerPool:
+        if self._pool is None:
+            from toolyard.links.scripts import WorkerPool
+
+            self._pool = WorkerPool(self._settings, label=self._source)
+        return self._pool

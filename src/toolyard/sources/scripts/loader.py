@@ -1,0 +1,277 @@
+"""`ScriptToolLoader`: the tools of a directory of Python files, which are run in processes of their own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from toolyard.constants import TOOL_DEFAULT_NAMESPACE
+from toolyard.model.errors import DefinitionError, DuplicateToolError, MalformedSource, ManifestError, SourceError
+from toolyard.model.names import check_namespace
+from toolyard.model.report import Rejection, SourceReport
+from toolyard.model.tool import Tool
+from toolyard.schema.options import read_arguments
+from toolyard.sources.base import ToolLoader
+from toolyard.sources.options import ScriptOptions
+from toolyard.sources.scripts.declarations import (
+    DeclarationPool,
+    Origin,
+    ScriptVersion,
+    read_tool,
+    settle_names,
+    to_one_line,
+)
+from toolyard.sources.scripts.files import ScriptDirectory
+from toolyard.sources.scripts.manifest import MANIFEST, Reviewed, name_problem, read_manifest, review_directory
+
+if TYPE_CHECKING:
+    from toolyard.links.scripts import Declared, ScriptFault, WorkerSettings
+    from toolyard.sources.scripts.watch import DirectoryWatch, Sight
+
+
+MIB = 1024 * 1024
+_STALE = "; its last good version is still served"
+_log = logging.getLogger(__name__)
+
+
+class ScriptToolLoader(ToolLoader):
+    """Every tool of the `*.py` files that `_manifest.json` allows in the directory `path`.
+
+    A file declares one tool by TOOL_NAME, TOOL_DESCRIPTION, TOOL_PARAMETERS and `run`, or several by TOOLS. It is
+    run in a worker process, never in this one; `isolation="inprocess"` runs handlers here, for code that is trusted.
+    `sandbox` is what a worker is held in: auto takes the strictest there is. `env` names the environment variables
+    that scripts see. `timeout` is for calls of tools without TOOL_TIMEOUT, `load_timeout` for reading one file.
+
+    Loading again runs only files that changed; one that broke keeps what it gave before, and the report says so.
+    With `watch`, a registry loads them again by itself.
+    """
+
+    option_structs: ClassVar[tuple[type, ...]] = (ScriptOptions,)
+
+    def __init__(
+        self,
+        path: str | Path,
+        namespace: str = TOOL_DEFAULT_NAMESPACE,
+        *,
+        isolation: Literal["process", "inprocess"] = "process",
+        sandbox: Literal["auto", "bwrap", "landlock", "rlimits"] = "auto",
+        imports: Literal["site", "stdlib"] = "site",
+        timeout: float = 30.0,
+        load_timeout: float = 10.0,
+        workers: int = 2,
+        calls_per_worker: int = 200,
+        memory_bytes: int = 512 * MIB,
+        cpu_seconds: int | None = None,
+        files: int = 64,
+        processes: int = 32,
+        file_bytes: int = 64 * MIB,
+        max_output_bytes: int = MIB,
+        max_answer_bytes: int = 8 * MIB,
+        env: Sequence[str] = (),
+        uid: int | None = None,
+        watch: bool = False,
+        on_error: str = "skip",
+        on_duplicate: str = "skip",
+    ) -> None:
+        check_namespace(namespace)
+        self.path = Path(path)
+        self.namespace = namespace
+        given = {"memory_bytes": memory_bytes, "cpu_seconds": cpu_seconds, "files": files, "processes": processes}
+        given |= {"file_bytes": file_bytes, "max_output_bytes": max_output_bytes, "max_answer_bytes": max_answer_bytes}
+        life = {"workers": workers, "calls_per_worker": calls_per_worker, "env": env, "uid": uid, "sandbox": sandbox}
+        life |= {"isolation": isolation, "imports": imports, "timeout": timeout, "load_timeout": load_timeout}
+        read = read_arguments(ScriptOptions, **given, **life, watch=watch)
+        self.isolation: Literal["process", "inprocess"] = read.pop("isolation")
+        self.timeout: float = read.pop("timeout")
+        self.load_timeout: float = read.pop("load_timeout")
+        self.watching: bool = read.pop("watch")
+        self.settings = make_worker_settings(read, self.load_timeout)
+        self._set_policies(on_error, on_duplicate)
+        self._lock = threading.Lock()
+        self._read: dict[tuple[str, str], ScriptVersion] = {}
+        """Versions that were read without a fault of the file, by name and hash: they need not be run again."""
+        self._served: dict[str, ScriptVersion] = {}
+        self._seen: Sight | None = None
+        self._watch: DirectoryWatch | None = None
+
+    @property
+    def source(self) -> str:
+        """The directory's path, as given."""
+        return str(self.path)
+
+    def is_at(self, directory: str | os.PathLike[str]) -> bool:
+        """True if this loader reads that directory, however its path is written."""
+        return os.path.realpath(self.path) == os.path.realpath(directory)
+
+    def load(self) -> list[Tool]:
+        """Every tool of the directory; see `report` for files that gave none, and why."""
+        with self._lock:
+            rejected: list[Rejection] = []
+            if self.watching:
+                from toolyard.sources.scripts.watch import Eyes
+
+                # Seen before it is read: what changes in between is seen, and loaded, once more.
+                self._seen = Eyes(self.path).look()
+            crew = DeclarationPool(self.settings, self.source)
+            try:
+                versions = self._versions(self._reviewed(rejected, crew), rejected, crew)
+            finally:
+                crew.close()
+            served = self._settled(versions, rejected)
+            candidates = [candidate for version in served.values() for candidate in version.candidates]
+            self._served = served
+            self.admitted = candidates
+            rewrites = tuple(rewrite for version in served.values() for rewrite in version.rewrites)
+            self._report = SourceReport(self.source, len(candidates), rewrites, tuple(rejected))
+            return [candidate.tool for candidate in candidates]
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call `changed` when the directory does, if this source was made to be watched."""
+        if self.watching and self._watch is None:
+            from toolyard.sources.scripts.watch import DirectoryWatch, Eyes
+
+            self._watch = DirectoryWatch(self.path, self._seen or Eyes(self.path).look(), changed)
+
+    def close(self) -> None:
+        """Stop watching."""
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
+
+    def _reviewed(self, rejected: list[Rejection], crew: DeclarationPool) -> list[Reviewed]:
+        try:
+            with ScriptDirectory(self.path) as directory:
+                manifest = read_manifest(directory)
+                if manifest.allow and not self._read:
+                    # Nothing is known yet, so that something will have to be run.
+                    crew.get_ready()
+                return review_directory(directory, manifest)
+        except SourceError as error:
+            # The gate is shut: nothing is loaded, whatever was before.
+            if self.on_error == "raise":
+                raise
+            self._list(rejected, error, self.source)
+            return []
+
+    def _versions(
+        self, found: list[Reviewed], rejected: list[Rejection], crew: DeclarationPool
+    ) -> dict[str, ScriptVersion]:
+        """By file, what is to be served: what was read now, or what was served before where that is better."""
+        fresh = self._declared([item for item in found if item.state == "ok"], crew)
+        served: dict[str, ScriptVersion] = {}
+        for item in found:
+            old = self._served.get(item.file)
+            if item.state == "ok":
+                new = fresh[item.file]
+                kept = new if new.replaces(old) or old is None else old
+                served[item.file] = kept
+                for error, name in new.faults:
+                    self._refuse(rejected, error, item.file, name, stale=kept is not new)
+                continue
+            # Of a file that was changed, the version that the manifest still asks for is at hand.
+            approved = item.state == "changed" and old is not None and old.sha256 == item.pinned
+            stale = approved and old is not None and bool(old.candidates)
+            if approved and old is not None:
+                served[item.file] = old
+            self._refuse(rejected, ManifestError(item.reason), item.file, stale=stale, choice=item.state == "stray")
+        known = [*fresh.items(), *self._served.items()]
+        self._read = {
+            (file, version.sha256): version.whole
+            for file, version in known
+            if file in fresh and not _has_failed(version)
+        } | {(file, version.sha256): version.whole for file, version in served.items() if not _has_failed(version)}
+        return served
+
+    def _declared(self, items: list[Reviewed], crew: DeclarationPool) -> dict[str, ScriptVersion]:
+        """What each file declares; only those whose bytes are new are run."""
+        known = {item.file: self._read.get((item.file, item.sha256 or "")) for item in items}
+        unknown = [item for item in items if known[item.file] is None]
+        answers = iter(_run_scripts(unknown, crew) if unknown else ())
+        place = os.path.realpath(self.path)
+        return {item.file: known[item.file] or self._version(item, next(answers), place) for item in items}
+
+    def _version(self, item: Reviewed, answer: Declared | ScriptFault, directory: str) -> ScriptVersion:
+        from toolyard.links.scripts import ScriptFault
+
+        version = ScriptVersion(item.sha256 or "")
+        if isinstance(answer, ScriptFault):
+            place = "" if answer.line is None else f" (line {answer.line})"
+            version.faults.append((MalformedSource(f"{to_one_line(answer.message)}{place}"), None))
+            _log.debug("%s: %s", self.path / item.file, answer.trace)
+            return version
+        origin = Origin(
+            directory,
+            item.file,
+            version.sha256,
+            item.data,
+            self.namespace,
+            self.source,
+            self.settings,
+            self.isolation,
+            self.timeout,
+        )
+        for raw in answer.tools:
+            try:
+                candidate, rewrites = read_tool(raw, origin)
+            except DefinitionError as error:
+                name = raw.get("name")
+                version.faults.append((error, to_one_line(name) if isinstance(name, str) else None))
+            else:
+                version.candidates.append(candidate)
+                version.rewrites.extend(rewrites)
+        return version
+
+    def _settled(self, chosen: dict[str, ScriptVersion], rejected: list[Rejection]) -> dict[str, ScriptVersion]:
+        """What is served of each file, with no name twice; who lost a name is listed, or raised."""
+        served, collisions = settle_names(chosen, self._served)
+        for item in collisions:
+            error = DuplicateToolError(f"{item.problem} ({self.source})")
+            if self.on_duplicate == "raise":
+                raise error
+            self._list(rejected, error, str(self.path / item.file), item.tool, note=_STALE if item.stale else "")
+        return served
+
+    def _refuse(
+        self,
+        rejected: list[Rejection],
+        error: Exception,
+        file: str,
+        name: str | None = None,
+        *,
+        stale: bool = False,
+        choice: bool = False,
+    ) -> None:
+        """List what is left out, or raise as the policy says; what the manifest does not name was never asked for."""
+        where = str(self.path / (MANIFEST if name_problem(file) else file))
+        if self.on_error == "raise" and not choice:
+            raise MalformedSource(f"tool {name!r}: {error}" if name else str(error), where=where) from error
+        self._list(rejected, error, where, name, note=_STALE if stale else "")
+
+    def _list(
+        self, rejected: list[Rejection], error: Exception, where: str, name: str | None = None, note: str = ""
+    ) -> None:
+        reason = f"{str(error).removeprefix(f'{where}: ')}{note}"
+        _log.warning("%s: %s", where, reason)
+        rejected.append(Rejection(where, reason, name, type(error).__name__))
+
+
+def _run_scripts(items: Sequence[Reviewed], crew: DeclarationPool) -> list[Declared | ScriptFault]:
+    from toolyard.links.scripts import Code
+
+    return crew.declare([Code(item.file, item.sha256 or "", item.data) for item in items])
+
+
+def _has_failed(version: ScriptVersion) -> bool:
+    """True if the file itself could not be run, which may have been the fault of its surroundings."""
+    return any(isinstance(error, MalformedSource) for error, _ in version.faults)
+
+
+def make_worker_settings(options: Mapping[str, Any], declare_seconds: float) -> WorkerSettings:
+    """How workers are to be made."""
+    from toolyard.links.scripts import WorkerSettings
+
+    return WorkerSettings(**options, declare_seconds=declare_seconds)

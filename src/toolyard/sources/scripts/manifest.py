@@ -1,0 +1,427 @@
+"""The manifest of a script directory: which files may be loaded, with which bytes, why others may not, and its changes.
+
+{"allow": ["foo.py", "bar.py"]}            by name
+{"allow": {"foo.py": "sha256:..."}}        by name and content
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import logging
+import os
+import re
+import secrets
+import sys
+import time
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from toolyard.model.errors import MalformedSource, ManifestError, SourceError, SourceUnavailable
+from toolyard.model.json_words import closest, json_type
+from toolyard.model.names import show
+from toolyard.parsing import parse_json
+from toolyard.sources.scripts.files import ScriptDirectory
+
+MANIFEST = "_manifest.json"
+ALLOW = "allow"
+MAX_MANIFEST_BYTES = 16 * 1024 * 1024
+_MAX_NAME_BYTES = 255
+_HASH = re.compile(r"sha256:[0-9a-f]{64}")
+_TAKEN = sys.stdlib_module_names | {"tools", "toolyard", "sitecustomize", "usercustomize"}
+_SUFFIX = ".py"
+LOCK = f".{MANIFEST}.lock"
+_TEMPORARY = f".{MANIFEST}.new-"
+_WAIT = 30.0
+_LOOK = 0.005
+_READABLE = 0o644
+
+AnyPath = str | os.PathLike[str]
+
+_log = logging.getLogger(__name__)
+
+
+class NoManifestError(ManifestError, FileNotFoundError):
+    """There is no manifest in the directory."""
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What a manifest says, in its order."""
+
+    allow: dict[str, str | None] = {}
+    """File names and their hashes; None where none is known."""
+    hashed: bool = False
+    """Every file needs a hash; one without is not loaded."""
+    document: dict[str, Any] = {}
+    """The whole document; keys that mean nothing here are somebody's, and are kept."""
+
+    def to_json(self) -> bytes:
+        """The document with the allow-list as it is now."""
+        allow: Any = dict(self.allow) if self.hashed else list(self.allow)
+        return msgspec.json.format(msgspec.json.encode({**self.document, ALLOW: allow}), indent=2) + b"\n"
+
+    def refusals(self) -> dict[str, str]:
+        """Entries that can never be loaded, and why: names that are none, and names that differ only in case."""
+        found: dict[str, str] = {}
+        folded: dict[str, list[str]] = {}
+        for name in self.allow:
+            problem = name_problem(name)
+            if problem:
+                found[name] = problem
+            folded.setdefault(fold_name(name), []).append(name)
+        for twins in folded.values():
+            if len(twins) > 1:
+                for name in twins:
+                    others = ", ".join(show(other) for other in twins if other != name)
+                    found.setdefault(name, f"differs from {others} only in case, and some disks hold them for one file")
+        return found
+
+
+def sha256_of(data: bytes) -> str:
+    """The hash as a manifest writes it."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def fold_name(name: str) -> str:
+    """What a disk that ignores case, and how letters are composed, takes a name for."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFKC", name).casefold())
+
+
+def name_problem(name: str) -> str | None:
+    """Why a name is not that of a script; None if it is."""
+    if not name or not all(char.isprintable() for char in name):
+        return "holds characters that cannot be shown, or none at all"
+    if "/" in name or "\\" in name or name in (".", ".."):
+        return "is a path; write the name of a file in the directory itself"
+    if not name.endswith(".py") or name.startswith("."):
+        return "is not the name of a script; write one like `foo.py`"
+    if name == "__init__.py":
+        return "marks a package, and is no script"
+    if len(os.fsencode(name)) > _MAX_NAME_BYTES:
+        return f"is longer than {_MAX_NAME_BYTES} bytes"
+    if fold_name(name).removesuffix(".py") in _TAKEN:
+        return "has the name of a module of Python or of this program; rename the file"
+    return None
+
+
+def check_name(name: object) -> str:
+    """The name, if it may stand in a manifest; `ManifestError` if not."""
+    if not isinstance(name, str):
+        raise ManifestError(f"the name of a script is text, not {json_type(name)}")
+    problem = name_problem(name)
+    if problem:
+        raise ManifestError(f"{show(name)} {problem}")
+    return name
+
+
+def read_manifest(directory: ScriptDirectory) -> Manifest:
+    """The manifest of an open directory; `NoManifestError` if there is none, `ManifestError` if it cannot be used."""
+    where = str(directory.path / MANIFEST)
+    try:
+        data = directory.read(MANIFEST, limit=MAX_MANIFEST_BYTES)
+    except FileNotFoundError:
+        raise NoManifestError(f"{where}: there is no manifest; `toolyard manifest init` makes one") from None
+    try:
+        return _parse_manifest(parse_json(data, what=where), where)
+    except MalformedSource as error:
+        raise ManifestError(f"{error}; mend it, or remove it and begin anew with `toolyard manifest init`") from None
+
+
+def _parse_manifest(document: Any, where: str) -> Manifest:
+    if not isinstance(document, dict):
+        raise MalformedSource(f'a manifest is {{"allow": [...]}}, not {json_type(document)}', where=where)
+    allow = document.get(ALLOW, [])
+    if isinstance(allow, list):
+        wrong = [item for item in allow if not isinstance(item, str)]
+        if wrong:
+            raise MalformedSource(f"'allow' is a list of file names; {json_type(wrong[0])} is none", where=where)
+        return Manifest(dict.fromkeys(allow), hashed=False, document=document)
+    if isinstance(allow, dict):
+        for name, value in allow.items():
+            if value is not None and not (isinstance(value, str) and _HASH.fullmatch(value)):
+                raise MalformedSource(f"the hash of {show(name)} is not 'sha256:' and 64 hex digits", where=where)
+        return Manifest(dict(allow), hashed=True, document=document)
+    raise MalformedSource(f"'allow' is a list or a mapping, not {json_type(allow)}", where=where)
+
+
+def load_allowlist(path: str | os.PathLike[str]) -> set[str]:
+    """The names that may be loaded; none, and a line in the log, if the manifest is missing or cannot be used."""
+    try:
+        with ScriptDirectory(path) as directory:
+            manifest = read_manifest(directory)
+    except SourceError as error:
+        _log.warning("no script is allowed: %s", error)
+        return set()
+    refused = manifest.refusals()
+    for name, reason in refused.items():
+        _log.warning("%s: entry %s %s", Path(path) / MANIFEST, show(name), reason)
+    return set(manifest.allow) - refused.keys()
+
+
+State = Literal["ok", "missing", "changed", "unpinned", "refused", "stray"]
+
+
+class Reviewed(msgspec.Struct, frozen=True):
+    """One file, or one entry of a manifest, and what is to be said about it."""
+
+    file: str
+    state: State
+    reason: str = ""
+    data: bytes = b""
+    """What may be loaded: the very bytes that `sha256` is the hash of. Only of files that are ok."""
+    sha256: str | None = None
+    """Of what is in the file now, where it may be read."""
+    pinned: str | None = None
+    """What the manifest wants it to be."""
+
+    def __repr__(self) -> str:
+        return f"<Reviewed {self.file}: {self.state}>"
+
+
+def review_directory(directory: ScriptDirectory, manifest: Manifest) -> list[Reviewed]:
+    """Every entry of the manifest and every other script of the directory, by name. Each file is read once."""
+    there = directory.names()
+    present = set(there)
+    refused = manifest.refusals()
+    found = [_review_entry(directory, manifest, name, present, refused) for name in manifest.allow]
+    strays = [
+        Reviewed(name, "stray", f"not in {MANIFEST}; `toolyard manifest add {directory.path} {name}` allows it")
+        for name in there
+        if is_script(name) and name not in manifest.allow
+    ]
+    return sorted([*found, *strays], key=lambda item: item.file)
+
+
+def is_script(name: str) -> bool:
+    """True if a file of that name looks like one; editors leave hidden files behind that are none."""
+    return name.lower().endswith(_SUFFIX) and not name.startswith(".") and name != "__init__.py"
+
+
+def _review_entry(
+    directory: ScriptDirectory, manifest: Manifest, name: str, present: set[str], refused: dict[str, str]
+) -> Reviewed:
+    if name in refused:
+        return Reviewed(name, "refused", f"{show(name)} {refused[name]}")
+    pinned = manifest.allow[name]
+    # Asked of the listing, because a disk that ignores case opens a file under names that it does not have.
+    if name not in present:
+        return Reviewed(name, "missing", f"in {MANIFEST}, but not in the directory", pinned=pinned)
+    try:
+        data = directory.read(name, linked=manifest.hashed)
+    except FileNotFoundError:
+        return Reviewed(name, "missing", f"in {MANIFEST}, but not in the directory", pinned=pinned)
+    except ManifestError as error:
+        return Reviewed(name, "refused", str(error), pinned=pinned)
+    sha256 = sha256_of(data)
+    approve = f"`toolyard manifest add {directory.path} {name}` approves what it says now"
+    if manifest.hashed and pinned is None:
+        return Reviewed(name, "unpinned", f"its hash is not in {MANIFEST}; {approve}", sha256=sha256)
+    if pinned is not None and sha256 != pinned:
+        reason = f"its bytes are not those of the hash in {MANIFEST}; {approve}"
+        return Reviewed(name, "changed", reason, sha256=sha256, pinned=pinned)
+    return Reviewed(name, "ok", data=data, sha256=sha256, pinned=pinned)
+
+
+def append_script(name: str, path: AnyPath) -> None:
+    """Allow one more file, which need not be there yet; its hash is kept where the manifest keeps hashes.
+
+    `NoManifestError`, a FileNotFoundError, if there is no manifest; `ManifestError` if it is corrupt.
+    """
+    try:
+        allow_scripts(path, [name])
+    except SourceUnavailable as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            raise NoManifestError(str(error)) from None
+        raise
+
+
+def allow_scripts(path: AnyPath, names: Sequence[str], *, hashed: bool | None = None) -> Manifest:
+    """Allow files, or approve what they say now. `hashed` has the manifest keep hashes from now on."""
+    for name in names:
+        check_name(name)
+
+    def edit(directory: ScriptDirectory, manifest: Manifest) -> Manifest:
+        pins = manifest.hashed if hashed is None else hashed
+        allow = dict(manifest.allow)
+        _refuse_twins(allow, names)
+        for name in names:
+            allow[name] = _hash_script(directory, name, pins)
+        if pins and not manifest.hashed:
+            allow = {name: pin or _hash_if_usable(directory, name) for name, pin in allow.items()}
+        return msgspec.structs.replace(manifest, allow=allow, hashed=pins)
+
+    return change_manifest(path, edit)
+
+
+def disallow_scripts(path: AnyPath, names: Sequence[str]) -> Manifest:
+    """Allow files no longer. The files stay where they are."""
+
+    def edit(_: ScriptDirectory, manifest: Manifest) -> Manifest:
+        for name in names:
+            if name not in manifest.allow:
+                near = closest(name, manifest.allow, count=1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                raise ManifestError(f"{show(name)} is not in the manifest{hint}")
+        allow = {name: pin for name, pin in manifest.allow.items() if name not in names}
+        return msgspec.structs.replace(manifest, allow=allow)
+
+    return change_manifest(path, edit)
+
+
+def create_manifest(path: AnyPath, *, hashed: bool = False, empty: bool = False) -> tuple[Manifest, dict[str, str]]:
+    """A first manifest, of the scripts that are there now; and the ones that cannot be in it, with the reasons."""
+    refused: dict[str, str] = {}
+    with ScriptDirectory(path) as directory, _hold_lock(directory):
+        if directory.stat(MANIFEST) is not None:
+            raise ManifestError(f"{directory.path / MANIFEST}: there is a manifest already; `toolyard manifest add`")
+        allow: dict[str, str | None] = {}
+        for name in [] if empty else filter(is_script, directory.names()):
+            problem = name_problem(name)
+            try:
+                _refuse_twins(allow, [name])
+                pin = None if problem else _hash_script(directory, name, hashed)
+            except ManifestError as error:
+                problem = str(error)
+            if problem:
+                refused[name] = problem
+            else:
+                allow[name] = pin
+        made = Manifest(allow, hashed)
+        _write_manifest(directory, made)
+    return made, refused
+
+
+def change_manifest(path: AnyPath, edit: Callable[[ScriptDirectory, Manifest], Manifest]) -> Manifest:
+    """Read, edit and write as the only writer; what is not changed is not written."""
+    with ScriptDirectory(path) as directory:
+        read_manifest(directory)  # before the lock is made: where there is no manifest, nothing is left behind
+        with _hold_lock(directory):
+            manifest = read_manifest(directory)
+            made = edit(directory, manifest)
+            if made != manifest:
+                _write_manifest(directory, made)
+            return made
+
+
+def _refuse_twins(allow: dict[str, str | None], names: Sequence[str]) -> None:
+    known = {fold_name(name): name for name in allow}
+    for name in names:
+        twin = known.setdefault(fold_name(name), name)
+        if twin != name:
+            raise ManifestError(f"{show(name)} differs from {show(twin)}, which is in the manifest, only in case")
+
+
+def _hash_script(directory: ScriptDirectory, name: str, hashed: bool) -> str | None:
+    """The hash of a file that may be read; None if it is not there, or none is wanted."""
+    try:
+        data = directory.read(name, linked=hashed)
+    except FileNotFoundError:
+        return None
+    return sha256_of(data) if hashed else None
+
+
+def _hash_if_usable(directory: ScriptDirectory, name: str) -> str | None:
+    # An entry that cannot be loaded today must not keep the others from getting their hashes.
+    if name_problem(name):
+        return None
+    with suppress(ManifestError):
+        return _hash_script(directory, name, True)
+    return None
+
+
+@contextmanager
+def _hold_lock(directory: ScriptDirectory) -> Iterator[None]:
+    """Keep other writers out. The lock dies with its holder; its file stays, since to remove it would be a race."""
+    descriptor = _open_lock(directory)
+    try:
+        limit = time.monotonic() + _WAIT
+        while not _try_lock(descriptor):
+            if time.monotonic() > limit:
+                raise ManifestError(f"{directory.path / LOCK}: another writer has held the manifest for {_WAIT:.0f} s")
+            time.sleep(_LOOK)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _open_lock(directory: ScriptDirectory) -> int:
+    """The lock file: made, or there already and such that only its makers can have put it there."""
+    where = directory.path / LOCK
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    limit = time.monotonic() + _WAIT
+    while True:
+        try:
+            with suppress(FileExistsError):
+                made = os.open(LOCK, flags | os.O_CREAT | os.O_EXCL, 0o660, dir_fd=directory.fd)
+                return _give_to_owner(directory, made)
+            found = directory.stat(LOCK)
+            if found is not None:
+                directory.require_lone_file(found, str(where))
+                descriptor = os.open(LOCK, flags, dir_fd=directory.fd)
+                break
+        except FileNotFoundError:
+            pass  # Somebody has removed it between two looks.
+        except OSError as error:
+            raise ManifestError(f"{where}: cannot be opened: {error.strerror}") from error
+        if time.monotonic() > limit:
+            raise ManifestError(f"{where}: comes and goes")
+    try:
+        directory.require_lone_file(os.fstat(descriptor), str(where))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _give_to_owner(directory: ScriptDirectory, descriptor: int) -> int:
+    """What root has just made, given to who owns the directory: they must not be locked out."""
+    try:
+        if os.geteuid() == 0:
+            os.fchown(descriptor, os.fstat(directory.fd).st_uid, -1)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _write_manifest(directory: ScriptDirectory, manifest: Manifest) -> None:
+    """Put a new file in the place of the old one, in one step; who reads meanwhile sees one of them whole."""
+    data = manifest.to_json()
+    before = directory.stat(MANIFEST)
+    temporary = f"{_TEMPORARY}{secrets.token_hex(8)}"
+    try:
+        for left in directory.names():
+            if left.startswith(_TEMPORARY):  # by a writer that was killed; this one holds the lock
+                with suppress(OSError):  # a directory, say: it is in nobody's way
+                    os.unlink(left, dir_fd=directory.fd)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(temporary, flags, 0o600, dir_fd=directory.fd)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                if before is not None and os.geteuid() == 0:
+                    os.fchown(file.fileno(), before.st_uid, before.st_gid)
+                os.fchmod(file.fileno(), _READABLE if before is None else before.st_mode & 0o7777)
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, MANIFEST, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=directory.fd)
+            raise
+        os.fsync(directory.fd)
+    except OSError as error:
+        raise ManifestError(f"{directory.path / MANIFEST}: cannot be written: {error.strerror}") from error

@@ -1,0 +1,200 @@
+"""Bodies: flattened where that loses nothing, one argument where it would."""
+
+import pytest
+
+from sources.rest.documents import accepts, body, document, notes_of, operation, tool_of
+
+PET = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}}
+
+
+def taking(request, version="3.0.3", **components):
+    content = document({"post": operation(requestBody=request)}, version=version, components=components)
+    return tool_of(content)
+
+
+def test_an_object_becomes_arguments():
+    tool = taking(body(PET))
+    assert tool.parameters["required"] == ["name"]
+    assert tool.binding.body.argument is None
+    assert tool.binding.body.properties == {"name": "name", "age": "age"}
+    assert tool.binding.body.required
+
+
+def test_what_an_optional_body_requires_is_required_only_with_a_body():
+    schema = taking(body(PET, required=False)).parameters
+    assert accepts(schema, {})
+    assert accepts(schema, {"name": "x", "age": 1})
+    assert not accepts(schema, {"age": 1})
+
+
+def test_references_and_all_of_are_flattened_together():
+    dog = {
+        "allOf": [{"$ref": "#/components/schemas/Pet"}, {"properties": {"bark": {"$ref": "#/components/schemas/B"}}}]
+    }
+    tool = taking(body({"$ref": "#/components/schemas/Dog"}), schemas={"Pet": PET, "Dog": dog, "B": {"type": "number"}})
+    assert set(tool.parameters["properties"]) == {"name", "age", "bark"}
+    assert tool.parameters["properties"]["bark"] == {"$ref": "#/$defs/B"}
+    assert set(tool.parameters["$defs"]) == {"B"}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "array", "items": {"type": "string"}},
+        {"type": "string"},
+        {"type": "object"},
+        {"type": "object", "properties": {"a": {}}, "additionalProperties": True},
+        {"type": "object", "properties": {"a": {}}, "additionalProperties": {"type": "string"}},
+        {"oneOf": [PET, {"type": "string"}]},
+        {**PET, "nullable": True},
+        {**PET, "minProperties": 1},
+        {},
+        True,
+    ],
+)
+def test_what_is_more_than_its_properties_is_one_argument(schema):
+    tool = taking(body(schema))
+    assert tool.binding.body.argument == "body"
+    assert tool.parameters["required"] == ["body"]
+    assert tool.binding.locations == {"body": ("body", "")}
+
+
+def test_read_only_properties_are_not_asked_for():
+    schema = {
+        "type": "object",
+        "required": ["id", "name"],
+        "properties": {
+            "id": {"type": "integer", "readOnly": True},
+            "name": {"type": "string"},
+            "inner": {"type": "object", "required": ["at"], "properties": {"at": {"type": "string", "readOnly": True}}},
+        },
+    }
+    tool = taking(body({"$ref": "#/components/schemas/Thing"}), schemas={"Thing": schema})
+    assert tool.parameters["required"] == ["name"]
+    assert tool.parameters["properties"]["inner"] == {"type": "object", "properties": {}}
+    whole = taking(body({"type": "array", "items": {"$ref": "#/components/schemas/Thing"}}), schemas={"Thing": schema})
+    assert set(whole.parameters["$defs"]["Thing"]["properties"]) == {"name", "inner"}
+
+
+@pytest.mark.parametrize(
+    ("offered", "chosen"),
+    [
+        (["text/plain", "application/xml", "application/json"], "application/json"),
+        (["application/x-www-form-urlencoded", "application/vnd.api+json"], "application/vnd.api+json"),
+        (["multipart/form-data", "application/x-www-form-urlencoded"], "application/x-www-form-urlencoded"),
+        (["application/octet-stream", "multipart/form-data"], "multipart/form-data"),
+        (["application/octet-stream", "text/csv"], "text/csv"),
+        (["application/json; charset=utf-8"], "application/json; charset=utf-8"),
+        (["*/*"], "application/json"),
+    ],
+)
+def test_of_several_media_types_the_best_is_sent(offered, chosen):
+    request = {"required": True, "content": {name: {"schema": PET} for name in offered}}
+    assert taking(request).binding.body.media_type == chosen
+
+
+def test_files_of_a_multipart_body_are_base64_text():
+    schema = {
+        "type": "object",
+        "required": ["file"],
+        "properties": {
+            "file": {"type": "string", "format": "binary", "description": "The picture."},
+            "more": {"type": "array", "items": {"type": "string", "format": "binary"}},
+            "note": {"type": "string"},
+            "meta": {"type": "object", "properties": {"a": {"type": "string"}}},
+        },
+    }
+    encoding = {"file": {"contentType": "image/png, image/jpeg"}, "meta": {"contentType": "application/json"}}
+    tool = taking(body(schema, "multipart/form-data", encoding=encoding))
+    properties = tool.parameters["properties"]
+    assert properties["file"] == {"description": "The picture.", "type": "string", "contentEncoding": "base64"}
+    assert properties["more"] == {"type": "array", "items": {"type": "string", "contentEncoding": "base64"}}
+    parts = tool.binding.body.parts
+    assert (parts["file"].binary, parts["file"].content_type) == (True, "image/png")
+    assert parts["more"].binary
+    assert parts["meta"].content_type == "application/json"
+    assert "note" not in parts
+
+
+def test_forms_keep_style_and_explode():
+    schema = {"type": "object", "properties": {"ids": {"type": "array", "items": {"type": "string"}}, "o": {}}}
+    encoding = {"ids": {"style": "pipeDelimited"}, "o": {"style": "deepObject", "explode": True}}
+    parts = taking(body(schema, "application/x-www-form-urlencoded", encoding=encoding)).binding.body.parts
+    assert (parts["ids"].style, parts["ids"].explode) == ("pipeDelimited", False)
+    assert (parts["o"].style, parts["o"].explode) == ("deepObject", True)
+
+
+@pytest.mark.parametrize("media_type", ["application/octet-stream", "image/png", "application/pdf"])
+def test_bytes_are_one_argument_of_base64(media_type):
+    tool = taking(body({"type": "string", "format": "binary"}, media_type))
+    assert tool.binding.body.binary
+    assert tool.parameters["properties"]["body"] == {
+        "type": "string",
+        "contentMediaType": media_type,
+        "contentEncoding": "base64",
+    }
+
+
+@pytest.mark.parametrize(
+    "media_type", ["text/plain", "application/xml", "application/soap+xml", "application/x-ndjson"]
+)
+def test_text_and_xml_are_one_argument_of_text(media_type):
+    tool = taking(body(PET, media_type))
+    assert not tool.binding.body.binary
+    assert tool.parameters["properties"]["body"] == {"type": "string", "contentMediaType": media_type}
+
+
+def test_somebodys_own_media_type_for_plain_data_is_sent_as_data():
+    assert taking(body(PET, "application/vnd.mine")).binding.body.properties == {"name": "name", "age": "age"}
+
+
+def test_references_to_bodies_are_followed():
+    tool = taking({"$ref": "#/components/requestBodies/New"}, requestBodies={"New": body(PET)})
+    assert set(tool.parameters["properties"]) == {"name", "age"}
+
+
+def test_a_body_that_says_nothing_is_listed():
+    content = document({"post": operation(requestBody={"$ref": "#/components/requestBodies/Gone"})})
+    assert tool_of(content).binding.body is None
+    assert "says nothing about its content" in notes_of(content)
+
+
+def test_a_recursive_body_is_no_endless_flattening():
+    node = {"allOf": [{"$ref": "#/components/schemas/Node"}], "properties": {"x": {"type": "string"}}}
+    assert taking(body({"$ref": "#/components/schemas/Node"}), schemas={"Node": node}).binding.body.argument == "body"
+
+
+def test_a_required_property_nobody_describes_can_still_be_sent():
+    tool = taking(body({"type": "object", "required": ["a", "b"], "properties": {"a": {"type": "string"}}}))
+    assert accepts(tool.parameters, {"a": "x", "b": [1]})
+    assert not accepts(tool.parameters, {"a": "x"})
+
+
+def swagger(parameters, **fields):
+    operations = {"post": operation(parameters=parameters, **fields)}
+    return tool_of(document(operations, version="2.0", definitions={"Pet": PET}))
+
+
+def test_a_swagger_body_parameter_is_the_body():
+    tool = swagger([{"name": "pet", "in": "body", "required": True, "schema": {"$ref": "#/definitions/Pet"}}])
+    assert tool.binding.body.media_type == "application/json"
+    assert tool.parameters["required"] == ["name"]
+
+
+def test_swagger_form_parameters_are_the_body():
+    form = [
+        {"name": "a", "in": "formData", "type": "integer", "required": True},
+        {"name": "b", "in": "formData", "type": "array", "items": {"type": "string"}, "collectionFormat": "multi"},
+    ]
+    tool = swagger(form, consumes=["application/x-www-form-urlencoded"])
+    assert tool.binding.body.media_type == "application/x-www-form-urlencoded"
+    assert tool.parameters["properties"]["a"] == {"type": "integer"}
+    assert tool.parameters["required"] == ["a"]
+    assert tool.binding.body.parts["b"].explode
+
+
+def test_a_swagger_file_makes_the_form_multipart():
+    tool = swagger([{"name": "f", "in": "formData", "type": "file", "required": True}])
+    assert tool.binding.body.media_type == "multipart/form-data"
+    assert tool.binding.body.parts["f"].binary
+    assert tool.parameters["properties"]["f"]["contentEncoding"] == "base64"

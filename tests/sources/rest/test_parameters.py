@@ -1,0 +1,210 @@
+"""Parameters: where they go, how they are written, and which of two is meant."""
+
+import pytest
+
+from sources.rest.documents import accepts, body, document, loader_of, notes_of, operation, parameter, tool_of
+
+
+def bound(*parameters, path="/things", item=(), method="get", **options):
+    operations = {method: operation(parameters=list(parameters)), "parameters": list(item)}
+    return tool_of(document(operations, path=path, **options))
+
+
+def test_every_place_is_an_argument_and_path_parameters_are_required():
+    tool = bound(
+        parameter("id", "path"),
+        parameter("q", "query", required=True),
+        parameter("X-Trace", "header"),
+        parameter("theme", "cookie"),
+        path="/things/{id}",
+    )
+    assert tool.binding.locations == {
+        "id": ("path", "id"),
+        "q": ("query", "q"),
+        "X-Trace": ("header", "X-Trace"),
+        "theme": ("cookie", "theme"),
+    }
+    assert tool.parameters["required"] == ["id", "q"]
+    assert tool.parameters["additionalProperties"] is False
+
+
+@pytest.mark.parametrize(
+    ("where", "given", "style", "explode"),
+    [
+        ("path", {}, "simple", False),
+        ("path", {"style": "label"}, "label", False),
+        ("path", {"style": "matrix", "explode": True}, "matrix", True),
+        ("query", {}, "form", True),
+        ("query", {"explode": False}, "form", False),
+        ("query", {"style": "spaceDelimited"}, "spaceDelimited", False),
+        ("query", {"style": "pipeDelimited", "explode": False}, "pipeDelimited", False),
+        ("query", {"style": "deepObject"}, "deepObject", True),
+        ("header", {}, "simple", False),
+        ("header", {"explode": True}, "simple", True),
+        ("cookie", {}, "form", True),
+    ],
+)
+def test_style_and_explode_have_the_defaults_of_their_place(where, given, style, explode):
+    path = "/things/{x}" if where == "path" else "/things"
+    (found,) = bound(parameter("x", where, **given), path=path).binding.parameters
+    assert (found.style, found.explode) == (style, explode)
+
+
+def test_a_style_that_means_nothing_there_is_replaced_and_listed():
+    content = document({"get": operation(parameters=[parameter("x", "header", style="deepObject")])})
+    assert tool_of(content).binding.parameters[0].style == "simple"
+    assert "style 'deepObject' has no meaning in a header" in notes_of(content)
+
+
+def test_a_content_parameter_keeps_its_media_type_and_schema():
+    raw = {"name": "filter", "in": "query", "content": {"application/json": {"schema": {"type": "object"}}}}
+    tool = bound(raw)
+    assert tool.binding.parameters[0].media_type == "application/json"
+    assert tool.parameters["properties"]["filter"] == {"type": "object"}
+
+
+def test_parameters_of_the_operation_override_those_of_its_path_by_name_and_place():
+    tool = bound(
+        parameter("id", "query", schema={"type": "integer"}),
+        item=[parameter("id", "query"), parameter("id", "header"), parameter("kept", "query")],
+    )
+    kinds = {p.location + ":" + p.name: tool.parameters["properties"][p.argument] for p in tool.binding.parameters}
+    assert kinds == {
+        "query:id": {"type": "integer"},
+        "header:id": {"type": "string"},
+        "query:kept": {"type": "string"},
+    }
+
+
+def test_of_one_name_in_several_places_the_path_keeps_it():
+    content = document(
+        {
+            "post": operation(
+                parameters=[parameter("id", where) for where in ("path", "query", "header", "cookie")],
+                requestBody=body({"type": "object", "properties": {"id": {"type": "integer"}}}),
+            )
+        },
+        path="/things/{id}",
+    )
+    assert tool_of(content).binding.locations == {
+        "id": ("path", "id"),
+        "id_in_query": ("query", "id"),
+        "id_in_header": ("header", "id"),
+        "id_in_cookie": ("cookie", "id"),
+        "id_in_body": ("body", "id"),
+    }
+    assert "body 'id' is the argument 'id_in_body'" in notes_of(content)
+
+
+def test_a_name_made_up_is_never_one_that_is_there():
+    names = [parameter("a", "query"), parameter("a", "header"), parameter("a_in_query", "query")]
+    locations = bound(*names).binding.locations
+    assert len(locations) == 3
+    assert locations["a_in_query"] == ("query", "a_in_query")
+    assert locations["a_in_query_2"] == ("query", "a")
+
+
+def test_a_whole_body_and_a_parameter_called_body_are_told_apart():
+    content = document({"post": operation(parameters=[parameter("body")], requestBody=body({"type": "array"}))})
+    assert tool_of(content).binding.locations == {"body_in_query": ("query", "body"), "body_in_body": ("body", "")}
+
+
+@pytest.mark.parametrize("name", ["Accept", "content-type", "AUTHORIZATION"])
+def test_headers_that_openapi_ignores_are_no_arguments_and_listed(name):
+    content = document({"get": operation(parameters=[parameter(name, "header")])})
+    assert tool_of(content).parameters["properties"] == {}
+    assert f"header parameter {name!r} is not an argument" in notes_of(content)
+
+
+def test_references_to_parameters_are_followed():
+    components = {"parameters": {"Page": parameter("page", schema={"type": "integer"}), "Again": ref("Page")}}
+    tool = bound(ref("Again"), components=components)
+    assert tool.parameters["properties"] == {"page": {"type": "integer"}}
+
+
+def ref(name):
+    return {"$ref": f"#/components/parameters/{name}"}
+
+
+def test_a_parameter_that_cannot_be_found_is_left_out_and_listed():
+    content = document(
+        {"get": operation(parameters=[ref("Gone"), "text", {"name": "x", "in": "moon"}, {"in": "query"}])}
+    )
+    assert tool_of(content).parameters["properties"] == {}
+    notes = notes_of(content)
+    assert "#/paths/~1things/get" in notes
+    assert "'#/components/parameters/Gone' cannot be read" in notes
+    assert "in 'moon' is left out" in notes
+    assert "without name or place" in notes
+
+
+def test_a_path_parameter_that_only_the_path_tells_of_is_any_text():
+    content = document(path="/a/{x}/b/{y}")
+    assert tool_of(content).parameters["required"] == ["x", "y"]
+    assert "path parameter 'x' is not described" in notes_of(content)
+
+
+def test_a_path_parameter_that_is_not_in_the_path_is_left_out_and_listed():
+    content = document({"get": operation(parameters=[parameter("ghost", "path")])})
+    assert tool_of(content).parameters["properties"] == {}
+    assert "path parameter 'ghost' is not in the path" in notes_of(content)
+
+
+def test_templates_of_other_kinds_find_their_parameter():
+    tool = bound(parameter("name", "path"), path="/v1/{+name}:run")
+    assert (tool.binding.path, tool.parameters["required"]) == ("/v1/{name}:run", ["name"])
+
+
+def test_a_path_whose_braces_do_not_pair_is_a_listed_rejection():
+    loader = loader_of(document(path="/a/{x"))
+    (rejected,) = loader.report.rejected
+    assert rejected.where.endswith("spec.json#/paths/~1a~1{x/get")
+    assert "do not pair" in rejected.reason
+
+
+def test_the_fragment_of_a_path_is_not_sent():
+    assert tool_of(document(path="/#X-Amz-Target=Do")).binding.path == "/"
+
+
+def test_descriptions_and_examples_of_parameters_reach_the_schema():
+    tool = bound(parameter("q", description="What to look for.", example="cats", deprecated=True))
+    assert tool.parameters["properties"]["q"] == {
+        "type": "string",
+        "description": "What to look for.",
+        "deprecated": True,
+        "examples": ["cats"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("written", "style", "explode"),
+    [
+        ("csv", "form", False),
+        ("ssv", "spaceDelimited", False),
+        ("pipes", "pipeDelimited", False),
+        ("multi", "form", True),
+        (None, "form", False),
+    ],
+)
+def test_swagger_lists_are_written_as_they_say(written, style, explode):
+    raw = {"name": "ids", "in": "query", "type": "array", "items": {"type": "integer"}}
+    if written:
+        raw["collectionFormat"] = written
+    tool = bound(raw, version="2.0")
+    assert (tool.binding.parameters[0].style, tool.binding.parameters[0].explode) == (style, explode)
+    assert tool.parameters["properties"]["ids"] == {"type": "array", "items": {"type": "integer"}}
+
+
+def test_swagger_types_stand_on_the_parameter_itself():
+    raw = {"name": "n", "in": "query", "type": "integer", "minimum": 1, "exclusiveMinimum": True, "enum": [2, 3]}
+    schema = bound(raw, version="2.0").parameters
+    assert schema["properties"]["n"] == {"type": "integer", "exclusiveMinimum": 1, "enum": [2, 3]}
+    assert accepts(schema, {"n": 2})
+    assert not accepts(schema, {"n": "2"})
+
+
+def test_a_whole_query_string_is_an_exploded_form():
+    content = {"application/x-www-form-urlencoded": {"schema": {"type": "object"}}}
+    tool = bound({"name": "all", "in": "querystring", "content": content}, version="3.2.0")
+    (found,) = tool.binding.parameters
+    assert (found.location, found.style, found.explode, found.media_type) == ("query", "form", True, None)

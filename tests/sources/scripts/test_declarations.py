@@ -1,0 +1,54 @@
+"""Declarations come out of a process that ran a stranger's code, so nothing in them is believed."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from toolyard import DefinitionError
+from toolyard.sources.scripts.declarations import Origin, read_tool
+
+ORIGIN = Origin("/d", "f.py", "sha256:0", b"code", "default", "/d", None, "process", 30.0)
+GOOD = {"name": "x", "description": "d", "parameters": {"type": "object"}, "handler": "run"}
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+KEYS = ["name", "description", "parameters", "output", "aliases", "timeout", "effects", "tags", "version", "flags", "handler", "takes_ctx", "is_async"]  # fmt: skip
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), JSON))
+def test_whatever_is_declared_is_a_tool_or_a_definition_error(changes):
+    try:
+        candidate, _ = read_tool({**GOOD, **changes}, ORIGIN)
+    except DefinitionError:
+        return
+    tool = candidate.tool
+    assert tool.namespace == "default" and tool.source == "/d"
+    assert tool.binding.timeout > 0
+    assert set(tool.metadata) <= {"no_background", "allow_repeat"}
+    assert (candidate.tool.source, candidate.place) == ("/d", "/f.py")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"handler": "__import__('os').system"}, "handler"),
+        ({"handler": "TOOLS[-1]"}, "handler"),
+        ({"handler": "os.system"}, "handler"),
+        ({"timeout": float("nan")}, "TOOL_TIMEOUT"),
+        ({"timeout": True}, "TOOL_TIMEOUT"),
+        ({"timeout": float("inf")}, "TOOL_TIMEOUT"),
+        ({"aliases": [1]}, "aliases"),
+        ({"aliases": ["a::b"]}, "::"),
+        ({"tags": {"a": 1}}, "tags"),
+        ({"version": 1}, "version"),
+        ({"effects": "sometimes"}, "effects"),
+        ({"parameters": []}, "parameters"),
+        ({"output": "text"}, "output"),
+        ({"name": None}, "name"),
+        ({"takes_ctx": True, "parameters": {"type": "object", "properties": {"ctx": {}}}}, "ctx"),
+    ],
+)
+def test_what_a_tool_cannot_be_says_why(changes, reason):
+    with pytest.raises(DefinitionError, match=reason):
+        read_tool({**GOOD, **changes}, ORIGIN)
