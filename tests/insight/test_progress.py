@@ -15,7 +15,7 @@ def test_nothing_is_shown_where_nobody_sits(monkeypatch):
     out = io.StringIO()
     monkeypatch.setattr(sys, "stderr", out)
     monkeypatch.setattr(progress, "PATIENCE", -1)
-    assert list(progress.tracked(range(5), "work", 5)) == [0, 1, 2, 3, 4]
+    assert list(progress.track_progress(range(5), "work", 5)) == [0, 1, 2, 3, 4]
     assert out.getvalue() == ""
 
 
@@ -23,7 +23,7 @@ def test_work_that_is_soon_done_has_no_bar(monkeypatch):
     out = Terminal()
     monkeypatch.setattr(sys, "stderr", out)
     monkeypatch.setattr(progress, "PATIENCE", 1000)
-    assert list(progress.tracked(range(5), "work", 5)) == [0, 1, 2, 3, 4]
+    assert list(progress.track_progress(range(5), "work", 5)) == [0, 1, 2, 3, 4]
     assert out.getvalue() == ""
 
 
@@ -31,10 +31,10 @@ def test_long_work_has_one(monkeypatch):
     out = Terminal()
     monkeypatch.setattr(sys, "stderr", out)
     monkeypatch.setattr(progress, "PATIENCE", -1)
-    assert list(progress.tracked(iter(range(5)), "weaving", 5)) == [0, 1, 2, 3, 4]
+    assert list(progress.track_progress(iter(range(5)), "weaving", 5)) == [0, 1, 2, 3, 4]
     assert "weaving" in out.getvalue()
 
 
 def test_a_process_without_standard_error_works_too(monkeypatch):
     monkeypatch.setattr(sys, "stderr", None)
-    assert list(progress.tracked([1], "work", 1)) == [1]
+    assert list(progress.track_progress([1], "work", 1)) == [1]

@@ -13,7 +13,7 @@ PATIENCE = 1.0
 """Seconds of work before a bar appears."""
 
 
-def tracked(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
+def track_progress(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
     """The items; once that has taken a second, with a bar on standard error if somebody sits there."""
     if not _is_watched():
         yield from items

@@ -8,14 +8,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.insight.dataflow.yard import FLAG, NUMBER, TEXT, WHOLE, many, record, tool
-from toolyard.insight.dataflow import edges, match, texts
+from toolyard.insight.dataflow import edges, match, text_similarity
 from toolyard.insight.dataflow.artifact import Dataflow
-from toolyard.insight.dataflow.compute import compute, limits_of
-from toolyard.insight.dataflow.kinds import Kind, types_of
-from toolyard.insight.dataflow.profile import outputs_of, told_of
-from toolyard.insight.dataflow.tokens import token_vectors
-from toolyard.insight.dataflow.types import details_fit, fit
-from toolyard.insight.dataflow.weights import TOKENS
+from toolyard.insight.dataflow.compute import compute_edges, limits_of
+from toolyard.insight.dataflow.match import TOKENS, details_fit, fit_types
+from toolyard.insight.dataflow.profile import Kind, outputs_of, told_of, types_of
+from toolyard.insight.dataflow.text_similarity import token_vectors
 
 
 def naive(tools, min_score):
@@ -31,7 +29,7 @@ def naive(tools, min_score):
             given = dict(zip(output.facets.keys, output.facets.weights, strict=True))
             shared = zip(wanted.facets.keys, wanted.facets.weights, strict=True)
             name = max((given[key] * weight for key, weight in shared if key in given), default=0.0)
-            kind = fit(*types_of(output.shape), *types_of(wanted.shape), wanted.required)[0]
+            kind = fit_types(*types_of(output.shape), *types_of(wanted.shape), wanted.required)[0]
             kind *= details_fit(output.format, output.enum, wanted.format, wanted.enum)
             if name < match.MIN_NAME or kind <= 0.2:
                 continue
@@ -52,7 +50,7 @@ def _alike(first, second):
 
 def found_in(tools, min_score, neighbors=1000):
     told = [told_of(one) for one in tools]
-    return Dataflow(tools, compute(tools, told, token_vectors, limits_of(min_score, neighbors), tokens=True))
+    return Dataflow(tools, compute_edges(tools, told, token_vectors, limits_of(min_score, neighbors), tokens=True))
 
 
 NAMES = st.sampled_from(["id", "user_id", "name", "status", "users", "city", "owner", "order", "price", "uuid"])
@@ -102,9 +100,9 @@ def test_an_edge_is_kept_if_it_is_among_the_best_of_either_end(tools, neighbors)
 
 def test_both_ways_to_compare_texts_agree(monkeypatch):
     tools = [tool(f"get_user_{n}", {"user_id": TEXT}, {"users": many(record(id=TEXT, name=TEXT))}) for n in range(6)]
-    monkeypatch.setattr(texts, "_DENSE", 0.0)
+    monkeypatch.setattr(text_similarity, "_DENSE", 0.0)
     dense = found_in(tools, 0.3)
-    monkeypatch.setattr(texts, "_DENSE", 2.0)
+    monkeypatch.setattr(text_similarity, "_DENSE", 2.0)
     sparse = found_in(tools, 0.3)
     assert dense.edge_count == sparse.edge_count > 0
     assert np.allclose(dense.arrays.scores, sparse.arrays.scores, atol=1e-3)

@@ -1,8 +1,9 @@
 """Names of values and of tools say what they are about."""
 
 import pytest
+from hypothesis import given, strategies as st
 
-from toolyard.insight.dataflow.names import asked_of, named, tool_nouns
+from toolyard.insight.dataflow.names import asked_of, owner_in, read_name, tool_nouns
 
 
 @pytest.mark.parametrize(
@@ -18,18 +19,18 @@ from toolyard.insight.dataflow.names import asked_of, named, tool_nouns
     ],
 )
 def test_a_name_says_what_a_value_is_and_whose(name, attribute, own):
-    found = named(name)
+    found = read_name(name)
     assert (found.attribute, found.own) == (attribute, own)
 
 
 @pytest.mark.parametrize("name", ["limit", "next_cursor", "x-request-id", "X-Tenant", "", "__"])
 def test_how_to_page_and_sign_and_nothing_at_all_are_no_names_of_values(name):
-    assert named(name) is None
+    assert read_name(name) is None
 
 
 def test_a_name_that_ends_as_lists_do_says_of_what():
-    assert named("tag_list").listed == ("tag",)
-    assert named("tag").listed == ()
+    assert read_name("tag_list").listed == ("tag",)
+    assert read_name("tag").listed == ()
 
 
 @pytest.mark.parametrize(
@@ -53,3 +54,31 @@ def test_a_name_says_what_a_tool_is_about(name, nouns):
 )
 def test_a_name_may_say_whose_id_a_call_is_about(name, owner):
     assert asked_of(name) == owner
+
+
+@pytest.mark.parametrize(
+    ("description", "owner"),
+    [
+        ("The unique identifier of the balance account to use.", ("balance", "account")),
+        ("ID of the user", ("user",)),
+        ("The ID (a number) of your organisation", ("organization",)),
+        ("It identifies the car.", ("car",)),
+        ("The team ids", ("team",)),
+        ("A list of the project names", ("project",)),
+        ("The name of the resource", ()),
+        ("The key of", ()),
+        ("Whether it is on", ()),
+        ("", ()),
+    ],
+)
+def test_the_entity_that_is_named(description, owner):
+    assert owner_in(description) == owner
+
+
+@given(st.text(max_size=120))
+def test_no_text_is_too_odd(description):
+    assert len(owner_in(description)) <= 3
+
+
+def test_letters_that_are_longer_in_lower_case_do_no_harm():
+    assert owner_in("\u0130 the id of the user") == ("user",)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from toolyard.insight.dataflow.paths import fields_of
-from toolyard.insight.dataflow.settle import ARRAY, BOOLEAN, INTEGER, MAX_FIELDS, NUMBER, OBJECT, SCALAR, STRING
+from toolyard.insight.dataflow.schema_fold import ARRAY, BOOLEAN, INTEGER, MAX_FIELDS, NUMBER, OBJECT, SCALAR, STRING
 
 
 def kinds(schema):

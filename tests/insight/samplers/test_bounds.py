@@ -11,7 +11,7 @@ from toolyard import Tool, ToolRegistry
 from toolyard.cli.sample import sample as sample_command
 from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.insight.sample import Edge, Feed, Sample
-from toolyard.insight.samplers.chance import derive
+from toolyard.insight.samplers.rng import derive_seed
 from toolyard.model.errors import ConfigError, SamplingError
 from toolyard.plugins import get_tool_sampler
 
@@ -68,7 +68,7 @@ def test_a_seed_may_be_any_whole_number():
     sampler = get_tool_sampler("tc/random", registry=path(6), k=3)
     assert sampler.sample(seed=10**5000) == sampler.sample(seed=10**5000)
     assert sampler.sample(seed=-(10**5000)).seed == -(10**5000)
-    assert derive(10**40) != derive(10**40 + 1)
+    assert derive_seed(10**40) != derive_seed(10**40 + 1)
 
 
 @pytest.mark.parametrize(

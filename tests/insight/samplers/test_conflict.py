@@ -5,7 +5,7 @@ import pytest
 
 from tests.insight.samplers.yard import qualified, registry, tool
 from toolyard import SamplingError, Tool
-from toolyard.insight.samplers.conflict import ConflictSampler, differences
+from toolyard.insight.samplers.conflict import ConflictSampler, list_differences
 
 GROUPS = np.repeat(np.eye(5), 4, axis=0)
 GIVEN = [tool(f"t{at}", required=[f"p{at}"]) for at in range(20)]
@@ -92,9 +92,9 @@ def test_an_unknown_gold_tool_is_named_with_the_nearest():
 
 def test_differences_are_those_of_the_contract():
     one = Tool("a", "n", "x", {"type": "object"}, {"type": "object"})
-    assert differences(one, one.replace(name="b")) == []
+    assert list_differences(one, one.replace(name="b")) == []
     changed = one.replace(description="y", parameters={"type": "object", "properties": {}}, output_parameters={})
-    assert differences(one, changed.replace(effects="read")) == [
+    assert list_differences(one, changed.replace(effects="read")) == [
         "parameters",
         "output_parameters",
         "description",

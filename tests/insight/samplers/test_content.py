@@ -3,7 +3,7 @@
 import pytest
 
 from tests.insight.samplers.yard import tool
-from toolyard.insight.samplers.content import Content, content_words, has_words
+from toolyard.insight.samplers.content import ContentWords, content_words, has_words
 
 
 @pytest.mark.parametrize(
@@ -19,14 +19,14 @@ from toolyard.insight.samplers.content import Content, content_words, has_words
     ],
 )
 def test_words_are_shared_by_stem_or_where_one_begins_or_ends_with_the_other(text, shares):
-    assert Content([tool("send_email", description="Information and data 5 about mails")]).shared(text).tolist() == [
-        shares
-    ]
+    assert ContentWords([tool("send_email", description="Information and data 5 about mails")]).shared(
+        text
+    ).tolist() == [shares]
 
 
 def test_names_descriptions_aliases_and_tags_count_each_for_its_tool():
     given = [tool("a1"), tool("b1", description="Translates"), tool("c1").replace(aliases=("to-do",), tags=("lists",))]
-    content = Content(given)
+    content = ContentWords(given)
     assert content.shared("translation of a todo").tolist() == [False, True, True]
     assert content.shared("list").tolist() == [False, False, True]
     assert content.shared("").tolist() == [False, False, False]

@@ -1,7 +1,7 @@
 """The dataflow as samplers walk it, and what is kept for a snapshot."""
 
 from tests.insight.samplers.yard import registry, tool
-from toolyard.insight.samplers.world import world_of
+from toolyard.insight.samplers.snapshot_view import world_of
 
 GIVEN = [tool("a"), tool("b"), tool("a", required=["x"]), tool("c", "m"), tool("d")]
 EDGES = [(0, 1, 0.9), (1, 0, 0.4), (0, 2, 0.9), (1, 3, 0.8), (4, 1, 0.9)]

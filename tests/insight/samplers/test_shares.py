@@ -4,8 +4,8 @@ import math
 
 from hypothesis import given, strategies as st
 
-from toolyard.insight.samplers.chance import Chance
-from toolyard.insight.samplers.shares import slots
+from toolyard.insight.samplers.rng import RandomStream
+from toolyard.insight.samplers.shares import share_slots
 
 LETTERS = "abcdef"
 
@@ -14,7 +14,7 @@ LETTERS = "abcdef"
 def test_each_gets_its_share_up_to_one_and_together_they_are_all(weights, count, seed):
     total = sum(weights)
     shares = {letter: weight / total for letter, weight in zip(LETTERS, weights, strict=False)}
-    numbers = slots(Chance(seed), shares, dict.fromkeys(shares, 1000), count)
+    numbers = share_slots(RandomStream(seed), shares, dict.fromkeys(shares, 1000), count)
     assert sum(numbers.values()) == count
     for letter, weight in zip(LETTERS, weights, strict=False):
         exact = weight * count / total
@@ -27,7 +27,7 @@ def test_each_gets_its_share_up_to_one_and_together_they_are_all(weights, count,
 def test_what_one_does_not_have_the_others_give(rows, count, seed):
     shares = {letter: float(weight) for letter, (weight, _) in zip(LETTERS, rows, strict=False)}
     sizes = {letter: size for letter, (_, size) in zip(LETTERS, rows, strict=False)}
-    numbers = slots(Chance(seed), shares, sizes, count)
+    numbers = share_slots(RandomStream(seed), shares, sizes, count)
     there = sum(sizes[letter] for letter in shares if shares[letter] > 0)
     assert sum(numbers.values()) == min(count, there)
     assert all(numbers[letter] <= sizes[letter] for letter in shares)

@@ -4,8 +4,8 @@ import numpy as np
 
 from toolyard import Tool, ToolRegistry
 from toolyard.insight.dataflow.artifact import Dataflow
-from toolyard.insight.embeddings import Embeddings
-from toolyard.insight.neighbors import NeighborsEnrichment
+from toolyard.insight.embeddings.enrichment import Embeddings
+from toolyard.insight.neighbors.enrichment import NeighborsEnrichment
 
 
 class Gives:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from toolyard.insight.search.candidates import _highest, _nearest
+from toolyard.insight.search.candidates import _find_highest, _find_nearest
 
 
 @settings(max_examples=100, deadline=None)
@@ -12,15 +12,15 @@ from toolyard.insight.search.candidates import _highest, _nearest
 def test_the_highest_are_those_that_sorting_finds(count, k, seed, above):
     scores = np.random.default_rng(seed).random(count)
     expected = scores if above is None else scores[scores > above]
-    found = scores[_nearest(scores, k) if above is None else _highest(scores, k, above)]
+    found = scores[_find_nearest(scores, k) if above is None else _find_highest(scores, k, above)]
     assert sorted(found) == sorted(expected)[-k:]
 
 
 @pytest.mark.parametrize("count", [100, 9000])
 def test_of_equal_ones_there_are_as_many_as_were_asked_for(count):
     scores = np.repeat([0.0, 0.5, 0.75], count)
-    assert scores[_highest(scores, 10)].tolist() == [0.75] * 10
-    assert len(set(_nearest(np.ones(count), 10).tolist())) == 10
+    assert scores[_find_highest(scores, 10)].tolist() == [0.75] * 10
+    assert len(set(_find_nearest(np.ones(count), 10).tolist())) == 10
 
 
 @pytest.mark.parametrize("count", [100, 9000])
@@ -28,10 +28,10 @@ def test_of_equal_ones_there_are_as_many_as_were_asked_for(count):
 def test_what_is_no_number_is_never_the_nearest(count, broken):
     scores = np.random.default_rng(3).random(count)
     scores[:: count // broken] = np.nan
-    assert sorted(scores[_nearest(scores, 10)]) == sorted(scores[~np.isnan(scores)])[-10:]
+    assert sorted(scores[_find_nearest(scores, 10)]) == sorted(scores[~np.isnan(scores)])[-10:]
 
 
 def test_zeros_are_no_match_however_few_others_there_are():
     scores = np.zeros(9000)
     scores[[5, 700]] = 0.1
-    assert _highest(scores, 10).tolist() == [5, 700]
+    assert _find_highest(scores, 10).tolist() == [5, 700]

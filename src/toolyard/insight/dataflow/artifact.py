@@ -73,12 +73,12 @@ class Dataflow(Mapping[str, Any]):
     def from_edges(cls, tools: Sequence[Tool], edges: Iterable[Edge | tuple[int, int, float]]) -> Dataflow:
         """Of given edges: `Edge`s, or (place of the source, place of the target, score)."""
         tools = tuple(tools)
-        places = _places(tools)
+        places = _index_places(tools)
         rows = []
         for edge in edges:
             if isinstance(edge, Edge):
-                source = _place(places, edge.source, edge.source_overload)
-                target = _place(places, edge.target, edge.target_overload)
+                source = _find_place(places, edge.source, edge.source_overload)
+                target = _find_place(places, edge.target, edge.target_overload)
                 rows.append((source, target, edge.score, edge.covers_required, edge.feeds))
             else:
                 rows.append((*edge, False, ()))
@@ -104,12 +104,12 @@ class Dataflow(Mapping[str, Any]):
         """The edge between two places, with what it carries; None if there is none."""
         start, end = self.arrays.offsets[source : source + 2].tolist()
         found = np.flatnonzero(self.arrays.targets[start:end] == target)
-        return self._edge(source, start + int(found[0])) if len(found) else None
+        return self._build_edge(source, start + int(found[0])) if len(found) else None
 
     def edges(self) -> Iterator[Edge]:
         """Every edge, source by source, best first."""
         for number, source in enumerate(self._sources.tolist()):
-            yield self._edge(source, number)
+            yield self._build_edge(source, number)
 
     def places(self, qualified_name: str) -> tuple[int, ...]:
         """Where the overloads of a name are; empty if the name is unknown."""
@@ -137,7 +137,7 @@ class Dataflow(Mapping[str, Any]):
 
     @cached_property
     def _by_name(self) -> dict[str, dict[str, int]]:
-        return _places(self.tools)
+        return _index_places(self.tools)
 
     @cached_property
     def _sources(self) -> Array:
@@ -145,13 +145,15 @@ class Dataflow(Mapping[str, Any]):
 
     @cached_property
     def _view_out(self) -> dict[str, Any]:
-        return self._view(OUT, self.arrays.offsets, np.arange(self.edge_count), self.arrays.targets, swapped=False)
+        return self._build_view(
+            OUT, self.arrays.offsets, np.arange(self.edge_count), self.arrays.targets, swapped=False
+        )
 
     @cached_property
     def _view_in(self) -> dict[str, Any]:
-        return self._view(IN, self.arrays.in_offsets, self.arrays.in_edges, self._sources, swapped=True)
+        return self._build_view(IN, self.arrays.in_offsets, self.arrays.in_edges, self._sources, swapped=True)
 
-    def _view(self, mark: int, offsets: Array, order: Array, partners: Array, *, swapped: bool) -> dict[str, Any]:
+    def _build_view(self, mark: int, offsets: Array, order: Array, partners: Array, *, swapped: bool) -> dict[str, Any]:
         view: dict[str, Any] = {}
         for place, tool in enumerate(self.tools):
             spaces: dict[str, list[tuple[str, str, float, list[Fed]]]] = {}
@@ -159,54 +161,54 @@ class Dataflow(Mapping[str, Any]):
                 if not self.arrays.marks[number] & mark:
                     continue
                 partner = self.tools[int(partners[number])]
-                fed = [_pair(feed, swapped) for feed in self._feeds(number)]
+                fed = [_pair_ends(feed, swapped) for feed in self._read_feeds(number)]
                 score = round(float(self.arrays.scores[number]), 4)
                 spaces.setdefault(partner.namespace, []).append((partner.name, partner.fingerprint, score, fed))
             if spaces:
                 view.setdefault(tool.qualified_name, {})[tool.fingerprint] = spaces
         return view
 
-    def _edge(self, source: int, number: int) -> Edge:
+    def _build_edge(self, source: int, number: int) -> Edge:
         first, second = self.tools[source], self.tools[int(self.arrays.targets[number])]
         return Edge(
             source=first.qualified_name,
             target=second.qualified_name,
             score=float(self.arrays.scores[number]),
-            feeds=tuple(self._feeds(number)),
+            feeds=tuple(self._read_feeds(number)),
             covers_required=bool(self.arrays.covers[number]),
             source_overload=first.fingerprint,
             target_overload=second.fingerprint,
         )
 
-    def _feeds(self, number: int) -> Iterator[Feed]:
+    def _read_feeds(self, number: int) -> Iterator[Feed]:
         arrays = self.arrays
         for at in range(*arrays.feed_offsets[number : number + 2].tolist()):
             yield Feed(
-                output=self._path(int(arrays.feed_outputs[at])),
-                parameter=self._path(int(arrays.feed_parameters[at])),
+                output=self._read_path(int(arrays.feed_outputs[at])),
+                parameter=self._read_path(int(arrays.feed_parameters[at])),
                 score=float(arrays.feed_scores[at]),
                 how=HOWS[int(arrays.feed_hows[at])],
                 signals=dict(zip(SIGNALS, arrays.feed_signals[at].tolist(), strict=True)),
             )
 
-    def _path(self, number: int) -> str:
+    def _read_path(self, number: int) -> str:
         start, end = self.arrays.path_offsets[number : number + 2].tolist()
         return bytes(self.arrays.path_bytes[start:end]).decode("utf-8", "surrogatepass")
 
 
-def _pair(feed: Feed, swapped: bool) -> Fed:
+def _pair_ends(feed: Feed, swapped: bool) -> Fed:
     ends = (feed.parameter, feed.output) if swapped else (feed.output, feed.parameter)
     return (*ends, round(feed.score, 4))
 
 
-def _places(tools: Sequence[Tool]) -> dict[str, dict[str, int]]:
+def _index_places(tools: Sequence[Tool]) -> dict[str, dict[str, int]]:
     places: dict[str, dict[str, int]] = {}
     for place, tool in enumerate(tools):
         places.setdefault(tool.qualified_name, {})[tool.fingerprint] = place
     return places
 
 
-def _place(places: Mapping[str, Mapping[str, int]], name: str, overload: str) -> int:
+def _find_place(places: Mapping[str, Mapping[str, int]], name: str, overload: str) -> int:
     found = places[name]
     return found[overload] if overload else next(iter(found.values()))
 
@@ -239,7 +241,7 @@ def offsets_of(owners: Array, count: int) -> Array:
     return offsets
 
 
-def _logits(scores: Array) -> Array:
+def _compute_logits(scores: Array) -> Array:
     some = np.clip(scores.astype(np.float64), 1e-6, 1 - 1e-6)
     logits: Array = np.log(some / (1 - some)).astype(np.float32)
     return logits
@@ -260,7 +262,7 @@ def _arrays_of(count: int, rows: Sequence[tuple[int, int, float, bool, Sequence[
         offsets=offsets_of(sources, count),
         targets=targets,
         scores=scores,
-        logits=_logits(scores),
+        logits=_compute_logits(scores),
         marks=np.full(len(rows), OUT | IN, np.uint8),
         covers=np.array([row[3] for row in rows], np.bool_),
         in_offsets=in_offsets,

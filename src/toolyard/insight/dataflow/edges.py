@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from toolyard.insight.dataflow.artifact import IN, OUT, Arrays, by_target, offsets_of, pack_paths
-from toolyard.insight.dataflow.match import Matches
-from toolyard.insight.dataflow.tables import Tables, expand, first_of, numbered, rank_in_runs
-from toolyard.insight.dataflow.texts import alike
-from toolyard.insight.dataflow.weights import Weights
+from toolyard.insight.dataflow.match import Matches, MatchWeights
+from toolyard.insight.dataflow.tables import Tables, expand_ranges, first_of, number_distinct, rank_in_runs
+from toolyard.insight.dataflow.text_similarity import compare_rows
 
 Array = npt.NDArray[Any]
 
@@ -38,7 +37,7 @@ class Feeds(NamedTuple):
     matches: Array
 
 
-class Limits(NamedTuple):
+class EdgeLimits(NamedTuple):
     """What an edge must have to be kept."""
 
     logit: float
@@ -56,25 +55,25 @@ class Nature(NamedTuple):
     """For each tool, how many values a call cannot do without."""
 
 
-def edges_of(tables: Tables, matches: Matches, nature: Nature, weights: Weights, limits: Limits) -> Arrays:
+def edges_of(tables: Tables, matches: Matches, nature: Nature, weights: MatchWeights, limits: EdgeLimits) -> Arrays:
     """The edges that are kept, with their feeds."""
     pool, blocks = Feeds(*(np.zeros(0, kind) for kind in _KINDS)), 0
-    for start, end in _blocks(tables, matches):
-        feeds = _block(tables, matches, nature, weights, limits, start, end)
-        feeds = _keep(feeds, nature.spaces, limits.neighbors)
+    for start, end in _cut_blocks(tables, matches):
+        feeds = _find_feeds(tables, matches, nature, weights, limits, start, end)
+        feeds = _keep_best(feeds, nature.spaces, limits.neighbors)
         pool = Feeds(*map(np.concatenate, zip(pool, feeds, strict=True)))
         blocks += 1
         if len(pool.sources) > _POOL:
-            pool = _keep(pool, nature.spaces, limits.neighbors)
+            pool = _keep_best(pool, nature.spaces, limits.neighbors)
     if blocks > 1:
-        pool = _keep(pool, nature.spaces, limits.neighbors)
-    return _arrays(tables, matches, nature, pool, limits.neighbors)
+        pool = _keep_best(pool, nature.spaces, limits.neighbors)
+    return _build_arrays(tables, matches, nature, pool, limits.neighbors)
 
 
 _KINDS = (np.int32, np.int32, np.float32, np.int32, np.int32, np.int32)
 
 
-def _blocks(tables: Tables, matches: Matches) -> Any:
+def _cut_blocks(tables: Tables, matches: Matches) -> Any:
     """Ranges of sources with a bounded number of rows each."""
     outputs, inputs = tables.outputs, tables.inputs
     occurrences = np.diff(inputs.kind_offsets)
@@ -89,17 +88,17 @@ def _blocks(tables: Tables, matches: Matches) -> Any:
         start = end
 
 
-def _block(
-    tables: Tables, matches: Matches, nature: Nature, weights: Weights, limits: Limits, start: int, end: int
+def _find_feeds(
+    tables: Tables, matches: Matches, nature: Nature, weights: MatchWeights, limits: EdgeLimits, start: int, end: int
 ) -> Feeds:
     outputs, inputs = tables.outputs, tables.inputs
     first, last = int(outputs.tool_offsets[start]), int(outputs.tool_offsets[end])
     kinds = outputs.members[first:last]
     starts = matches.offsets[kinds]
-    rows, found = expand(starts, matches.offsets[kinds + 1] - starts)
+    rows, found = expand_ranges(starts, matches.offsets[kinds + 1] - starts)
     wanted = matches.inputs[found]
     begins = inputs.kind_offsets[wanted]
-    pairs, places = expand(begins, inputs.kind_offsets[wanted + 1] - begins)
+    pairs, places = expand_ranges(begins, inputs.kind_offsets[wanted + 1] - begins)
     takers = inputs.by_kind[places]
     given, met = rows[pairs] + first, found[pairs]
     sources, targets = outputs.tools[given], inputs.tools[takers]
@@ -110,31 +109,31 @@ def _block(
     promising = np.flatnonzero((logits + weights.tools >= limits.logit) & (sources != targets))
     columns = (sources, targets, logits, given, takers, met)
     feeds = Feeds(*(column[promising].astype(kind) for column, kind in zip(columns, _KINDS, strict=True)))
-    logits = feeds.logits + weights.tools * alike(nature.vectors, feeds.sources, feeds.targets)
+    logits = feeds.logits + weights.tools * compare_rows(nature.vectors, feeds.sources, feeds.targets)
     good = np.flatnonzero(logits >= limits.logit)
     # Not more exact than products are: what is equal but for rounding stays in its order, on every machine.
     return Feeds(*(column[good] for column in feeds._replace(logits=np.round(logits, _DIGITS))))
 
 
-def _keep(feeds: Feeds, spaces: Array, neighbors: int) -> Feeds:
+def _keep_best(feeds: Feeds, spaces: Array, neighbors: int) -> Feeds:
     """The best feed of each parameter, of edges among the best of their source or of their target so far."""
     order = np.lexsort((feeds.outputs, -feeds.logits, feeds.inputs, feeds.sources))
     feeds = Feeds(*(column[order] for column in feeds))
     # An input belongs to one target: source and input are the parameter of the edge.
-    first = first_of(_pair(feeds.sources, feeds.inputs))
+    first = first_of(_pack_pair(feeds.sources, feeds.inputs))
     feeds = Feeds(*(column[first] for column in feeds))
     order = np.lexsort((feeds.inputs, -feeds.logits, feeds.targets, feeds.sources))
     feeds = Feeds(*(column[order] for column in feeds))
-    edges = _pair(feeds.sources, feeds.targets)
+    edges = _pack_pair(feeds.sources, feeds.targets)
     feeds = Feeds(*(column[rank_in_runs(edges) < MAX_FEEDS] for column in feeds))
-    begins = first_of(_pair(feeds.sources, feeds.targets))
+    begins = first_of(_pack_pair(feeds.sources, feeds.targets))
     marks = marks_of(feeds.sources[begins], feeds.targets[begins], feeds.logits[begins], spaces, neighbors)
     lengths = np.diff(np.append(begins, len(feeds.sources)))
     kept = np.repeat(marks > 0, lengths)
     return Feeds(*(column[kept] for column in feeds))
 
 
-def _pair(first: Array, second: Array) -> Array:
+def _pack_pair(first: Array, second: Array) -> Array:
     return first.astype(np.int64) << 32 | second.astype(np.int64)
 
 
@@ -142,31 +141,31 @@ def marks_of(sources: Array, targets: Array, logits: Array, spaces: Array, neigh
     """For each edge whether it is among the best of its source, for that namespace of targets, and of its target."""
     marks = np.zeros(len(sources), np.uint8)
     for mark, owners, others in ((OUT, sources, targets), (IN, targets, sources)):
-        groups = _pair(owners, spaces[others])
+        groups = _pack_pair(owners, spaces[others])
         order = np.lexsort((others, -logits, groups))
         best = order[rank_in_runs(groups[order]) < neighbors]
         marks[best] |= mark
     return marks
 
 
-def _arrays(tables: Tables, matches: Matches, nature: Nature, pool: Feeds, neighbors: int) -> Arrays:
+def _build_arrays(tables: Tables, matches: Matches, nature: Nature, pool: Feeds, neighbors: int) -> Arrays:
     count = len(nature.spaces)
-    begins = first_of(_pair(pool.sources, pool.targets))
+    begins = first_of(_pack_pair(pool.sources, pool.targets))
     sources, targets = pool.sources[begins], pool.targets[begins]
     lengths = np.diff(np.append(begins, len(pool.sources)))
     logits = pool.logits[begins]
     marks = marks_of(sources, targets, logits, nature.spaces, neighbors)
-    probabilities = _probability(pool.logits)
+    probabilities = _compute_probability(pool.logits)
     scores = probabilities[begins]
     owned = np.repeat(np.arange(len(begins)), lengths)
     fed = np.bincount(owned, weights=tables.inputs.needed[pool.inputs], minlength=len(begins))
     order = np.lexsort((targets, -scores, sources))
-    rows, positions = expand(begins[order], lengths[order])
+    rows, positions = expand_ranges(begins[order], lengths[order])
     pool, probabilities = Feeds(*(column[positions] for column in pool)), probabilities[positions]
     sources, targets, scores = sources[order], targets[order], scores[order]
     in_offsets, in_edges = by_target(count, sources, targets, scores)
     values = np.concatenate((pool.outputs, pool.inputs + len(tables.outputs.tools)))
-    paths, numbers = _paths(tables, values)
+    paths, numbers = _number_paths(tables, values)
     path_offsets, path_bytes = pack_paths(paths)
     required = nature.required[targets]
     return Arrays(
@@ -189,12 +188,12 @@ def _arrays(tables: Tables, matches: Matches, nature: Nature, pool: Feeds, neigh
     )
 
 
-def _paths(tables: Tables, values: Array) -> tuple[list[str], Array]:
+def _number_paths(tables: Tables, values: Array) -> tuple[list[str], Array]:
     """The paths of values, each once, and for each value the number of its path."""
     used, places = np.unique(values, return_inverse=True)
-    paths, numbers = numbered(tables.paths[value] for value in used.tolist())
+    paths, numbers = number_distinct(tables.paths[value] for value in used.tolist())
     return paths, numbers[places]
 
 
-def _probability(logits: Array) -> Array:
+def _compute_probability(logits: Array) -> Array:
     return np.round(1.0 / (1.0 + np.exp(-logits)), 4).astype(np.float32)

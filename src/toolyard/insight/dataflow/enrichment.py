@@ -8,18 +8,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from toolyard.insight.arrays import ArrayStore, are_offsets, are_places, set_key
 from toolyard.insight.base import ToolEnrichment
-from toolyard.insight.cache import CacheOption, ItemCache, force_option, say_once
-from toolyard.insight.dataflow.artifact import HOWS, SIGNALS, Array, Arrays, Dataflow
-from toolyard.insight.dataflow.compute import compute, grow, limits_of
-from toolyard.insight.dataflow.kinds import Told
-from toolyard.insight.dataflow.profile import told_of
-from toolyard.insight.dataflow.tokens import token_vectors
-from toolyard.insight.dataflow.weights import MIN_SCORE
-from toolyard.insight.embedders import default_embedder, embedder_of
-from toolyard.insight.embedders.choose import Model
-from toolyard.insight.vectors import cached_vectors
+from toolyard.insight.cache.arrays import hash_catalog, keep_arrays, read_arrays
+from toolyard.insight.cache.items import CacheOption, ItemCache, force_option, say_once
+from toolyard.insight.dataflow.artifact import Array, Arrays, Dataflow
+from toolyard.insight.dataflow.compute import compute_edges, grow_edges, limits_of
+from toolyard.insight.dataflow.match import MIN_SCORE
+from toolyard.insight.dataflow.profile import Told, told_of
+from toolyard.insight.dataflow.text_similarity import token_vectors
+from toolyard.insight.embeddings.choice import Model, default_embedder, embedder_of
+from toolyard.insight.embeddings.vectors import cached_vectors
+from toolyard.insight.options import DataflowOptions
 from toolyard.model.errors import ConfigError
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
@@ -40,6 +39,8 @@ class DataflowEnrichment(ToolEnrichment):
     texts are compared by their words. An edge is kept if its probability is `min_score` or more and it is among the
     `max_neighbors` best of its source for that namespace, or of its target. `force` computes again what is cached.
     """
+
+    option_structs: ClassVar[tuple[type, ...]] = (DataflowOptions,)
 
     reads: ClassVar[tuple[str, ...]] = ("tool.description", "tool.output_parameters")
     writes: ClassVar[tuple[str, ...]] = ("dataflow",)
@@ -62,7 +63,6 @@ class DataflowEnrichment(ToolEnrichment):
         self.max_neighbors = max_neighbors
         self.min_score = float(min_score)
         self._items = ItemCache(cache)
-        self._store = ArrayStore(cache)
         self._told: dict[str, Told] = {}
         self._last: tuple[weakref.ref[Dataflow], Settings] | None = None
         """What was found last, and by which settings: by others nothing can be added to it."""
@@ -70,40 +70,41 @@ class DataflowEnrichment(ToolEnrichment):
     def enrich(self, snapshot: View) -> tuple[Sequence[Tool], Mapping[str, Any]]:
         """The tools as they are, and the artifact."""
         tools = snapshot.tools
-        settings = self._settings()
-        key = set_key(tools, "dataflow", VERSION, *settings)
-        found = None if self.force else self._store.get("dataflow", key, lambda kept: _fit(kept, len(tools)))
+        settings = self._read_settings()
+        key = hash_catalog(tools, "dataflow", VERSION, *settings)
+        found = None if self.force else read_arrays(self._items, "dataflow", key)
         if found is None:
             _say_if_nothing_is_returned(tools)
-            found = self._store.put("dataflow", key, self._compute(tools, settings)._asdict())
+            found = self._compute_edges(tools, settings)._asdict()
+            keep_arrays(self._items, "dataflow", key, found)
         flow = Dataflow(tools, Arrays(**found), text=settings[0], min_score=self.min_score)
         self._last = weakref.ref(flow), settings
         return tools, {"dataflow": flow}
 
-    def _settings(self) -> Settings:
+    def _read_settings(self) -> Settings:
         text = "tokens" if self.embedder is None else self.embedder.name
         version = "" if self.embedder is None else self.embedder.version
         return text, version, self.max_neighbors, self.min_score
 
-    def _compute(self, tools: Sequence[Tool], settings: Settings) -> Arrays:
+    def _compute_edges(self, tools: Sequence[Tool], settings: Settings) -> Arrays:
         limits = limits_of(self.min_score, self.max_neighbors)
         found, by = self._last or (None, None)
         last = None if found is None or by != settings or self.force else found()
-        places = None if last is None else _places(last.tools, tools)
-        told, tokens = self._tell(tools), self.embedder is None
+        places = None if last is None else _find_places(last.tools, tools)
+        told, tokens = self._profile_tools(tools), self.embedder is None
         if last is None or places is None:
-            return compute(tools, told, self._vectors, limits, tokens=tokens)
-        return grow(last.arrays, places, tools, told, self._vectors, limits, tokens=tokens)
+            return compute_edges(tools, told, self._embed_texts, limits, tokens=tokens)
+        return grow_edges(last.arrays, places, tools, told, self._embed_texts, limits, tokens=tokens)
 
-    def _tell(self, tools: Sequence[Tool]) -> Iterator[Told]:
+    def _profile_tools(self, tools: Sequence[Tool]) -> Iterator[Told]:
         """What is compared of each tool; computed once for each definition."""
         before, self._told = self._told, {}
         for tool in tools:
-            key = _identity(tool)
+            key = _identify_tool(tool)
             self._told[key] = told = self._told.get(key) or before.get(key) or told_of(tool)
             yield told
 
-    def _vectors(self, texts: Sequence[str]) -> Array:
+    def _embed_texts(self, texts: Sequence[str]) -> Array:
         if self.embedder is None:
             return token_vectors(texts)
         return cached_vectors(self.embedder, texts, self._items, "dataflow", force=self.force)
@@ -118,7 +119,7 @@ def _say_if_nothing_is_returned(tools: Sequence[Tool]) -> None:
         )
 
 
-def _places(before: Sequence[Tool], now: Sequence[Tool]) -> Array | None:
+def _find_places(before: Sequence[Tool], now: Sequence[Tool]) -> Array | None:
     """Where the tools of before are now; None if one is gone, or their order is another, or many are new."""
     if not before or len(now) - len(before) > len(now) // _FEW:
         return None
@@ -127,40 +128,7 @@ def _places(before: Sequence[Tool], now: Sequence[Tool]) -> Array | None:
     return places if places[0] >= 0 and bool((np.diff(places) > 0).all()) else None
 
 
-def _fit(kept: Mapping[str, Array], count: int) -> bool:
-    """Whether arrays are the edges of so many tools."""
-    if kept.keys() != set(Arrays._fields):
-        return False
-    arrays = Arrays(**kept)
-    edges, feeds, paths = len(arrays.targets), len(arrays.feed_outputs), len(arrays.path_offsets) - 1
-    by_edge = (arrays.targets, arrays.scores, arrays.logits, arrays.marks, arrays.covers, arrays.in_edges)
-    by_feed = (arrays.feed_outputs, arrays.feed_parameters, arrays.feed_scores, arrays.feed_hows)
-    return (
-        all(array.shape == (edges,) for array in by_edge)
-        and all(array.shape == (feeds,) for array in by_feed)
-        and arrays.feed_signals.shape == (feeds, len(SIGNALS))
-        and are_offsets(arrays.offsets, count, edges)
-        and are_offsets(arrays.in_offsets, count, edges)
-        and are_offsets(arrays.feed_offsets, edges, feeds)
-        and are_offsets(arrays.path_offsets, paths, arrays.path_bytes.size)
-        and are_places(arrays.targets, count)
-        and are_places(arrays.in_edges, edges)
-        and are_places(arrays.feed_outputs, paths)
-        and are_places(arrays.feed_parameters, paths)
-        and are_places(arrays.feed_hows, len(HOWS))
-        and _are_texts(arrays.path_bytes)
-    )
-
-
-def _are_texts(paths: Array) -> bool:
-    try:
-        bytes(paths).decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _identity(tool: Tool) -> str:
+def _identify_tool(tool: Tool) -> str:
     try:
         return f"{tool.name} {tool.definition_hash}"
     except UnicodeEncodeError:

@@ -1,27 +1,114 @@
-"""Which kind of output can feed which kind of input: name, type and text, each apart, and together a probability.
-
-Kinds meet where they share a facet, so most pairs are never looked at. For those that meet, and fit by type, the
-texts are compared. The weights come from pairs of real tools that were labelled by hand (`make eval-dataflow`).
-"""
+"""How well what one tool gives fits what another takes: by name, type and text, weighed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from toolyard.insight.dataflow.artifact import HOWS
-from toolyard.insight.dataflow.kinds import picked, types_of
-from toolyard.insight.dataflow.tables import Side, Tables, expand, first_of
-from toolyard.insight.dataflow.texts import Texts, Vectors
-from toolyard.insight.dataflow.types import details_fit, fit
-from toolyard.insight.dataflow.weights import Weights
+from toolyard.insight.dataflow.profile import pick_fields, types_of
+from toolyard.insight.dataflow.schema_fold import ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, STRING
+from toolyard.insight.dataflow.tables import Side, Tables, expand_ranges, first_of
+from toolyard.insight.dataflow.text_similarity import Texts, Vectors
+from toolyard.insight.sample import How
+
+
+class MatchWeights(NamedTuple):
+    """Of a logistic model: what is added up is the logit of the probability that a feed makes sense."""
+
+    base: float
+    name: float
+    text: float
+    type: float
+    """Times three times what the type lacks."""
+    state: float
+    """Added where one of the values is told of something, such as a status."""
+    required: float
+    """Added where the parameter is required."""
+    tools: float
+    """Times the likeness of the two tools."""
+    apart: float
+    """Added between namespaces."""
+    scoped: float
+    """Added to that for values such as ids, which mean something only where they come from."""
+
+
+MODEL = MatchWeights(-6.13, 6.11, 4.46, 2.71, -1.42, 1.17, 0.75, -1.2, -1.2)
+TOKENS = MatchWeights(-6.18, 5.95, 4.62, 2.44, -0.83, 1.1, 1.04, -1.2, -1.2)
+MIN_SCORE = 0.88
+"""The highest at which no edge of the half is wrong and nine of ten are still found.
+
+`make eval-dataflow` tells of both.
+"""
+
+
+_SCALARS = {
+    (STRING, STRING): 1.0,
+    (INTEGER, INTEGER): 1.0,
+    (NUMBER, NUMBER): 1.0,
+    (BOOLEAN, BOOLEAN): 1.0,
+    (INTEGER, NUMBER): 1.0,
+    (NUMBER, INTEGER): 0.8,
+    (INTEGER, STRING): 0.9,
+    (NUMBER, STRING): 0.8,
+    (STRING, INTEGER): 0.75,
+    (STRING, NUMBER): 0.6,
+    (OBJECT, OBJECT): 0.8,
+}
+_BITS = (STRING, INTEGER, NUMBER, BOOLEAN, OBJECT)
+Listed = frozenset[str] | None
+"""The values that are allowed, if they are listed."""
+
+_NEAR = {("date", "date-time"): 0.9, ("date-time", "date"): 0.9, ("date-time", "time"): 0.7}
+
+
+@lru_cache(maxsize=65536)
+def fit_types(
+    kinds: int, items: int, lists: int, wanted: int, wanted_items: int, wanted_lists: int, required: bool
+) -> tuple[float, How]:
+    """How well a value fits (0 to 1), and how it is handed on."""
+    inside = wanted_lists > 0
+    options: list[tuple[float, How]] = [(0.0, "direct")]
+    plain, asked = kinds & ~ARRAY, wanted & ~ARRAY
+    many = lists > 0
+    if plain and asked:
+        how: How = "direct" if not many or inside else ("each" if required else "first")
+        options.append((_best_scalar(plain, asked) * (1.0 if how == "direct" else 0.96), how))
+    if kinds & ARRAY and items and asked:
+        options.append((_best_scalar(items, asked) * 0.95, "each" if required else "first"))
+    if wanted & ARRAY and wanted_items:
+        if kinds & ARRAY and items:
+            options.append((_best_scalar(items, wanted_items), "direct"))
+        if plain:
+            options.append((_best_scalar(plain, wanted_items) * 0.95, "direct" if many else "wrap"))
+    return max(options, key=lambda option: option[0])
+
+
+def _best_scalar(given: int, asked: int) -> float:
+    sure = 1.0 if given.bit_count() == asked.bit_count() == 1 else 0.95
+    return sure * max(
+        (_SCALARS.get((one, other), 0.0) for one in _BITS if given & one for other in _BITS if asked & other),
+        default=0.0,
+    )
+
+
+def details_fit(form: str, enum: Listed, wanted_form: str, wanted_enum: Listed) -> float:
+    """Whether formats and listed values agree: 1 if nothing speaks against it, 0 if they cannot."""
+    score = 1.0
+    if form and wanted_form and form != wanted_form:
+        score *= _NEAR.get((form, wanted_form), 0.15)
+    if wanted_enum is not None:
+        score *= 0.85 if enum is None else len(enum & wanted_enum) / len(enum)
+    return score
+
 
 Array = npt.NDArray[Any]
 
-_DETAILS = picked("format", "enum")
+_DETAILS = pick_fields("format", "enum")
 
 MIN_NAME = 0.3
 """Below, no text makes up for it."""
@@ -45,7 +132,7 @@ class Matches(NamedTuple):
     scoped: Array
 
 
-def match(tables: Tables, spaces: Array, vectors: Vectors, weights: Weights, least: float) -> Matches:
+def match_kinds(tables: Tables, spaces: Array, vectors: Vectors, weights: MatchWeights, least: float) -> Matches:
     """Every pair of kinds that could reach the logit `least` between some two tools.
 
     `spaces` has the number of the namespace of each tool. `vectors` is asked only for texts that could make the
@@ -55,31 +142,31 @@ def match(tables: Tables, spaces: Array, vectors: Vectors, weights: Weights, lea
     most = _Most(tables, spaces, weights)
     texts_of = Texts(tables, vectors)
     parts: list[tuple[Array, ...]] = []
-    for rows, columns, names in _meetings(tables):
-        kept = _typed(tables, types, rows, columns, names)
+    for rows, columns, names in _find_meetings(tables):
+        kept = _filter_by_type(tables, types, rows, columns, names)
         if not len(kept[0]):
             continue
         # Those that no text could make good are not compared by it.
         more = most.of(*kept[:2])
-        promising = _logits(tables, weights, kept, 1.0) + more >= least - _SLACK
+        promising = _compute_logits(tables, weights, kept, 1.0) + more >= least - _SLACK
         rows, columns, names, fits = kept = [part[promising] for part in kept]
         texts = texts_of.alike(rows, columns)
-        logits = _logits(tables, weights, kept, texts)
+        logits = _compute_logits(tables, weights, kept, texts)
         good = logits + more[promising] >= least - _SLACK
         how = hows[tables.outputs.shapes[rows], tables.inputs.shapes[columns]]
         parts.append(tuple(part[good] for part in (rows, columns, logits, how, names, fits, texts)))
-    return _matches(tables, parts)
+    return _collect_matches(tables, parts)
 
 
 class _Most:
     """What the tools, whichever they are, could add at most to the logit of a pair of kinds."""
 
-    def __init__(self, tables: Tables, spaces: Array, weights: Weights) -> None:
+    def __init__(self, tables: Tables, spaces: Array, weights: MatchWeights) -> None:
         self._weights = weights
         self._scoped = tables.inputs.scoped
         sides = tables.outputs, tables.inputs
-        self._tools = [_sole(side, side.tools) for side in sides]
-        self._spaces = [_sole(side, spaces[side.tools]) for side in sides]
+        self._tools = [_find_common(side, side.tools) for side in sides]
+        self._spaces = [_find_common(side, spaces[side.tools]) for side in sides]
 
     def of(self, rows: Array, columns: Array) -> Array:
         """For each pair; nothing makes good what only one tool has and takes, for it does not feed itself."""
@@ -93,7 +180,7 @@ class _Most:
         return found
 
 
-def _sole(side: Side, of: Array) -> Array:
+def _find_common(side: Side, of: Array) -> Array:
     """For each kind what all its values have in common; -1 if it is not one and the same."""
     if not len(side.kinds):
         return np.zeros(0, np.int32)
@@ -102,7 +189,7 @@ def _sole(side: Side, of: Array) -> Array:
     return np.where(least == np.maximum.reduceat(of, starts), least, -1)
 
 
-def _logits(tables: Tables, weights: Weights, pairs: Sequence[Array], texts: Array | float) -> Array:
+def _compute_logits(tables: Tables, weights: MatchWeights, pairs: Sequence[Array], texts: Array | float) -> Array:
     rows, columns, names, fits = pairs
     logits: Array = (
         weights.base
@@ -115,7 +202,7 @@ def _logits(tables: Tables, weights: Weights, pairs: Sequence[Array], texts: Arr
     return logits
 
 
-def _matches(tables: Tables, parts: list[tuple[Array, ...]]) -> Matches:
+def _collect_matches(tables: Tables, parts: list[tuple[Array, ...]]) -> Matches:
     empty = (
         [np.zeros(0, np.int32)] * 2 + [np.zeros(0, np.float32), np.zeros(0, np.uint8)] + [np.zeros(0, np.float32)] * 3
     )
@@ -127,17 +214,17 @@ def _matches(tables: Tables, parts: list[tuple[Array, ...]]) -> Matches:
     return Matches(offsets, columns, logits, how, names, fits, texts, tables.inputs.scoped[columns])
 
 
-def _meetings(tables: Tables) -> Any:
+def _find_meetings(tables: Tables) -> Any:
     """Blocks of (output kinds, input kinds, name signal) that share a facet; each pair once."""
     outputs, inputs = tables.outputs, tables.inputs
-    order, starts, counts = _places(outputs, inputs)
+    order, starts, counts = _join_facets(outputs, inputs)
     if counts.sum() > _BLOCK:
         # So many that they are cut: then a facet that is there twice is put together first.
-        outputs, inputs = _once(outputs), _once(inputs)
-        order, starts, counts = _places(outputs, inputs)
+        outputs, inputs = _deduplicate_facets(outputs), _deduplicate_facets(inputs)
+        order, starts, counts = _join_facets(outputs, inputs)
     width = max(1, len(inputs.kinds))
-    for begin, end in _blocks(outputs, counts):
-        owners, positions = expand(starts[begin:end], counts[begin:end])
+    for begin, end in _cut_blocks(outputs, counts):
+        owners, positions = expand_ranges(starts[begin:end], counts[begin:end])
         entries = order[positions]
         signal = outputs.facet_weights[begin:end][owners] * inputs.facet_weights[entries]
         strong = signal >= MIN_NAME
@@ -152,7 +239,7 @@ def _meetings(tables: Tables) -> Any:
             yield (keys // width).astype(np.int32), (keys % width).astype(np.int32), np.maximum.reduceat(signal, runs)
 
 
-def _places(outputs: Side, inputs: Side) -> tuple[Array, Array, Array]:
+def _join_facets(outputs: Side, inputs: Side) -> tuple[Array, Array, Array]:
     """The rows of facets of inputs by facet, and for each of outputs where the same begin there, and how many."""
     order = np.argsort(inputs.facets)
     wanted = inputs.facets[order]
@@ -164,7 +251,7 @@ def _places(outputs: Side, inputs: Side) -> tuple[Array, Array, Array]:
     return order, begins[runs], lengths[runs] * (wanted[begins[runs]] == outputs.facets)
 
 
-def _once(side: Side) -> Side:
+def _deduplicate_facets(side: Side) -> Side:
     """Each facet of a kind once, with its greatest weight."""
     order = np.lexsort((-side.facet_weights, side.facets, side.facet_kinds))
     kinds, facets = side.facet_kinds[order], side.facets[order]
@@ -173,7 +260,7 @@ def _once(side: Side) -> Side:
     return side._replace(facets=facets[fresh], facet_kinds=kinds[fresh], facet_weights=side.facet_weights[order][fresh])
 
 
-def _blocks(outputs: Side, counts: Array) -> Any:
+def _cut_blocks(outputs: Side, counts: Array) -> Any:
     """Cuts of the facets of outputs, between two kinds, so that each block has a bounded number of meetings."""
     total = np.concatenate(([0], np.cumsum(counts)))
     kinds = np.append(first_of(outputs.facet_kinds), len(outputs.facet_kinds))
@@ -191,12 +278,12 @@ def _type_table(tables: Tables) -> tuple[Array, Array]:
     hows = np.zeros(scores.shape, np.uint8)
     for row, given in enumerate(map(types_of, tables.output_shapes)):
         for column, (wanted, required) in enumerate(tables.input_shapes):
-            scores[row, column], how = fit(*given, *types_of(wanted), required)
+            scores[row, column], how = fit_types(*given, *types_of(wanted), required)
             hows[row, column] = HOWS.index(how)
     return scores, hows
 
 
-def _typed(tables: Tables, types: Array, rows: Array, columns: Array, names: Array) -> list[Array]:
+def _filter_by_type(tables: Tables, types: Array, rows: Array, columns: Array, names: Array) -> list[Array]:
     """Those that fit by type, format and listed values, and how well."""
     fits = types[tables.outputs.shapes[rows], tables.inputs.shapes[columns]]
     outputs, inputs = tables.outputs.kinds, tables.inputs.kinds

@@ -1,14 +1,14 @@
-"""What names say: of a value, what it is and whose (`user_id`); of a tool, what it is about."""
+"""What a value is called, and what its description calls it."""
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
-from toolyard.insight.dataflow.facets import Phrase
-from toolyard.insight.dataflow.memo import remembered
-from toolyard.insight.dataflow.vocabulary import (
+from toolyard.insight.dataflow.value_meanings import (
     ADJECTIVES,
     CONTROL,
+    EMPTY_NOUNS,
     GENERIC,
     IDENTITY,
     LISTS,
@@ -19,8 +19,9 @@ from toolyard.insight.dataflow.vocabulary import (
     VERBS,
     VERBS_FIRST,
     VERBS_LAST,
+    Phrase,
 )
-from toolyard.insight.dataflow.words import words_in, words_of
+from toolyard.insight.dataflow.words import remembered, words_in, words_of
 
 
 class Name(NamedTuple):
@@ -42,18 +43,18 @@ class Name(NamedTuple):
 
 
 @remembered(65536)
-def named(name: str) -> Name | None:
+def read_name(name: str) -> Name | None:
     """What the name of a value says; None for what no other tool's answer is for."""
     words = tuple(words_in(name))
     spoken = " ".join(words)
-    return None if name[:2] in _HEADERS or spoken in _CONTROL else spelled(words, spoken)
+    return None if name[:2] in _HEADERS or spoken in _CONTROL else read_words(words, spoken)
 
 
 _HEADERS = ("x-", "X-")
 _CONTROL = frozenset(name.replace("_", " ") for name in CONTROL)
 
 
-def spelled(words: Phrase, spoken: str = "") -> Name | None:
+def read_words(words: Phrase, spoken: str = "") -> Name | None:
     """What a name of these words says."""
     if not words:
         return None
@@ -107,3 +108,58 @@ def asked_of(name: str) -> Phrase:
             break
         before.insert(0, word)
     return tuple(before)
+
+
+_OWNER = re.compile(
+    r"\b(?:id|identifier|uuid|uid|sid|name|title|key|code|number|arn|slug|primary key|abbreviation|index|symbol|email|"
+    r"reference)s?\b"
+    r"(?:\s*\((?:[^)]*)\))?\s+(?:of|for|that identifies|identifying|that describes|assigned to)\s+"
+    r"(?:(?:the|a|an|this|your|each|all|any)\s+)?([a-z][\w' -]{2,60})"
+)
+_IDENTIFIES = re.compile(r"\bidentif(?:ies|y|ying)\s+(?:the|a|an|this)\s+([a-z][\w' -]{2,60})")
+_LEADING = re.compile(r"(?:an? |the )?(?:(?:list|array|set) of )?(?:the |an? )?")
+_BEFORE = re.compile(r"\b((?:[a-z][\w-]*\s+){1,3}?)(?:unique\s+)?(?:id|identifier|name|uuid|key|code)s?\b")
+# All of them are for texts in lower case, where they are found in half the time.
+_WORD = re.compile(r"\w+|[.,;:()\[\]]")
+_PHRASE_ENDS = frozenset(
+    """to that which for in of on from is are was will you whose where when with being used this as by or and if
+    associated created specified returned the can must should has have . , ; : ( ) [ ]""".split()  # noqa: SIM905
+)
+
+
+@remembered(16384)
+def owner_in(description: str) -> Phrase:
+    """The entity that a description names, as in `The unique identifier of the balance account`."""
+    lower = description.lower()
+    if len(lower) != len(description):
+        # A letter that is longer in lower case.
+        description = lower
+    identifies = "identif" in lower
+    match = None
+    if "of" in lower or "for" in lower or identifies or "that describes" in lower or "assigned to" in lower:
+        match = _OWNER.search(lower)
+    if not match and identifies:
+        match = _IDENTIFIES.search(lower)
+    if match:
+        return _noun_phrase(_cut_phrase(description[slice(*match.span(1))]))
+    leading = _LEADING.match(lower)
+    match = _BEFORE.match(lower, leading.end() if leading else 0)
+    return _noun_phrase(description[slice(*match.span(1))]) if match else ()
+
+
+def _cut_phrase(text: str) -> str:
+    """What stands before the first word, or sign, that ends a phrase."""
+    for word in _WORD.finditer(text):
+        if word[0].lower() in _PHRASE_ENDS:
+            return text[: word.start()]
+    return text
+
+
+_BEFORE_NOUNS = EMPTY_NOUNS | VERBS
+
+
+def _noun_phrase(text: str) -> Phrase:
+    words = tuple(words_in(text))
+    while words and words[0] in _BEFORE_NOUNS:
+        words = words[1:]
+    return words[-3:] if words and words[-1] not in EMPTY_NOUNS else ()

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from toolyard.insight.dataflow.settle import (
+from toolyard.insight.dataflow.schema_fold import (
     ARRAY,
     BOOLEAN,
     COMPOUND,
@@ -26,9 +26,9 @@ from toolyard.insight.dataflow.settle import (
     STRING,
     Schema,
     Settled,
+    fold_schema,
     is_mapping,
     named_kinds,
-    settle,
 )
 from toolyard.insight.dataflow.words import words_of
 
@@ -71,7 +71,7 @@ class Holder(NamedTuple):
     """How many lists are on the way."""
 
 
-class Field(NamedTuple):
+class SchemaField(NamedTuple):
     """One value that a tool takes or gives."""
 
     path: str
@@ -137,35 +137,35 @@ class Walk:
         """Give every value up to the limit to whom they are for. Without `required`, none is."""
         if not is_mapping(self._root) or not self._root:
             return
-        settled = settle(self._root, self._root)
+        settled = fold_schema(self._root, self._root)
         if settled.properties is not None:
             # As most are: an object is no field itself.
             self._passed = 1
-            self._open(settled, "", "", _OUTSIDE, required, 1)
+            self._visit_inside(settled, "", "", _OUTSIDE, required, 1)
         else:
-            self._alone(settled, "", "", _OUTSIDE, required, 0)
+            self._visit_item(settled, "", "", _OUTSIDE, required, 0)
         queue, limit = self._queue, self._limit + _UNCOUNTED
         while queue and self._count < self._limit:
             settled, path, name, holder, needed, depth, passed = queue.popleft()
             # Those that wait come first: when they are enough, what lies deeper is not asked for.
             if self._count + self._passed - passed < limit:
-                self._open(settled, path, name, holder, needed, depth + 1)
+                self._visit_inside(settled, path, name, holder, needed, depth + 1)
 
-    def _open(self, settled: Settled, path: str, name: str, outer: Holder, required: bool, depth: int) -> None:
+    def _visit_inside(self, settled: Settled, path: str, name: str, outer: Holder, required: bool, depth: int) -> None:
         """Meet what is in a value."""
         _, _, properties, must, hint, inner, _ = settled
         hint = hint or ""
         if properties is not None:
             parents = (*outer.parents, name) if name else outer.parents
-            needed = _names(must) if required and must else _NOTHING
+            needed = _read_required(must) if required and must else _NOTHING
             # As tuples are made: the way over `Holder` itself takes twice as long.
-            self._object(properties, needed, path, tuple.__new__(Holder, (parents, hint, outer.lists)), depth)
+            self._visit_object(properties, needed, path, tuple.__new__(Holder, (parents, hint, outer.lists)), depth)
         if inner is not None and (inner[2] is not None or inner[5] is not None):
             # What it holds is called as it is.
             holder = tuple.__new__(Holder, (outer.parents, hint, outer.lists + 1))
-            self._alone(inner, path + "[]", name, holder, False, depth)
+            self._visit_item(inner, path + "[]", name, holder, False, depth)
 
-    def _object(self, properties: Schema, needed: frozenset[str], path: str, holder: Holder, depth: int) -> None:
+    def _visit_object(self, properties: Schema, needed: frozenset[str], path: str, holder: Holder, depth: int) -> None:
         """Meet the properties of an object."""
         look, crowded = self._look, len(properties) > self._limit - self._count
         prefix = f"{path}." if path else ""
@@ -177,8 +177,8 @@ class Walk:
             called = name if type(name) is str else str(name)
             must = name in needed
             if type(part) is not dict or not COMPOUND.isdisjoint(part) or (not prefix and called in _WHOLE):
-                settled = settle(part if type(part) is dict else _mapping(part), self._root)
-                self._meet(leaves, settled, prefix + called, called, holder, must, depth)
+                settled = fold_schema(part if type(part) is dict else _as_mapping(part), self._root)
+                self._visit_value(leaves, settled, prefix + called, called, holder, must, depth)
                 continue
             # Most are plain values: what they say is what there is.
             plain += 1
@@ -192,19 +192,19 @@ class Walk:
             if said and not said & ARRAY and type(text) is str and "enum" not in part and "format" not in part:
                 leaves.append((called, known, said, 0, "", None, text, must))
             else:
-                leaves.append(_leaf(part, said, 0, called, known, must))
+                leaves.append(_build_leaf(part, said, 0, called, known, must))
         self._count += plain
         if leaves:
             self._take(holder, prefix, None, leaves)
 
-    def _alone(self, settled: Settled, path: str, name: str, holder: Holder, required: bool, depth: int) -> None:
+    def _visit_item(self, settled: Settled, path: str, name: str, holder: Holder, required: bool, depth: int) -> None:
         """Meet a value that is no property: the whole, or what a list holds."""
         leaves: list[Leaf] = []
-        self._meet(leaves, settled, path, name, holder, required, depth)
+        self._visit_value(leaves, settled, path, name, holder, required, depth)
         if leaves:
             self._take(holder, "", path, leaves)
 
-    def _meet(
+    def _visit_value(
         self,
         leaves: list[Leaf],
         settled: Settled,
@@ -217,14 +217,14 @@ class Walk:
         """Meet a value that may hold others."""
         kinds, said, properties, _, _, inner, item_kinds = settled
         known = self._look(name) if name else ""
-        if path in _WHOLE and (kinds or _leaf(said, 0, item_kinds, name, known, required)[2]) & (OBJECT | ARRAY):
+        if path in _WHOLE and (kinds or _build_leaf(said, 0, item_kinds, name, known, required)[2]) & (OBJECT | ARRAY):
             self._passed += 1
         elif self._count < self._limit:
             self._count += 1
             if required:
                 self.required.append(path)
             if known is not None:
-                leaves.append(_leaf(said, kinds, item_kinds, name, known, required))
+                leaves.append(_build_leaf(said, kinds, item_kinds, name, known, required))
         # More than plain values, which a list itself stands for.
         if depth < MAX_DEPTH and (
             properties is not None or (inner is not None and (inner[2] is not None or inner[5] is not None))
@@ -235,7 +235,7 @@ class Walk:
 _NOTHING: frozenset[str] = frozenset()
 
 
-def _names(required: Sequence[Any]) -> frozenset[str]:
+def _read_required(required: Sequence[Any]) -> frozenset[str]:
     return frozenset([name for name in required[:MAX_REQUIRED] if isinstance(name, str)])
 
 
@@ -243,14 +243,14 @@ _WHOLE = frozenset(("", "[]"))
 """Paths of what is no field unless it is one value."""
 
 
-def fields_of(schema: Schema, *, limit: int = MAX_FIELDS) -> list[Field]:
+def fields_of(schema: Schema, *, limit: int = MAX_FIELDS) -> list[SchemaField]:
     """Every value in a schema: those that hold others as well, unless they are the whole."""
-    found: list[Field] = []
+    found: list[SchemaField] = []
 
     def take(holder: Holder, prefix: str, path: str | None, leaves: list[Leaf]) -> None:
         for leaf in leaves:
             name = leaf[0]
-            found.append(Field(prefix + name if path is None else path, name, holder, *leaf[2:]))
+            found.append(SchemaField(prefix + name if path is None else path, name, holder, *leaf[2:]))
 
     Walk(schema, str, take, limit=limit).run()
     return found
@@ -262,14 +262,14 @@ def needed_of(required: Iterable[str]) -> frozenset[str]:
     return frozenset(paths).difference([path.rpartition(".")[0] for path in paths if "." in path], _WHOLE)
 
 
-def _leaf(settled: Schema, said: int, item_kinds: int, name: str, known: Any, required: bool) -> Leaf:
+def _build_leaf(settled: Schema, said: int, item_kinds: int, name: str, known: Any, required: bool) -> Leaf:
     text = settled.get("description")
     if not isinstance(text, str):
         text = ""
     enum = None
     if "enum" in settled and isinstance(values := settled["enum"], list):
         enum = frozenset([str(value) for value in values[:_MAX_ENUM] if value is not None]) or None
-    kinds = said or _guessed(settled, name, text)
+    kinds = said or _guess_kinds(settled, name, text)
     items = 0
     if kinds & ARRAY:
         items = item_kinds or (0 if is_mapping(settled.get("items")) else SCALAR | OBJECT)
@@ -279,7 +279,7 @@ def _leaf(settled: Schema, said: int, item_kinds: int, name: str, known: Any, re
     return name, known, kinds, items, form, enum, text, required
 
 
-def _guessed(settled: Schema, name: str, text: str) -> int:
+def _guess_kinds(settled: Schema, name: str, text: str) -> int:
     """What a value may be whose type is not said."""
     values = settled.get("enum") or [settled[key] for key in ("const", "default") if settled.get(key) is not None]
     if isinstance(values, list) and values:
@@ -323,5 +323,5 @@ def _kinds_of_words(name: str, text: str) -> int:
     return SCALAR
 
 
-def _mapping(value: Any) -> Schema:
+def _as_mapping(value: Any) -> Schema:
     return value if is_mapping(value) else {}

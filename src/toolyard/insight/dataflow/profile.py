@@ -1,24 +1,147 @@
-"""What a value is (`id`) and whose it is (`user`), read from its name, its surroundings and its description.
-
-Both are written as facets: `id of user` with a weight. A value can feed another where they share a facet, as well as
-their weights say. `user_id`, `user.id`, `users[].id` and the `id` of `get_user` all have that one.
-"""
+"""What is compared of a tool: the values that it gives and takes, with name, type, text and meaning."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from itertools import compress
+from operator import itemgetter
+from typing import Any, NamedTuple
 
-from toolyard.insight.dataflow.asked import Asked, is_asked
-from toolyard.insight.dataflow.descriptions import owner_in
-from toolyard.insight.dataflow.facets import ALONE, HANDLE, MADE, OUTPUT, Owners, Phrase
-from toolyard.insight.dataflow.kinds import ITEMS, MANY, Given, KindRow, Told, Values
-from toolyard.insight.dataflow.memo import remembered
-from toolyard.insight.dataflow.names import asked_of, named, spelled, tool_nouns
+from toolyard.insight.dataflow.names import asked_of, owner_in, read_name, read_words, tool_nouns
 from toolyard.insight.dataflow.paths import Holder, Leaf, Walk, needed_of
-from toolyard.insight.dataflow.settle import BOOLEAN, SCALAR
-from toolyard.insight.dataflow.vocabulary import GONE, MAKERS, PEOPLE, WEAK_WRAPPERS, WRAPPERS
-from toolyard.insight.dataflow.words import words_of
+from toolyard.insight.dataflow.schema_fold import BOOLEAN, SCALAR, Schema
+from toolyard.insight.dataflow.value_meanings import (
+    ALONE,
+    GONE,
+    HANDLE,
+    MADE,
+    MAKERS,
+    OUTPUT,
+    PEOPLE,
+    SCOPED,
+    WEAK_WRAPPERS,
+    WRAPPERS,
+    Claim,
+    Facets,
+    Owners,
+    Phrase,
+    add_claim,
+    counted_out,
+)
+from toolyard.insight.dataflow.wanted_inputs import WantedInputs, is_asked
+from toolyard.insight.dataflow.words import remembered, words_of
 from toolyard.model.tool import Tool
+
+_MAX_TEXT = 160
+ITEMS, MANY = 6, 12
+"""The first bits of the kinds of items, and of whether there are many; those before are the kinds of a value."""
+
+KindRow = tuple[bool, bool, str, str, int, str, frozenset[str] | None, str, Phrase, bool, Owners, int]
+"""A `Kind` as a plain tuple."""
+
+
+class Kind(NamedTuple):
+    """What is compared of a value; equal for values that need not be told apart."""
+
+    required: bool
+    """Of what is taken; what is given is there or not."""
+    state: bool
+    """Whether it is told of something rather than tells what it is."""
+    spoken: str
+    """Its name in words."""
+    description: str
+    shape: int
+    """The kinds of a value, of its items, and whether it is one of many: `ITEMS` and `MANY` say which bits."""
+    format: str
+    enum: frozenset[str] | None
+    attribute: str
+    """What it is."""
+    own: Phrase
+    """Whose it is as far as its name says."""
+    generic: bool
+    """Whether many unrelated things have such a value."""
+    owners: Owners
+    """Whose it is by everything else; empty where that is `own`."""
+    role: int
+    """`OUTPUT`, `HANDLE` and `MADE`, as far as they are so."""
+
+    @property
+    def text(self) -> str:
+        """What the text signal is computed from."""
+        return text_of(self.spoken, self.description)
+
+    @property
+    def facets(self) -> Facets:
+        """What it is and whose, each with a weight."""
+        claims: list[Claim] = []
+        add_claim(claims, self.attribute, self.own, self.generic, self.owners, self.role)
+        found = counted_out(claims)
+        return Facets(tuple(found), tuple(found.values()), self.attribute in SCOPED)
+
+
+def text_of(spoken: str, description: str) -> str:
+    """What values are compared by: the name, and the beginning of the description in one line."""
+    line = description[:_MAX_TEXT]
+    if not line.isprintable() or "  " in line or line[:1] == " " or line[-1:] == " ":
+        # Not only plain blanks, one at a time.
+        line = " ".join(description[: 2 * _MAX_TEXT].split())[:_MAX_TEXT]
+    return f"{spoken}: {line}" if line else spoken
+
+
+def types_of(shape: int) -> tuple[int, int, int]:
+    """The kinds of a value, of its items, and whether it is one of many."""
+    return shape & _KINDS, shape >> ITEMS & _KINDS, shape >> MANY
+
+
+_KINDS = (1 << ITEMS) - 1
+
+
+def pick_fields(*names: str) -> Callable[[KindRow], Any]:
+    """What takes these out of a kind, as long as it is a plain tuple."""
+    return itemgetter(*map(Kind._fields.index, names))
+
+
+class Values(NamedTuple):
+    """What one tool gives, or what it takes, by column."""
+
+    paths: list[str]
+    needed: list[bool]
+    """Whether a call cannot do without it."""
+    kinds: list[KindRow]
+
+    def texts(self) -> list[str]:
+        """What each is compared by."""
+        return [Kind._make(kind).text for kind in self.kinds]
+
+    def only(self, wanted: Sequence[bool]) -> Values:
+        """Those that are wanted."""
+        return Values(*(list(compress(column, wanted)) for column in self))  # type: ignore[arg-type]
+
+    def by_path(self) -> dict[str, Kind]:
+        """To look at them."""
+        return dict(zip(self.paths, map(Kind._make, self.kinds), strict=True))
+
+
+class Given(NamedTuple):
+    """What one tool gives, as its schema says: most is never asked for, and not looked at any closer."""
+
+    schema: Schema
+    noun: Phrase
+    """What the tool is about."""
+    gone: frozenset[Phrase]
+    """Names of values that stand for nothing once the tool was called."""
+
+
+class Told(NamedTuple):
+    """What one tool gives and takes."""
+
+    given: Given
+    inputs: Values
+    required: int
+    """How many values a call cannot do without."""
+    text: str
+    """What tools are compared by."""
+
 
 _MAX_TOOL_TEXT = 200
 _MAX_READ = 240
@@ -46,26 +169,26 @@ def told_of(tool: Tool) -> Told:
     words = words_of(tool.name)
     maker = not MAKERS.isdisjoint(words[:2])
     inputs = _Reader(asked_of(tool.name) or noun, 0, maker=maker)
-    walk = Walk(tool.parameters, named, inputs.take)
+    walk = Walk(tool.parameters, read_name, inputs.take)
     walk.run()
     needed = needed_of(walk.required)
     # The id that came in goes out again, and stands for nothing any more.
-    gone = frozenset() if GONE.isdisjoint(words[:2]) else frozenset(words_of(_last(path)) for path in inputs.paths)
-    text = f"{' '.join(words)}. {_beginning(tool.description)}"
+    gone = frozenset() if GONE.isdisjoint(words[:2]) else frozenset(words_of(_last_step(path)) for path in inputs.paths)
+    text = f"{' '.join(words)}. {_read_beginning(tool.description)}"
     return Told(Given(tool.output_parameters, noun, gone), inputs.values(needed), len(needed), text)
 
 
-def outputs_of(given: Given, asked: Asked | None = None) -> Values:
+def outputs_of(given: Given, asked: WantedInputs | None = None) -> Values:
     """What a tool gives; only what may be asked for, if that is known."""
     outputs = _Reader(given.noun, OUTPUT)
-    Walk(given.schema, named if asked is None else asked.__getitem__, outputs.take).run(required=False)
+    Walk(given.schema, read_name if asked is None else asked.__getitem__, outputs.take).run(required=False)
     found = outputs.values()
     if given.gone:
-        found = found.only([words_of(_last(path)) not in given.gone for path in found.paths])
+        found = found.only([words_of(_last_step(path)) not in given.gone for path in found.paths])
     return found
 
 
-def _last(path: str) -> str:
+def _last_step(path: str) -> str:
     return path.rpartition(".")[2]
 
 
@@ -96,20 +219,20 @@ class _Reader:
         near = ""
         for name, known, kinds, items, form, enum, description, required in leaves:
             if not name:
-                known = spelled(self._noun)
+                known = read_words(self._noun)
                 if known is None:
                     continue
             if items and known[7]:
-                known = spelled(known[7]) or known
+                known = read_words(known[7]) or known
             spoken, alone, attribute, own, generic, state, tells, _, asked = known
             told = owner_in(description[:_MAX_READ]) if tells and description else ()
             if own:
                 owners = _told_owners(told, own) if told else ()
             else:
                 if place is None:
-                    place = _place(holder, self._noun)
+                    place = _read_place(holder, self._noun)
                     nearby, around, near = place[4:]
-                owners = _owners(told, *place[:4]) if told else nearby
+                owners = _find_owners(told, *place[:4]) if told else nearby
                 if generic and not owners and attribute not in ALONE:
                     continue
             if asked is not None and not is_asked(owners, asked):
@@ -127,12 +250,12 @@ class _Reader:
             self.kinds.append(row)
 
 
-def _place(holder: Holder, noun: Phrase) -> _Place:
-    inner, wrapper = _around(holder.parents)
-    hint = _entity(words_of(holder.hint)) if holder.hint else ()
+def _read_place(holder: Holder, noun: Phrase) -> _Place:
+    inner, wrapper = _find_containers(holder.parents)
+    hint = _read_entity(words_of(holder.hint)) if holder.hint else ()
     around = inner or noun
     spoken = " ".join(dict.fromkeys(around)) if len(around) > 1 else around[0] if around else ""
-    owners = _owners((), inner, wrapper, hint, noun)
+    owners = _find_owners((), inner, wrapper, hint, noun)
     return tuple.__new__(_Place, (inner, wrapper, hint, noun, owners, around, spoken))
 
 
@@ -142,7 +265,7 @@ def _told_owners(told: Phrase, own: Phrase) -> Owners:
     return ((own, 1.0 if told[-1] in own else 0.85), (told, 0.9))
 
 
-def _owners(told: Phrase, inner: Phrase, wrapper: Phrase, hint: Phrase, noun: Phrase) -> Owners:
+def _find_owners(told: Phrase, inner: Phrase, wrapper: Phrase, hint: Phrase, noun: Phrase) -> Owners:
     """Whose value it is where its name does not say so, by everything else: (phrase, how much it counts)."""
     found: list[tuple[Phrase, float]] = []
     if told:
@@ -163,12 +286,12 @@ def _owners(told: Phrase, inner: Phrase, wrapper: Phrase, hint: Phrase, noun: Ph
 
 
 @remembered(65536)
-def _around(parents: tuple[str, ...]) -> tuple[Phrase, Phrase]:
+def _find_containers(parents: tuple[str, ...]) -> tuple[Phrase, Phrase]:
     """The entity that holds a value, and the container nearer to it that may be more than a wrapper."""
     wrapper: Phrase = ()
     for name in reversed(parents):
         words = words_of(name)
-        entity = _entity(words)
+        entity = _read_entity(words)
         if entity:
             return entity, wrapper
         if words and words[-1] in WEAK_WRAPPERS and not wrapper:
@@ -177,13 +300,13 @@ def _around(parents: tuple[str, ...]) -> tuple[Phrase, Phrase]:
 
 
 @remembered(65536)
-def _entity(words: Phrase) -> Phrase:
+def _read_entity(words: Phrase) -> Phrase:
     """A container's name as an entity; empty if it only wraps."""
     kept = tuple(word for word in words if not word.isdigit())
     return () if not kept or (kept[-1] in WRAPPERS and len(kept) == 1) else kept
 
 
-def _beginning(description: str) -> str:
+def _read_beginning(description: str) -> str:
     """The first words of a tool's description."""
     some = " ".join(description[: 2 * _MAX_TOOL_TEXT].split())
     if len(some) < _MAX_TOOL_TEXT and len(description) > 2 * _MAX_TOOL_TEXT:

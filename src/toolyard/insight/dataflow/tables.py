@@ -16,17 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from toolyard.insight.dataflow.artifact import offsets_of
-from toolyard.insight.dataflow.asked import Asked
-from toolyard.insight.dataflow.facets import Claim, claim, members_of, parts_of, shares_of
-from toolyard.insight.dataflow.kinds import KindRow, Told, Values, picked
-from toolyard.insight.dataflow.profile import outputs_of
-from toolyard.insight.dataflow.vocabulary import SCOPED
+from toolyard.insight.dataflow.profile import KindRow, Told, Values, outputs_of, pick_fields
+from toolyard.insight.dataflow.value_meanings import SCOPED, Claim, add_claim, members_of, parts_of, shares_of
+from toolyard.insight.dataflow.wanted_inputs import WantedInputs
 
 Array = npt.NDArray[Any]
 
-_SHAPE, _STATE, _REQUIRED, _ATTRIBUTE = map(picked, ("shape", "state", "required", "attribute"))
-_SHAPE_AND_NEED = picked("shape", "required")
-_SAID = picked("attribute", "own", "generic", "owners", "role")
+_SHAPE, _STATE, _REQUIRED, _ATTRIBUTE = map(pick_fields, ("shape", "state", "required", "attribute"))
+_SHAPE_AND_NEED = pick_fields("shape", "required")
+_SAID = pick_fields("attribute", "own", "generic", "owners", "role")
 
 
 class Side(NamedTuple):
@@ -71,25 +69,25 @@ class Tables(NamedTuple):
 
 def tables_of(told: Sequence[Told], giving: Array | None = None, taking: Array | None = None) -> Tables:
     """The tables of tools, in their order: of what they give and take; only of some, if it is said of which."""
-    taken = _some(taking, told, attrgetter("inputs"))
-    inputs, input_members = _kinds(taken)
-    claims = _claims(inputs)
-    asked = Asked(claims[0])
-    given = _some(giving, told, lambda one: outputs_of(one.given, asked))
-    outputs, output_members = _kinds(given)
-    output_shapes, output_shaped = numbered(map(_SHAPE, outputs))
-    input_shapes, input_shaped = numbered(map(_SHAPE_AND_NEED, inputs))
-    rows = _facets(_claims(outputs), claims)
+    taken = _list_values(taking, told, attrgetter("inputs"))
+    inputs, input_members = _number_kinds(taken)
+    claims = _list_claims(inputs)
+    asked = WantedInputs(claims[0])
+    given = _list_values(giving, told, lambda one: outputs_of(one.given, asked))
+    outputs, output_members = _number_kinds(given)
+    output_shapes, output_shaped = number_distinct(map(_SHAPE, outputs))
+    input_shapes, input_shaped = number_distinct(map(_SHAPE_AND_NEED, inputs))
+    rows = _build_facets(_list_claims(outputs), claims)
     half = len(outputs)
     cut = int(np.searchsorted(rows.kinds, half))
     rows.kinds[cut:] -= half
     return Tables(
-        _side(
+        _build_side(
             given,
             _Kinds(outputs, output_members, output_shaped),
             _Facets(*(column[:cut] for column in rows)),
         ),
-        _side(
+        _build_side(
             taken,
             _Kinds(inputs, input_members, input_shaped),
             _Facets(*(column[cut:] for column in rows)),
@@ -100,7 +98,7 @@ def tables_of(told: Sequence[Told], giving: Array | None = None, taking: Array |
     )
 
 
-def _some(chosen: Array | None, told: Sequence[Told], values: Callable[[Told], Values]) -> list[Values]:
+def _list_values(chosen: Array | None, told: Sequence[Told], values: Callable[[Told], Values]) -> list[Values]:
     if chosen is None:
         return list(map(values, told))
     return [values(one) if some else _NOTHING for one, some in zip(told, chosen.tolist(), strict=True)]
@@ -109,7 +107,7 @@ def _some(chosen: Array | None, told: Sequence[Told], values: Callable[[Told], V
 _NOTHING = Values([], [], [])
 
 
-def numbered(things: Iterable[Any]) -> tuple[list[Any], Array]:
+def number_distinct(things: Iterable[Any]) -> tuple[list[Any], Array]:
     """Each of them once, as they come, and for each its number."""
     # Whatever is new gets the next number, without a step of Python for each.
     numbers: defaultdict[Any, int] = defaultdict(count().__next__)
@@ -129,12 +127,12 @@ class _Facets(NamedTuple):
     weights: Array
 
 
-def _kinds(owners: Sequence[Values]) -> tuple[list[KindRow], Array]:
+def _number_kinds(owners: Sequence[Values]) -> tuple[list[KindRow], Array]:
     """Each kind once, and for each value its kind."""
-    return numbered(chain.from_iterable(one.kinds for one in owners))
+    return number_distinct(chain.from_iterable(one.kinds for one in owners))
 
 
-def _side(owners: Sequence[Values], kinds: _Kinds, facets: _Facets) -> Side:
+def _build_side(owners: Sequence[Values], kinds: _Kinds, facets: _Facets) -> Side:
     some, members = kinds.kinds, kinds.members
     counts = np.fromiter([len(one.paths) for one in owners], np.int64, len(owners))
     tools = np.repeat(np.arange(len(owners), dtype=np.int32), counts)
@@ -160,16 +158,16 @@ _Claims = tuple[list[Claim], list[int]]
 """What kinds say to be, one after the other, and how many there are up to each kind."""
 
 
-def _claims(kinds: Sequence[KindRow]) -> _Claims:
+def _list_claims(kinds: Sequence[KindRow]) -> _Claims:
     made: list[Claim] = []
     ends = []
     for attribute, own, generic, owners, role in map(_SAID, kinds):
-        claim(made, attribute, own, generic, owners, role)
+        add_claim(made, attribute, own, generic, owners, role)
         ends.append(len(made))
     return made, ends
 
 
-def _facets(outputs: _Claims, inputs: _Claims) -> _Facets:
+def _build_facets(outputs: _Claims, inputs: _Claims) -> _Facets:
     """What `facets.counted_out` does, for all kinds at once and in the same order of multiplication.
 
     Most of it is for one side only, and left out: attributes and owners that the other side does not know.
@@ -179,15 +177,15 @@ def _facets(outputs: _Claims, inputs: _Claims) -> _Facets:
     counts: Array = np.diff(np.concatenate((first, half + second)), prepend=0)
     kinds = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
     said: Sequence[Any] = list(zip(*made, strict=True)) or ((), (), ())
-    names, about = numbered(said[0])
-    owners, whose = numbered(said[1])
+    names, about = number_distinct(said[0])
+    owners, whose = number_distinct(said[1])
     weights = np.fromiter(said[2], np.float64, len(made))
 
     members = [members_of(name) for name in names]
     of, shares, rests = list(zip(*chain.from_iterable(members), strict=True)) or ((), (), ())
-    attributes = _Shared(numbered(of)[1], map(len, members), about, half)
+    attributes = _Shared(number_distinct(of)[1], map(len, members), about, half)
     parts = list(map(parts_of, owners))
-    phrases = _Shared(numbered(chain.from_iterable(parts))[1], map(len, parts), whose, half)
+    phrases = _Shared(number_distinct(chain.from_iterable(parts))[1], map(len, parts), whose, half)
     wanted = (attributes.counts[about] > 0) & (phrases.counts[whose] > 0)
     kinds, about, whose, weights = kinds[wanted], about[wanted], whose[wanted], weights[wanted]
 
@@ -226,10 +224,10 @@ class _Shared:
 
     def of(self, things: Array) -> tuple[Array, Array]:
         """What is left of things, end to end: of which it is, and where to find it."""
-        return expand(self._starts[things], self.counts[things])
+        return expand_ranges(self._starts[things], self.counts[things])
 
 
-def expand(starts: Array, counts: Array) -> tuple[Array, Array]:
+def expand_ranges(starts: Array, counts: Array) -> tuple[Array, Array]:
     """Ranges laid end to end: for each element the number of its range, and its position."""
     total = int(counts.sum())
     owners = np.repeat(np.arange(len(counts), dtype=np.int32), counts)

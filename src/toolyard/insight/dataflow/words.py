@@ -1,10 +1,49 @@
-"""The words of an identifier, each in one form: `userIDs`, `user_ids` and `User-Id` are all `user id`."""
+"""Words of identifiers and texts, each worked out once."""
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple, TypeVar
 
-from toolyard.insight.dataflow.memo import remembered
+from toolyard.words import plurals
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class _Memo(NamedTuple):
+    work: functools._lru_cache_wrapper[Any]
+    most: int
+
+
+_MEMOS: list[_Memo] = []
+
+
+def remembered(most: int) -> Callable[[Callable[[K], V]], Callable[[K], V]]:
+    """Work out each thing once; more than `most` of them are not kept for the next run."""
+
+    def decorate(work: Callable[[K], V]) -> Callable[[K], V]:
+        memo = functools.cache(work)
+        _MEMOS.append(_Memo(memo, most))
+        return memo
+
+    return decorate
+
+
+def forget_too_many() -> None:
+    """Begin again with whatever there is too much of."""
+    for memo in _MEMOS:
+        if memo.work.cache_info().currsize > memo.most:
+            memo.work.cache_clear()
+
+
+def forget() -> None:
+    """Work out everything anew, as a process does that has just begun."""
+    for memo in _MEMOS:
+        memo.work.cache_clear()
+
 
 _REMEMBERED = 65536
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+s(?![a-z])|[A-Z]+(?![a-z])|[0-9]+|[^\W\d_a-zA-Z]+")
@@ -122,10 +161,6 @@ def _form(part: str) -> tuple[str, ...]:
 
 def singular(word: str) -> str:
     """`cities` -> `city`; what does not look like a plural stays."""
-    if len(word) < 4 or word in _SAME or not word.endswith("s") or word.endswith("ss"):
+    if len(word) < 4 or word in _SAME:
         return word
-    if word.endswith("ies") and len(word) > 4:
-        return word[:-3] + "y"
-    if word.endswith(("sses", "shes", "ches", "xes", "zes")):
-        return word[:-2]
-    return word[:-1] if not word.endswith(("us", "is")) else word
+    return word[:-2] if word.endswith("zes") else plurals.singular(word)

@@ -1,9 +1,7 @@
-"""Pictures of the dataflow: which tools feed which, namespace by namespace."""
+"""The dataflow as a graph to look at or to hand on: which tools feed which, namespace by namespace."""
 
-from toolyard.insight.graph.choose import Wanted, choose
+from toolyard.insight.graph.export import to_dot, to_json, to_mermaid
 from toolyard.insight.graph.html import to_html
-from toolyard.insight.graph.layout import lay_out
-from toolyard.insight.graph.picture import Box, Line, Node, Picture
-from toolyard.insight.graph.svg import to_svg
+from toolyard.insight.graph.selection import GraphOptions, SelectedGraph, select_graph
 
-__all__ = ["Box", "Line", "Node", "Picture", "Wanted", "choose", "lay_out", "to_html", "to_svg"]
+__all__ = ["GraphOptions", "SelectedGraph", "select_graph", "to_dot", "to_html", "to_json", "to_mermaid"]

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from toolyard.insight.sample import Sample
-from toolyard.insight.sampler import Ask, SamplerOptions, Score, ToolSampler, Tries
-from toolyard.insight.samplers.chance import Chance
-from toolyard.insight.samplers.graph import Arrows, Graph, why_none
+from toolyard.insight.samplers.base import SampleRequest, SamplerOptions, Score, ToolSampler, Tries
+from toolyard.insight.samplers.graph import Arrows, Graph
+from toolyard.insight.samplers.rng import RandomStream
 
 _LOOKAHEAD = 8
 """How far ahead dead ends are seen."""
@@ -42,24 +42,24 @@ class ChainSampler(ToolSampler[ChainOptions]):
     required_artifacts = ("dataflow",)
     options_type: ClassVar[type[ChainOptions]] = ChainOptions
 
-    def draw(self, ask: Ask[ChainOptions]) -> Sample:
+    def draw(self, ask: SampleRequest[ChainOptions]) -> Sample:
         """Search from random starts."""
         graph = ask.world.graph(ask.options.min_score, ask.spaces)
         search = ChainSearch(graph, ask.k, ask.chance("steps"), ask.options.max_tries)
         # No chain is longer than there are names; the rest is only about the part that is told of.
-        found = search.run(_starts(ask, graph)) if ask.k <= max(1, graph.name_count) else []
+        found = search.run(_list_starts(ask, graph)) if ask.k <= max(1, graph.name_count) else []
         if len(found) < ask.k and ask.anchor is None:
-            found = _longest(ask, graph, found)
+            found = _find_longest(ask, graph, found)
         edges = graph.path(found)
         return ask.sample(
             found,
-            reason=why_none(ask, graph, search.reason(ask.options.min_score)),
+            reason=ask.explain_no_edges(graph, search.reason(ask.options.min_score)),
             edges=edges,
             score=min((edge.score for edge in edges), default=None),
         )
 
 
-def _starts(ask: Ask[ChainOptions], graph: Graph) -> Iterator[tuple[int, int]]:
+def _list_starts(ask: SampleRequest[ChainOptions], graph: Graph) -> Iterator[tuple[int, int]]:
     """Places in random order, each as the first of the chain; or a tool that has to be there, at each place of it."""
     if ask.anchor is not None:
         return ((ask.anchor, back) for back in ask.chance("position").each(range(ask.k)))
@@ -67,12 +67,12 @@ def _starts(ask: Ask[ChainOptions], graph: Graph) -> Iterator[tuple[int, int]]:
     return ((place, 0) for place in ask.chance("start").each(places))
 
 
-def _longest(ask: Ask[ChainOptions], graph: Graph, found: list[int]) -> list[int]:
+def _find_longest(ask: SampleRequest[ChainOptions], graph: Graph, found: list[int]) -> list[int]:
     """The longest chain that a short search finds, where there is none as long as it should be."""
     most = min(ask.k - 1, max(1, graph.name_count))
     while len(found) < most:
         length = (len(found) + most + 1) // 2
-        part = ChainSearch(graph, length, ask.chance("part", length), _PART_STEPS).run(_starts(ask, graph))
+        part = ChainSearch(graph, length, ask.chance("part", length), _PART_STEPS).run(_list_starts(ask, graph))
         if len(part) > len(found):
             found = part
         if len(part) < length:
@@ -83,7 +83,7 @@ def _longest(ask: Ask[ChainOptions], graph: Graph, found: list[int]) -> list[int
 class ChainSearch:
     """Depth-first search for a path of `k` tools within a number of steps."""
 
-    def __init__(self, graph: Graph, k: int, chance: Chance, budget: int) -> None:
+    def __init__(self, graph: Graph, k: int, chance: RandomStream, budget: int) -> None:
         self._graph = graph
         self._k = k
         self._chance = chance
@@ -103,7 +103,7 @@ class ChainSearch:
         while True:
             late: list[tuple[int, int]] = []
             for place, back in starts:
-                path, done = self._from(place, back, min(limit, self._left))
+                path, done = self._search_from(place, back, min(limit, self._left))
                 if path is not None:
                     return path
                 if self._left <= 0:
@@ -121,10 +121,10 @@ class ChainSearch:
         weak = f" with edges of {min_score} or more" if min_score else ""
         return f"there is no chain of {self._k} tools{weak}"
 
-    def _from(self, start: int, back: int, limit: int) -> tuple[list[int] | None, bool]:
+    def _search_from(self, start: int, back: int, limit: int) -> tuple[list[int] | None, bool]:
         """A path that has `start` behind `back` others; and whether all of them were looked at."""
         self._left -= 1
-        if not (self._walk(False, start, back) and self._walk(True, start, self._k - 1 - back)):
+        if not (self._can_walk(False, start, back) and self._can_walk(True, start, self._k - 1 - back)):
             if not self.best:
                 self.best = [start]
             return None, True
@@ -136,7 +136,7 @@ class ChainSearch:
             if len(path) > len(self.best):
                 self.best = list(path)
             if len(stack) < len(path):
-                stack.append(iter(self._next(path, back, used)))
+                stack.append(iter(self._list_next(path, back, used)))
             step = next(stack[-1], None)
             if step is not None and (limit <= 0 or self._left <= 0):
                 return None, False
@@ -156,7 +156,7 @@ class ChainSearch:
                 path.append(step)
         return list(path), True
 
-    def _next(self, path: deque[int], back: int, used: set[int]) -> list[int]:
+    def _list_next(self, path: deque[int], back: int, used: set[int]) -> list[int]:
         """The places that can come next, in the order in which to try them."""
         size = len(path)
         forward = size > back
@@ -165,11 +165,13 @@ class ChainSearch:
         self._left -= len(arrows) // _ARROWS
         names = self._graph.name_ids
         fit: Arrows = [
-            (place, score) for place, score in arrows if names[place] not in used and self._walk(forward, place, rest)
+            (place, score)
+            for place, score in arrows
+            if names[place] not in used and self._can_walk(forward, place, rest)
         ]
         return self._chance.by_weight([place for place, _ in fit], [score for _, score in fit])
 
-    def _walk(self, forward: bool, place: int, steps: int) -> bool:
+    def _can_walk(self, forward: bool, place: int, steps: int) -> bool:
         """Whether that many steps can be gone from here at all, be it in circles."""
         steps = min(steps, _LOOKAHEAD)
         if steps <= 0:
@@ -178,5 +180,5 @@ class ChainSearch:
         known = self._walks.get(key)
         if known is None:
             arrows = self._graph.out[place] if forward else self._graph.into[place]
-            known = self._walks[key] = any(self._walk(forward, other, steps - 1) for other, _ in arrows)
+            known = self._walks[key] = any(self._can_walk(forward, other, steps - 1) for other, _ in arrows)
         return known

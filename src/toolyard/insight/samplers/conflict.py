@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from toolyard.insight.sample import Sample
-from toolyard.insight.sampler import Ask, SamplerOptions, Score, ToolSampler
+from toolyard.insight.samplers.base import SampleRequest, SamplerOptions, Score, ToolSampler
 from toolyard.model.tool import Tool
 
 _ALIKE = {"embeddings": 0.3, "words": 0.1}
@@ -45,7 +45,7 @@ class ConflictSampler(ToolSampler[ConflictOptions]):
     topology = "conflict"
     options_type: ClassVar[type[ConflictOptions]] = ConflictOptions
 
-    def draw(self, ask: Ask[ConflictOptions]) -> Sample:
+    def draw(self, ask: SampleRequest[ConflictOptions]) -> Sample:
         """Group by group: a gold tool, then the tools most like it."""
         options = ask.options
         if ask.k < 2 * options.groups:
@@ -54,14 +54,14 @@ class ConflictSampler(ToolSampler[ConflictOptions]):
         gold: list[dict[str, Any]] = []
         for group in range(options.groups):
             size = ask.k // options.groups + (group < ask.k % options.groups)
-            found = self._group(ask, group, size, [row[0] for row in rows])
+            found = self._draw_group(ask, group, size, [row[0] for row in rows])
             rows += [(place, "gold" if at == 0 else "confusable", group, score) for at, (place, score) in found]
             if found:
-                gold.append(_told(ask, found[0][1][0], [one for _, one in found[1:]], group))
+                gold.append(_describe_group(ask, found[0][1][0], [one for _, one in found[1:]], group))
         mixed = list(ask.chance("order").each(rows))
         return ask.sample(
             [place for place, *_ in mixed],
-            reason=_reason(ask),
+            reason=_explain_lack(ask),
             roles=[role for _, role, *_ in mixed],
             score=min((score for _, role, _, score in rows if role == "confusable"), default=None),
             details={
@@ -73,17 +73,17 @@ class ConflictSampler(ToolSampler[ConflictOptions]):
             },
         )
 
-    def _group(
-        self, ask: Ask[ConflictOptions], group: int, size: int, taken: list[int]
+    def _draw_group(
+        self, ask: SampleRequest[ConflictOptions], group: int, size: int, taken: list[int]
     ) -> list[tuple[int, tuple[int, float]]]:
         """The gold tool and its likes, or the most that were met."""
         best: list[tuple[int, float]] = []
         best_score = -1.0
         whole = 0
-        for number, gold in enumerate(_golds(ask, group, taken)):
+        for number, gold in enumerate(_list_golds(ask, group, taken)):
             if number == ask.options.max_tries or whole == ask.options.candidates:
                 break
-            found = _likes(ask, gold, size - 1, taken)
+            found = _find_alike(ask, gold, size - 1, taken)
             score = min((score for _, score in found), default=0.0)
             if (len(found) + 1, score) > (len(best), best_score):
                 best, best_score = [(gold, 1.0), *found], score
@@ -91,7 +91,7 @@ class ConflictSampler(ToolSampler[ConflictOptions]):
         return list(enumerate(best))
 
 
-def _golds(ask: Ask[ConflictOptions], group: int, taken: list[int]) -> Iterable[int]:
+def _list_golds(ask: SampleRequest[ConflictOptions], group: int, taken: list[int]) -> Iterable[int]:
     name = ask.options.tool
     if ask.anchor is not None and group == 0:
         return [ask.anchor]
@@ -101,7 +101,9 @@ def _golds(ask: Ask[ConflictOptions], group: int, taken: list[int]) -> Iterable[
     return (place for place in ask.chance("gold", group).each(ask.places) if ask.world.name_ids[place] not in names)
 
 
-def _likes(ask: Ask[ConflictOptions], gold: int, number: int, taken: list[int]) -> list[tuple[int, float]]:
+def _find_alike(
+    ask: SampleRequest[ConflictOptions], gold: int, number: int, taken: list[int]
+) -> list[tuple[int, float]]:
     """The tools most like the gold one, with their likeness, each name once, namesakes first."""
     names = ask.world.name_ids
     used = {names[gold], *(names[place] for place in taken)}
@@ -109,16 +111,16 @@ def _likes(ask: Ask[ConflictOptions], gold: int, number: int, taken: list[int]) 
     for place, score in _by_likeness(ask, gold):
         if len(found) == number:
             break
-        if names[place] not in used and differences(ask.tools[gold], ask.tools[place]):
+        if names[place] not in used and list_differences(ask.tools[gold], ask.tools[place]):
             used.add(names[place])
             found.append((place, score))
     return found
 
 
-def _by_likeness(ask: Ask[ConflictOptions], gold: int) -> Iterator[tuple[int, float]]:
+def _by_likeness(ask: SampleRequest[ConflictOptions], gold: int) -> Iterator[tuple[int, float]]:
     """Places and their likeness: namesakes, then the nearest, then the rest, which is worked out only if needed."""
     likeness = ask.world.likeness
-    limit = _limit(ask)
+    limit = _least_likeness(ask)
     inside = frozenset(ask.spaces)
     namesakes = [place for place in ask.world.namesakes(ask.tools[gold].name) if place != gold]
     namesakes = [place for place in namesakes if ask.tools[place].namespace in inside]
@@ -138,19 +140,21 @@ def _by_likeness(ask: Ask[ConflictOptions], gold: int) -> Iterator[tuple[int, fl
     yield from zip(order.tolist(), scores[order].tolist(), strict=True)
 
 
-def _limit(ask: Ask[ConflictOptions]) -> float:
+def _least_likeness(ask: SampleRequest[ConflictOptions]) -> float:
     given = ask.options.min_score
     return _ALIKE[ask.world.likeness.kind] if given is None else given
 
 
-def _reason(ask: Ask[ConflictOptions]) -> str:
+def _explain_lack(ask: SampleRequest[ConflictOptions]) -> str:
     likeness = ask.world.likeness.kind
-    fewer = "ask for fewer tools" + (f", lower min_score={_limit(ask)}" if _limit(ask) else "")
+    fewer = "ask for fewer tools" + (f", lower min_score={_least_likeness(ask)}" if _least_likeness(ask) else "")
     words = "; likeness goes by words: the enrichment embeddings may see more of it" if likeness == "words" else ""
-    return f"no tool is like so many others by {_limit(ask)} or more; {fewer}, or add tools that are alike{words}"
+    return (
+        f"no tool is like so many others by {_least_likeness(ask)} or more; {fewer}, or add tools that are alike{words}"
+    )
 
 
-def differences(one: Tool, other: Tool) -> list[str]:
+def list_differences(one: Tool, other: Tool) -> list[str]:
     """The parts of the contract in which two tools differ, their names apart."""
     found = ["parameters"] if one.fingerprint != other.fingerprint else []
     found += ["output_parameters"] if one.output_parameters != other.output_parameters else []
@@ -158,7 +162,9 @@ def differences(one: Tool, other: Tool) -> list[str]:
     return found + (["effects"] if one.effects != other.effects else [])
 
 
-def _told(ask: Ask[ConflictOptions], gold: int, likes: list[tuple[int, float]], group: int) -> dict[str, Any]:
+def _describe_group(
+    ask: SampleRequest[ConflictOptions], gold: int, likes: list[tuple[int, float]], group: int
+) -> dict[str, Any]:
     tool = ask.tools[gold]
     return {
         "group": group,
@@ -169,7 +175,7 @@ def _told(ask: Ask[ConflictOptions], gold: int, likes: list[tuple[int, float]], 
                 "tool": ask.tools[place].qualified_name,
                 "likeness": round(score, 4),
                 "same_name": ask.tools[place].name == tool.name,
-                "differs": differences(tool, ask.tools[place]),
+                "differs": list_differences(tool, ask.tools[place]),
             }
             for place, score in likes
         ],

@@ -22,7 +22,7 @@ _EMPTY = "api call data detail details function info information input output pr
 """Words that any description may have, whatever the tool is for."""
 
 
-class Content:
+class ContentWords:
     """Which tools say which words, in their names and descriptions."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
@@ -34,7 +34,7 @@ class Content:
                 self._places.setdefault(word, []).append(place)
         self._within: dict[str, list[str]] = {}
         for word in self._places:
-            for part in _ends(word):
+            for part in _list_ends(word):
                 self._within.setdefault(part, []).append(word)
 
     def shared(self, text: str) -> npt.NDArray[np.bool_]:
@@ -44,7 +44,7 @@ class Content:
         """
         found = np.zeros(self._count, np.bool_)
         for word in content_words(text):
-            for known in (word, *_ends(word), *self._within.get(word, ())):
+            for known in (word, *_list_ends(word), *self._within.get(word, ())):
                 found[self._places.get(known, [])] = True
         return found
 
@@ -53,11 +53,13 @@ def content_words(text: str) -> list[str]:
     """The stems of the words that say what a text is about, each once; a word with hyphens without them as well."""
     compounds = (_HYPHEN.sub("", found.lower()) for found in _COMPOUND.findall(text))
     found = dict.fromkeys((*stems(text), *map(stem, compounds)))
-    return [word for word in found if len(word) > 1 and not (word.isdigit() or is_stop(word) or word in _empty())]
+    return [
+        word for word in found if len(word) > 1 and not (word.isdigit() or is_stop(word) or word in _list_empty_words())
+    ]
 
 
 @cache
-def _empty() -> frozenset[str]:
+def _list_empty_words() -> frozenset[str]:
     return frozenset(map(stem, _EMPTY.split()))
 
 
@@ -66,7 +68,7 @@ def has_words(text: str) -> bool:
     return bool(words(text))
 
 
-def _ends(word: str) -> Iterator[str]:
+def _list_ends(word: str) -> Iterator[str]:
     """The beginnings and ends of a word that may be words themselves."""
     for length in range(_SHORTEST, len(word) if len(word) <= _LONGEST else 0):
         yield word[:length]

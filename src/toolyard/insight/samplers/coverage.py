@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.insight.sample import Sample
-from toolyard.insight.sampler import Ask, SamplerOptions, ToolSampler, Tries
-from toolyard.insight.samplers.chance import derive
-from toolyard.insight.samplers.inner import draw_inner, inner_sampler, places_of
-from toolyard.insight.samplers.world import World
+from toolyard.insight.samplers.base import SampleRequest, SamplerOptions, ToolSampler, Tries
+from toolyard.insight.samplers.nested import draw_inner, inner_sampler, places_of
+from toolyard.insight.samplers.rng import derive_seed
+from toolyard.insight.samplers.snapshot_view import SnapshotView
 from toolyard.model.errors import SamplingError
 
 Counts: TypeAlias = npt.NDArray[np.int64]
@@ -51,53 +51,55 @@ class CoverageSampler(ToolSampler[CoverageOptions]):
 
     def count(self, options: CoverageOptions, seed: int) -> int | None:
         """That of the inner sampler, if nobody says more."""
-        return options.k or self._sampler(options).options.k
+        return options.k or self._choose_sampler(options).options.k
 
-    def draw(self, ask: Ask[CoverageOptions]) -> Sample:
+    def draw(self, ask: SampleRequest[CoverageOptions]) -> Sample:
         """Around the least used tool that the inner sampler finds a sample for."""
-        return self._draw(ask, _counted(ask), set())
+        return self._draw_least_used(ask, _count_usage(ask), set())
 
     def series(self, n: int, k: int | None = None, *, seed: int | None = None, **overrides: Any) -> Iterator[Sample]:
         """`n` samples; each counts what those before it used. A registry that changes meanwhile is counted anew."""
         start = self._series_seed(seed)
-        world: World | None = None
+        world: SnapshotView | None = None
         usage: Counts = np.zeros(0, np.int64)
         hopeless: set[int] = set()
         for number in range(n):
-            ask = self._ask({**overrides, "k": k, "seed": derive(start, "series", number)})
+            ask = self._build_request({**overrides, "k": k, "seed": derive_seed(start, "series", number)})
             if ask.world is not world:
-                world, usage, hopeless = ask.world, _counted(ask), set()
-            sample = self._draw(ask, usage, hopeless)
+                world, usage, hopeless = ask.world, _count_usage(ask), set()
+            sample = self._draw_least_used(ask, usage, hopeless)
             for place in places_of(ask, sample):
                 usage[place] += 1
             yield sample
 
-    def _draw(self, ask: Ask[CoverageOptions], usage: Counts, hopeless: set[int]) -> Sample:
+    def _draw_least_used(self, ask: SampleRequest[CoverageOptions], usage: Counts, hopeless: set[int]) -> Sample:
         """`hopeless` are places of tools that are in no sample; those that are found out here are added."""
-        inner = self._sampler(ask.options)
+        inner = self._choose_sampler(ask.options)
         for number, place in enumerate(_least_used(ask, usage, hopeless)):
             if number == ask.options.max_tries:
                 break
-            sample = self._around(ask, inner, place, usage)
+            sample = self._draw_around(ask, inner, place, usage)
             if sample is not None:
-                return self._told(ask, sample, usage, place)
+                return self._add_usage(ask, sample, usage, place)
             hopeless.add(place)
         try:
-            return self._told(ask, draw_inner(ask, inner, ask.k, derive(ask.seed, "inner")), usage, None)
+            return self._add_usage(ask, draw_inner(ask, inner, ask.k, derive_seed(ask.seed, "inner")), usage, None)
         except SamplingError as error:
             raise ask.failure(str(error), error.tools) from error
 
-    def _sampler(self, options: CoverageOptions) -> ToolSampler[Any]:
+    def _choose_sampler(self, options: CoverageOptions) -> ToolSampler[Any]:
         known = options.sampler == self.options.sampler
         return self._inner if known else inner_sampler(self.registry, options.sampler, self.sampler_name)
 
-    def _around(self, ask: Ask[CoverageOptions], inner: ToolSampler[Any], place: int, usage: Counts) -> Sample | None:
+    def _draw_around(
+        self, ask: SampleRequest[CoverageOptions], inner: ToolSampler[Any], place: int, usage: Counts
+    ) -> Sample | None:
         """A sample with the tool at `place`, and with others that were used little; None if there is none."""
         best: Sample | None = None
         least = -1.0
         for number in range(ask.options.candidates):
             try:
-                seed = derive(ask.seed, "inner", place, number)
+                seed = derive_seed(ask.seed, "inner", place, number)
                 sample = draw_inner(ask, inner, ask.k, seed, anchor=place, short=False)
             except SamplingError:
                 break
@@ -108,7 +110,9 @@ class CoverageSampler(ToolSampler[CoverageOptions]):
                 break
         return best
 
-    def _told(self, ask: Ask[CoverageOptions], sample: Sample, usage: Counts, place: int | None) -> Sample:
+    def _add_usage(
+        self, ask: SampleRequest[CoverageOptions], sample: Sample, usage: Counts, place: int | None
+    ) -> Sample:
         places = places_of(ask, sample)
         return ask.sample(
             list(sample),
@@ -125,7 +129,7 @@ class CoverageSampler(ToolSampler[CoverageOptions]):
         )
 
 
-def _counted(ask: Ask[CoverageOptions]) -> Counts:
+def _count_usage(ask: SampleRequest[CoverageOptions]) -> Counts:
     """How often each tool has been used, as the option says."""
     given = ask.options.usage
     usage: Counts = np.zeros(len(ask.tools), np.int64)
@@ -136,7 +140,7 @@ def _counted(ask: Ask[CoverageOptions]) -> Counts:
     return usage
 
 
-def _least_used(ask: Ask[CoverageOptions], usage: Counts, hopeless: set[int]) -> Iterator[int]:
+def _least_used(ask: SampleRequest[CoverageOptions], usage: Counts, hopeless: set[int]) -> Iterator[int]:
     """Places, the least used first, by chance among equals."""
     chance = ask.chance("least used")
     places = np.asarray(ask.places, np.intp)

@@ -9,8 +9,8 @@ from typing import Annotated, ClassVar, NamedTuple
 import msgspec
 
 from toolyard.insight.sample import Sample
-from toolyard.insight.sampler import Ask, SamplerOptions, Score, ToolSampler, Tries
-from toolyard.insight.samplers.graph import Graph, why_none
+from toolyard.insight.samplers.base import SampleRequest, SamplerOptions, Score, ToolSampler, Tries
+from toolyard.insight.samplers.graph import Graph
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Arc = tuple[int, int]
@@ -41,10 +41,10 @@ class DagSampler(ToolSampler[DagOptions]):
     required_artifacts = ("dataflow",)
     options_type: ClassVar[type[DagOptions]] = DagOptions
 
-    def draw(self, ask: Ask[DagOptions]) -> Sample:
+    def draw(self, ask: SampleRequest[DagOptions]) -> Sample:
         """Grow from random starts."""
         graph = ask.world.graph(ask.options.min_score, ask.spaces)
-        _check(ask)
+        _check_options(ask)
         search = DagSearch(ask, graph)
         found = search.run()
         levels = found.levels
@@ -52,7 +52,7 @@ class DagSampler(ToolSampler[DagOptions]):
         edges = [graph.edge(*arc) for arc in _all_arcs(graph, found, ask.options.branching)]
         return ask.sample(
             places,
-            reason=why_none(ask, graph, search.reason),
+            reason=ask.explain_no_edges(graph, search.reason),
             roles=[f"level {levels[place]}" for place in places],
             edges=edges,
             score=min((edge.score for edge in edges), default=None),
@@ -64,7 +64,7 @@ class DagSampler(ToolSampler[DagOptions]):
         )
 
 
-def _check(ask: Ask[DagOptions]) -> None:
+def _check_options(ask: SampleRequest[DagOptions]) -> None:
     k, depth, width = ask.k, ask.options.depth, ask.options.width
     if depth is not None and depth > k:
         raise ask.refusal(f"{k} tools cannot have {depth} levels")
@@ -85,7 +85,7 @@ class Grown(NamedTuple):
 class DagSearch:
     """Grows a graph tool by tool, and goes back where it can grow no further."""
 
-    def __init__(self, ask: Ask[DagOptions], graph: Graph) -> None:
+    def __init__(self, ask: SampleRequest[DagOptions], graph: Graph) -> None:
         self._ask = ask
         self._graph = graph
         self._options = ask.options
@@ -102,13 +102,13 @@ class DagSearch:
 
     def run(self) -> Grown:
         """A graph of `k` tools, or the largest that was met."""
-        starts: Iterable[int] = self._starts()
+        starts: Iterable[int] = self._list_starts()
         limit = 16 * self._ask.k
         # One start must not use up what the others need: it gets more steps each time it comes back.
         while True:
             late: list[int] = []
             for start in starts:
-                found, done = self._from(start, limit)
+                found, done = self._search_from(start, limit)
                 if found is not None:
                     return found
                 if self._left <= 0:
@@ -126,7 +126,7 @@ class DagSearch:
             return f"no such graph was met in max_tries={self._options.max_tries} steps"
         return "there is no such graph in the dataflow"
 
-    def _starts(self) -> Iterable[int]:
+    def _list_starts(self) -> Iterable[int]:
         if self._ask.anchor is not None:
             return [self._ask.anchor]
         chance = self._ask.chance("start")
@@ -137,11 +137,11 @@ class DagSearch:
         enough = min(self._ask.k, max(reach, default=0))
         return (place for place in chance.each(self._graph.linked) if reach[place] >= enough)
 
-    def _from(self, start: int, limit: int) -> tuple[Grown | None, bool]:
+    def _search_from(self, start: int, limit: int) -> tuple[Grown | None, bool]:
         """A graph that grew from `start`; and whether all of them were looked at."""
         first = Grown((start,), (), {start: 0})
         seen: set[frozenset[int] | frozenset[Arc]] = set()
-        stack = [(first, self._larger(first))]
+        stack = [(first, self._list_larger(first))]
         while stack:
             grown, larger = stack[-1]
             if len(grown.order) > len(self.best.order):
@@ -159,10 +159,10 @@ class DagSearch:
             mark: frozenset[int] | frozenset[Arc] = frozenset(after.arcs) if self._bounded else frozenset(after.order)
             if mark not in seen:
                 seen.add(mark)
-                stack.append((after, self._larger(after)))
+                stack.append((after, self._list_larger(after)))
         return None, True
 
-    def _larger(self, grown: Grown) -> Iterator[Grown]:
+    def _list_larger(self, grown: Grown) -> Iterator[Grown]:
         """The graphs with one tool more, in the order in which to try them."""
         if len(grown.order) == self._ask.k:
             return
@@ -183,11 +183,11 @@ class DagSearch:
         for arc in self._chance.by_weight(arcs, weights):
             new = arc[1] if arc[1] not in grown.levels else arc[0]
             more = (*grown.arcs, arc)
-            after = Grown((*grown.order, new), more, _levels(grown.levels, arc, more))
-            if self._fits(after):
+            after = Grown((*grown.order, new), more, _find_levels(grown.levels, arc, more))
+            if self._fits_options(after):
                 yield after
 
-    def _fits(self, grown: Grown) -> bool:
+    def _fits_options(self, grown: Grown) -> bool:
         """Whether it keeps to the options, and can still come to the depth that is wanted."""
         options = self._options
         depth = max(grown.levels.values()) + 1
@@ -207,7 +207,7 @@ class DagSearch:
         return self._options.depth in (None, max(grown.levels.values()) + 1)
 
 
-def _levels(before: dict[int, int], arc: Arc, arcs: tuple[Arc, ...]) -> dict[int, int]:
+def _find_levels(before: dict[int, int], arc: Arc, arcs: tuple[Arc, ...]) -> dict[int, int]:
     """The longest way to each place, with one arc more; the arcs are those of a tree, so they have no circle."""
     source, target = arc
     if source in before:

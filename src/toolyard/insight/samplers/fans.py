@@ -8,9 +8,9 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from toolyard.insight.sample import Sample
-from toolyard.insight.sampler import Ask, SamplerOptions, Score, ToolSampler, Tries
-from toolyard.insight.samplers.chance import Chance
-from toolyard.insight.samplers.graph import Arrows, Graph, why_none
+from toolyard.insight.samplers.base import SampleRequest, SamplerOptions, Score, ToolSampler, Tries
+from toolyard.insight.samplers.graph import Arrows, Graph
+from toolyard.insight.samplers.rng import RandomStream
 
 
 class FanOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,7 +33,7 @@ class FanOutSampler(ToolSampler[FanOptions]):
     required_artifacts = ("dataflow",)
     options_type: ClassVar[type[FanOptions]] = FanOptions
 
-    def draw(self, ask: Ask[FanOptions]) -> Sample:
+    def draw(self, ask: SampleRequest[FanOptions]) -> Sample:
         """The seed, then its successors."""
         graph = ask.world.graph(ask.options.min_score, ask.spaces)
         hub, many, free = FanSearch(ask, graph, graph.out, graph.into).run()
@@ -41,7 +41,7 @@ class FanOutSampler(ToolSampler[FanOptions]):
         edges = [] if hub is None else [graph.edge(hub, place) for place in many]
         return ask.sample(
             found,
-            reason=why_none(ask, graph, f"no tool feeds {ask.k - 1} others{_how(ask.options)}"),
+            reason=ask.explain_no_edges(graph, f"no tool feeds {ask.k - 1} others{_describe_options(ask.options)}"),
             roles=["seed", *["successor"] * len(many)][: len(found)],
             edges=edges,
             score=min((edge.score for edge in edges), default=None),
@@ -57,7 +57,7 @@ class FanInSampler(ToolSampler[FanOptions]):
     required_artifacts = ("dataflow",)
     options_type: ClassVar[type[FanOptions]] = FanOptions
 
-    def draw(self, ask: Ask[FanOptions]) -> Sample:
+    def draw(self, ask: SampleRequest[FanOptions]) -> Sample:
         """The predecessors, then the sink."""
         graph = ask.world.graph(ask.options.min_score, ask.spaces)
         hub, many, free = FanSearch(ask, graph, graph.into, graph.out).run()
@@ -65,7 +65,7 @@ class FanInSampler(ToolSampler[FanOptions]):
         edges = [] if hub is None else [graph.edge(place, hub) for place in many]
         return ask.sample(
             found,
-            reason=why_none(ask, graph, f"no tool is fed by {ask.k - 1} others{_how(ask.options)}"),
+            reason=ask.explain_no_edges(graph, f"no tool is fed by {ask.k - 1} others{_describe_options(ask.options)}"),
             roles=[*["predecessor"] * len(many), "sink"][-len(found) :] if found else (),
             edges=edges,
             score=min((edge.score for edge in edges), default=None),
@@ -73,7 +73,7 @@ class FanInSampler(ToolSampler[FanOptions]):
         )
 
 
-def _how(options: FanOptions) -> str:
+def _describe_options(options: FanOptions) -> str:
     weak = f" by edges of {options.min_score} or more" if options.min_score else ""
     return weak + (" that do not feed each other" if options.independence == "require" else "")
 
@@ -81,7 +81,7 @@ def _how(options: FanOptions) -> str:
 class FanSearch:
     """For a hub with enough spokes, and for spokes that have nothing to do with each other."""
 
-    def __init__(self, ask: Ask[FanOptions], graph: Graph, spokes: list[Arrows], back: list[Arrows]) -> None:
+    def __init__(self, ask: SampleRequest[FanOptions], graph: Graph, spokes: list[Arrows], back: list[Arrows]) -> None:
         self._ask = ask
         self._graph = graph
         self._spokes = spokes
@@ -95,23 +95,23 @@ class FanSearch:
         wish = self._ask.options.independence
         best: tuple[int | None, list[int], bool] = (None, [], False)
         order = self._ask.chance("spokes")
-        for hub, must in self._hubs():
+        for hub, must in self._list_hubs():
             if self._left <= 0:
                 break
             self._left -= 1
-            spokes = self._ordered(hub, order, must)
+            spokes = self._order_spokes(hub, order, must)
             if wish == "ignore" and len(spokes) >= self._need:
-                return hub, spokes[: self._need], self._independent(spokes[: self._need])
-            free = self._free(spokes) if wish != "ignore" else []
+                return hub, spokes[: self._need], self._are_independent(spokes[: self._need])
+            free = self._choose_independent(spokes) if wish != "ignore" else []
             if len(free) == self._need:
                 return hub, free, True
             if wish == "prefer":
                 free += [place for place in spokes if place not in free][: self._need - len(free)]
             if len(free) > len(best[1]):
-                best = (hub, free, self._independent(free))
+                best = (hub, free, self._are_independent(free))
         return best
 
-    def _hubs(self) -> Iterator[tuple[int, int | None]]:
+    def _list_hubs(self) -> Iterator[tuple[int, int | None]]:
         """Hubs in random order, each with the spoke that it has to have."""
         anchor = self._ask.anchor
         if anchor is None:
@@ -122,7 +122,7 @@ class FanSearch:
         feeders = [place for place, _ in self._back[anchor]]
         return iter([(anchor, None), *((place, anchor) for place in self._ask.chance("hub").each(feeders))])
 
-    def _ordered(self, hub: int, chance: Chance, must: int | None) -> list[int]:
+    def _order_spokes(self, hub: int, chance: RandomStream, must: int | None) -> list[int]:
         """The spokes of a hub by chance and strength, each name once; one that has to come along first."""
         arrows = self._spokes[hub]
         order = chance.by_weight([place for place, _ in arrows], [score for _, score in arrows])
@@ -132,7 +132,7 @@ class FanSearch:
         kept = [place for place in order if names[self._graph.name_ids[place]] == place]
         return kept if must is None else [must, *(place for place in kept if place != must)]
 
-    def _free(self, spokes: list[int]) -> list[int]:
+    def _choose_independent(self, spokes: list[int]) -> list[int]:
         """As many spokes as needed of which none touches another, or the most that were met."""
         must = self._ask.anchor
         need = min(self._need, len(spokes))
@@ -147,7 +147,7 @@ class FanSearch:
                 return best
             if at < len(spokes) and len(chosen) + len(spokes) - at >= need:
                 self._left -= 1
-                if not self._touches(spokes[at], chosen):
+                if not self._touches_any(spokes[at], chosen):
                     chosen.append(spokes[at])
                     positions.append(at)
                 at += 1
@@ -157,12 +157,12 @@ class FanSearch:
             else:
                 return best
 
-    def _touches(self, place: int, chosen: list[int]) -> bool:
+    def _touches_any(self, place: int, chosen: list[int]) -> bool:
         near = self._touching.get(place)
         if near is None:
             arrows = (*self._graph.out[place], *self._graph.into[place])
             near = self._touching[place] = frozenset(other for other, _ in arrows)
         return any(other in near for other in chosen)
 
-    def _independent(self, places: list[int]) -> bool:
-        return not any(self._touches(place, places) for place in places)
+    def _are_independent(self, places: list[int]) -> bool:
+        return not any(self._touches_any(place, places) for place in places)

@@ -9,7 +9,6 @@ from typing import Any
 
 from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.insight.sample import Edge
-from toolyard.insight.sampler import Ask
 from toolyard.model.tool import Tool
 
 Arrows = list[tuple[int, float]]
@@ -90,21 +89,11 @@ class Graph:
         ]
 
 
-def why_none(ask: Ask[Any], graph: Graph, reason: str) -> str:
-    """`reason`; if nothing can feed anything because nobody has said what the tools return, that too."""
-    if graph.linked or ask.world.graph(0.0, ask.spaces).linked:
-        return reason
-    if any(ask.tools[place].output_parameters for place in ask.places):
-        return reason
-    silent = f"none of the {len(ask.places)} tools says what it returns"
-    return f"{reason}: {silent}; add the enrichment output_parameters"
-
-
 def build_graph(
     artifact: Any, tools: Sequence[Tool], name_ids: Sequence[int], min_score: float, allowed: frozenset[str] | None
 ) -> Graph:
     """The graph of an artifact, without weak edges and those that leave the allowed namespaces."""
-    dataflow = artifact if isinstance(artifact, Dataflow) else Dataflow.from_edges(tools, _edges(artifact, tools))
+    dataflow = artifact if isinstance(artifact, Dataflow) else Dataflow.from_edges(tools, _read_edges(artifact, tools))
     inside = [allowed is None or tool.namespace in allowed for tool in tools]
     out: list[Arrows] = [[] for _ in tools]
     into: list[Arrows] = [[] for _ in tools]
@@ -120,7 +109,7 @@ def build_graph(
     return Graph(dataflow, name_ids, out, into)
 
 
-def _edges(artifact: Mapping[str, Any], tools: Sequence[Tool]) -> Iterator[tuple[int, int, float]]:
+def _read_edges(artifact: Mapping[str, Any], tools: Sequence[Tool]) -> Iterator[tuple[int, int, float]]:
     """The edges of an artifact that is a plain mapping of the documented form."""
     places = {(tool.namespace, tool.name, tool.fingerprint): place for place, tool in enumerate(tools)}
     for place, tool in enumerate(tools):

@@ -9,14 +9,14 @@ from itertools import chain, zip_longest
 import numpy as np
 import numpy.typing as npt
 
-from toolyard.insight.samplers.chance import Chance
+from toolyard.insight.samplers.rng import RandomStream
 
 _SPREAD = 0.02
 """The part of all candidates among which chance decides."""
 
 
 def by_hardness(
-    chance: Chance,
+    chance: RandomStream,
     scores: npt.NDArray[np.float32],
     candidates: Sequence[int] | npt.NDArray[np.intp],
     number: int,

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from toolyard.insight.embedders import default_embedder
+from toolyard.insight.embeddings.choice import default_embedder
 from toolyard.insight.sample import Sample
-from toolyard.insight.sampler import Ask, SamplerOptions, Score, ToolSampler, Tries
+from toolyard.insight.samplers.base import SampleRequest, SamplerOptions, Score, ToolSampler, Tries
 from toolyard.insight.samplers.content import has_words
 from toolyard.insight.samplers.hardness import by_hardness
-from toolyard.insight.samplers.likeness import Floats, cosines, lengths_of, whole_numbers
+from toolyard.insight.samplers.similarity import Floats, compute_cosines, lengths_of, whole_numbers
 
 _TOO_LIKE = {"embeddings": 0.5, "words": 0.35, "query": 0.35}
 """From here on a tool may well do what another does, or what a query asks for."""
@@ -45,7 +45,7 @@ class IrrelevantSampler(ToolSampler[IrrelevantOptions]):
     topology = "irrelevant"
     options_type: ClassVar[type[IrrelevantOptions]] = IrrelevantOptions
 
-    def draw(self, ask: Ask[IrrelevantOptions]) -> Sample:
+    def draw(self, ask: SampleRequest[IrrelevantOptions]) -> Sample:
         """Leave out what fits, then draw by hardness."""
         query = ask.options.query
         if query is not None and ask.options.tool is not None:
@@ -55,8 +55,8 @@ class IrrelevantSampler(ToolSampler[IrrelevantOptions]):
         best: list[int] = []
         told: dict[str, Any] = {}
         scores: Floats = np.zeros(0, np.float32)
-        for number, (need, scores_now, details) in enumerate(_needs(ask)):
-            found = _misfits(ask, need, scores_now, details["likeness"], number)
+        for number, (need, scores_now, details) in enumerate(_find_needs(ask)):
+            found = _list_misfits(ask, need, scores_now, details["likeness"], number)
             if len(found) > len(best) or not told:
                 best, told, scores = found, details, scores_now
             if len(best) == ask.k or number + 1 == ask.options.max_tries:
@@ -70,11 +70,11 @@ class IrrelevantSampler(ToolSampler[IrrelevantOptions]):
         )
 
 
-def _needs(ask: Ask[IrrelevantOptions]) -> Any:
+def _find_needs(ask: SampleRequest[IrrelevantOptions]) -> Any:
     """What may be needed: the place of the tool that would fit, how like it all tools are, and what to tell."""
     options = ask.options
     if options.query is not None:
-        yield None, _fits(ask, options.query), {"query": options.query, "likeness": "query"}
+        yield None, _score_fits(ask, options.query), {"query": options.query, "likeness": "query"}
         return
     likeness = ask.world.likeness
     if options.tool is not None:
@@ -87,7 +87,7 @@ def _needs(ask: Ask[IrrelevantOptions]) -> Any:
         yield place, likeness.to(place), details
 
 
-def _fits(ask: Ask[IrrelevantOptions], query: str) -> Floats:
+def _score_fits(ask: SampleRequest[IrrelevantOptions], query: str) -> Floats:
     """How well each tool fits a query: by its words, and by embeddings of the usual model if the tools have them."""
     scale = np.float32(_TOO_LIKE["query"] / _WORDS_OF_QUERY)
     scores: Floats = np.minimum(ask.world.words.share(query) * scale, np.float32(1))
@@ -96,11 +96,11 @@ def _fits(ask: Ask[IrrelevantOptions], query: str) -> Floats:
     embedder = default_embedder()
     if embedder is not None and getattr(known, "model", None) == embedder.name:
         rows = np.vstack([ask.world.likeness.vectors, whole_numbers(embedder.encode([query]))])
-        scores = np.maximum(scores, cosines(rows, lengths_of(rows), len(ask.tools))[:-1])
+        scores = np.maximum(scores, compute_cosines(rows, lengths_of(rows), len(ask.tools))[:-1])
     return scores
 
 
-def _on_topic(ask: Ask[IrrelevantOptions], query: str) -> npt.NDArray[np.bool_]:
+def _on_topic(ask: SampleRequest[IrrelevantOptions], query: str) -> npt.NDArray[np.bool_]:
     """Which tools have a word in common with a query, or a namesake that has."""
     shared = ask.world.content.shared(query)
     for name in {ask.tools[place].name for place in np.flatnonzero(shared).tolist()}:
@@ -108,7 +108,9 @@ def _on_topic(ask: Ask[IrrelevantOptions], query: str) -> npt.NDArray[np.bool_]:
     return shared
 
 
-def _misfits(ask: Ask[IrrelevantOptions], need: int | None, scores: Floats, kind: str, number: int) -> list[int]:
+def _list_misfits(
+    ask: SampleRequest[IrrelevantOptions], need: int | None, scores: Floats, kind: str, number: int
+) -> list[int]:
     limit = _TOO_LIKE[kind] if ask.options.max_score is None else ask.options.max_score
     fit = np.asarray(ask.places, np.intp)
     fit = fit[scores[fit] < limit]

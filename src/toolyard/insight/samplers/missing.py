@@ -6,17 +6,17 @@ from collections import Counter
 from typing import Any, ClassVar, Literal
 
 from toolyard.insight.sample import Edge, Sample
-from toolyard.insight.sampler import Ask, SamplerOptions, ToolSampler, Tries
-from toolyard.insight.samplers.chance import derive
-from toolyard.insight.samplers.hole import Holes
-from toolyard.insight.samplers.inner import draw_inner, inner_sampler
-from toolyard.insight.samplers.without import (
+from toolyard.insight.samplers.base import SampleRequest, SamplerOptions, ToolSampler, Tries
+from toolyard.insight.samplers.drop_parameter import (
     edges_without,
     feeds_parameter,
     is_of,
     required_parameters,
     without_parameter,
 )
+from toolyard.insight.samplers.nested import draw_inner, inner_sampler
+from toolyard.insight.samplers.removable import RemovableTools
+from toolyard.insight.samplers.rng import derive_seed
 from toolyard.model.errors import SamplingError
 from toolyard.model.tool import Tool
 
@@ -60,26 +60,26 @@ class MissingSampler(ToolSampler[MissingOptions]):
 
     def __init__(self, registry: Any, *, k: int | None = None, seed: int | None = None, **options: Any) -> None:
         super().__init__(registry, k=k, seed=seed, **options)
-        self._inner = self._make(self.options.sampler)
+        self._inner = self._make_samplers(self.options.sampler)
 
     def count(self, options: MissingOptions, seed: int) -> int | None:
         """That of the inner sampler, if nobody says more."""
-        return options.k or self._samplers(options)[0].options.k
+        return options.k or self._choose_samplers(options)[0].options.k
 
-    def draw(self, ask: Ask[MissingOptions]) -> Sample:
+    def draw(self, ask: SampleRequest[MissingOptions]) -> Sample:
         """Draw, and take away, until there is something to take."""
         reasons: dict[str, str] = {}
         partial: list[Tool] = []
         for short in (False, True) if ask.options.allow_short else (False,):
-            for inner in self._samplers(ask.options):
-                found = self._take(ask, inner, reasons, partial, short)
+            for inner in self._choose_samplers(ask.options):
+                found = self._draw_with_hole(ask, inner, reasons, partial, short)
                 if found is not None:
                     return found
         raise ask.failure("; ".join(reasons[mode] for mode in _MODES if mode in reasons), partial)
 
-    def _take(
+    def _draw_with_hole(
         self,
-        ask: Ask[MissingOptions],
+        ask: SampleRequest[MissingOptions],
         inner: ToolSampler[Any],
         reasons: dict[str, str],
         partial: list[Tool],
@@ -91,7 +91,7 @@ class MissingSampler(ToolSampler[MissingOptions]):
         for number in range(ask.options.max_tries):
             for mode in ask.chance("mode", number).each(modes):
                 extra = 1 if mode == "tool" else 0
-                seed = derive(ask.seed, "inner", mode, number)
+                seed = derive_seed(ask.seed, "inner", mode, number)
                 try:
                     whole = draw_inner(ask, inner, ask.k + extra, seed, anchor=ask.anchor, short=short)
                 except SamplingError as error:
@@ -108,13 +108,13 @@ class MissingSampler(ToolSampler[MissingOptions]):
             modes = [mode for mode in modes if failures[mode] < _HOPELESS]
         return None
 
-    def _samplers(self, options: MissingOptions) -> list[ToolSampler[Any]]:
-        return self._inner if options.sampler == self.options.sampler else self._make(options.sampler)
+    def _choose_samplers(self, options: MissingOptions) -> list[ToolSampler[Any]]:
+        return self._inner if options.sampler == self.options.sampler else self._make_samplers(options.sampler)
 
-    def _make(self, given: Any) -> list[ToolSampler[Any]]:
+    def _make_samplers(self, given: Any) -> list[ToolSampler[Any]]:
         if given is not None:
             return [inner_sampler(self.registry, given, self.sampler_name)]
-        known = "dataflow" in self._view().artifacts
+        known = "dataflow" in self._take_snapshot().artifacts
         kinds = ("tc/chain", "tc/random") if known else ("tc/random",)
         return [inner_sampler(self.registry, kind, self.sampler_name) for kind in kinds]
 
@@ -124,10 +124,10 @@ def _keep_longer(partial: list[Tool], other: list[Tool]) -> None:
         partial[:] = other
 
 
-def _without_tool(ask: Ask[MissingOptions], whole: Sample) -> Sample | None:
+def _without_tool(ask: SampleRequest[MissingOptions], whole: Sample) -> Sample | None:
     keep = None if ask.anchor is None else ask.tools[ask.anchor]
     order = [at for at in ask.chance("tool").each(range(len(whole))) if whole[at] is not keep]
-    hole = Holes(ask, whole).first(order) if len(whole) > 1 else None
+    hole = RemovableTools(ask, whole).first(order) if len(whole) > 1 else None
     if hole is None:
         return None
     tool = whole[hole.at]
@@ -141,7 +141,7 @@ def _without_tool(ask: Ask[MissingOptions], whole: Sample) -> Sample | None:
         [whole[place] for place in left],
         roles=["incomplete" if place in hole.needy else "complete" for place in left],
         edges=kept,
-        score=_score(whole, kept),
+        score=_score_edges(whole, kept),
         details={
             "missing": "tool",
             "tool": tool.qualified_name,
@@ -155,14 +155,14 @@ def _without_tool(ask: Ask[MissingOptions], whole: Sample) -> Sample | None:
     )
 
 
-def _score(whole: Sample, edges: list[Edge]) -> float | None:
+def _score_edges(whole: Sample, edges: list[Edge]) -> float | None:
     """Where the score was that of the weakest edge, that of the weakest of those that are left."""
     if not whole.edges or whole.score != min(edge.score for edge in whole.edges):
         return whole.score
     return min((edge.score for edge in edges), default=None)
 
 
-def _without_parameter(ask: Ask[MissingOptions], whole: Sample) -> Sample | None:
+def _without_parameter(ask: SampleRequest[MissingOptions], whole: Sample) -> Sample | None:
     choices = [(at, name) for at, tool in enumerate(whole) for name in required_parameters(tool)]
     if not choices:
         return None
@@ -178,7 +178,7 @@ def _without_parameter(ask: Ask[MissingOptions], whole: Sample) -> Sample | None
         tools,
         roles=["incomplete" if place == at else "complete" for place in range(len(tools))],
         edges=edges,
-        score=_score(whole, edges),
+        score=_score_edges(whole, edges),
         details={
             "missing": "parameter",
             "tool": tool.qualified_name,

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from toolyard.insight.sample import Sample
-from toolyard.insight.sampler import Ask, SamplerOptionError, SamplerOptions, ToolSampler
-from toolyard.insight.samplers.chance import Chance, derive
-from toolyard.insight.samplers.inner import draw_inner, inner_sampler
+from toolyard.insight.samplers.base import SampleRequest, SamplerOptionError, SamplerOptions, ToolSampler
+from toolyard.insight.samplers.nested import draw_inner, inner_sampler
+from toolyard.insight.samplers.rng import RandomStream, derive_seed
 from toolyard.model.errors import SamplingError
 
 Part = tuple[ToolSampler[Any], float]
@@ -34,24 +34,24 @@ class MixSampler(ToolSampler[MixOptions]):
 
     def __init__(self, registry: Any, *, k: int | None = None, seed: int | None = None, **options: Any) -> None:
         super().__init__(registry, k=k, seed=seed, **options)
-        self._parts = self._make(self.options.samplers)
+        self._parts = self._make_parts(self.options.samplers)
 
     def count(self, options: MixOptions, seed: int) -> int | None:
         """That of the sampler that is chosen, if nobody says more."""
         if options.k is not None:
             return options.k
-        first: ToolSampler[Any] = self._ordered(options, seed)[0]
+        first: ToolSampler[Any] = self._order_samplers(options, seed)[0]
         known: int | None = first.options.k
         return known
 
-    def draw(self, ask: Ask[MixOptions]) -> Sample:
+    def draw(self, ask: SampleRequest[MixOptions]) -> Sample:
         """Choose, and draw."""
         failed: list[str] = []
         partial: list[Any] = []
-        order = self._ordered(ask.options, ask.seed)
+        order = self._order_samplers(ask.options, ask.seed)
         for number, inner in enumerate(order if ask.options.fallback else order[:1]):
             try:
-                seed = derive(ask.seed, "inner", number)
+                seed = derive_seed(ask.seed, "inner", number)
                 sample = draw_inner(ask, inner, ask.k, seed, anchor=ask.anchor, short=False)
             except SamplingError as error:
                 failed.append(str(error))
@@ -67,23 +67,23 @@ class MixSampler(ToolSampler[MixOptions]):
             )
         return ask.sample(partial, reason="; ".join(failed))
 
-    def _ordered(self, options: MixOptions, seed: int) -> list[ToolSampler[Any]]:
+    def _order_samplers(self, options: MixOptions, seed: int) -> list[ToolSampler[Any]]:
         """The samplers in the order in which to try them."""
-        parts = self._parts if options.samplers == self.options.samplers else self._make(options.samplers)
+        parts = self._parts if options.samplers == self.options.samplers else self._make_parts(options.samplers)
         heavy = [part for part in parts if part[1] > 0]
-        return Chance(seed, self.sampler_name, "choice").by_weight(
+        return RandomStream(seed, self.sampler_name, "choice").by_weight(
             [inner for inner, _ in heavy], [weight for _, weight in heavy]
         )
 
-    def _make(self, given: Any) -> list[Part]:
+    def _make_parts(self, given: Any) -> list[Part]:
         if not isinstance(given, Sequence) or isinstance(given, str) or not given:
             raise SamplerOptionError(f"{self.sampler_name}: give `samplers`, a list of samplers and their weights")
-        parts = [self._part(one) for one in given]
+        parts = [self._make_part(one) for one in given]
         if not any(weight > 0 for _, weight in parts):
             raise SamplerOptionError(f"{self.sampler_name}: every sampler has weight 0")
         return parts
 
-    def _part(self, given: Any) -> Part:
+    def _make_part(self, given: Any) -> Part:
         weight: Any = 1.0
         if isinstance(given, Mapping):
             weight = given.get("weight", 1.0)

@@ -9,10 +9,10 @@ from typing import Annotated, Any, ClassVar, Protocol
 import msgspec
 
 from toolyard.insight.sample import Sample
-from toolyard.insight.sampler import Ask, SamplerOptions, ToolSampler, Tries
-from toolyard.insight.samplers.chance import Chance
+from toolyard.insight.samplers.base import SampleRequest, SamplerOptions, ToolSampler, Tries
+from toolyard.insight.samplers.rng import RandomStream
 from toolyard.insight.samplers.shares import Strategy, shares_of
-from toolyard.insight.samplers.world import World
+from toolyard.insight.samplers.snapshot_view import SnapshotView
 
 _TOOLS_A_TRY = 32
 """Samples of more tools than that are tried less often."""
@@ -28,7 +28,7 @@ class Near(Protocol):
         """The places of tools that are nearly the same."""
 
 
-class NeighborOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NeighborSamplerOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What `tc/neighbor` takes."""
 
     namespace_weights: dict[str, float] | None = None
@@ -45,7 +45,7 @@ class NeighborOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_
     """Seeds that are tried."""
 
 
-class NeighborSampler(ToolSampler[NeighborOptions]):
+class NeighborSampler(ToolSampler[NeighborSamplerOptions]):
     """A seed and tools like it, none of them nearly the same as another.
 
     Where the neighbors of the seed are too few, theirs come in, and so on.
@@ -54,19 +54,19 @@ class NeighborSampler(ToolSampler[NeighborOptions]):
     sampler_name = "tc/neighbor"
     topology = "neighbors"
     required_artifacts = ("neighbors",)
-    options_type: ClassVar[type[NeighborOptions]] = NeighborOptions
+    options_type: ClassVar[type[NeighborSamplerOptions]] = NeighborSamplerOptions
 
-    def draw(self, ask: Ask[NeighborOptions]) -> Sample:
+    def draw(self, ask: SampleRequest[NeighborSamplerOptions]) -> Sample:
         """Grow a neighborhood from random seeds until one is large enough."""
         artifact = ask.world.artifacts["neighbors"]
         near: Near = artifact if hasattr(artifact, "near") else _Plain(artifact, ask.world)
         best: list[tuple[int, float]] = []
         chance = ask.chance("neighbors")
         left = ask.options.max_tries * _TOOLS_A_TRY
-        for number, seed in enumerate(self._seeds(ask)):
+        for number, seed in enumerate(self._list_seeds(ask)):
             if number == ask.options.max_tries or left <= 0:
                 break
-            found = _grow(ask, near, seed, chance)
+            found = _grow_group(ask, near, seed, chance)
             left -= len(found)
             if len(found) > len(best):
                 best = found
@@ -80,7 +80,7 @@ class NeighborSampler(ToolSampler[NeighborOptions]):
             score=min((score for _, score in best[1:]), default=None),
         )
 
-    def _seeds(self, ask: Ask[NeighborOptions]) -> Iterator[int]:
+    def _list_seeds(self, ask: SampleRequest[NeighborSamplerOptions]) -> Iterator[int]:
         if ask.anchor is not None:
             yield ask.anchor
             return
@@ -91,7 +91,9 @@ class NeighborSampler(ToolSampler[NeighborOptions]):
             yield from chance.each(ask.world.spaces[space])
 
 
-def _grow(ask: Ask[NeighborOptions], near: Near, seed: int, chance: Chance) -> list[tuple[int, float]]:
+def _grow_group(
+    ask: SampleRequest[NeighborSamplerOptions], near: Near, seed: int, chance: RandomStream
+) -> list[tuple[int, float]]:
     """The seed and its neighbors with their likeness, drawn by `softmax(likeness / temperature)`."""
     options, names = ask.options, ask.world.name_ids
     spaces = (ask.tools[seed].namespace,) if options.use_seed_namespace else ask.spaces
@@ -124,7 +126,7 @@ def _grow(ask: Ask[NeighborOptions], near: Near, seed: int, chance: Chance) -> l
 class _Plain:
     """An artifact that is a plain mapping of the documented form."""
 
-    def __init__(self, artifact: Mapping[str, Any], world: World) -> None:
+    def __init__(self, artifact: Mapping[str, Any], world: SnapshotView) -> None:
         self._artifact = artifact
         self._tools = world.tools
         self._places = {(tool.namespace, tool.name, tool.fingerprint): at for at, tool in enumerate(world.tools)}
@@ -132,7 +134,7 @@ class _Plain:
     def near(self, place: int) -> list[tuple[int, float]]:
         found = [
             (other, float(row[2]))
-            for space, (rows, _) in self._of(place).items()
+            for space, (rows, _) in self._find_row(place).items()
             for row in rows
             if (other := self._places.get((space, row[0], row[1]))) is not None
         ]
@@ -140,11 +142,13 @@ class _Plain:
 
     def duplicates(self, place: int) -> tuple[int, ...]:
         found = [
-            self._places.get((space, row[0], row[1])) for space, (_, rows) in self._of(place).items() for row in rows
+            self._places.get((space, row[0], row[1]))
+            for space, (_, rows) in self._find_row(place).items()
+            for row in rows
         ]
         return tuple(other for other in found if other is not None)
 
-    def _of(self, place: int) -> Mapping[str, Any]:
+    def _find_row(self, place: int) -> Mapping[str, Any]:
         tool = self._tools[place]
         known: Mapping[str, Any] = self._artifact.get(tool.qualified_name, {}).get(tool.fingerprint, {})
         return known

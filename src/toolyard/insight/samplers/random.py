@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from toolyard.insight.sample import Sample
-from toolyard.insight.sampler import Ask, SamplerOptions, ToolSampler
-from toolyard.insight.samplers.chance import Chance
-from toolyard.insight.samplers.shares import Strategy, shares_of, slots
+from toolyard.insight.samplers.base import SampleRequest, SamplerOptions, ToolSampler
+from toolyard.insight.samplers.rng import RandomStream
+from toolyard.insight.samplers.shares import Strategy, share_slots, shares_of
 
 
 class RandomOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -26,19 +26,19 @@ class RandomSampler(ToolSampler[RandomOptions]):
     topology = "set"
     options_type: ClassVar[type[RandomOptions]] = RandomOptions
 
-    def draw(self, ask: Ask[RandomOptions]) -> Sample:
+    def draw(self, ask: SampleRequest[RandomOptions]) -> Sample:
         """Share the sample out among namespaces, then draw in each."""
         shares = shares_of(ask, ask.options.namespace_weights, ask.options.strategy)
         first = ask.anchor
         sizes = {space: len(ask.world.spaces[space]) for space in ask.spaces}
-        numbers = slots(ask.chance("namespaces"), shares, sizes, ask.k)
+        numbers = share_slots(ask.chance("namespaces"), shares, sizes, ask.k)
         if first is not None:
             _make_room(numbers, ask.tools[first].namespace)
         found: list[int] = []
         for space, number in numbers.items():
             if number:
                 pool = ask.world.spaces[space]
-                found += distinct(ask.chance("tools", space), pool, number, ask.world.name_ids, first)
+                found += draw_distinct(ask.chance("tools", space), pool, number, ask.world.name_ids, first)
         shut = [space for space, share in shares.items() if share == 0]
         reason = f"the namespaces {', '.join(map(repr, shut))} have weight 0" if shut else "there are no more"
         return ask.sample(list(ask.chance("order").each(found)), reason=reason, roles=["tool"] * len(found))
@@ -52,8 +52,8 @@ def _make_room(numbers: dict[str, int], space: str) -> None:
         numbers[space] = 1
 
 
-def distinct(
-    chance: Chance, pool: tuple[int, ...], number: int, name_ids: list[int], first: int | None = None
+def draw_distinct(
+    chance: RandomStream, pool: tuple[int, ...], number: int, name_ids: list[int], first: int | None = None
 ) -> list[int]:
     """`number` of these places, other overloads of a name only if there are not enough names."""
     chosen: list[int] = []

@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from toolyard.insight.sampler import Ask
-from toolyard.insight.samplers.chance import Chance
+from toolyard.insight.samplers.base import SampleRequest
+from toolyard.insight.samplers.rng import RandomStream
 
 Strategy = Literal["proportional", "uniform"]
 
 
-def shares_of(ask: Ask[Any], weights: Mapping[str, float] | None, strategy: Strategy) -> dict[str, float]:
+def shares_of(ask: SampleRequest[Any], weights: Mapping[str, float] | None, strategy: Strategy) -> dict[str, float]:
     """The share of each namespace in the whole; together they are 1.
 
     A given weight is a share of the whole: with `{"a": 0.8}` and one other namespace, that one has 0.2. What the
@@ -37,7 +37,9 @@ def shares_of(ask: Ask[Any], weights: Mapping[str, float] | None, strategy: Stra
     return {space: shares[space] / total for space in counts}
 
 
-def slots(chance: Chance, shares: Mapping[str, float], sizes: Mapping[str, int], count: int) -> dict[str, int]:
+def share_slots(
+    chance: RandomStream, shares: Mapping[str, float], sizes: Mapping[str, int], count: int
+) -> dict[str, int]:
     """How many tools each namespace gives, `count` in all or as many as there are.
 
     Each gets its share of `count`, rounded up or down at random so that on average it is exact; what a namespace
@@ -46,7 +48,9 @@ def slots(chance: Chance, shares: Mapping[str, float], sizes: Mapping[str, int],
     taken = dict.fromkeys(shares, 0)
     open_to = [space for space in shares if shares[space] > 0 and sizes[space] > 0]
     while open_to and count > 0:
-        for space, number in zip(open_to, _rounded(chance, [shares[space] for space in open_to], count), strict=True):
+        for space, number in zip(
+            open_to, _round_shares(chance, [shares[space] for space in open_to], count), strict=True
+        ):
             number = min(number, sizes[space] - taken[space])
             taken[space] += number
             count -= number
@@ -54,7 +58,7 @@ def slots(chance: Chance, shares: Mapping[str, float], sizes: Mapping[str, int],
     return taken
 
 
-def _rounded(chance: Chance, weights: Sequence[float], count: int) -> list[int]:
+def _round_shares(chance: RandomStream, weights: Sequence[float], count: int) -> list[int]:
     """`count` split by weight: marks at equal distances, from a random start, along the weights in random order."""
     order = list(chance.each(range(len(weights))))
     total = math.fsum(weights)

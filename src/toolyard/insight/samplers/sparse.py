@@ -8,10 +8,10 @@ import msgspec
 import numpy as np
 
 from toolyard.insight.sample import Sample
-from toolyard.insight.sampler import Ask, SamplerOptions, Score, ToolSampler
-from toolyard.insight.samplers.chance import derive
+from toolyard.insight.samplers.base import SampleRequest, SamplerOptions, Score, ToolSampler
 from toolyard.insight.samplers.hardness import by_hardness
-from toolyard.insight.samplers.inner import draw_inner, inner_sampler, places_of
+from toolyard.insight.samplers.nested import draw_inner, inner_sampler, places_of
+from toolyard.insight.samplers.rng import derive_seed
 from toolyard.model.errors import SamplingError
 
 
@@ -39,7 +39,7 @@ class SparseSampler(ToolSampler[SparseOptions]):
         super().__init__(registry, k=k, seed=seed, **options)
         self._inner = inner_sampler(registry, self.options.sampler, self.sampler_name)
 
-    def draw(self, ask: Ask[SparseOptions]) -> Sample:
+    def draw(self, ask: SampleRequest[SparseOptions]) -> Sample:
         """The inner sample first, then what distracts from it."""
         options = ask.options
         known = options.sampler == self.options.sampler
@@ -48,7 +48,7 @@ class SparseSampler(ToolSampler[SparseOptions]):
         if number > ask.k:
             raise ask.refusal(f"{number} relevant tools are more than all {ask.k}")
         try:
-            relevant = draw_inner(ask, inner, number, derive(ask.seed, "relevant"), anchor=ask.anchor)
+            relevant = draw_inner(ask, inner, number, derive_seed(ask.seed, "relevant"), anchor=ask.anchor)
         except SamplingError as error:
             raise ask.failure(f"the relevant tools: {error}", error.tools) from error
         places = places_of(ask, relevant)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from toolyard.insight.embedders.base import Matrix
+from toolyard.insight.embeddings.embedder import Matrix
 from toolyard.insight.search.meaning import Known
 from toolyard.insight.search.postings import Postings
 from toolyard.insight.search.query import Weighed
@@ -16,8 +16,6 @@ from toolyard.insight.search.query import Weighed
 _OF_WHOLE, _OF_PART = 24, 8
 _MOST_POSTINGS = 12_000
 """Places that are looked at for a query: those of its rarest words."""
-_MOST_PARTS_SORTED = 1
-"""Parts of a query that are looked up among sorted vectors; more would cost more than they find."""
 
 _MANY, _SOME = 4096, 8
 """From how many on, one of how many is looked at first."""
@@ -53,7 +51,7 @@ def by_words(weights: Weighed, postings: Postings, where: Mask | None, k: int) -
     chosen = []
     for part, row in enumerate(weights.weights):
         scores = np.bincount(joined, values * np.repeat(row[used], lengths), minlength=postings.rows)
-        chosen.append(_highest(scores, _OF_PART if part else max(k, _OF_WHOLE)))
+        chosen.append(_find_highest(scores, _OF_PART if part else max(k, _OF_WHOLE)))
     return np.concatenate(chosen)
 
 
@@ -63,25 +61,19 @@ def by_meaning(known: Known, vectors: Matrix, rows: int, where: Mask | None, k: 
     if not len(dense):
         return np.empty(0, np.intp)
     counts = [_OF_PART if part else max(k, _OF_WHOLE) for part in range(len(vectors))]
-    if dense.is_exact:
-        if known.axes is not None and known.sketch is not None:
-            likeness = np.asarray((vectors @ known.axes) @ known.sketch, np.float32)
-        else:
-            likeness = np.asarray(vectors @ dense.vectors.T, np.float32)
-        # Tools may have been added meanwhile that the snapshot of this search does not have.
-        likeness = likeness[:, :rows]
-        if where is not None:
-            likeness[:, ~where] = -2
-        pick = _nearest if where is None else partial(_highest, above=_NO_LIKENESS)
-        return np.concatenate([pick(like, count) for like, count in zip(likeness, counts, strict=True)])
-    if where is not None or rows < len(dense):
-        mine = np.ones(rows, np.bool_) if where is None else where
-        where = np.concatenate([mine, np.zeros(len(dense) - rows, np.bool_)])
-    few = list(zip(vectors, counts, strict=True))[: _MOST_PARTS_SORTED + 1]
-    return np.concatenate([dense.search(vector, count, where=where)[0] for vector, count in few])
+    if known.axes is not None and known.sketch is not None:
+        likeness = np.asarray((vectors @ known.axes) @ known.sketch, np.float32)
+    else:
+        likeness = np.asarray(vectors @ dense.rows.T, np.float32)
+    # Tools may have been added meanwhile that the snapshot of this search does not have.
+    likeness = likeness[:, :rows]
+    if where is not None:
+        likeness[:, ~where] = -2
+    pick = _find_nearest if where is None else partial(_find_highest, above=_NO_LIKENESS)
+    return np.concatenate([pick(like, count) for like, count in zip(likeness, counts, strict=True)])
 
 
-def _highest(scores: NDArray[Any], k: int, above: float = 0.0) -> NDArray[np.intp]:
+def _find_highest(scores: NDArray[Any], k: int, above: float = 0.0) -> NDArray[np.intp]:
     """The places of the `k` highest that are above a bound."""
     there = np.flatnonzero(scores > above)
     if len(there) <= k:
@@ -91,7 +83,7 @@ def _highest(scores: NDArray[Any], k: int, above: float = 0.0) -> NDArray[np.int
     return there[np.argpartition(inside, len(inside) - k)[len(inside) - k :]]
 
 
-def _nearest(likeness: NDArray[Any], k: int) -> NDArray[np.intp]:
+def _find_nearest(likeness: NDArray[Any], k: int) -> NDArray[np.intp]:
     """The places of the `k` highest of all, where few are equal."""
     if len(likeness) >= max(_MANY, _SOME * _SOME * k):
         # The last of the highest among some of them is no higher than the last among all: most are out at once.
@@ -99,4 +91,4 @@ def _nearest(likeness: NDArray[Any], k: int) -> NDArray[np.intp]:
         near = np.flatnonzero(likeness >= np.partition(some, len(some) - k)[len(some) - k])
         if len(near) >= k:  # else one is no number
             return near[np.argpartition(likeness[near], len(near) - k)[len(near) - k :]]
-    return _highest(likeness, k, _NO_LIKENESS)
+    return _find_highest(likeness, k, _NO_LIKENESS)

@@ -10,11 +10,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from toolyard.insight.cache import say_once
+from toolyard.insight.cache.items import say_once
+from toolyard.insight.embeddings.vectors import Background
 from toolyard.insight.search.meaning import Known, Meaning
 from toolyard.insight.search.postings import Postings, Vocabulary
 from toolyard.insight.search.text import required
-from toolyard.insight.vectors import Background
 from toolyard.model.errors import ConfigError, EnrichmentError, ToolyardError
 from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot
@@ -23,7 +23,7 @@ _WASTE = 1000
 """Rows of tools that are gone, at least, before the index is made anew."""
 
 
-class State(msgspec.Struct, frozen=True):
+class IndexState(msgspec.Struct, frozen=True):
     """The index at one moment. A row is a tool that some snapshot had; rows are never given twice."""
 
     postings: Postings
@@ -33,10 +33,10 @@ class State(msgspec.Struct, frozen=True):
     """By row: the words of each required parameter."""
 
 
-class View(msgspec.Struct, frozen=True, weakref=True):
+class IndexView(msgspec.Struct, frozen=True, weakref=True):
     """One snapshot in the index."""
 
-    state: State
+    state: IndexState
     rows: NDArray[np.intp]
     """By place in the snapshot."""
     places: NDArray[np.intp]
@@ -56,12 +56,12 @@ class ToolIndex:
         """Why the model could not be used."""
         self._lock = threading.Lock()
         self._growing = threading.Lock()
-        self._views: WeakKeyDictionary[Snapshot, View] = WeakKeyDictionary()
+        self._views: WeakKeyDictionary[Snapshot, IndexView] = WeakKeyDictionary()
         self._known: Known | None = None
         self._worker: threading.Thread | None = None
-        self._clear()
+        self._clear_index()
 
-    def _clear(self) -> None:
+    def _clear_index(self) -> None:
         self._vocabulary = Vocabulary()
         self._tools: list[Tool] = []
         self._lacks: list[tuple[frozenset[str], ...]] = []
@@ -69,7 +69,7 @@ class ToolIndex:
         self._postings = Postings()
         self._known = None
 
-    def view(self, snapshot: Snapshot) -> View:
+    def view(self, snapshot: Snapshot) -> IndexView:
         """The snapshot in the index; tools that are new are taken in."""
         found = self._views.get(snapshot)
         if found is not None:
@@ -77,22 +77,22 @@ class ToolIndex:
         with self._lock:
             found = self._views.get(snapshot)
             if found is None:
-                found = self._views[snapshot] = self._made(snapshot)
+                found = self._views[snapshot] = self._make_view(snapshot)
             return found
 
-    def known(self, view: View, *, wait: bool) -> Known | None:
+    def known(self, view: IndexView, *, wait: bool) -> Known | None:
         """The vectors of all tools of a view; None if there are none yet, or no embedder.
 
         Without `wait` they are made in a thread of their own, for a later search.
         """
         known = self._known
-        if self.meaning is None or (known is not None and self._fits(known, view)):
+        if self.meaning is None or (known is not None and self._fits_view(known, view)):
             return known if self.meaning is not None else None
         if wait:
-            return self._grow(view)
+            return self._grow_vectors(view)
         with self._lock:
             if self._worker is None or not self._worker.is_alive():
-                self._worker = Background(target=self._grow, args=(view,), name="toolyard-embed", daemon=False)
+                self._worker = Background(target=self._grow_vectors, args=(view,), name="toolyard-embed", daemon=False)
                 self._worker.start()
         return None
 
@@ -103,15 +103,15 @@ class ToolIndex:
             self.meaning = None
         say_once("search goes by words alone: %s", error)
 
-    def _fits(self, known: Known, view: View) -> bool:
+    def _fits_view(self, known: Known, view: IndexView) -> bool:
         return known.rows >= len(view.state.tools) and view.state.numbers is known.source
 
-    def _grow(self, view: View) -> Known | None:
+    def _grow_vectors(self, view: IndexView) -> Known | None:
         if self.meaning is None:
             return None
         with self._growing:
             known = self._known
-            if known is not None and self._fits(known, view):
+            if known is not None and self._fits_view(known, view):
                 return known
             base = known if known is not None and known.source is view.state.numbers else None
             # Behind the lock: words may be added to the vocabulary meanwhile.
@@ -126,23 +126,23 @@ class ToolIndex:
             self._known = grown = msgspec.structs.replace(grown, source=view.state.numbers)
             return grown
 
-    def _made(self, snapshot: Snapshot) -> View:
+    def _make_view(self, snapshot: Snapshot) -> IndexView:
         tools = snapshot.tools
         fresh = [tool for tool in tools if id(tool) not in self._row_of]
         gone = len(self._tools) + len(fresh) - len(tools)
         if gone > max(_WASTE, len(tools)):
-            self._clear()
+            self._clear_index()
             fresh = list(tools)
         if fresh:
-            self._take(fresh)
+            self._add_tools(fresh)
         # Frozen length: rows that come later are none of this view's business.
-        state = State(self._postings, self._vocabulary.numbers, tuple(self._tools), tuple(self._lacks))
+        state = IndexState(self._postings, self._vocabulary.numbers, tuple(self._tools), tuple(self._lacks))
         rows = np.fromiter((self._row_of[id(tool)] for tool in tools), np.intp, len(tools))
         places = np.full(len(state.tools), -1, np.intp)
         places[rows] = np.arange(len(tools))
-        return View(state, rows, places, len(rows) == len(state.tools), _lower(snapshot))
+        return IndexView(state, rows, places, len(rows) == len(state.tools), _index_lower_names(snapshot))
 
-    def _take(self, fresh: Sequence[Tool]) -> None:
+    def _add_tools(self, fresh: Sequence[Tool]) -> None:
         rows = [self._vocabulary.row(tool) for tool in fresh]
         for tool in fresh:
             self._row_of[id(tool)] = len(self._tools)
@@ -151,7 +151,7 @@ class ToolIndex:
         self._postings = self._postings.added(rows)
 
 
-def _lower(snapshot: Snapshot) -> dict[str, tuple[int, ...]]:
+def _index_lower_names(snapshot: Snapshot) -> dict[str, tuple[int, ...]]:
     found: dict[str, list[int]] = {}
     for place, tool in enumerate(snapshot.tools):
         for name in (tool.name, *tool.aliases):

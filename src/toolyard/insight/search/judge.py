@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolyard.insight.search.table import Table
-from toolyard.insight.search.weights import Weights
+from toolyard.insight.search.weights import RankWeights
 
 Floats = NDArray[np.float64]
 
@@ -18,14 +18,14 @@ _MANY = 10
 """Candidates from which on the last of them shows how tools score that do not fit."""
 
 
-def ordered(table: Table, weights: Weights) -> tuple[NDArray[np.intp], Floats]:
+def order_rows(table: Table, weights: RankWeights) -> tuple[NDArray[np.intp], Floats]:
     """Places in the table, best first and of equals the first registered, and the scores in that order."""
     scores = table.values @ np.asarray(weights.rank)
     order = np.lexsort((table.rows, -scores))
     return order, scores[order]
 
 
-def evidence(table: Table, order: NDArray[np.intp], scores: Floats, k: int) -> Floats:
+def collect_evidence(table: Table, order: NDArray[np.intp], scores: Floats, k: int) -> Floats:
     """What the probability of each of the first `k` is made of: its features, and how it stands among its rivals."""
     alike = int(np.count_nonzero(scores >= scores[0] - _ALIKE))
     rivals = scores[alike:]
@@ -63,7 +63,7 @@ def evidence(table: Table, order: NDArray[np.intp], scores: Floats, k: int) -> F
     return np.concatenate([own, np.array([*rest, *both]).T], axis=1)
 
 
-def probabilities(found: Floats, weights: Weights) -> Floats:
+def compute_probabilities(found: Floats, weights: RankWeights) -> Floats:
     """How likely each is what was asked for."""
     offer = np.asarray(weights.offer)
     logits = found @ offer[:-1] + offer[-1]

@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from toolyard.insight.cache import ItemCache
-from toolyard.insight.dense import DenseIndex
-from toolyard.insight.embedders.base import Embedder, Matrix, unit
+from toolyard.insight.cache.items import ItemCache
+from toolyard.insight.embeddings.embedder import Embedder, Matrix, normalise_rows
+from toolyard.insight.embeddings.vectors import GrowingMatrix, cached_vectors
 from toolyard.insight.search.query import Query, QueryVectors
-from toolyard.insight.search.rank import Words
+from toolyard.insight.search.rank import WordVectors
 from toolyard.insight.search.text import is_stop, vector_text
-from toolyard.insight.vectors import cached_vectors
 from toolyard.model.tool import Tool
 
 _MOST_KEPT = 4096
@@ -32,14 +31,14 @@ _FIRM = 200
 class Known(msgspec.Struct, frozen=True):
     """The vectors at one moment: those of the first `rows` tools, and of the words of their texts."""
 
-    dense: DenseIndex
-    words: Words
+    dense: GrowingMatrix
+    words: WordVectors
     tool_mean: Matrix
     word_mean: Matrix
     numbers: Mapping[str, int]
     rows: int
     axes: Matrix | None = None
-    """The directions in which the tools differ most; None where there are few tools, or sorted ones."""
+    """The directions in which the tools differ most; None where there are few tools."""
     sketch: Matrix | None = None
     """The vectors along those alone, one a column: a sixth of the numbers, and enough to find candidates by."""
     source: object = None
@@ -68,20 +67,20 @@ class Meaning:
                 known = None
             done = 0 if known is None else known.rows
             raw = cached_vectors(self._embedder, [vector_text(tool) for tool in tools[done:]], self._cache, "tools")
-            words, word_mean = self._words(known, numbers, surfaces)
+            words, word_mean = self._embed_words(known, numbers, surfaces)
             if known is not None:
-                fresh = unit(raw - known.tool_mean)
+                fresh = normalise_rows(raw - known.tool_mean)
                 if len(raw):
                     known.dense.add(fresh)
                 grown = msgspec.structs.replace(known, words=words, numbers=numbers, rows=len(tools))
-                return _sketched(grown, fresh)
-            mean = _mean(raw)
-            dense = DenseIndex(unit(raw - mean))
-            return _sketched(Known(dense, words, mean, word_mean, numbers, len(tools)), dense.vectors)
+                return _add_sketch(grown, fresh)
+            mean = _compute_mean(raw)
+            dense = GrowingMatrix(normalise_rows(raw - mean))
+            return _add_sketch(Known(dense, words, mean, word_mean, numbers, len(tools)), dense.rows)
 
-    def _words(
+    def _embed_words(
         self, known: Known | None, numbers: Mapping[str, int], surfaces: Mapping[int, str]
-    ) -> tuple[Words, Matrix]:
+    ) -> tuple[WordVectors, Matrix]:
         row = np.full(len(numbers), -1, np.int32)
         stop = np.zeros(len(numbers), np.bool_)
         old = 0 if known is None else len(known.words.row)
@@ -93,9 +92,9 @@ class Meaning:
         for stemmed, number in numbers.items():
             if number >= old and is_stop(stemmed):
                 stop[number] = True
-        mean = _mean(matrix) if known is None else known.word_mean
-        matrix = unit(matrix - mean)
-        return Words(matrix if known is None else np.concatenate([known.words.matrix, matrix]), row, stop), mean
+        mean = _compute_mean(matrix) if known is None else known.word_mean
+        matrix = normalise_rows(matrix - mean)
+        return WordVectors(matrix if known is None else np.concatenate([known.words.matrix, matrix]), row, stop), mean
 
     def of_query(self, query: Query, known: Known) -> QueryVectors:
         """The vectors of a query, centred as those of the catalog are."""
@@ -112,18 +111,18 @@ class Meaning:
                 places.append(place)
             elif len(fresh) < _MOST_NEW:
                 fresh.append((place, word))
-        made = self._encoded([*query.segments, *(word for _, word in fresh)])
+        made = self._encode_texts([*query.segments, *(word for _, word in fresh)])
         count = len(query.segments)
-        rows += list(unit(made[count:] - known.word_mean))
+        rows += list(normalise_rows(made[count:] - known.word_mean))
         places += [place for place, _ in fresh]
         words = np.array(rows, np.float32).reshape(len(rows), made.shape[1])
-        return QueryVectors(unit(made[:count] - known.tool_mean), words, tuple(places))
+        return QueryVectors(normalise_rows(made[:count] - known.tool_mean), words, tuple(places))
 
     def understands(self, query: Query) -> bool:
         """Whether the model was made for the script of the query: what it makes of another says nothing."""
         return not getattr(self._embedder, "latin", False) or _is_latin(query.text)
 
-    def _encoded(self, texts: Sequence[str]) -> Matrix:
+    def _encode_texts(self, texts: Sequence[str]) -> Matrix:
         with self._keeping:
             there = {text: self._kept[text] for text in texts if text in self._kept}
         fresh = [text for text in dict.fromkeys(texts) if text not in there]
@@ -143,18 +142,18 @@ def _is_latin(text: str) -> bool:
     return 2 * sum(letter < "\u0250" or "\u1e00" <= letter < "\u1f00" for letter in letters) >= len(letters)
 
 
-def _sketched(known: Known, fresh: Matrix) -> Known:
+def _add_sketch(known: Known, fresh: Matrix) -> Known:
     """With a sketch, if that is worth it; `fresh` are the vectors that it lacks."""
-    if not known.dense.is_exact or len(known.dense) < _SKETCH_FROM or known.dense.vectors.shape[1] < 2 * _SKETCH:
+    if len(known.dense) < _SKETCH_FROM or known.dense.rows.shape[1] < 2 * _SKETCH:
         return msgspec.structs.replace(known, axes=None, sketch=None)
     if known.axes is None or known.sketch is None:
-        rows = known.dense.vectors
+        rows = known.dense.rows
         axes = np.ascontiguousarray(np.linalg.eigh(rows.T @ rows)[1][:, -_SKETCH:], np.float32)
         return msgspec.structs.replace(known, axes=axes, sketch=np.ascontiguousarray((rows @ axes).T))
     return msgspec.structs.replace(known, sketch=np.concatenate([known.sketch, (fresh @ known.axes).T], axis=1))
 
 
-def _mean(rows: Matrix) -> Matrix:
+def _compute_mean(rows: Matrix) -> Matrix:
     """The mean, drawn to nothing where there are too few to know it."""
     if not len(rows):
         return np.zeros(rows.shape[1], np.float32)

@@ -74,10 +74,10 @@ class Postings(msgspec.Struct, frozen=True):
 
     def added(self, rows: Sequence[Row]) -> Postings:
         """With more rows behind the last."""
-        blocks = [*self.blocks, _block(rows, self.rows)]
+        blocks = [*self.blocks, _build_block(rows, self.rows)]
         while len(blocks) > 1 and blocks[-2].rows <= 2 * blocks[-1].rows:
             last = blocks.pop()
-            blocks[-1] = _joined(blocks[-1], last)
+            blocks[-1] = _join_blocks(blocks[-1], last)
         width = max(len(self.counts), *(len(block.term_offsets) - 1 for block in blocks))
         counts = np.zeros(width, np.int64)
         for block in blocks:
@@ -90,7 +90,7 @@ class Postings(msgspec.Struct, frozen=True):
 
     def of_rows(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.int64], Ints, Floats, Zones]:
         """The terms of some rows, one behind the other: offsets, terms, weights, zones."""
-        parts = [_picked(block, rows) for block in self.blocks]
+        parts = [_pick_rows(block, rows) for block in self.blocks]
         if len(parts) == 1:
             return parts[0]
         lengths = np.sum([np.diff(offsets) for offsets, *_ in parts], axis=0)
@@ -138,15 +138,15 @@ class Vocabulary:
         return Row(np.array(terms, np.int32), raw / (_K1 + raw), found_in)
 
 
-def _block(rows: Sequence[Row], start: int) -> Block:
+def _build_block(rows: Sequence[Row], start: int) -> Block:
     offsets = np.concatenate([[0], np.cumsum([len(row.terms) for row in rows])]).astype(np.int64)
     terms = np.concatenate([row.terms for row in rows]) if rows else np.zeros(0, np.int32)
     weights = np.concatenate([row.weights for row in rows]) if rows else np.zeros(0, np.float32)
     zones = np.concatenate([row.zones for row in rows]) if rows else np.zeros(0, np.int8)
-    return _turned(start, offsets, terms, weights, zones)
+    return _invert_block(start, offsets, terms, weights, zones)
 
 
-def _turned(start: int, offsets: NDArray[np.int64], terms: Ints, weights: Floats, zones: Zones) -> Block:
+def _invert_block(start: int, offsets: NDArray[np.int64], terms: Ints, weights: Floats, zones: Zones) -> Block:
     order = np.argsort(terms, kind="stable")
     owners = np.repeat(np.arange(start, start + len(offsets) - 1, dtype=np.int32), np.diff(offsets))
     width = int(terms.max()) + 1 if len(terms) else 0
@@ -154,9 +154,9 @@ def _turned(start: int, offsets: NDArray[np.int64], terms: Ints, weights: Floats
     return Block(start, offsets, terms, weights, zones, counted, owners[order], weights[order])
 
 
-def _joined(first: Block, second: Block) -> Block:
+def _join_blocks(first: Block, second: Block) -> Block:
     offsets = np.concatenate([first.offsets, second.offsets[1:] + first.offsets[-1]])
-    return _turned(
+    return _invert_block(
         first.start,
         offsets,
         np.concatenate([first.terms, second.terms]),
@@ -165,7 +165,7 @@ def _joined(first: Block, second: Block) -> Block:
     )
 
 
-def _picked(block: Block, rows: NDArray[np.intp]) -> tuple[NDArray[np.int64], Ints, Floats, Zones]:
+def _pick_rows(block: Block, rows: NDArray[np.intp]) -> tuple[NDArray[np.int64], Ints, Floats, Zones]:
     """The terms of those of the rows that are in the block; the others have none here."""
     inside = (rows >= block.start) & (rows < block.start + block.rows)
     local = np.where(inside, rows - block.start, 0)

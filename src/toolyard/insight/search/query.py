@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from toolyard.insight.embedders.base import Matrix
+from toolyard.insight.embeddings.embedder import Matrix
 from toolyard.insight.search.postings import Postings
 from toolyard.insight.search.text import MOST_QUERY, is_stop, segments, stem, words
 
@@ -76,7 +76,7 @@ def read_query(text: str) -> Query:
     return Query(text, parts, tuple(found), tuple(found.values()), has, stop, said, values)
 
 
-def weighed(query: Query, numbers: dict[str, int], postings: Postings) -> Weighed:
+def weigh_words(query: Query, numbers: dict[str, int], postings: Postings) -> Weighed:
     """The words by their rarity in a catalog. One that no tool has counts less: it may be a value."""
     known = [numbers.get(stemmed) for stemmed in query.stems]
     counts = np.array([0 if number is None else postings.count(number) for number in known], np.float32)

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from toolyard.insight.embedders.base import Matrix
+from toolyard.insight.embeddings.embedder import Matrix
 from toolyard.insight.search.postings import IN_NAME, IN_TEXT, Postings
 from toolyard.insight.search.query import Query, QueryVectors, Weighed, rarity_of
 
@@ -19,7 +19,7 @@ _IMPORTANT = 1.5
 _STOP_WEIGHT = 0.15
 
 
-class Words(msgspec.Struct, frozen=True):
+class WordVectors(msgspec.Struct, frozen=True):
     """Vectors of a catalog's words, and which of them have one."""
 
     matrix: Matrix
@@ -43,7 +43,7 @@ class Signals(msgspec.Struct, frozen=True):
 def word_signals(weights: Weighed, postings: Postings, rows: NDArray[np.intp]) -> tuple[Signals, Gathered]:
     """The signals that words alone give."""
     offsets, terms, inner, zones = postings.of_rows(rows)
-    gathered = Gathered(offsets, terms, zones, rarity_of(_counts(postings, terms), postings.rows))
+    gathered = Gathered(offsets, terms, zones, rarity_of(_count_rows(postings, terms), postings.rows))
     width = max(len(postings.counts), 1)
     place = np.full(width, -1, np.int32)
     place[weights.terms] = np.arange(len(weights.terms))
@@ -51,11 +51,11 @@ def word_signals(weights: Weighed, postings: Postings, rows: NDArray[np.intp]) -
     hit = np.flatnonzero(at >= 0)
     owner = gathered.owner[hit]
     by_segment = weights.weights[:, at[hit]]
-    match = _summed(by_segment * inner[hit], owner, len(rows)) / weights.totals[:, None]
-    words = _summed(by_segment, owner, len(rows)) / weights.totals[:, None]
+    match = _sum_by_candidate(by_segment * inner[hit], owner, len(rows)) / weights.totals[:, None]
+    words = _sum_by_candidate(by_segment, owner, len(rows)) / weights.totals[:, None]
     in_name = zones[hit] == IN_NAME
     rarity = gathered.rarity[hit] * in_name
-    names = _summed((by_segment > 0) * rarity, owner, len(rows))
+    names = _sum_by_candidate((by_segment > 0) * rarity, owner, len(rows))
     total = np.bincount(gathered.owner, gathered.rarity * (zones == IN_NAME), minlength=len(rows)) + 1e-6
     return Signals(match, words, (names / total).astype(np.float32)), gathered
 
@@ -77,7 +77,7 @@ class Gathered(msgspec.Struct, frozen=True, dict=True):
         return known
 
 
-def picked(gathered: Gathered, chosen: NDArray[np.intp]) -> Gathered:
+def pick_candidates(gathered: Gathered, chosen: NDArray[np.intp]) -> Gathered:
     """Those of some of the candidates."""
     starts, lengths = gathered.offsets[chosen], np.diff(gathered.offsets)[chosen]
     offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -86,7 +86,7 @@ def picked(gathered: Gathered, chosen: NDArray[np.intp]) -> Gathered:
 
 
 def soft_signals(
-    query: Query, rarity: Floats, gathered: Gathered, words: Words, vectors: QueryVectors
+    query: Query, rarity: Floats, gathered: Gathered, words: WordVectors, vectors: QueryVectors
 ) -> tuple[Floats, Floats, Floats]:
     """Likeness word by word: of the name to the segment, of the segment to the tool, and of the name's least word.
 
@@ -117,18 +117,18 @@ def soft_signals(
     close = masked[:, inverse[named]]
     name_owner, name_weight = owner[named], weight[named]
     total = np.bincount(name_owner, name_weight, minlength=count) + 1e-6
-    covered = _summed(close * name_weight, name_owner, count) / total
+    covered = _sum_by_candidate(close * name_weight, name_owner, count) / total
     first = np.flatnonzero(np.r_[True, name_owner[1:] != name_owner[:-1]])
     least = np.zeros((segments, count), np.float32)
     least[:, name_owner[first]] = np.minimum.reduceat(np.where(name_weight > _IMPORTANT, close, 1.0), first, axis=1)
     return covered.astype(np.float32), answered.astype(np.float32), least
 
 
-def _counts(postings: Postings, terms: NDArray[np.int32]) -> Floats:
+def _count_rows(postings: Postings, terms: NDArray[np.int32]) -> Floats:
     return postings.counts[terms].astype(np.float32)
 
 
-def _summed(values: NDArray[np.floating], owner: NDArray[np.intp], count: int) -> Floats:
+def _sum_by_candidate(values: NDArray[np.floating], owner: NDArray[np.intp], count: int) -> Floats:
     """Sums by candidate, of each segment."""
     segments = len(values)
     keys = (np.arange(segments)[:, None] * count + owner).ravel()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Collection, Iterable
@@ -10,20 +9,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from toolyard.insight.cache import CacheOption, ItemCache
-from toolyard.insight.embedders.base import Embedder
-from toolyard.insight.embedders.choose import default_embedder, missing_parts
-from toolyard.insight.embedders.weights import INSTALL
+from toolyard.insight.cache.items import CacheOption, ItemCache
+from toolyard.insight.embeddings.choice import default_embedder, missing_parts
+from toolyard.insight.embeddings.embedder import Embedder
+from toolyard.insight.embeddings.weights import INSTALL
 from toolyard.insight.search.candidates import Mask
-from toolyard.insight.search.index import ToolIndex, View
-from toolyard.insight.search.judge import evidence, ordered, probabilities
+from toolyard.insight.search.index import IndexView, ToolIndex
+from toolyard.insight.search.judge import collect_evidence, compute_probabilities, order_rows
 from toolyard.insight.search.meaning import Known, Meaning
 from toolyard.insight.search.query import Query, QueryVectors, read_query
 from toolyard.insight.search.results import Hit, SearchResults
 from toolyard.insight.search.table import Table, table_of
 from toolyard.insight.search.text import MOST_QUERY
-from toolyard.insight.search.weights import HYBRID_WEIGHTS, LEXICAL_WEIGHTS, Weights, floor_of
+from toolyard.insight.search.weights import HYBRID_WEIGHTS, LEXICAL_WEIGHTS, RankWeights, floor_of
 from toolyard.model.errors import ConfigError, EnrichmentError
+from toolyard.model.json_words import nearest
 from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot
 
@@ -72,46 +72,48 @@ class Searcher:
         whatever is nearest. Without `wait` a catalog whose vectors are not there yet is searched by words, and the
         vectors are made meanwhile.
         """
-        _checked(query, k, threshold)
+        _check_arguments(query, k, threshold)
         view = self._index.view(snapshot)
-        allowed = _allowed(snapshot, namespace, tags, where)
-        mask = _mask(view, allowed)
+        allowed = _find_allowed(snapshot, namespace, tags, where)
+        mask = _mask_rows(view, allowed)
         if not query.strip() or (allowed is not None and not len(allowed)):
             # Nothing is looked for, so nothing is made for it either.
             lexical = self._index.meaning is None
-            note = _nobody_there(snapshot, namespace) or self._note(lexical)
+            note = _nobody_there(snapshot, namespace) or self._explain_mode(lexical)
             return SearchResults(mode="lexical" if lexical else "hybrid", note=note)
         known = self._index.known(view, wait=wait)
-        results = SearchResults(mode="lexical" if known is None else "hybrid", note=self._note(known is None))
-        named = _named(view, snapshot, query, allowed)
+        results = SearchResults(mode="lexical" if known is None else "hybrid", note=self._explain_mode(known is None))
+        named = _find_named(view, snapshot, query, allowed)
         read = read_query(query)
-        vectors = None if known is None else self._vectors(read, known, results)
+        vectors = None if known is None else self._embed_query(read, known, results)
         known = known if vectors is not None else None
         k = min(k, MOST_HITS)
         weights = LEXICAL_WEIGHTS if known is None else HYBRID_WEIGHTS
         hits = _named_hits(snapshot, named)
         if read.said or threshold is not None:
             table = table_of(read, view, known, vectors, mask, k)
-            offered = _offered(table, view, weights, k, _bar(read, view, table, threshold, weights, bool(named)))
+            offered = _list_hits(
+                table, view, weights, k, _choose_bar(read, view, table, threshold, weights, bool(named))
+            )
             # What is named comes first, so nothing else is more likely.
             most = hits[-1].score if hits else 1.0
             hits += [hit.at_most(most) for place, hit in offered if place not in named]
         results.extend(hits[:k])
         return results
 
-    def _vectors(self, query: Query, known: Known, results: SearchResults) -> QueryVectors | None:
+    def _embed_query(self, query: Query, known: Known, results: SearchResults) -> QueryVectors | None:
         """The vectors of a query; None if there are none, and then the results say why."""
         meaning = self._index.meaning
         try:
             if meaning is not None and meaning.understands(query):
                 return meaning.of_query(query, known)
-            results.mode, results.note = "lexical", self._note(True) if meaning is None else _STRANGE
+            results.mode, results.note = "lexical", self._explain_mode(True) if meaning is None else _STRANGE
         except (ConfigError, EnrichmentError) as error:
             self._index.give_up(error)
-            results.mode, results.note = "lexical", self._note(True)
+            results.mode, results.note = "lexical", self._explain_mode(True)
         return None
 
-    def _note(self, lexical: bool) -> str:
+    def _explain_mode(self, lexical: bool) -> str:
         if not lexical or self._chosen_lexical:
             return ""
         if self._index.broken:
@@ -121,7 +123,7 @@ class Searcher:
         return f"words alone are compared, because {', '.join(missing_parts())} is not installed: run `{INSTALL}`"
 
 
-def _checked(query: str, k: int, threshold: float | None) -> None:
+def _check_arguments(query: str, k: int, threshold: float | None) -> None:
     if not isinstance(query, str):
         raise TypeError(f"query must be text, not {type(query).__name__}")
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
@@ -131,7 +133,7 @@ def _checked(query: str, k: int, threshold: float | None) -> None:
         raise ValueError(f"threshold must be a number from 0 to 1, not {threshold!r}")
 
 
-def _allowed(
+def _find_allowed(
     snapshot: Snapshot,
     namespace: str | Collection[str] | None,
     tags: str | Collection[str] | None,
@@ -140,8 +142,8 @@ def _allowed(
     """The places that the filters leave; None if there are no filters."""
     if namespace is None and not tags and where is None:
         return None
-    names = None if namespace is None else _several(namespace)
-    wanted = _several(tags or ())
+    names = None if namespace is None else _as_set(namespace)
+    wanted = _as_set(tags or ())
     return np.array(
         [
             place
@@ -157,22 +159,22 @@ def _allowed(
 def _nobody_there(snapshot: Snapshot, namespace: str | Collection[str] | None) -> str:
     """What to say of namespaces that no tool is in; nothing if there is one in each."""
     there = {tool.namespace for tool in snapshot.tools}
-    unknown = sorted(_several(namespace or ()) - there)
+    unknown = sorted(_as_set(namespace or ()) - there)
     if not unknown:
         return ""
-    near = difflib.get_close_matches(unknown[0], there, n=1)
+    near = nearest(unknown[0], there)
     hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(there)[:_TOLD]) or 'none'}"
     return f"no tool is in the namespace {unknown[0]!r}; {hint}"
 
 
-def _several(value: str | Iterable[str]) -> set[str]:
+def _as_set(value: str | Iterable[str]) -> set[str]:
     found = {value} if isinstance(value, str) else set(value) if isinstance(value, Iterable) else {None}
     if not all(isinstance(name, str) for name in found):
         raise TypeError(f"namespaces and tags are text, or several of it, not {value!r}")
     return found
 
 
-def _mask(view: View, allowed: np.ndarray[tuple[int], np.dtype[np.intp]] | None) -> Mask | None:
+def _mask_rows(view: IndexView, allowed: np.ndarray[tuple[int], np.dtype[np.intp]] | None) -> Mask | None:
     if allowed is None and view.is_whole:
         return None
     mask = np.zeros(len(view.places), np.bool_)
@@ -180,20 +182,20 @@ def _mask(view: View, allowed: np.ndarray[tuple[int], np.dtype[np.intp]] | None)
     return mask
 
 
-def _named(
-    view: View, snapshot: Snapshot, query: str, allowed: np.ndarray[tuple[int], np.dtype[np.intp]] | None
+def _find_named(
+    view: IndexView, snapshot: Snapshot, query: str, allowed: np.ndarray[tuple[int], np.dtype[np.intp]] | None
 ) -> dict[int, float]:
     """Places of the tools that the query names, whole or in passing; what is named whole comes first."""
     found: dict[int, float] = {}
     text = query[:MOST_QUERY].strip()
-    whole = _meant(view, text.lower())
+    whole = _resolve_name(view, text.lower())
     # As it is spelt before as it is not: `Now` and `now` may be two tools.
-    for place in sorted(whole, key=lambda place: (not _spelt(snapshot.tools[place], text), place)):
+    for place in sorted(whole, key=lambda place: (not _is_spelt(snapshot.tools[place], text), place)):
         found[place] = _NAMED
     for word in _NAME_LIKE.findall(text) if not whole else ():
         spelt = word.rstrip(".:")
         if _is_identifier(spelt):
-            for place in _meant(view, spelt.lower()):
+            for place in _resolve_name(view, spelt.lower()):
                 found.setdefault(place, _MENTIONED)
     if allowed is None:
         return found
@@ -201,7 +203,7 @@ def _named(
     return {place: score for place, score in found.items() if place in inside}
 
 
-def _meant(view: View, name: str) -> tuple[int, ...]:
+def _resolve_name(view: IndexView, name: str) -> tuple[int, ...]:
     """The places of a name as it is, or with its namespace as others write it: `ns__name`, `ns.name`, `ns/name`."""
     found = view.lower.get(name, ())
     for sign in _BETWEEN if not found else ():
@@ -217,7 +219,7 @@ def _is_identifier(word: str) -> bool:
     return len(word) > 2 and (any(sign in word for sign in "_.:/") or not (word.islower() or word[1:].islower()))
 
 
-def _spelt(tool: Tool, text: str) -> bool:
+def _is_spelt(tool: Tool, text: str) -> bool:
     return text in (tool.name, tool.qualified_name, *tool.aliases)
 
 
@@ -235,7 +237,9 @@ class _Bar(NamedTuple):
     """A score that is good enough, whatever the probability."""
 
 
-def _bar(query: Query, view: View, table: Table, threshold: float | None, weights: Weights, named: bool) -> _Bar:
+def _choose_bar(
+    query: Query, view: IndexView, table: Table, threshold: float | None, weights: RankWeights, named: bool
+) -> _Bar:
     if threshold is not None:
         # Beside a tool that is named, another must be as good as one alone.
         return _Bar(0.0 if named else threshold, threshold if named else min(threshold, weights.others), math.inf)
@@ -243,21 +247,21 @@ def _bar(query: Query, view: View, table: Table, threshold: float | None, weight
     return _Bar(0.0, least, math.inf) if named else _Bar(least, least * _RUNNERS_UP, weights.fit)
 
 
-def _offered(table: Table, view: View, weights: Weights, k: int, bar: _Bar) -> list[tuple[int, Hit]]:
+def _list_hits(table: Table, view: IndexView, weights: RankWeights, k: int, bar: _Bar) -> list[tuple[int, Hit]]:
     """The hits that fit, by place."""
     if not len(table.rows):
         return []
-    order, scores = ordered(table, weights)
-    found = evidence(table, order, scores, max(k, _LOOKED_AT))
+    order, scores = order_rows(table, weights)
+    found = collect_evidence(table, order, scores, max(k, _LOOKED_AT))
     # A hit is at least as likely as those that it is put before. As it is shown, so it is judged.
-    chances = np.round(np.maximum.accumulate(probabilities(found, weights)[::-1])[::-1], 4)
+    chances = np.round(np.maximum.accumulate(compute_probabilities(found, weights)[::-1])[::-1], 4)
     if chances.max() < bar.first and scores[0] < bar.fit:
         return []
     hits = []
     for row, chance, score, values in zip(table.rows[order], chances, scores, table.values[order], strict=False):
         if chance >= bar.others or score >= bar.fit:
             place = int(view.places[row])
-            hits.append((place, Hit(view.state.tools[row], float(chance), _reasons(values))))
+            hits.append((place, Hit(view.state.tools[row], float(chance), _explain_score(values))))
     return hits
 
 
@@ -266,7 +270,7 @@ def _has_words(table: Table) -> bool:
     return bool(table.values[:, (table.values.shape[1] - 1) // 2 + 1].any())
 
 
-def _reasons(values: np.ndarray[tuple[int], np.dtype[np.float32]]) -> dict[str, float]:
+def _explain_score(values: np.ndarray[tuple[int], np.dtype[np.float32]]) -> dict[str, float]:
     half = (len(values) - 1) // 2
     named = {"words": values[half + 1], "name": values[half + 2]}
     if half > 3:

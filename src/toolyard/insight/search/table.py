@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolyard.insight.search.candidates import Mask, by_meaning, by_words
-from toolyard.insight.search.index import View
+from toolyard.insight.search.index import IndexView
 from toolyard.insight.search.meaning import Known
-from toolyard.insight.search.query import Query, QueryVectors, Weighed, weighed
-from toolyard.insight.search.rank import Signals, picked, soft_signals, word_signals
+from toolyard.insight.search.query import Query, QueryVectors, Weighed, weigh_words
+from toolyard.insight.search.rank import Signals, pick_candidates, soft_signals, word_signals
 
 Floats = NDArray[np.float32]
 
@@ -37,7 +37,7 @@ class Table(msgspec.Struct, frozen=True):
 
 def table_of(
     query: Query,
-    view: View,
+    view: IndexView,
     known: Known | None,
     vectors: QueryVectors | None,
     where: Mask | None,
@@ -45,7 +45,7 @@ def table_of(
 ) -> Table:
     """The features of what is worth a closer look, for `k` hits; without vectors, those of words alone."""
     state = view.state
-    weights = weighed(query, state.numbers, state.postings)
+    weights = weigh_words(query, state.numbers, state.postings)
     rows = by_words(weights, state.postings, where, k)
     if known is not None and vectors is not None:
         rows = np.concatenate([rows, by_meaning(known, vectors.segments, len(state.tools), where, k)])
@@ -56,15 +56,15 @@ def table_of(
     signals, gathered = word_signals(weights, state.postings, rows)
     parts = [signals.match, signals.words, signals.name]
     if known is None or vectors is None:
-        return _table(query, view, rows, parts, weights)
-    meaning = vectors.segments @ known.dense.vectors[rows].T
+        return _build_table(query, view, rows, parts, weights)
+    meaning = vectors.segments @ known.dense.rows[rows].T
     if len(rows) > max(k, _CLOSER):
         near = _first_look(signals, meaning, max(k, _CLOSER))
         rows, meaning = rows[near], meaning[:, near]
         parts = [part[:, near] for part in parts]
-        gathered = picked(gathered, near)
+        gathered = pick_candidates(gathered, near)
     soft = soft_signals(query, weights.rarity, gathered, known.words, vectors)
-    return _table(query, view, rows, [*parts, meaning, *soft], weights)
+    return _build_table(query, view, rows, [*parts, meaning, *soft], weights)
 
 
 def _first_look(signals: Signals, meaning: Floats, count: int) -> NDArray[np.intp]:
@@ -72,14 +72,14 @@ def _first_look(signals: Signals, meaning: Floats, count: int) -> NDArray[np.int
     return np.sort(np.argpartition(rough, len(rough) - count)[len(rough) - count :])
 
 
-def _table(query: Query, view: View, rows: NDArray[np.intp], parts: list[Floats], weights: Weighed) -> Table:
+def _build_table(query: Query, view: IndexView, rows: NDArray[np.intp], parts: list[Floats], weights: Weighed) -> Table:
     whole = [part[0] for part in parts]
     most = [part.max(axis=0) for part in parts]
-    values = np.stack([*whole, *most, _lacking(query, view, rows)], axis=1)
+    values = np.stack([*whole, *most, _count_lacking(query, view, rows)], axis=1)
     return Table(rows, values.astype(np.float32), len(query.segments), float(weights.totals[0]))
 
 
-def _lacking(query: Query, view: View, rows: NDArray[np.intp]) -> Floats:
+def _count_lacking(query: Query, view: IndexView, rows: NDArray[np.intp]) -> Floats:
     """Required parameters that the query neither names nor seems to have a value for: 0, 1/2, 2/3, 3/4, ..."""
     said = set(query.stems)
     lacks = view.state.lacks

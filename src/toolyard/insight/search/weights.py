@@ -15,7 +15,7 @@ import math
 import msgspec
 
 
-class Weights(msgspec.Struct, frozen=True):
+class RankWeights(msgspec.Struct, frozen=True):
     """The numbers of one mode."""
 
     rank: tuple[float, ...]
@@ -50,7 +50,7 @@ def floor_of(tools: int, words: int, *, wordless: bool = False) -> float:
     return FEW[1] + (most - FEW[1]) * min(max(part, 0.0), 1.0)
 
 
-HYBRID_WEIGHTS = Weights(
+HYBRID_WEIGHTS = RankWeights(
     rank=(
         -6.783,
         7.399,
@@ -107,7 +107,7 @@ HYBRID_WEIGHTS = Weights(
     others=0.1,
     fit=7.5,
 )
-LEXICAL_WEIGHTS = Weights(
+LEXICAL_WEIGHTS = RankWeights(
     rank=(
         11.74,
         5.498,

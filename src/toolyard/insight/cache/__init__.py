@@ -1,0 +1,1 @@
+"""What enrichments have worked out, kept between runs in one SQLite file."""

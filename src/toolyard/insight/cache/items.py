@@ -1,0 +1,342 @@
+"""`ItemCache`: what was computed for one item (a text, a schema), kept in a file by everything that matters for it.
+
+Adding one tool to ten thousand computes one. Any number of threads and processes may share the file; what one of them
+has finished is there for all, and stays if it is killed. A cache that cannot be used is never an error: it is said
+once, and everything is computed. One that can only be read is read, and a damaged one is set aside for a new one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from toolyard.insight.cache.database_file import (
+    Identity,
+    at_file,
+    identify_file,
+    is_damage,
+    is_read_only,
+    read_only,
+    set_aside,
+)
+from toolyard.insight.progress import track_progress
+from toolyard.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    import sqlite3
+
+CACHE_DIR_VARIABLE = "TOOLYARD_CACHE_DIR"
+FILE = "enrichments.db"
+CHUNK = 256
+"""Items that are computed, and then committed, at a time."""
+
+_APPLICATION = 0x746F6F63
+_VERSION = 1
+_BUSY_SECONDS = 30.0
+_AT_ONCE = 500
+"""Keys asked for in one statement."""
+_TABLE = """
+CREATE TABLE IF NOT EXISTS items (kind TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, PRIMARY KEY (kind, key))
+"""
+_WRITE = "INSERT OR REPLACE INTO items (kind, key, value) VALUES (?, ?, ?)"
+_MAKE_ROOM = """
+DELETE FROM items WHERE rowid IN (
+  SELECT rowid FROM (
+    SELECT rowid, sum(length(value)) OVER (ORDER BY rowid DESC) AS total FROM items WHERE kind = ?
+  ) WHERE total > ?
+)
+"""
+
+_log = logging.getLogger(__name__)
+_told: set[str] = set()
+_telling = threading.Lock()
+
+CacheOption = str | Path | bool | None
+"""What the option `cache` of an enrichment takes: a folder, False for none, True or None for the usual one."""
+
+
+def item_key(kind: str, version: int | str, *parts: Any) -> bytes:
+    """The key of one item: a hash of its kind, the version of the code, and all it is computed from.
+
+    Parts are plain JSON. Mappings that differ only in the order of their keys are the same part; where the order
+    matters, give the text.
+    """
+    return blake2b(_encode_canonical((kind, version, parts)), digest_size=20).digest()
+
+
+def _encode_canonical(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value, order="deterministic")
+    except UnicodeEncodeError:
+        # Half a surrogate pair: no UTF-8 has it, an escape does.
+        return json.dumps(value, sort_keys=True).encode()
+
+
+def cache_folder(option: CacheOption = None) -> Path | None:
+    """The folder of everything that is kept between runs; None if nothing is to be kept.
+
+    `option` names it, else `$TOOLYARD_CACHE_DIR`, else `toolyard` in the user's cache folder.
+    """
+    if option is False:
+        return None
+    if isinstance(option, str | Path) and str(option):
+        return _expand_folder(option)
+    if not isinstance(option, str | Path | bool | None):
+        raise ConfigError(f"cache must be a folder or false, not {type(option).__name__}")
+    own = os.environ.get(CACHE_DIR_VARIABLE)
+    if own:
+        return _expand_folder(own)
+    shared = os.environ.get("XDG_CACHE_HOME")
+    if shared:
+        return Path(shared) / "toolyard"
+    try:
+        return Path.home() / ".cache" / "toolyard"
+    except RuntimeError:
+        return None
+
+
+def force_option(force: object, who: str) -> bool:
+    """What the option `force` of an enrichment says; `ConfigError` if it is no yes or no."""
+    if not isinstance(force, bool):
+        raise ConfigError(f"force of {who} must be true or false, not {force!r}")
+    return force
+
+
+def _expand_folder(given: str | Path) -> Path:
+    try:
+        os.fsencode(given)
+        if "\0" in str(given):
+            raise ValueError("a path has no null character")
+        return Path(given).expanduser()
+    except (RuntimeError, ValueError) as error:
+        raise ConfigError(f"cache: {str(given)!r} is no folder: {error}") from None
+
+
+def say_once(what: str, *values: object) -> None:
+    """Log a warning that this process has not logged before."""
+    text = what % values
+    with _telling:
+        if text in _told:
+            return
+        _told.add(text)
+    _log.warning("%s", text)
+
+
+class ItemCache:
+    """Values by kind and key, in one SQLite file of a folder.
+
+    Nothing is held open between two calls, so that a cache may be made before a fork, and used by any thread.
+    """
+
+    def __init__(self, option: CacheOption = None) -> None:
+        folder = cache_folder(option)
+        self.path = None if folder is None else folder / FILE
+
+    def get_many(self, kind: str, keys: Iterable[bytes]) -> dict[bytes, bytes]:
+        """The values that are there, by key."""
+        wanted = list(dict.fromkeys(keys))
+        found: dict[bytes, bytes] = {}
+
+        def read(db: sqlite3.Connection) -> None:
+            found.clear()
+            for start in range(0, len(wanted), _AT_ONCE):
+                some = wanted[start : start + _AT_ONCE]
+                marks = ", ".join("?" * len(some))
+                rows = db.execute(f"SELECT key, value FROM items WHERE kind = ? AND key IN ({marks})", (kind, *some))  # noqa: S608
+                found.update(rows)
+
+        if self.path is not None and os.path.exists(self.path) and not self._use_file(self.path, read, reading=True):
+            # What was read before something was found to be wrong may be wrong, too.
+            found.clear()
+        return found
+
+    def put_many(self, kind: str, items: Iterable[tuple[bytes, bytes]], *, limit: int | None = None) -> None:
+        """Keep values; all of them are committed when this returns.
+
+        With a `limit` in bytes, the values of this kind that were written first go where all are more than that.
+        """
+        rows = [(kind, key, value) for key, value in items]
+
+        def write(db: sqlite3.Connection) -> None:
+            db.execute("BEGIN IMMEDIATE")
+            db.executemany(_WRITE, rows)
+            if limit is not None:
+                db.execute(_MAKE_ROOM, (kind, limit))
+            db.execute("COMMIT")
+
+        if rows and self.path is not None:
+            self._use_file(self.path, write)
+
+    def fill(
+        self,
+        kind: str,
+        keys: Sequence[bytes],
+        compute: Callable[[list[int]], Sequence[bytes]],
+        *,
+        chunk: int = CHUNK,
+        force: bool = False,
+        label: str = "",
+    ) -> list[bytes]:
+        """The value of every key, in order. What is not there is computed once, `chunk` at a time, and kept.
+
+        `compute` gets places in `keys` (the first of each key that lacks) and returns their values. A chunk is
+        committed before the next is begun. `force` computes all again.
+        """
+        found = {} if force else self.get_many(kind, keys)
+        lacking: dict[bytes, int] = {}
+        for place, key in enumerate(keys):
+            if key not in found and key not in lacking:
+                lacking[key] = place
+        todo = list(lacking.items())
+        starts = range(0, len(todo), chunk)
+        with self.held() if len(starts) > 1 else nullcontext():
+            for start in track_progress(starts, label or kind, total=len(starts)):
+                some = todo[start : start + chunk]
+                values = compute([place for _, place in some])
+                fresh = dict(zip((key for key, _ in some), values, strict=True))
+                self.put_many(kind, fresh.items())
+                found.update(fresh)
+        return [found[key] for key in keys]
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep the file open meanwhile: what closes it last has to tidy it up, which takes the disk a while."""
+        path = self.path
+        with ExitStack() as kept:
+            if path is not None:
+                self._use_file(path, lambda _: kept.enter_context(_open_file(path)))
+            yield
+
+    def _use_file(self, path: Path, work: Callable[[sqlite3.Connection], object], *, reading: bool = False) -> bool:
+        """Open the file for some work; whatever is wrong with it ends the work, not the caller. Whether it was done.
+
+        A file that is damaged is set aside, and the work is done on a new one.
+        """
+        import sqlite3
+
+        for again in (True, False):
+            seen = identify_file(path)
+            try:
+                with _open_read_only(path) if reading and is_read_only(path) else _open_file(path) as db:
+                    work(db)
+                return True
+            except (sqlite3.Error, OSError) as error:
+                if not again or not is_damage(error) or seen is None:
+                    _say_unusable(path, error, reading)
+                    return False
+                if not _made_way(path, seen, error):
+                    return False
+        return False
+
+
+def _made_way(path: Path, seen: Identity, damage: Exception) -> bool:
+    """Whether a damaged file is out of the way."""
+    try:
+        target = set_aside(path, seen)
+    except OSError as error:
+        say_once(
+            "the cache %s is damaged (%s) and cannot be set aside, so everything is computed: %s", path, damage, error
+        )
+        return False
+    if target is not None:
+        say_once("the cache %s is damaged (%s): it is now %s, and a new one is begun", path, damage, target.name)
+    return True
+
+
+def _say_unusable(path: Path, error: Exception, reading: bool) -> None:
+    import sqlite3
+
+    if not reading and is_read_only(path) and isinstance(error, sqlite3.OperationalError | OSError):
+        say_once("the cache %s can only be read, so what it lacks is computed every time: %s", path, error)
+    else:
+        say_once("the cache %s cannot be used, so everything is computed: %s", path, error)
+
+
+@contextmanager
+def _open_file(path: Path) -> Iterator[sqlite3.Connection]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with at_file(path), closing(_connect_database(path)) as db:
+        yield db
+
+
+@contextmanager
+def _open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
+    with at_file(path), read_only(path, _check_ownership) as db:
+        yield db
+
+
+def _connect_database(path: Path) -> sqlite3.Connection:
+    import sqlite3
+
+    # Descriptions of private tools are nobody else's to read. A file that is there is not opened: closing it again
+    # would end the locks that other threads have on it.
+    if not path.exists():
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
+    try:
+        if _read_marks(db) != (_APPLICATION, _VERSION):
+            _prepare_database(db)
+        db.execute("PRAGMA synchronous = NORMAL")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+_MARKS: Mapping[str, int] = {"application_id": _APPLICATION, "user_version": _VERSION}
+
+
+def _read_marks(db: sqlite3.Connection) -> tuple[int, int]:
+    application, version = (int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in _MARKS)
+    return application, version
+
+
+def _prepare_database(db: sqlite3.Connection) -> None:
+    _check_ownership(db)
+    _use_wal(db)
+    db.execute("BEGIN IMMEDIATE")
+    db.execute(_TABLE)
+    for name, value in _MARKS.items():
+        db.execute(f"PRAGMA {name} = {value}")
+    db.execute("COMMIT")
+
+
+def _check_ownership(db: sqlite3.Connection) -> None:
+    """Refuse what is not ours."""
+    import sqlite3
+
+    # In one transaction: another process may be making the tables and their marks right now.
+    db.execute("BEGIN")
+    tables = int(db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    application, version = _read_marks(db)
+    db.execute("COMMIT")
+    if application not in (0, _APPLICATION) or (application == 0 and (version or tables)):
+        raise sqlite3.DatabaseError("it is another program's database; name another folder")
+    if version > _VERSION:
+        raise sqlite3.DatabaseError("a newer toolyard wrote it; name another folder")
+
+
+def _use_wal(db: sqlite3.Connection) -> None:
+    import sqlite3
+
+    # Two processes that switch a new file at once: one is told "locked" at once, whatever its timeout.
+    give_up = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)

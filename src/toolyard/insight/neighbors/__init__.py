@@ -1,0 +1,1 @@
+"""Tools that are alike, and those that are nearly the same."""

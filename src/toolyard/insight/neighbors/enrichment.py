@@ -1,0 +1,223 @@
+"""`neighbors`: which tools are like which others, and which are nearly the same."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from hashlib import blake2b
+from operator import is_
+from typing import Any, ClassVar
+
+import numpy as np
+
+from toolyard.insight.base import ToolEnrichment
+from toolyard.insight.cache.arrays import hash_catalog, keep_arrays, read_arrays
+from toolyard.insight.cache.items import CacheOption, ItemCache, force_option
+from toolyard.insight.embeddings.choice import Model, embedder_of
+from toolyard.insight.embeddings.vectors import cached_vectors, text_of
+from toolyard.insight.neighbors.rows import (
+    Array,
+    NeighborLimits,
+    NeighborRows,
+    NeighborSearch,
+    ToolNeighbors,
+    pack_rows,
+    row_of,
+)
+from toolyard.insight.options import NeighborsOptions
+from toolyard.insight.samplers.similarity import matrix_of, whole_numbers
+from toolyard.model.errors import ConfigError
+from toolyard.model.tool import Tool
+from toolyard.plugins import View
+
+VERSION = 1
+"""Changes when the same vectors would give other neighbors."""
+_NAMES = ("near_offsets", "near_places", "near_scores", "same_offsets", "same_places", "same_scores", "doors")
+_TELLING = 64
+
+
+class Neighbors(Mapping[str, Any]):
+    """Tools by place, each with its neighbors.
+
+    As a mapping it is `{qualified name: {fingerprint: {namespace: (neighbors, near duplicates)}}}`, both lists of
+    `(name, fingerprint, score)`, best first.
+    """
+
+    def __init__(
+        self, tools: Sequence[Tool], near: NeighborRows, same: NeighborRows, *, doors: Array, matrix: Array
+    ) -> None:
+        self.tools = tuple(tools)
+        self.rows = near
+        self.same = same
+        self.doors = doors
+        """For each tool, how like it another must be to change its neighbors: any tool, and one of its namespace."""
+        self.matrix = matrix
+        """The vectors it was made from."""
+
+    def near(self, place: int) -> list[tuple[int, float]]:
+        """The neighbors of the tool at `place`: (place, likeness), best first, ties by place."""
+        return row_of(self.rows, place)
+
+    def duplicates(self, place: int) -> tuple[int, ...]:
+        """The places of the tools that are nearly the same as the one at `place`."""
+        return tuple(other for other, _ in row_of(self.same, place))
+
+    def __getitem__(self, name: str) -> Any:
+        return self._view[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._view)
+
+    def __len__(self) -> int:
+        return len(self._view)
+
+    def __repr__(self) -> str:
+        return f"Neighbors({len(self.tools)} tools, {len(self.rows.places)} neighbors)"
+
+    @cached_property
+    def _view(self) -> dict[str, dict[str, dict[str, tuple[list[Any], list[Any]]]]]:
+        view: dict[str, dict[str, dict[str, tuple[list[Any], list[Any]]]]] = {}
+        for place, tool in enumerate(self.tools):
+            spaces: dict[str, tuple[list[Any], list[Any]]] = {}
+            for at, rows in enumerate((self.rows, self.same)):
+                for other, score in row_of(rows, place):
+                    found = self.tools[other]
+                    row = (found.name, found.fingerprint, round(score, 4))
+                    spaces.setdefault(found.namespace, ([], []))[at].append(row)
+            view.setdefault(tool.qualified_name, {})[tool.fingerprint] = spaces
+        return view
+
+
+class NeighborsEnrichment(ToolEnrichment):
+    """Finds, for each tool, the tools most like it.
+
+    By default it goes by the vectors of `embeddings`, which know the parameters of a tool as well. With a `model`
+    it goes by what would follow a tool: the tool and what it returns, against the other tool and what it takes.
+
+    `max_candidates` is how many of the most similar tools are looked at, among all and among those of the tool's own
+    namespace; of these, `max_neighbors` are kept in each namespace. Tools at least `duplicate_sim_thresh` alike
+    are near duplicates, and told of as such: they take no place among the neighbors.
+    """
+
+    option_structs: ClassVar[tuple[type, ...]] = (NeighborsOptions,)
+
+    reads: ClassVar[tuple[str, ...]] = ("embeddings",)
+    writes: ClassVar[tuple[str, ...]] = ("neighbors",)
+
+    def __init__(
+        self,
+        model: Model = None,
+        *,
+        max_candidates: int = 50,
+        max_neighbors: int = 10,
+        duplicate_sim_thresh: float = 0.9,
+        force: bool = False,
+        cache: CacheOption = None,
+    ) -> None:
+        for option, value in (("max_candidates", max_candidates), ("max_neighbors", max_neighbors)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ConfigError(f"neighbors: {option} must be a whole number of 1 or more, not {value!r}")
+        number = isinstance(duplicate_sim_thresh, int | float) and not isinstance(duplicate_sim_thresh, bool)
+        if not number or not 0 < duplicate_sim_thresh <= 1:
+            raise ConfigError(
+                f"neighbors: duplicate_sim_thresh must be more than 0 and at most 1, not {duplicate_sim_thresh!r}"
+            )
+        self.force = force_option(force, "neighbors")
+        self._embedder = None if model is None else embedder_of(model)
+        if model is not None:
+            # Of these it makes texts of its own; the vectors of `embeddings` have waited for them already.
+            self.reads = (*self.reads, "tool.description", "tool.output_parameters")  # type: ignore[misc]
+        self.max_candidates = max_candidates
+        self.max_neighbors = max_neighbors
+        self.duplicate_sim_thresh = duplicate_sim_thresh
+        self._cache = ItemCache(cache)
+        self._last: weakref.ref[Neighbors] | None = None
+
+    def enrich(self, snapshot: View) -> tuple[Sequence[Tool], Mapping[str, Any]]:
+        """The tools as they are, and the artifact "neighbors"."""
+        tools = snapshot.tools
+        artifact = snapshot.artifacts["embeddings"]
+        matrix = matrix_of(artifact, tools)
+        key = self._hash_inputs(tools, artifact, matrix)
+        kept = None if self.force else read_arrays(self._cache, "neighbors", key)
+        if kept is None:
+            kept = self._compute_arrays(tools, matrix, key)
+        rows = [kept[name] for name in _NAMES]
+        found = Neighbors(tools, NeighborRows(*rows[:3]), NeighborRows(*rows[3:6]), doors=rows[6], matrix=matrix)
+        self._last = weakref.ref(found)
+        return tools, {"neighbors": found}
+
+    def _compute_arrays(self, tools: Sequence[Tool], matrix: Array, key: bytes) -> dict[str, Array]:
+        """What a `Neighbors` is made of, worked out."""
+        codes: dict[str, int] = {}
+        spaces = np.array([codes.setdefault(tool.namespace, len(codes)) for tool in tools], np.int64)
+        pair = self._embed_composites(tools) if self._embedder is not None else None
+        limits = NeighborLimits(self.max_candidates, self.max_neighbors, self.duplicate_sim_thresh)
+        study = NeighborSearch(whole_numbers(matrix), spaces, limits, pair)
+        grown = self._grow_rows(tools, matrix, study)
+        found = list(study.rows(np.arange(len(tools)))) if grown is None else grown
+        doors = np.array([one.doors for one in found], np.float32).reshape(-1, 2)
+        parts = (*pack_rows([one.near for one in found]), *pack_rows([one.same for one in found]), doors)
+        arrays = dict(zip(_NAMES, parts, strict=True))
+        # What grew by a few tools will do so again; the files are for the next start.
+        if grown is None:
+            keep_arrays(self._cache, "neighbors", key, arrays)
+        return arrays
+
+    def _hash_inputs(self, tools: Sequence[Tool], artifact: Any, matrix: Array) -> bytes:
+        """Everything that the neighbors depend on."""
+        # Vectors that a model made of definitions change all at once, if the definitions do not: a few tell.
+        some = matrix[:: _TELLING if hasattr(artifact, "model") else 1]
+        digest = blake2b(np.ascontiguousarray(some).tobytes(), digest_size=16).hexdigest()
+        model = None if self._embedder is None else (self._embedder.name, self._embedder.version)
+        options = (self.max_candidates, self.max_neighbors, self.duplicate_sim_thresh)
+        return hash_catalog(tools, "neighbors", VERSION, digest, model, options)
+
+    def _embed_composites(self, tools: Sequence[Tool]) -> tuple[Array, Array]:
+        """For each tool, it and what it returns; and it and what it takes."""
+        assert self._embedder is not None
+        own = self._embed_texts([text_of(tool) for tool in tools], "embedding tools")
+        returned = [_describe_properties(tool.output_parameters) for tool in tools]
+        taken = [_describe_properties(tool.parameters) for tool in tools]
+        texts = [text for parts in (*returned, *taken) for text in parts]
+        vectors = self._embed_texts(texts, "embedding parameters")
+        ends = np.cumsum([len(parts) for parts in (*returned, *taken)]).tolist()
+        sums = [vectors[start:end].sum(axis=0) for start, end in zip([0, *ends], ends, strict=False)]
+        count = len(tools)
+        return (
+            whole_numbers(own + np.reshape(sums[:count], own.shape)),
+            whole_numbers(own + np.reshape(sums[count:], own.shape)),
+        )
+
+    def _embed_texts(self, texts: list[str], label: str) -> Array:
+        assert self._embedder is not None
+        return cached_vectors(self._embedder, texts, self._cache, label, force=self.force)
+
+    def _grow_rows(self, tools: Sequence[Tool], matrix: Array, study: NeighborSearch) -> list[ToolNeighbors] | None:
+        """What is known, with what more tools change; None if there were not just more tools."""
+        last = None if self._last is None else self._last()
+        if last is None or self.force or not 0 < len(last.tools) < len(tools):
+            return None
+        old = len(last.tools)
+        if not all(map(is_, last.tools, tools)) or not np.array_equal(matrix[:old], last.matrix):
+            return None
+        touched = study.touched(old, last.doors).tolist()
+        found: list[ToolNeighbors] = [
+            ToolNeighbors(row_of(last.rows, at), row_of(last.same, at), last.doors[at]) for at in range(old)
+        ]
+        for place, row in zip(touched, study.rows(np.asarray(touched, np.int64)), strict=True):
+            found[place] = row
+        return [*found, *study.rows(np.arange(old, len(tools)))]
+
+
+def _describe_properties(schema: Mapping[str, Any]) -> list[str]:
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping):
+        return []
+    return [_describe_property(str(name), part) for name, part in properties.items()]
+
+
+def _describe_property(name: str, schema: Any) -> str:
+    described = schema.get("description") if isinstance(schema, Mapping) else None
+    return f"{name}: {described}" if isinstance(described, str) else name

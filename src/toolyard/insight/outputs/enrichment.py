@@ -1,0 +1,212 @@
+"""`output_parameters`: an output schema for every tool that lacks one.
+
+- type: output_parameters
+lm_config: {type: openai, model_id_or_path: ...}     # ask a model
+- type: output_parameters
+lm_config: {type: schema}                            # by rules, offline
+- type: output_parameters
+infer: examples                                      # from recorded results
+results: cassette.jsonl
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from toolyard.insight.base import ToolEnrichment
+from toolyard.insight.cache.items import CacheOption, ItemCache, force_option, item_key
+from toolyard.insight.options import OutputOptions
+from toolyard.insight.progress import track_progress
+from toolyard.links.lm.config import LMConfig, LMOptions, read_lm_config
+from toolyard.model.bindings import RestBinding
+from toolyard.model.errors import ConfigError
+from toolyard.model.guesses import INFERRED
+from toolyard.model.tool import Schema, Tool
+from toolyard.parsing import paused_gc
+from toolyard.plugins import View
+
+_RULES_KIND = "output_parameters.rules"
+_LM_KIND = "output_parameters.lm"
+_RULES_VERSION = 2
+"""Grows with every change of the rules that changes a schema."""
+_LM_VERSION = 1
+_ASK_AGAIN = 600.0
+"""Seconds after which a model is asked again what it gave nothing usable for. A new enrichment asks at once."""
+_log = logging.getLogger(__name__)
+_encode = msgspec.json.encode
+_decode = msgspec.json.decode
+
+Infer = Literal["rules", "examples"]
+
+
+class OutputParametersEnrichment(ToolEnrichment):
+    """Gives tools without an output schema one; others are left alone.
+
+    `lm_config` names a model to ask, or `{type: schema}` for rules that read name, description and parameters; rules
+    are also what there is without it. `infer: examples` takes the schema from recorded `results`: a cassette, a trace,
+    or the file of a session store; for tools without a result, `lm_config` decides, if it is given. Each schema says
+    where it came from, under `x-inferred`. `force` computes all again; `cache` is a folder, or false.
+    """
+
+    option_structs: ClassVar[tuple[type, ...]] = (OutputOptions,)
+
+    reads = ("tool.description", "tool.output_parameters")
+    writes = ("tool.output_parameters",)
+
+    def __init__(
+        self,
+        lm_config: LMOptions | Mapping[str, Any] | None = None,
+        force: bool = False,
+        infer: Infer | None = None,
+        results: str | Path | list[dict[str, Any]] | None = None,
+        cache: CacheOption = None,
+    ) -> None:
+        if infer not in (None, "rules", "examples"):
+            raise ConfigError(f"infer: must be 'rules' or 'examples', not {infer!r}")
+        if (infer == "examples") != (results is not None):
+            lack = "results: which cassette, trace or session file?" if results is None else "infer: examples"
+            raise ConfigError(f"recorded results need both `infer: examples` and `results`; add {lack}")
+        self._lm = _read_model(lm_config)
+        if infer == "rules" and self._lm is not None:
+            raise ConfigError("infer: 'rules' asks no model; leave out lm_config, or infer")
+        self._by_rules = self._lm is None and (infer != "examples" or lm_config is not None)
+        self._results = results
+        self._force = force_option(force, "output_parameters")
+        self._cache = ItemCache(cache)
+        self._known: dict[int, tuple[Tool, Tool]] = {}
+        """What was made of a tool last time, by the tool's identity."""
+        self._unanswered: dict[bytes, float] = {}
+        """When a model was asked in vain, by what it was asked."""
+
+    def enrich(self, snapshot: View) -> tuple[Sequence[Tool], Mapping[str, Any]]:
+        """The tools, those without an output schema replaced."""
+        tools = list(snapshot.tools)
+        known: dict[int, tuple[Tool, Tool]] = {}
+        lacking: list[int] = []
+        for place, tool in enumerate(tools):
+            if tool.output_parameters:
+                continue
+            before = self._known.get(id(tool))
+            if before is not None and before[0] is tool:
+                known[id(tool)] = before
+                tools[place] = before[1]
+            else:
+                lacking.append(place)
+        if lacking:
+            originals = [tools[place] for place in lacking]
+            found = self._infer_schemas(originals)
+            with paused_gc():
+                for at, schema in found.items():
+                    old = originals[at]
+                    new = old.replace(output_parameters=schema)
+                    tools[lacking[at]] = new
+                    known[id(old)] = (old, new)
+        self._known = known
+        return tools, {}
+
+    def _infer_schemas(self, tools: Sequence[Tool]) -> dict[int, Schema]:
+        found = self._from_results(tools) if self._results is not None else {}
+        rest = [place for place in range(len(tools)) if place not in found]
+        if not rest or not (self._by_rules or self._lm is not None):
+            return found
+        asked = [tools[place] for place in rest]
+        more = self._from_rules(asked) if self._lm is None else self._from_model(asked, self._lm)
+        return {**found, **{rest[at]: schema for at, schema in more.items()}}
+
+    def _from_results(self, tools: Sequence[Tool]) -> dict[int, Schema]:
+        from toolyard.insight.outputs.examples import by_tool, read_examples, schema_of
+
+        assert self._results is not None
+        results = by_tool(tools, read_examples(self._results))
+        found: dict[int, Schema] = {}
+        for place, values in track_progress(results.items(), "output schemas", len(results)):
+            schema = schema_of(values)
+            if schema:
+                found[place] = {**schema, INFERRED: "examples"}
+        return found
+
+    def _from_rules(self, tools: Sequence[Tool]) -> dict[int, Schema]:
+        from toolyard.insight.outputs.rules import output_schema
+
+        keys = [item_key(_RULES_KIND, _RULES_VERSION, *_describe_tool(tool)) for tool in tools]
+
+        def compute(places: list[int]) -> list[bytes]:
+            return [_encode(output_schema(tools[place])) for place in places]
+
+        values = self._cache.fill(_RULES_KIND, keys, compute, chunk=2048, force=self._force, label="output schemas")
+        with paused_gc():
+            found = {place: _read_cached(value) for place, value in enumerate(values)}
+        return {place: output_schema(tools[place]) if kept is None else kept for place, kept in found.items()}
+
+    def _from_model(self, tools: Sequence[Tool], config: LMConfig) -> dict[int, Schema]:
+        from toolyard.insight.outputs.lm import ask_all
+        from toolyard.links.lm import LMClient
+
+        keys = [_model_key(tool, config) for tool in tools]
+        kept = {} if self._force else self._cache.get_many(_LM_KIND, keys)
+        known = {key: schema for key, value in kept.items() if (schema := _read_cached(value)) is not None}
+        found: dict[int, Schema] = {place: known[key] for place, key in enumerate(keys) if key in known}
+        now = time.monotonic()
+        vain = {key: asked for key, asked in self._unanswered.items() if now - asked < _ASK_AGAIN}
+        # Equal questions are asked once. With every change of a registry all are asked that lack, so one that was asked
+        # in vain is left for a while: the change would wait for the same failure again.
+        first: dict[bytes, int] = {}
+        for place, key in enumerate(keys):
+            if place not in found and (self._force or key not in vain):
+                first.setdefault(key, place)
+        asking = list(first.values())
+        if asking:
+
+            def finished(at: int, schema: Schema) -> None:
+                self._cache.put_many(_LM_KIND, [(keys[asking[at]], _encode({**schema, INFERRED: "lm"}))])
+
+            with self._cache.held(), LMClient(config) as client:
+                answers = ask_all(client, [tools[place] for place in asking], finished, label="output schemas")
+            said = {keys[asking[at]]: {**schema, INFERRED: "lm"} for at, schema in answers.items()}
+            found.update((place, said[key]) for place, key in enumerate(keys) if place not in found and key in said)
+            vain.update(dict.fromkeys((key for key in first if key not in said), time.monotonic()))
+        self._unanswered = vain
+        return found
+
+
+def _read_cached(value: bytes) -> Schema | None:
+    """What is in the cache; None if it is damaged."""
+    try:
+        return _decode(value, type=dict[str, Any])
+    except (msgspec.DecodeError, TypeError):
+        return None
+
+
+def _describe_tool(tool: Tool) -> tuple[str, ...]:
+    """All of a tool that the rules look at; as text, since schemas follow the order of the parameters."""
+    method = tool.binding.method if isinstance(tool.binding, RestBinding) else ""
+    return tool.name, tool.description, _write_schema(tool.parameters), method
+
+
+def _model_key(tool: Tool, config: LMConfig) -> bytes:
+    from toolyard.insight.outputs.lm import messages_for
+
+    asked = [message.content for message in messages_for(tool)]
+    how = (config.response_format, config.temperature, config.max_tokens, config.seed, config.extra)
+    return item_key(_LM_KIND, _LM_VERSION, config.type, config.base_url, config.model, how, asked)
+
+
+def _write_schema(schema: Schema) -> str:
+    return _encode(schema).decode()
+
+
+def _read_model(block: Any) -> LMConfig | None:
+    if block is None:
+        return None
+    if isinstance(block, Mapping) and block.get("type") == "schema":
+        for key in block:
+            if key != "type":
+                raise ConfigError(f"lm_config: rules have no option {key!r}; {{type: schema}} is all they need")
+        return None
+    return read_lm_config(block)

@@ -1,0 +1,356 @@
+"""What a sampler is.
+
+```python
+class ByTagOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    tag: str = "public"
+
+
+@register_tool_sampler("mine/by_tag")
+class ByTag(ToolSampler[ByTagOptions]):
+    options_type = ByTagOptions
+    topology = "set"
+
+    def draw(self, ask):
+        fit = [place for place in ask.places if ask.options.tag in ask.tools[place].tags]
+        return ask.sample(list(ask.chance("tools").each(fit))[: ask.k], reason="too few tools have the tag")
+```
+"""
+
+from __future__ import annotations
+
+import logging
+import operator
+import reprlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, TypeVar, cast, get_args, get_origin
+
+import msgspec
+
+from toolyard.constants import TOOL_NAMESPACE_SEP
+from toolyard.insight.sample import Edge, Sample
+from toolyard.insight.samplers.rng import RandomStream, derive_seed, fresh_seed
+from toolyard.insight.samplers.snapshot_view import SnapshotView, world_of
+from toolyard.model.errors import ConfigError, SamplingError
+from toolyard.model.json_words import nearest
+from toolyard.model.tool import Tool
+from toolyard.plugins import View
+from toolyard.registry.enriching import missing
+
+if TYPE_CHECKING:
+    from toolyard.insight.samplers.graph import Graph
+
+_log = logging.getLogger(__name__)
+
+Score = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Tries = Annotated[int, msgspec.Meta(ge=1)]
+
+_NUMBERS = ("k", "seed")
+
+
+class SamplerOptionError(SamplingError, ConfigError):
+    """What a sampler was asked for cannot be: an option, a namespace or an artifact that is not there."""
+
+
+class SamplerOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every sampler takes, when it is made or with each `sample`."""
+
+    k: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """How many tools, exactly."""
+    seed: int | None = None
+    """Where randomness begins; None for another sample each time."""
+    namespace: str | tuple[str, ...] | None = None
+    """The namespace, or namespaces, to draw from; None for all, also where the constructor was given some."""
+    allow_short: bool = False
+    """Return fewer than `k` tools, where there are no more, instead of raising."""
+    strict: bool = True
+    """An option that the sampler does not have is an error; if False, it is logged and ignored."""
+
+
+O = TypeVar("O", bound=SamplerOptions)  # noqa: E741
+
+
+class SampleRequest(Generic[O]):
+    """One call of `sample`: what is wanted, and the registry as it was when the call began."""
+
+    def __init__(self, sampler: str, topology: str, view: View, options: O, k: int, seed: int) -> None:
+        self.sampler = sampler
+        self.topology = topology
+        self.view = view
+        self.options = options
+        self.k = k
+        self.seed = seed
+        self.anchor: int | None = None
+        """The place of a tool that has to be in the sample; used by `tc/coverage`."""
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """Every tool; samplers speak of tools by their place here."""
+        return self.world.tools
+
+    @cached_property
+    def world(self) -> SnapshotView:
+        """What has been worked out about these tools."""
+        return world_of(self.view)
+
+    @cached_property
+    def spaces(self) -> tuple[str, ...]:
+        """The namespaces to draw from, in the order of registration; one that does not exist is an error."""
+        chosen = self.options.namespace
+        if chosen is None:
+            return tuple(self.world.spaces)
+        wanted = (chosen,) if isinstance(chosen, str) else chosen
+        for namespace in wanted:
+            self.known(namespace)
+        return tuple(space for space in self.world.spaces if space in wanted)
+
+    @cached_property
+    def places(self) -> tuple[int, ...]:
+        """The places of the tools of these namespaces."""
+        if len(self.spaces) == len(self.world.spaces):
+            return self.world.all_places
+        return tuple(sorted(place for space in self.spaces for place in self.world.spaces[space]))
+
+    def known(self, namespace: str) -> None:
+        """Raise if no tool is in that namespace."""
+        spaces = self.world.spaces
+        if namespace not in spaces:
+            near = nearest(namespace, spaces)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(map(repr, spaces)) or 'none'}"
+            raise self.refusal(f"no tool is in the namespace {namespace!r}; {hint}")
+
+    def place_of(self, qualified_name: str) -> int:
+        """The place of a tool, the first of its overloads; a name that does not exist is an error."""
+        namespace, _, name = qualified_name.partition(TOOL_NAMESPACE_SEP)
+        found = self.world.named(namespace, name)
+        if not found:
+            names = [tool.qualified_name for tool in self.tools]
+            near = nearest(qualified_name, names)
+            raise self.refusal(
+                f"no tool is called {qualified_name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+            )
+        return found[0]
+
+    def chance(self, *purpose: str | int) -> RandomStream:
+        """A stream of randomness for one purpose."""
+        return RandomStream(self.seed, self.sampler, *purpose)
+
+    def refusal(self, text: str) -> SamplerOptionError:
+        """An error about what was asked."""
+        return SamplerOptionError(f"{self.sampler}: {text}", requested=self.k)
+
+    def failure(self, reason: str, tools: Sequence[Tool] = ()) -> SamplingError:
+        """That there is no such sample, with the part that was found."""
+        found = f"found {len(tools)} of {self.k} tools" if tools else f"found none of {self.k} tools"
+        return SamplingError(f"{self.sampler}: {found}: {reason}", requested=self.k, tools=tools)
+
+    def explain_no_edges(self, graph: Graph, reason: str) -> str:
+        """`reason`; if nothing can feed anything because nobody has said what the tools return, that too."""
+        if graph.linked or self.world.graph(0.0, self.spaces).linked:
+            return reason
+        if any(self.tools[place].output_parameters for place in self.places):
+            return reason
+        silent = f"none of the {len(self.places)} tools says what it returns"
+        return f"{reason}: {silent}; add the enrichment output_parameters"
+
+    def sample(
+        self,
+        found: Sequence[int] | Sequence[Tool],
+        *,
+        reason: str = "there are no more",
+        roles: Sequence[str] = (),
+        edges: Sequence[Edge] = (),
+        score: float | None = None,
+        details: Mapping[str, Any] | None = None,
+        topology: str = "",
+    ) -> Sample:
+        """The sample of these tools, given as they are or by their places; if there are too few, the `reason`."""
+        tools = [self.tools[one] if isinstance(one, int) else one for one in found]
+        if len(tools) != self.k and not (tools and len(tools) < self.k and self.options.allow_short):
+            raise self.failure(reason, tools)
+        return Sample(
+            tools,
+            topology=topology or self.topology,
+            seed=self.seed,
+            edges=edges,
+            roles=roles,
+            score=score,
+            details=details,
+        )
+
+
+class ToolSampler(Generic[O]):
+    """Draws tools that belong together in some way.
+
+    Options given to `sample` win over those of the constructor; one that is given as None is back at its default, so
+    that `namespace=None` draws from all. (`k` and `seed` as None are not given.) Nothing is written to a sampler after
+    it is made, so any number of threads may share it. Each `sample` sees the registry as it is at that moment. A
+    subclass overrides `draw`, or `sample` whole.
+    """
+
+    sampler_name: ClassVar[str] = ""
+    """The name that it is registered under."""
+    topology: ClassVar[str] = "set"
+    required_artifacts: ClassVar[tuple[str, ...]] = ()
+    """The artifacts without which it cannot be made."""
+    options_type: ClassVar[type[SamplerOptions]] = SamplerOptions
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.draw is ToolSampler.draw and cls.sample is ToolSampler.sample:
+            raise TypeError(f"{cls.__name__} must define `draw(ask)`, which returns `ask.sample(...)`")
+
+    def __init__(self, registry: Any, *, k: int | None = None, seed: int | None = None, **options: Any) -> None:
+        self.registry = registry
+        given = {**options, "k": k, "seed": seed}
+        with _note_requested(_count_requested(k)):
+            self.options: O = self._read_options(self.options_type(), given)
+            self.require(self._take_snapshot())
+
+    def sample(self, k: int | None = None, *, seed: int | None = None, **overrides: Any) -> Sample:
+        """Exactly `k` tools, or `SamplingError` with those that were found.
+
+        The same registry, options and seed give the same sample. With a seed among the options of the constructor
+        that is every call; `series` draws different ones from one seed.
+        """
+        return self.sample_from(self._take_snapshot(), {**overrides, "k": k, "seed": seed})
+
+    def series(self, n: int, k: int | None = None, *, seed: int | None = None, **overrides: Any) -> Iterator[Sample]:
+        """`n` samples, each with a seed of its own derived from the one given."""
+        start = self._series_seed(seed)
+        for number in range(n):
+            yield self.sample(k, seed=derive_seed(start, "series", number), **overrides)
+
+    def draw(self, ask: SampleRequest[O]) -> Sample:
+        """Find the tools and return `ask.sample(...)` of them."""
+        raise TypeError(f"{type(self).__name__} has no way to draw for {ask.sampler}")
+
+    def sample_from(self, view: View, given: Mapping[str, Any], anchor: int | None = None) -> Sample:
+        """`sample` of a registry at one moment, for samplers that draw with the help of others.
+
+        The tool at the place `anchor`, if that is given, has to be in the sample.
+        """
+        ask = self._build_request(given, view)
+        if anchor is not None and ask.tools[anchor].namespace not in ask.spaces:
+            raise ask.failure(f"{ask.tools[anchor].qualified_name} is in none of the namespaces to draw from")
+        ask.anchor = anchor
+        with _note_requested(ask.k):
+            return self.draw(ask)
+
+    def _build_request(self, given: Mapping[str, Any], view: View | None = None) -> SampleRequest[O]:
+        """What a call asks for, checked."""
+        view = self._take_snapshot() if view is None else view
+        with _note_requested(_count_requested(given.get("k")) or self.options.k or 0):
+            options = self._read_options(self.options, given)
+            seed = fresh_seed() if options.seed is None else options.seed
+            k = self.count(options, seed)
+            if k is None:
+                raise SamplerOptionError(f"{self._called}: say how many tools: k=...")
+            self.require(view)
+        ask = SampleRequest(self._called, self.topology, view, options, k, seed)
+        if not ask.tools:
+            raise ask.failure("the registry is empty")
+        if not ask.places:
+            raise ask.refusal("the list of namespaces is empty; name some, or leave it out for all")
+        return ask
+
+    def count(self, options: O, seed: int) -> int | None:
+        """How many tools a call wants; None if nobody has said."""
+        return options.k
+
+    def require(self, view: View) -> None:
+        """Raise if an artifact that this sampler needs is not there."""
+        for artifact in self.required_artifacts:
+            if artifact not in view.artifacts:
+                raise SamplerOptionError(missing(self._called, artifact))
+
+    def _take_snapshot(self) -> View:
+        return cast("View", getattr(self.registry, "snapshot", self.registry))
+
+    def _series_seed(self, seed: int | None) -> int:
+        known = self._read_options(self.options, {"seed": seed}).seed
+        return fresh_seed() if known is None else known
+
+    @property
+    def _called(self) -> str:
+        return self.sampler_name or type(self).__name__
+
+    def _read_options(self, base: SamplerOptions, given: Mapping[str, Any]) -> O:
+        """`base` with what is given in its place, checked. None is the default; of `k` and `seed`, it gives nothing."""
+        fields = type(base).__struct_fields__
+        new: dict[str, Any] = {}
+        for name, value in given.items():
+            if name not in fields:
+                self._refuse_unknown(name, fields, given)
+            elif value is not None:
+                new[name] = _as_int(value) if name in _NUMBERS else value
+            elif name not in _NUMBERS:
+                new[name] = getattr(self.options_type(), name)
+        if not new:
+            return cast("O", base)
+        merged = {**{name: getattr(base, name) for name in fields}, **new}
+        try:
+            return cast("O", msgspec.convert(merged, type(base)))
+        except msgspec.ValidationError as error:
+            raise SamplerOptionError(f"{self._called}: {_explain_refusal(type(base), error, given)}") from None
+
+    def _refuse_unknown(self, name: str, fields: Sequence[str], given: Mapping[str, Any]) -> None:
+        near = nearest(name, fields)
+        hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(fields)}"
+        text = f"{self._called} has no option {name!r}; {hint}"
+        strict = given.get("strict", self.options.strict if hasattr(self, "options") else True)
+        if strict is not False:
+            raise SamplerOptionError(text)
+        _log.warning("%s", text)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.options})"
+
+
+def _explain_refusal(options: type[SamplerOptions], error: msgspec.ValidationError, given: Mapping[str, Any]) -> str:
+    """What is wrong with which option, and the values that it takes if these are few."""
+    what, _, where = str(error).partition(" - at `$.")
+    option = where.rstrip("`").split("[")[0].split(".")[0]
+    choices = _list_choices(
+        next((field.type for field in msgspec.structs.fields(options) if field.name == option), None)
+    )
+    if choices and option in given:
+        listed = ", ".join(map(repr, choices))
+        return f"{option} must be one of {listed}, not {reprlib.repr(given[option])}"
+    return f"option {option!r}: {what}" + (f"; {reprlib.repr(given[option])} was given" if option in given else "")
+
+
+def _list_choices(kind: Any) -> list[Any]:
+    """The values of an option that takes one of a few: those of its `Literal`, be it one part of a union."""
+    if get_origin(kind) is Literal:
+        return list(get_args(kind))
+    parts = get_args(kind)
+    found = [_list_choices(part) for part in parts if part is not type(None)]
+    return [value for values in found for value in values] if found and all(found) else []
+
+
+@contextmanager
+def _note_requested(requested: int) -> Iterator[None]:
+    """What is refused in here says how many tools were asked for, if it does not yet."""
+    try:
+        yield
+    except SamplerOptionError as error:
+        error.requested = error.requested or requested
+        raise
+
+
+def _count_requested(value: Any) -> int:
+    """How many tools that is; 0 for what is no number of tools."""
+    whole = _as_int(value)
+    return whole if isinstance(whole, int) and not isinstance(whole, bool) and whole > 0 else 0
+
+
+def _as_int(value: Any) -> Any:
+    """A whole number of any kind, such as numpy's, as an `int`; what is none is left to be refused."""
+    if isinstance(value, bool):
+        return value
+    try:
+        return operator.index(value)
+    except TypeError:
+        return value

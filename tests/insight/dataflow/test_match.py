@@ -1,0 +1,70 @@
+"""What can be given where something else is asked for, and how."""
+
+import pytest
+
+from toolyard.insight.dataflow.match import details_fit, fit_types
+from toolyard.insight.dataflow.profile import told_of
+from toolyard.insight.dataflow.schema_fold import ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, SCALAR, STRING
+from toolyard.model.tool import Tool
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "how"),
+    [
+        ((STRING, 0, 0), (STRING, 0, 0, True), "direct"),
+        ((INTEGER, 0, 0), (STRING, 0, 0, True), "direct"),
+        ((STRING, 0, 1), (STRING, 0, 0, True), "each"),
+        ((STRING, 0, 1), (STRING, 0, 0, False), "first"),
+        ((ARRAY, STRING, 0), (STRING, 0, 0, True), "each"),
+        ((ARRAY, STRING, 0), (ARRAY, STRING, 0, True), "direct"),
+        ((STRING, 0, 1), (ARRAY, STRING, 0, True), "direct"),
+        ((STRING, 0, 0), (ARRAY, STRING, 0, True), "wrap"),
+        ((STRING, 0, 1), (STRING, 0, 1, False), "direct"),
+        ((SCALAR, 0, 0), (INTEGER, 0, 0, True), "direct"),
+        ((OBJECT, 0, 0), (OBJECT, 0, 0, True), "direct"),
+    ],
+)
+def test_values_that_fit_say_how(given, wanted, how):
+    score, way = fit_types(*given, *wanted)
+    assert way == how
+    assert score > 0.5
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ((BOOLEAN, 0, 0), (STRING, 0, 0, True)),
+        ((STRING, 0, 0), (BOOLEAN, 0, 0, True)),
+        ((OBJECT, 0, 0), (STRING, 0, 0, True)),
+        ((STRING, 0, 0), (OBJECT, 0, 0, True)),
+        ((ARRAY, OBJECT, 0), (STRING, 0, 0, True)),
+        ((ARRAY, 0, 0), (STRING, 0, 0, True)),
+    ],
+)
+def test_values_that_do_not_fit_score_nothing(given, wanted):
+    assert fit_types(*given, *wanted)[0] == 0
+
+
+def test_an_equal_type_is_better_than_a_near_one():
+    exact, near, far = (
+        fit_types(*given, INTEGER, 0, 0, True)[0] for given in ((INTEGER, 0, 0), (NUMBER, 0, 0), (STRING, 0, 0))
+    )
+    assert exact > near > far > 0
+
+
+def fits(given, wanted):
+    details = []
+    for schema in (given, wanted):
+        told = told_of(Tool("get_order", "n", "", {"type": "object", "properties": {"order_code": schema}}))
+        kind = told.inputs.by_path()["order_code"]
+        details += [kind.format, kind.enum]
+    return details_fit(*details)
+
+
+def test_formats_and_listed_values_must_agree():
+    assert fits({"type": "string", "format": "date"}, {"type": "string", "format": "date"}) == 1
+    assert fits({"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}) > 0.5
+    assert fits({"type": "string", "format": "uri"}, {"type": "string", "format": "uuid"}) < 0.2
+    assert fits({"enum": ["a"]}, {"enum": ["a", "b"]}) == 1
+    assert fits({"enum": ["a"]}, {"enum": ["b"]}) == 0
+    assert 0.5 < fits({"type": "string"}, {"enum": ["b"]}) < 1

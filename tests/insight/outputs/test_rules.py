@@ -1,0 +1,276 @@
+"""What tools are taken to answer, by their names, descriptions and parameters."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, strategies as st
+
+from conftest import material
+from toolyard import Effects, RestBinding, Tool, ToolRegistry
+from toolyard.insight.outputs.rules import output_schema
+from toolyard.schema.admit import admit_schema
+
+TEXT = {"type": "string"}
+NUMBER = {"type": "number"}
+WHOLE = {"type": "integer"}
+
+
+def a_tool(name, description="", **parameters):
+    schema = {"type": "object", "properties": {key: {"type": kind} for key, kind in parameters.items()}}
+    return Tool(name, "n", description, schema)
+
+
+def brief(schema):
+    """Types alone: {"users": [{"id": "string"}]}."""
+    if schema.get("type") == "array":
+        return [brief(schema["items"])] if "items" in schema else []
+    if schema.get("type") == "object":
+        return {key: brief(part) for key, part in schema.get("properties", {}).items()}
+    return schema["type"] + ("/" + schema["format"] if "format" in schema else "")
+
+
+def answers(name, description="", **parameters):
+    schema = output_schema(a_tool(name, description, **parameters))
+    assert schema["x-inferred"] == "rules"
+    return brief(schema)
+
+
+CALCULATED = [
+    ("calculate_area", "Calculate the area of a circle given its radius.", {"area": "number"}),
+    (
+        "calculate_circle",
+        "Calculate the area and circumference of a circle.",
+        {"area": "number", "circumference": "number"},
+    ),
+    ("calculateFlowRate", "Calculate the flow rate of wastewater", {"flow_rate": "number"}),
+    ("calculate_triangle_area", "Calculate the area of a triangle", {"triangle_area": "number"}),
+    ("bmi_calculator", "Calculate the Body Mass Index (BMI) of a person.", {"body_mass_index": "number"}),
+    ("count_words", "Count the number of words in a text.", {"number_of_words": "integer"}),
+    ("solve_roots", "Calculate the roots of a quadratic equation.", {"roots": ["number"]}),
+    ("add_two_numbers", "Add two numbers", {"sum": "number"}),
+    ("predict_price", "Predict the price of a house.", {"price": "number"}),
+    ("predict_class", "Predict the class for a given input", {"class": "string"}),
+]
+FETCHED = [
+    ("get_stock_price", "Get the current price of a stock.", {"stock_price": "number"}),
+    ("get_current_time", "Get the current time.", {"current_time": "string"}),
+    ("get_order_status", "Get the status of an order.", {"order_status": "string"}),
+    ("get_population", "Retrieve the population of a country.", {"population": "integer"}),
+    ("get_release_date", "Get the release date of a movie.", {"release_date": "string/date"}),
+    ("get_synonyms", "Get synonyms for a given word", {"synonyms": ["string"]}),
+    ("get_lyrics", "Get the lyrics of a song based on its title", {"lyrics": "string"}),
+    ("get_weather", "Get the current weather.", {"weather": {"temperature": "number", "condition": "string"}}),
+    (
+        "get_weather",
+        "Get weather data including humidity and wind speed.",
+        {"weather": {"humidity": "number", "wind_speed": "number"}},
+    ),
+    ("get_news", "Fetch the latest news.", {"articles": [{"title": "string", "url": "string", "source": "string"}]}),
+    ("get_player_stats", "Retrieve statistics about a football player", {"player_stats": {}}),
+    ("order_status", "Retrieve the status of an order.", {"order_status": "string"}),
+]
+ASKED = [
+    ("is_prime", "Check whether a number is prime.", {"is_prime": "boolean"}),
+    ("verify_email", "Verify if an email address is valid", {"is_valid": "boolean"}),
+    ("validate_card", "Validate a credit card.", {"is_valid": "boolean"}),
+    ("check_allergens", "Check if a food item contains any common allergens", {"contains_allergens": "boolean"}),
+    ("check_availability", "Check the availability of a room.", {"available": "boolean"}),
+    ("verify_identity", "Verify the identity of a person.", {"verified": "boolean"}),
+    ("is_open", "Returns true if the shop is open.", {"is_open": "boolean"}),
+]
+TURNED = [
+    ("translate", "Translate a text into another language.", {"translated_text": "string"}),
+    ("summarize_text", "Summarize a given text.", {"summary": "string"}),
+    ("encrypt_message", "Encrypt a message using a key.", {"encrypted_message": "string"}),
+    ("sort_numbers", "Sort numbers in ascending order.", {"sorted_numbers": ["number"]}),
+    ("analyze_sentiment", "Analyze the sentiment of a text.", {"sentiment": "string", "score": "number"}),
+    ("classify_image", "Classify an image based on its content", {"category": "string"}),
+    ("generate_password", "Generate a random password.", {"password": "string"}),
+    ("generate_logo", "Generate a logo for a company.", {"logo_url": "string/uri"}),
+]
+
+
+@pytest.mark.parametrize(("name", "description", "expected"), [*CALCULATED, *FETCHED, *ASKED, *TURNED])
+def test_values_are_named_after_what_the_description_says(name, description, expected):
+    assert answers(name, description) == expected
+
+
+def test_a_thing_that_is_fetched_has_its_id_and_its_name():
+    assert answers("get_user_info", "Retrieve details of a user.", user_id="integer") == {
+        "user": {"user_id": "integer", "name": "string"}
+    }
+    assert answers("find_movie_details", "Find details of a movie", title="string", year="integer") == {
+        "movie": {"movie_id": "string", "title": "string", "year": "integer"}
+    }
+    assert answers("get_reservation", "Get the details of a reservation.", reservation_id="string") == {
+        "reservation": {"reservation_id": "string"}
+    }
+
+
+def test_things_that_are_searched_for_are_a_list_and_have_what_they_were_searched_by():
+    found = answers(
+        *("search_hotels", "Search for hotels in a city."),
+        city="string",
+        stars="integer",
+        limit="integer",
+        sort_by="string",
+        max_price="number",
+    )
+    assert found == {"hotels": [{"hotel_id": "string", "name": "string", "city": "string", "stars": "integer"}]}
+    assert answers("Flights_4_SearchOnewayFlight", "Search for a flight.", origin="string") == {
+        "oneway_flights": [{"flight_id": "string", "origin": "string"}]
+    }
+    assert answers("list_users", "List all users in the workspace.") == {
+        "users": [{"user_id": "string", "name": "string"}]
+    }
+    assert answers("movies.search", "Searches the database to find movies.") == {
+        "movies": [{"movie_id": "string", "title": "string"}]
+    }
+
+
+def test_only_what_is_named_is_listed():
+    assert answers("list_product_types", "List the name and product id of all product types.") == {
+        "product_types": [{"name": "string", "product_id": "string"}]
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "description", "identifier"),
+    [
+        ("create_order", "Create a new order.", "order_id"),
+        ("book_hotel", "Book a hotel room.", "booking_id"),
+        ("schedule_meeting", "Schedule a meeting with a colleague.", "meeting_id"),
+        ("reserve_table", "Reserve a table at a restaurant.", "reservation_id"),
+        ("set_reminder", "Set a reminder for a task.", "reminder_id"),
+        ("create_user", "Create a new user profile.", "user_id"),
+    ],
+)
+def test_what_is_created_gets_an_id(name, description, identifier):
+    assert answers(name, description) == {identifier: "string", "status": "string"}
+
+
+def test_what_is_changed_is_named_by_its_id_and_says_whether_it_worked():
+    assert answers("cancel_order", "Cancel an order.", order_id="integer", reason="string") == {
+        "order_id": "integer",
+        "success": "boolean",
+    }
+    assert answers("update_address", "Modify the address of a user.", user_id="string", city="string") == {
+        "user_id": "string",
+        "success": "boolean",
+    }
+    assert answers("calibrateGripper", "Calibrate the gripper of the robot", robot_id="string") == {
+        "robot_id": "string",
+        "success": "boolean",
+    }
+    assert (
+        answers("add_track", "Add a track to a playlist", playlist_id="string", track_id="string")["success"]
+        == "boolean"
+    )
+
+
+def test_what_a_description_says_is_returned_counts_most():
+    assert answers("finish", "Ends the run. Returns a list of file names.") == {"file_names": ["string"]}
+    assert answers("find_user", "Find a user by mail. Returns an error message if there is none.")["user"]
+    assert answers("lookup", "Look something up. It returns the distance and the duration.") == {
+        "distance": "number",
+        "duration": "number",
+    }
+
+
+def test_numbers_that_are_converted_stay_numbers():
+    assert answers("convert_currency", "Convert one currency to another", amount="number") == {
+        "converted_amount": "number"
+    }
+    assert answers("convert_temperature", "Convert a temperature to Celsius.", value="number") == {
+        "converted_temperature": "number"
+    }
+    assert answers("convert_file", "Convert a file to another format.", path="string") == {"converted_file": "string"}
+
+
+def test_names_are_spelt_as_the_parameters_are():
+    assert answers("getProjects", "Retrieve a list of projects.", onlyRoot="boolean") == {
+        "projects": [{"projectId": "string", "title": "string"}]
+    }
+
+
+def test_where_words_say_nothing_the_method_of_the_request_does():
+    def bound(method):
+        binding = RestBinding(base_url="https://api.example.com", method=method, path="/x")
+        return brief(output_schema(Tool("x", "n", "", {"type": "object"}, binding=binding, effects=Effects.UNKNOWN)))
+
+    assert bound("delete") == {"success": "boolean"}
+    assert "success" not in bound("get")
+
+
+def test_a_tool_that_says_nothing_gives_a_result():
+    assert answers("do_it") == {"success": "boolean"}
+    assert answers("工具") == {"result": "string"}
+
+
+@given(st.text(max_size=30), st.text(max_size=120), st.lists(st.text(max_size=12), max_size=4))
+def test_any_tool_gets_a_schema_that_is_admitted_as_it_is(name, description, parameters):
+    properties = {key: {"type": "string"} for key in parameters}
+    schema = output_schema(Tool(name, "n", description, {"type": "object", "properties": properties}))
+    plain = {key: part for key, part in schema.items() if key != "x-inferred"}
+    assert admit_schema(plain, is_input=False).schema == plain
+    assert schema["properties"] and all(schema["properties"])
+
+
+def _catalog_tools():
+    for path in material("catalogs/*.jsonl"):
+        yield from ToolRegistry.from_file(path, namespace="n", on_error="skip", on_duplicate="skip")
+
+
+def test_real_catalogs_get_schemas_that_are_admitted_and_mostly_more_than_a_result():
+    tools = list(_catalog_tools())
+    assert tools
+    bare = 0
+    for one in tools:
+        schema = output_schema(one)
+        plain = {key: part for key, part in schema.items() if key != "x-inferred"}
+        admitted = admit_schema(plain, is_input=False)
+        assert not admitted.changes, one.qualified_name
+        bare += list(schema["properties"]) == ["result"]
+    assert bare <= len(tools) * 0.02
+
+
+def test_most_outputs_that_authors_declared_are_named_alike():
+    """Of tools that come with an output schema: how often the rules find a property of the same last word."""
+    tools = [one for one in _catalog_tools() if one.output_parameters.get("properties")]
+    alike = sum(bool(_last_words(one.output_parameters) & _last_words(output_schema(one))) for one in tools)
+    assert not tools or alike >= len(tools) * 0.5
+
+
+def _last_words(schema):
+    from toolyard.insight.outputs.words import singular, words_of
+
+    status = {"success", "status", "message", "confirmation"}
+    found = {singular(words_of(key)[-1]) for key in schema["properties"] if words_of(key)}
+    return found | (status if found & status else set())
+
+
+_PRINT = """
+import json, sys
+from toolyard import Tool
+from toolyard.insight.outputs.rules import output_schema
+for name, description in json.load(sys.stdin):
+    print(json.dumps(output_schema(Tool(name, "n", description, {"properties": {"city": {}, "user_id": {}}}))))
+"""
+
+
+def test_the_same_tool_gives_the_same_schema_in_every_process():
+    asked = json.dumps([row[:2] for row in (*CALCULATED, *FETCHED, *ASKED, *TURNED)])
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", _PRINT],
+            input=asked,
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("0", "1", "77")
+    }
+    assert len(printed) == 1 and printed.pop().count("\n") == len(json.loads(asked))

@@ -1,0 +1,381 @@
+"""What every sampler has in common: options, seeds, errors, threads, and the registry as it is at the moment."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from tests.insight.samplers.yard import Gives, names, qualified, registry, tool, tools
+from toolyard import (
+    ConfigError,
+    SamplingError,
+    ToolRegistry,
+    ToolSampler,
+    Toolyard,
+    get_tool_sampler,
+    register_tool_sampler,
+)
+from toolyard.insight.sample import Sample
+from toolyard.insight.samplers.base import SamplerOptions
+from toolyard.plugins import SAMPLERS
+
+ALL = {
+    "tc/random": {},
+    "tc/chain": {},
+    "tc/fan_out": {},
+    "tc/fan_in": {},
+    "tc/dag": {},
+    "tc/neighbor": {},
+    "tc/sparse": {"sampler": {"type": "tc/chain", "k": 2}},
+    "tc/conflict": {},
+    "tc/irrelevant": {},
+    "tc/missing": {},
+    "tc/coverage": {"sampler": "tc/dag"},
+    "tc/mix": {"samplers": ["tc/chain", {"sampler": {"type": "tc/random"}, "weight": 2}, "tc/neighbor"]},
+}
+
+
+def town():
+    """Sixty tools in three namespaces, with edges and vectors that are always the same."""
+    given = [tool(f"tool_{at}", "abc"[at % 3], f"Does thing {at}", [f"p{at % 7}"], [f"q{at}"]) for at in range(60)]
+    edges = [
+        (a, b, 0.2 + (a * 7 + b) % 80 / 100) for a in range(60) for b in range(60) if a != b and (a * 31 + b) % 9 == 0
+    ]
+    vectors = np.sin(np.outer(np.arange(1, 61), np.arange(1, 17)) % 11)
+    return registry(given, edges, vectors, {})
+
+
+@pytest.fixture(scope="module")
+def yard():
+    return town()
+
+
+def drawn(made, count=5):
+    """What all samplers draw, as plain data."""
+    found = {}
+    for kind, options in ALL.items():
+        sampler = get_tool_sampler(kind, registry=made, k=4, **options)
+        found[kind] = [one.to_dict() for one in sampler.series(count, seed=7)]
+        found[kind].append(sampler.sample(seed=7).to_dict())
+    return found
+
+
+def test_all_twelve_are_there():
+    assert set(ALL) <= set(SAMPLERS.names())
+    assert all(SAMPLERS.get(kind).sampler_name == kind for kind in ALL)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_sample_is_a_list_of_k_tools_and_carries_what_it_is(yard, kind):
+    sampler = get_tool_sampler(kind, registry=yard, k=4, **ALL[kind])
+    one = sampler.sample()
+    assert isinstance(one, list)
+    assert isinstance(one, Sample)
+    assert len(one) == len(set(qualified(one))) == len(one.roles) == 4
+    assert isinstance(one.seed, int)
+    assert one.topology
+    assert sampler.sample(seed=one.seed).to_dict() == one.to_dict()
+    assert json.loads(json.dumps(one.to_dict()))["tools"] == qualified(one)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_other_seeds_give_other_samples_and_none_repeats_by_itself(yard, kind):
+    sampler = get_tool_sampler(kind, registry=yard, k=4, **ALL[kind])
+    assert len({tuple(sorted(qualified(one))) for one in sampler.series(20, seed=3)}) > 5
+    assert len({sampler.sample().seed for _ in range(5)}) == 5
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_nothing_is_written_to_a_sampler(yard, kind):
+    sampler = get_tool_sampler(kind, registry=yard, k=4, **ALL[kind])
+    before = dict(vars(sampler))
+    list(sampler.series(5, seed=1))
+    assert vars(sampler) == before
+
+
+def test_equal_seeds_draw_the_same_in_any_process_whatever_the_hash_seed(yard):
+    code = "import json; from tests.insight.samplers.test_base import drawn, town; print(json.dumps(drawn(town(), 3)))"
+    expected = json.loads(json.dumps(drawn(yard, 3)))
+    for hash_seed in ("0", "1", "4242"):
+        env = {**os.environ, "PYTHONHASHSEED": hash_seed, "OPENBLAS_NUM_THREADS": "1"}
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+        assert json.loads(done.stdout) == expected
+
+
+def test_equal_seeds_draw_the_same_in_any_thread(yard):
+    samplers = [get_tool_sampler(kind, registry=yard, k=4, **options) for kind, options in ALL.items()]
+    expected = [[sampler.sample(seed=seed).to_dict() for seed in range(20)] for sampler in samplers]
+    fresh = town()
+    others = [get_tool_sampler(kind, registry=fresh, k=4, **options) for kind, options in ALL.items()]
+
+    def work(seed):
+        return [sampler.sample(seed=seed).to_dict() for sampler in others]
+
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(work, range(20)))
+    assert [list(rows) for rows in zip(*found, strict=True)] == expected
+
+
+def test_global_randomness_is_neither_used_nor_disturbed(yard):
+    import random
+
+    random.seed(5)
+    state = random.getstate()
+    first = drawn(yard, 1)
+    assert random.getstate() == state
+    random.seed(6)
+    assert drawn(yard, 1) == first
+
+
+def test_options_of_the_call_win_over_those_of_the_constructor():
+    sampler = get_tool_sampler("tc/random", registry=registry(20), k=3, seed=1)
+    assert len(sampler.sample()) == 3
+    assert len(sampler.sample(5)) == 5
+    assert sampler.sample().seed == 1
+    assert sampler.sample(seed=2).seed == 2
+    assert names(sampler.sample()) == names(sampler.sample())
+    assert names(sampler.sample(seed=2)) != names(sampler.sample())
+    assert sampler.options.k == 3
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_no_namespace_at_a_call_is_all_of_them_whatever_the_constructor_says(yard, kind):
+    sampler = get_tool_sampler(kind, registry=yard, k=4, namespace="a", **ALL[kind])
+    free = get_tool_sampler(kind, registry=yard, k=4, **ALL[kind])
+    assert {one.namespace for drawn in sampler.series(5, seed=1) for one in drawn} == {"a"}
+    found = list(sampler.series(30, seed=1, namespace=None))
+    assert {one.namespace for drawn in found for one in drawn} > {"a"}
+    assert [one.to_dict() for one in found] == [one.to_dict() for one in free.series(30, seed=1)]
+
+
+def test_an_option_that_a_call_gives_as_none_is_at_its_default():
+    sampler = get_tool_sampler("tc/random", registry=registry(3), k=5, seed=1, allow_short=True)
+    assert len(sampler.sample(None, seed=None)) == 3
+    assert sampler.sample(seed=None).seed == 1
+    with pytest.raises(SamplingError, match="found 3 of 5 tools"):
+        sampler.sample(allow_short=None)
+
+
+@pytest.mark.parametrize("kind", ["tc/sparse", "tc/coverage", "tc/missing"])
+def test_the_seed_of_an_inner_sampler_is_refused_because_it_would_decide_nothing(kind):
+    with pytest.raises(ConfigError, match=f"the seed of {kind} decides; leave it out there, or give it to {kind}"):
+        get_tool_sampler(kind, registry=registry(5), k=2, sampler={"type": "tc/random", "seed": 3})
+    sampler = get_tool_sampler(kind, registry=registry(5), k=2)
+    with pytest.raises(SamplingError, match="tc/random inside it has the seed 3"):
+        sampler.sample(sampler={"type": "tc/random", "seed": 3})
+
+
+def test_a_series_has_a_seed_for_each_and_is_the_same_again():
+    sampler = get_tool_sampler("tc/random", registry=registry(20), k=3)
+    samples = list(sampler.series(5, seed=9))
+    assert [one.to_dict() for one in samples] == [one.to_dict() for one in sampler.series(5, seed=9)]
+    assert len({one.seed for one in samples}) == 5
+    assert samples[2].to_dict() == sampler.sample(seed=samples[2].seed).to_dict()
+    assert [one.seed for one in islice(sampler.series(10**9, seed=9), 3)] == [one.seed for one in samples[:3]]
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_misspelt_option_is_an_error_that_names_the_nearest(yard, kind):
+    with pytest.raises(ConfigError, match=f"{kind} has no option 'namespase'; did you mean 'namespace'"):
+        get_tool_sampler(kind, registry=yard, namespase="a", **ALL[kind])
+    sampler = get_tool_sampler(kind, registry=yard, k=4, **ALL[kind])
+    with pytest.raises(SamplingError, match="did you mean 'allow_short'"):
+        sampler.sample(allow_shrt=True)
+
+
+def test_unknown_options_are_logged_and_ignored_if_told_so(caplog):
+    sampler = get_tool_sampler("tc/random", registry=registry(5), k=2, strict=False, min_score=0.5)
+    assert len(sampler.sample(temperature=3)) == 2
+    assert "tc/random has no option 'min_score'" in caplog.text
+    assert "tc/random has no option 'temperature'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"k": 0}, "option 'k': Expected `int` >= 1"),
+        ({"k": -3}, "option 'k'"),
+        ({"k": "three"}, "option 'k'"),
+        ({"k": True}, "option 'k': Expected `int | null`, got `bool`; True was given"),
+        ({"seed": False}, "option 'seed': Expected `int | null`, got `bool`; False was given"),
+        ({"k": 2.5}, "got `float`; 2.5 was given"),
+        ({"seed": "x"}, "option 'seed'"),
+        ({"namespace": 3}, "option 'namespace'"),
+        ({"allow_short": "yes"}, "option 'allow_short'"),
+    ],
+)
+def test_an_option_of_the_wrong_kind_is_refused_when_it_is_given(options, text):
+    with pytest.raises(ValueError, match=re.escape(text)):
+        get_tool_sampler("tc/random", registry=registry(5), **options)
+    with pytest.raises(ValueError, match=re.escape(text)):
+        get_tool_sampler("tc/random", registry=registry(5), k=2).sample(**options)
+
+
+def test_a_number_of_numpy_is_a_number():
+    assert len(get_tool_sampler("tc/random", registry=registry(5)).sample(np.int64(2), seed=np.int32(3))) == 2
+
+
+def test_somebody_has_to_say_how_many():
+    with pytest.raises(ValueError, match="tc/random: say how many tools: k="):
+        get_tool_sampler("tc/random", registry=registry(5)).sample()
+
+
+@pytest.mark.parametrize(
+    ("kind", "artifact"),
+    [
+        ("tc/chain", "dataflow"),
+        ("tc/fan_out", "dataflow"),
+        ("tc/fan_in", "dataflow"),
+        ("tc/dag", "dataflow"),
+        ("tc/neighbor", "neighbors"),
+    ],
+)
+def test_a_missing_artifact_names_the_enrichment_to_add(kind, artifact):
+    with pytest.raises(SamplingError, match=f"{kind} needs the artifact '{artifact}'.*add the enrichment '{artifact}'"):
+        get_tool_sampler(kind, registry=registry(5), k=2)
+
+
+def test_a_sampler_sees_the_registry_as_it_is_when_it_draws():
+    made = registry(3)
+    sampler = get_tool_sampler("tc/random", registry=made, k=4)
+    with pytest.raises(SamplingError):
+        sampler.sample()
+    made.add(tool("late"))
+    assert "late" in names(sampler.sample())
+    made.remove("n::late")
+    with pytest.raises(SamplingError):
+        sampler.sample()
+
+
+def test_an_artifact_that_grows_is_seen_too():
+    class Grows:
+        writes = ("dataflow",)
+
+        def enrich(self, snapshot):
+            edges = [(at, at + 1, 0.5) for at in range(len(snapshot.tools) - 1)]
+            return Gives(edges).enrich(snapshot)
+
+    made = ToolRegistry(tools(3), enrichments=[Grows()])
+    sampler = get_tool_sampler("tc/chain", registry=made, k=4)
+    with pytest.raises(SamplingError, match="no chain of 4 tools"):
+        sampler.sample()
+    made.add(tool("t3"))
+    assert names(sampler.sample()) == ["t0", "t1", "t2", "t3"]
+
+
+def test_what_is_worked_out_for_a_snapshot_goes_with_it():
+    import gc
+    import weakref
+
+    made = registry(5, [(0, 1, 0.5)])
+    get_tool_sampler("tc/chain", registry=made, k=2).sample()
+    old = weakref.ref(made.snapshot)
+    made.add(tool("other"))
+    gc.collect()
+    assert old() is None
+
+
+def test_an_author_writes_options_and_draw():
+    class TaggedOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+        letter: str = "t"
+
+    @register_tool_sampler("test/by_letter")
+    class ByLetter(ToolSampler[TaggedOptions]):
+        options_type = TaggedOptions
+
+        def draw(self, ask):
+            fit = [place for place in ask.places if ask.tools[place].name.startswith(ask.options.letter)]
+            return ask.sample(list(ask.chance("tools").each(fit))[: ask.k], reason="too few begin so")
+
+    assert ByLetter.sampler_name == "test/by_letter"
+    made = registry([*tools(5), tool("x1"), tool("x2")])
+    sampler = get_tool_sampler("test/by_letter", registry=made, k=2)
+    assert all(name.startswith("t") for name in names(sampler.sample()))
+    assert sorted(names(sampler.sample(letter="x"))) == ["x1", "x2"]
+    with pytest.raises(SamplingError, match="found 2 of 3 tools: too few begin so"):
+        sampler.sample(3, letter="x")
+    with pytest.raises(ConfigError, match="did you mean 'letter'"):
+        sampler.sample(leter="x")
+
+
+def test_a_class_that_overrides_sample_whole_works_and_can_be_wrapped():
+    @register_tool_sampler("test/first")
+    class First(ToolSampler):
+        def sample(self, k=None, **kwargs):
+            return self.registry.all_tools()[:k]
+
+    made = registry(5)
+    assert names(get_tool_sampler("test/first", registry=made).sample(2)) == ["t0", "t1"]
+    wrapped = get_tool_sampler("tc/mix", registry=made, samplers=["test/first"], k=3).sample()
+    assert names(wrapped) == ["t0", "t1", "t2"]
+
+
+def test_a_class_that_cannot_draw_is_refused_when_it_is_written():
+    with pytest.raises(TypeError, match=r"must define `draw\(ask\)`"):
+        type("Nothing", (ToolSampler,), {})
+
+
+def test_a_yard_makes_samplers_over_its_registry(tmp_path):
+    catalog = tmp_path / "tools.yaml"
+    catalog.write_text("desk:\n  - {name: a}\n  - {name: b}\n")
+    with Toolyard.from_config({"tools": [{"type": "file", "path": str(catalog)}]}) as made:
+        assert sorted(qualified(made.sampler("tc/random", k=2).sample())) == ["desk::a", "desk::b"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "option", "values"),
+    [
+        ("tc/random", "strategy", "'proportional', 'uniform'"),
+        ("tc/neighbor", "strategy", "'proportional', 'uniform'"),
+        ("tc/fan_out", "independence", "'prefer', 'require', 'ignore'"),
+        ("tc/fan_in", "independence", "'prefer', 'require', 'ignore'"),
+        ("tc/missing", "mode", "'any', 'tool', 'parameter'"),
+    ],
+)
+def test_a_value_that_an_option_does_not_have_is_refused_with_those_that_it_has(yard, kind, option, values):
+    with pytest.raises(ConfigError, match=f"{kind}: {option} must be one of {values}, not 'foo'"):
+        get_tool_sampler(kind, registry=yard, **{option: "foo"})
+    with pytest.raises(SamplingError, match=f"{kind}: {option} must be one of {values}, not 3") as caught:
+        get_tool_sampler(kind, registry=yard).sample(4, **{option: 3})
+    assert caught.value.requested == 4
+
+
+@pytest.mark.parametrize(
+    "given", [{"foo": 1}, {"strategy": "foo"}, {"namespace": "nowhere"}, {"seed": "x"}, {"allow_short": 3}]
+)
+def test_what_is_refused_says_how_many_tools_were_asked_for(given):
+    made = registry(5)
+    for sampler, k in (
+        (get_tool_sampler("tc/random", registry=made), 4),
+        (get_tool_sampler("tc/random", registry=made, k=4), None),
+    ):
+        with pytest.raises(SamplingError) as caught:
+            sampler.sample(k, **given)
+        assert (caught.value.requested, caught.value.tools) == (4, [])
+    with pytest.raises(SamplingError) as caught:
+        get_tool_sampler("tc/sparse", registry=made).sample(4, sampler=3)
+    assert caught.value.requested == 4
+    with pytest.raises(SamplingError) as caught:
+        get_tool_sampler("tc/chain", registry=made, k=4)
+    assert caught.value.requested == 4
+
+
+@pytest.mark.parametrize("kind", ["tc/chain", "tc/fan_out", "tc/fan_in", "tc/dag"])
+def test_where_no_tool_says_what_it_returns_the_error_names_the_enrichment_that_does(kind):
+    text = "none of the 3 tools says what it returns; add the enrichment output_parameters"
+    with pytest.raises(SamplingError, match=text):
+        get_tool_sampler(kind, registry=registry(3, []), k=2).sample(seed=1)
+    says = [
+        tool("t0").replace(output_parameters={"type": "object", "properties": {"x": {"type": "string"}}}),
+        *tools(3)[1:],
+    ]
+    for made, options in ((registry(says, []), {}), (registry(3, [(0, 1, 0.2)]), {"min_score": 0.9})):
+        with pytest.raises(SamplingError) as caught:
+            get_tool_sampler(kind, registry=made, k=2, **options).sample(seed=1)
+        assert "says what it returns" not in str(caught.value)

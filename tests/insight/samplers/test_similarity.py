@@ -1,0 +1,94 @@
+"""How alike two tools are, as a number that is the same everywhere."""
+
+import numpy as np
+import pytest
+
+from tests.insight.samplers.yard import tool
+from toolyard.insight.samplers.similarity import (
+    LEVELS,
+    ToolLikeness,
+    WordLikeness,
+    find_highest,
+    from_embeddings,
+    from_words,
+    whole_numbers,
+)
+
+
+def test_cosines_are_exact_whatever_the_order_of_addition():
+    vectors = whole_numbers(np.random.default_rng(1).normal(size=(50, 1536)))
+    turned = vectors[:, ::-1]
+    assert np.array_equal(vectors @ vectors.T, np.ascontiguousarray(turned) @ np.ascontiguousarray(turned).T)
+    exact = vectors.astype(np.int64) @ vectors.astype(np.int64).T
+    assert np.array_equal((vectors @ vectors.T).astype(np.int64), exact)
+    assert exact.max() < 2**24
+
+
+def test_they_are_cosines():
+    rows = np.random.default_rng(2).normal(size=(20, 30))
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    likeness = ToolLikeness(rows * 7, "embeddings")
+    assert likeness.to(3) == pytest.approx(np.maximum(unit @ unit[3], 0), abs=2e-3)
+    assert likeness.to_any([3, 5]) == pytest.approx(np.maximum(likeness.to(3), likeness.to(5)))
+    assert LEVELS == 4000
+
+
+def test_the_nearest_are_those_with_the_highest_cosine_without_itself():
+    likeness = ToolLikeness(np.random.default_rng(3).normal(size=(200, 8)), "embeddings")
+    scores = likeness.to(5)
+    order = [place for place in np.lexsort((np.arange(200), -scores)).tolist() if place != 5]
+    assert [place for place, _ in likeness.nearest(5)] == order[:64]
+    assert likeness.nearest(5) is likeness.nearest(5)
+
+
+def test_a_single_tool_has_nothing_near():
+    assert ToolLikeness(np.ones((1, 3)), "embeddings").nearest(0) == []
+
+
+def test_highest_takes_the_first_of_equals():
+    assert sorted(find_highest(np.array([1, 3, 2, 3, 2]), 3).tolist()) == [1, 2, 3]
+    assert find_highest(np.array([1, 2]), 5).tolist() == [0, 1]
+
+
+def test_words_of_names_descriptions_and_parameters_count():
+    given = [
+        tool("getWeather", description="Current weather of a city", required=["city"]),
+        tool("weather_forecast", description="Weather of the next days in cities", required=["city"]),
+        tool("send_mail", description="Send a message", required=["to"]),
+        tool("書く", description="文字を書く"),
+    ]
+    likeness = from_words(given)
+    scores = likeness.to(0)
+    assert scores[1] > 0.3 > scores[2]
+    assert likeness.kind == "words"
+
+
+def test_a_text_shares_words_with_tools_and_rare_ones_and_those_of_names_count_more():
+    words = WordLikeness(
+        [tool("get_mail", description="Mail of a user"), tool("put_mail", description="Mail to a friend")]
+    )
+    assert words.share("the mail of my friends").tolist() == pytest.approx([0.387, 0.774], abs=0.01)
+    assert words.share("put").tolist() == [0, 1]
+
+
+def test_words_that_no_tool_has_are_part_of_the_text_and_stop_words_are_not():
+    words = WordLikeness(
+        [tool("get_mail", description="Mail of a user"), tool("put_mail", description="Mail to a friend")]
+    )
+    assert words.share("zzz").tolist() == [0, 0]
+    assert words.share("what do you know about me, please").tolist() == [0, 0]
+    assert words.share("put the zzz there").tolist() == pytest.approx([0, 0.667], abs=0.01)
+
+
+def test_a_word_that_every_tool_has_in_its_description_says_next_to_nothing():
+    words = WordLikeness(
+        [tool(f"{name}s", description=f"Information about {name}s") for name in ("cat", "dog", "car", "job")]
+    )
+    assert words.share("information about the stars").max() < 0.08
+    assert words.share("information about a dog").tolist() == pytest.approx([0.04, 0.74, 0.04, 0.04], abs=0.01)
+
+
+def test_an_artifact_that_is_a_plain_mapping_will_do():
+    given = [tool("a"), tool("b")]
+    mapping = {one.qualified_name: {one.fingerprint: [1.0, at]} for at, one in enumerate(given)}
+    assert from_embeddings(mapping, given).to(0) == pytest.approx([1, 0.7071], abs=1e-3)
