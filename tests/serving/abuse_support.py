@@ -1,10 +1,8 @@
 """What hostile clients do to a server, and what can be seen of it from outside."""
 
 import json
-import os
 import shutil
 import socket
-import statistics
 import subprocess
 import sys
 import time
@@ -12,7 +10,7 @@ from collections import Counter
 from contextlib import contextmanager, nullcontext
 from urllib.parse import urlsplit
 
-from process_support import served
+from serving.process_support import served
 
 TOOLS = """
 import time
@@ -83,13 +81,6 @@ def resident(pid):
         return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) * 1024
 
 
-def cpu(pid):
-    """Seconds of processor time that a process has used."""
-    with open(f"/proc/{pid}/stat") as stat:
-        fields = stat.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 class Line:
     """A connection that is kept and used as a client does: one request, then its answer."""
 
@@ -146,26 +137,6 @@ def light(guarded_server, seconds, line=None, *, every=0.05):
     return took
 
 
-def p99(samples):
-    return statistics.quantiles(samples, n=100)[98]
-
-
-def go_first():
-    """Have this process, and the server it starts, run before whatever else is going on on this machine. Needs root."""
-    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-
-
-def _give_way():
-    """Run only on a processor that the server and its clients do not want: what a flood does to them is measured, not
-    what it does to the scheduler. Where they go first, a flood goes before everything else.
-    """
-    if os.sched_getscheduler(0) == os.SCHED_RR:
-        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-        os.setpriority(os.PRIO_PROCESS, 0, -20)
-    else:
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-
-
 class Flood:
     """wrk against one server for a bounded time, in the background."""
 
@@ -190,7 +161,6 @@ class Flood:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            preexec_fn=_give_way,
         )
 
     def ended(self):

@@ -11,8 +11,9 @@ from collections import Counter
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from process_support import Served, started
 from waiting import SOON
+
+from serving.process_support import Served, started
 
 TOOLS = """
 import os

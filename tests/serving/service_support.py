@@ -16,11 +16,10 @@ from toolyard.app.build import read_anything
 from toolyard.app.server_block import ServerBlock
 from toolyard.model.bindings import ScriptBinding
 from toolyard.model.errors import ToolFailed
-from toolyard.serving.app import App
-from toolyard.serving.connections import Connections
-from toolyard.serving.principal import read_scopes
-from toolyard.serving.protocol import Protocol
-from toolyard.serving.server import make_service
+from toolyard.serving.app import create_app
+from toolyard.serving.identity import read_scopes
+from toolyard.serving.process.protocol import ConnectionLimit, DeadlineProtocol
+from toolyard.serving.process.server import Server, build_service
 
 CORE = {"tools": [{"type": "domains", "domains": ["core"]}]}
 
@@ -50,10 +49,10 @@ class Answer:
 class Served:
     """A running service, and the ways to talk to it."""
 
-    def __init__(self, service, port, connections=None):
+    def __init__(self, service, port, limit=None):
         self.service = service
         self.port = port
-        self.connections = connections
+        self.limit = limit
         self.url = f"http://127.0.0.1:{port}"
         self.token = None
 
@@ -113,14 +112,15 @@ def served(config=CORE, *, tools=(), **options):
     """A service of a config, with more tools added; `options` go to its server block."""
     block = ServerBlock(**{"log": "off", "metrics": False, "page": False, **options})
     with ExitStack() as stack:
-        service = make_service(read_anything(config), block)
+        service = build_service(read_anything(config), block)
         stack.callback(service.yard.close)
         if tools:
             service.yard.tool_registry.add(*tools)
-        connections = Connections(block)
+        limit = ConnectionLimit(block.max_connections)
         settings = uvicorn.Config(
-            App(service),
-            http=partial(Protocol, shared=connections),
+            create_app(service),
+            http=partial(DeadlineProtocol, block=block, limit=limit),
+            loop="asyncio",
             ws="none",
             lifespan="on",
             log_config=None,
@@ -128,10 +128,14 @@ def served(config=CORE, *, tools=(), **options):
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            timeout_graceful_shutdown=SOON,
         )
-        settings.get_loop_factory = lambda: connections.new_loop
-        server = uvicorn.Server(settings)
+        server = Server(
+            settings,
+            ready=lambda: None,
+            reload=service.loaded.reload,
+            stopping=service.mcp.state.subscribers.end_all,
+            shutdown_timeout=SOON,
+        )
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=512))
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
@@ -139,7 +143,7 @@ def served(config=CORE, *, tools=(), **options):
         try:
             until(lambda: server.started or not thread.is_alive())
             assert server.started
-            yield Served(service, listener.getsockname()[1], connections)
+            yield Served(service, listener.getsockname()[1], limit)
         finally:
             server.should_exit = True
             thread.join(SOON * 2)

@@ -7,11 +7,11 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from nodes_support import Nodes, Rounds, kill_worker, workers_of, write_yard
 from sessions.postgres_server import running_postgres
 from waiting import until
+
+from serving.nodes_support import Nodes, Rounds, kill_worker, workers_of, write_yard
 
 
 def soak(kind, sessions, count, seed):

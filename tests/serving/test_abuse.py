@@ -5,8 +5,9 @@ import struct
 import threading
 
 import pytest
-from abuse_support import Line, connections, drip, guarded, light, send_nonsense, was_ended
 from waiting import until
+
+from serving.abuse_support import Line, connections, drip, guarded, light, send_nonsense, was_ended
 
 BUSY = {"max_connections": 80, "header_timeout": 1.0, "body_timeout": 1.0, "idle_timeout": 2.0}
 

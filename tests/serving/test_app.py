@@ -1,13 +1,14 @@
 """The one way every request takes."""
 
 import json
+import socket
 import threading
 
 import pytest
-from service_support import desk_tools, served
 from waiting import SOON, Hung, until
 
-from toolyard import function_tool
+from serving.service_support import desk_tools, served
+from toolyard import Tool, function_tool
 from toolyard.model.errors import SessionBusyError, SessionError
 
 
@@ -35,7 +36,7 @@ def test_an_unexpected_failure_is_a_500_that_says_nothing_but_where_the_log_has_
     def burst(self):
         raise RuntimeError("secret of the house")
 
-    monkeypatch.setattr(type(yard.service), "names", property(burst))
+    monkeypatch.setattr(type(yard.service.names), "now", property(burst))
     answer = yard.get("/v1/tools/echo", headers={"x-request-id": "find-me"})
     assert (answer.status, answer.error["code"]) == (500, "server.error")
     assert "find-me" in answer.error["message"] and b"secret" not in answer.body
@@ -153,18 +154,17 @@ def test_pages_answer_refusals_as_pages_and_the_api_as_json(yard):
     )
 
 
-def test_a_lifespan_that_cannot_start_says_why():
+def test_a_lifespan_that_cannot_start_says_why(monkeypatch):
     import asyncio
 
-    from toolyard.serving.app import App
+    from toolyard.serving.app import create_app
 
     with served() as yard:
-        app = App(yard.service)
 
         async def start():
             raise SessionError("no store")
 
-        app.service = type("Broken", (), {"start": staticmethod(start)})()
+        monkeypatch.setattr(yard.service.loaded, "start", start)
         sent = []
 
         async def receive():
@@ -173,5 +173,126 @@ def test_a_lifespan_that_cannot_start_says_why():
         async def send(message):
             sent.append(message)
 
-        asyncio.run(app({"type": "lifespan"}, receive, send))
-    assert sent == [{"type": "lifespan.startup.failed", "message": "no store"}]
+        with pytest.raises(SessionError):
+            asyncio.run(create_app(yard.service)({"type": "lifespan"}, receive, send))
+    assert [message["type"] for message in sent] == ["lifespan.startup.failed"]
+    assert "no store" in sent[0]["message"]
+
+
+def test_it_can_be_mounted_in_another_application_and_has_its_middleware():
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    from serving.wire_support import running
+    from toolyard import PythonToolEngine, ToolRegistry, Toolyard
+    from toolyard.serving import asgi
+
+    registry = ToolRegistry(desk_tools())
+    seen = []
+
+    class Counting:
+        def __init__(self, app):
+            self.app = app
+
+        async def __call__(self, scope, receive, send):
+            seen.append(scope["type"])
+            await self.app(scope, receive, send)
+
+    with Toolyard(registry, PythonToolEngine(registry)) as yard:
+        app = asgi(yard)
+        app.add_middleware(Counting)
+        mine = Starlette(routes=[Mount("/yard", app)], lifespan=app.router.lifespan_context)
+        with running(mine) as server:
+            head = b"POST /yard/v1/tools/desk::add:invoke HTTP/1.1\r\nHost: localhost\r\n"
+            body = b'{"args": {"a": 1, "b": 2}}'
+            kind = b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+            answer = server.ask(head + kind + body)
+            assert (answer.status, json.loads(answer.body)["result"]) == (200, {"result": 3})
+            assert (
+                server.ask(b"GET /yard/nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n").error["code"] == "route.not_found"
+            )
+            wrong = server.ask(b"GET /yard/v1/tools HTTP/1.1\r\nHost: evil.example\r\n\r\n")
+            assert wrong.status == 421
+    assert seen.count("http") == 3
+
+
+def test_a_refusal_reaches_a_client_that_is_still_sending(yard):
+    import socket
+
+    size = 30_000_000
+    with socket.create_connection(("127.0.0.1", yard.port), timeout=SOON) as line:
+        head = "POST /v1/tools/echo:invoke HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        line.sendall(f"{head}Content-Length: {size}\r\n\r\n".encode())
+        for _ in range(size // 1_000_000):
+            line.sendall(b"x" * 1_000_000)
+        said = b""
+        while chunk := line.recv(65536):
+            said += chunk
+    assert said.startswith(b"HTTP/1.1 413 ") and b"request.too_large" in said
+
+
+BEGUN = []
+
+
+LET_GO = threading.Event()
+
+
+def stuck(n: int) -> int:
+    """Takes longer than anybody waits."""
+    BEGUN.append(n)
+    LET_GO.wait(SOON)
+    return n
+
+
+@pytest.fixture
+def hanging():
+    LET_GO.clear()
+    BEGUN.clear()
+    yield function_tool(stuck, namespace="w")
+    LET_GO.set()
+
+
+def test_a_body_that_dawdles_holds_no_place(hanging):
+    with served(tools=[hanging], max_requests=1, max_waiting=1) as server:
+        lines = []
+        for _ in range(5):
+            line = socket.create_connection(("127.0.0.1", server.port), timeout=SOON)
+            line.sendall(
+                b"POST /v1/tools/echo:invoke HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                b"Content-Length: 30\r\n\r\n{"
+            )
+            lines.append(line)
+        assert server.invoke("echo", {"text": "hi"}).status == 200
+        for line in lines:
+            line.close()
+
+
+def test_calls_that_go_on_past_their_deadlines_keep_their_places_once_as_many_have_stepped_aside(hanging):
+    with served(tools=[hanging], max_requests=2, max_waiting=1) as server:
+        body = {"calls": [{"name": "w::stuck", "arguments": {"n": 1}}], "timeout": 0.05}
+        for _ in range(100):
+            if server.service.admission.running == 2:
+                break
+            # One whose deadline passes before its thread has begun leaves nothing behind.
+            [result] = server.post("/v1/calls", body).json["results"]
+            assert result["error_info"]["code"] == "tool.timeout"
+        admission = server.service.admission
+        assert (admission.running, admission.aside) == (2, 2), "four threads are busy, whatever their callers were told"
+        assert until(lambda: len(BEGUN) == 4)
+        LET_GO.set()
+        until(lambda: admission.running == admission.aside == 0)
+        assert server.invoke("echo", {"text": "hi"}).status == 200
+
+
+def many(number):
+    return [Tool(f"tool{place}", "big", f"Does the thing number {place}") for place in range(number)]
+
+
+def test_reading_what_costs_much_has_places_of_its_own(hanging):
+    with served(tools=[hanging, *many(20)], max_requests=1, max_waiting=1) as server:
+        thread = threading.Thread(target=lambda: server.invoke("w::stuck", {"n": 1}))
+        thread.start()
+        until(lambda: BEGUN)
+        assert len(server.get("/v1/tools?q=thing").json["tools"]) == 20
+        LET_GO.set()
+        thread.join(SOON)

@@ -8,15 +8,15 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 from sessions import conftest as places
-from sessions.test_postgres import kill_connections
+from sessions.store.test_postgres import kill_connections
 from waiting import SOON
 
 from toolyard.model.errors import ConfigError
 from toolyard.serving import keys as keys_module
-from toolyard.serving.faults import HttpFault
+from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.identity import ALL, VERBS, Grant, KeyLimits, Scopes, read_scopes
 from toolyard.serving.keys import KeyRing
-from toolyard.serving.principal import ALL, VERBS, Grant, Limits, Scopes, read_scopes
-from toolyard.sessions.records import Records
+from toolyard.sessions.open import open_records
 
 place, postgres = places.place, places.postgres
 postgres_place, sqlite_place = places.postgres_place, places.sqlite_place
@@ -40,15 +40,15 @@ def refused(ring, token):
 
 @pytest.fixture
 def ring():
-    return KeyRing(Records.of(None))
+    return KeyRing(open_records(None))
 
 
 def test_a_token_is_its_keys_principal(ring):
-    key, token = ring.create("reports", HR, limits=Limits(rate=5.0))
+    key, token = ring.create("reports", HR, limits=KeyLimits(rate=5.0))
     principal = ring.find(token)
     assert (principal.key_id, principal.owner, principal.name) == (key.id, key.id, "reports")
     assert principal.scopes.allows("execute", "hr") and not principal.scopes.allows("admin", "hr")
-    assert principal.limits == Limits(rate=5.0)
+    assert principal.limits == KeyLimits(rate=5.0)
     assert token == f"ty_{key.id}_{token[16:]}" and len(token) == 59 and key.id.isalnum()
 
 
@@ -68,7 +68,7 @@ def test_no_two_keys_are_alike(ring):
 
 @given(data=st.data())
 def test_a_token_that_is_not_the_whole_token_lets_nobody_in(data):
-    ring = KeyRing(Records.of(None))
+    ring = KeyRing(open_records(None))
     _, token = ring.create("x", ALL)
     at = data.draw(st.integers(0, len(token) - 1))
     changed = data.draw(st.text(max_size=2))
@@ -80,7 +80,7 @@ def test_a_token_that_is_not_the_whole_token_lets_nobody_in(data):
 
 @given(st.text(max_size=80))
 def test_other_text_lets_nobody_in(text):
-    ring = KeyRing(Records.of(None))
+    ring = KeyRing(open_records(None))
     ring.create("x", ALL)
     fault = refused(ring, text)
     assert (fault.status, fault.code) == (401, "auth.invalid")
@@ -95,7 +95,7 @@ def test_without_a_key_the_way_to_send_one_is_told(ring):
 
 def test_a_key_expires_by_the_clock():
     clock = Clock()
-    ring = KeyRing(Records.of(None), clock=clock)
+    ring = KeyRing(open_records(None), clock=clock)
     key, token = ring.create("x", HR, expires=clock.now + 10)
     assert ring.find(token)
     assert (key.state(clock.now), ring.usable()) == ("usable", 1)
@@ -126,7 +126,7 @@ def test_keys_are_required_from_the_first_one_on_even_if_none_is_left(ring):
     ring._records.remove("key", "", key.id)
     ring.load()
     assert ring.required
-    unreadable = Records.of(None)
+    unreadable = open_records(None)
     unreadable.put("key", "", "x", b"garbage")
     other = KeyRing(unreadable)
     other.load()
@@ -134,7 +134,7 @@ def test_keys_are_required_from_the_first_one_on_even_if_none_is_left(ring):
 
 
 async def test_other_processes_learn_of_new_and_revoked_keys(place):
-    here, there = (KeyRing(Records.of(place.open())) for _ in range(2))
+    here, there = (KeyRing(open_records(place.open())) for _ in range(2))
     there.load()
     key, token = here.create("x", HR)
     assert refused(there, token).code == "auth.invalid"
@@ -147,7 +147,7 @@ async def test_other_processes_learn_of_new_and_revoked_keys(place):
 
 async def test_watching_goes_on_by_itself(sqlite_place, monkeypatch):
     monkeypatch.setattr(keys_module, "POLL", 0.001)
-    here, there = (KeyRing(Records.of(sqlite_place.open())) for _ in range(2))
+    here, there = (KeyRing(open_records(sqlite_place.open())) for _ in range(2))
     watching = asyncio.create_task(there.watch())
     _, token = here.create("x", HR)
     limit = time.monotonic() + SOON
@@ -161,7 +161,7 @@ async def test_watching_goes_on_by_itself(sqlite_place, monkeypatch):
 
 async def test_when_the_store_is_silent_nobody_is_let_in(sqlite_place, caplog):
     store, monotonic = sqlite_place.open(), Clock()
-    ring = KeyRing(Records.of(store), monotonic=monotonic)
+    ring = KeyRing(open_records(store), monotonic=monotonic)
     _, token = ring.create("x", HR)
     store.close()
     with caplog.at_level(logging.WARNING):
@@ -181,7 +181,7 @@ def test_before_the_keys_were_read_nobody_is_let_in(ring):
 
 
 async def test_a_lost_connection_to_the_store_is_not_felt(postgres_place):
-    ring = KeyRing(Records.of(postgres_place.open()))
+    ring = KeyRing(open_records(postgres_place.open()))
     _, token = ring.create("x", HR)
     kill_connections(postgres_place.address)
     before = ring._seen
@@ -210,10 +210,10 @@ def test_a_key_that_cannot_be_read_locks_out_itself_alone(ring, caplog):
         ({"scopes": Scopes()}, "without scopes"),
         ({"expires": 1.0}, "future"),
         ({"expires": float("nan")}, "future"),
-        ({"limits": Limits(rate=0.0)}, "rate"),
-        ({"limits": Limits(rate=float("inf"))}, "rate"),
-        ({"limits": Limits(burst=0.5)}, "burst"),
-        ({"limits": Limits(concurrency=0)}, "concurrency"),
+        ({"limits": KeyLimits(rate=0.0)}, "rate"),
+        ({"limits": KeyLimits(rate=float("inf"))}, "rate"),
+        ({"limits": KeyLimits(burst=0.5)}, "burst"),
+        ({"limits": KeyLimits(concurrency=0)}, "concurrency"),
     ],
 )
 def test_a_key_that_makes_no_sense_is_not_made(ring, options, reason):

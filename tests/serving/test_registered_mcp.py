@@ -1,7 +1,8 @@
 """Tools of an MCP server that are registered over HTTP."""
 
 from engines.mcp.support import raw
-from service_support import served
+
+from serving.service_support import served
 
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 

@@ -1,8 +1,9 @@
 """REST tools that are registered over HTTP: answered, but only where anybody may call."""
 
 import pytest
-from engines.http.echo_server import EchoServer
-from serving.test_registration import put, yard  # noqa: F401 - a fixture
+from engines.rest.echo_server import EchoServer
+
+from serving.routes.test_registration import put, yard  # noqa: F401 - a fixture
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from service_support import desk_tools, served
+
+from serving.service_support import desk_tools, served
 
 # What these two take is not all in their schema: a definition must be a valid JSON Schema itself, and arguments must
 # fit the schema of the tool that is called.

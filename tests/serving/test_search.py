@@ -3,12 +3,12 @@
 from hypothesis import given, strategies as st
 
 from toolyard import Tool, ToolRegistry
-from toolyard.serving.search import MOST_WORDS, index_of
+from toolyard.serving.search import MOST_WORDS, index_words
 
 
 def found(tools, words):
     snapshot = ToolRegistry(tools).snapshot
-    scores = index_of(snapshot).search(words)
+    scores = index_words(snapshot).search(words)
     return [snapshot.tools[place].name for place in sorted(scores, key=lambda place: (-scores[place], place))]
 
 
@@ -39,7 +39,7 @@ def test_words_beyond_the_limit_cost_nothing():
 
 def test_a_snapshot_is_indexed_once():
     snapshot = ToolRegistry([Tool("a", "x")]).snapshot
-    assert index_of(snapshot) is index_of(snapshot)
+    assert index_words(snapshot) is index_words(snapshot)
 
 
 @given(st.lists(st.text("abc ", max_size=6), max_size=6), st.text("abc ", max_size=8))

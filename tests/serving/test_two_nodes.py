@@ -6,9 +6,10 @@ import subprocess
 import sys
 
 import pytest
-from nodes_support import Link, Nodes, Rounds, kill_worker, read_history, workers_of, write_yard
 from sessions.postgres_server import running_postgres
 from waiting import until
+
+from serving.nodes_support import Link, Nodes, Rounds, kill_worker, read_history, workers_of, write_yard
 
 
 @pytest.fixture(scope="module")

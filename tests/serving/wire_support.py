@@ -10,19 +10,20 @@ import uvicorn
 from waiting import SOON, until
 
 from toolyard.app.server_block import ServerBlock
-from toolyard.serving.connections import Connections
-from toolyard.serving.protocol import Protocol
+from toolyard.serving.process.protocol import ConnectionLimit, DeadlineProtocol
 
 
 class Running:
     """A server in a thread of its own, with its connections at hand."""
 
     def __init__(self, app, block):
-        self.shared = Connections(block)
+        self.limit = ConnectionLimit(block.max_connections)
         config = uvicorn.Config(
             app,
-            http=partial(Protocol, shared=self.shared),
+            http=partial(DeadlineProtocol, block=block, limit=self.limit),
+            loop="asyncio",
             ws="none",
+            timeout_keep_alive=block.idle_timeout,
             lifespan="off",
             interface="asgi3",
             log_config=None,
@@ -31,7 +32,6 @@ class Running:
             proxy_headers=False,
             server_header=False,
         )
-        config.get_loop_factory = lambda: self.shared.new_loop
         self.server = uvicorn.Server(config)
         self.socket = socket.create_server(("127.0.0.1", 0), backlog=2048)
         self.port = self.socket.getsockname()[1]

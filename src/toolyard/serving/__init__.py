@@ -1,1 +1,29 @@
-"""Programs and people over a wire: the seed's HTTP API, ARP, the native API, and a first page."""
+"""The yard over HTTP and MCP: `toolyard.serving.asgi(yard)` is an application to be served, or mounted in another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolyard.plugins.extras import require_extra
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from toolyard.app.server_block import ServerBlock
+    from toolyard.app.toolyard import Toolyard
+
+__all__ = ["asgi", "require_serving"]
+
+
+def require_serving(purpose: str) -> None:
+    """Raise `ConfigError` unless all that a server needs is installed, also what only a later request would load."""
+    require_extra("serve", purpose, "starlette", "uvicorn", "httptools", "jinja2", "prometheus_client")
+
+
+def asgi(yard: Toolyard, block: ServerBlock | None = None) -> Starlette:
+    """The Starlette application of an open yard; see `toolyard.serving.app.asgi`."""
+    require_serving("toolyard.serving")
+    # Not before it is needed: commands that only look after keys need no web framework.
+    from toolyard.serving.app import asgi as create
+
+    return create(yard, block)

@@ -2,39 +2,84 @@
 
 from __future__ import annotations
 
+import hmac
 import logging
+import re
 import secrets
 import string
 import threading
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable
 from hashlib import sha256
-from hmac import compare_digest
 from typing import NoReturn
 
 import msgspec
 
 from toolyard.model.errors import ConfigError, SessionError
-from toolyard.serving.faults import HttpFault
-from toolyard.serving.principal import Limits, Principal, Scopes, read_scopes
-from toolyard.serving.sign_ins import LASTS, SignIns
-from toolyard.sessions.record_sql import Record
-from toolyard.sessions.records import Records
+from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.identity import KeyLimits, Principal, Scopes, read_scopes
+from toolyard.sessions.records import Record, Records
 
 POLL = 0.2
 """Seconds between two looks at the store: how long a revoked key may still work elsewhere."""
 PATIENCE = 5.0
 """Seconds without a look at the store after which no key is believed any more."""
 
+LASTS = 12 * 3600
+"""Seconds after which somebody has to sign in again."""
+
 _KIND = "key"
 _ID = 12
 _TOKEN = len("ty_") + _ID + len("_") + 43
 _ALPHABET = string.ascii_letters + string.digits
 _NO_DIGEST = bytes(32)
+_SECRET_KIND, _SECRET_NAME, _SECRET_BYTES = "secret", "sign-in", 32
+_NOTE = re.compile(r"([A-Za-z0-9]{1,32})\.([0-9]{1,15})\.([A-Za-z0-9_-]{43})")
+_PURPOSE = b"toolyard sign-in 1\n"
 _CHALLENGE = (b"www-authenticate", b'Bearer realm="toolyard"')
 _CHALLENGE_INVALID = (b"www-authenticate", b'Bearer realm="toolyard", error="invalid_token"')
 
 log = logging.getLogger(__name__)
+
+
+class SignIns:
+    """Signs and reads such notes. Of two servers with the same records, each reads what the other has signed.
+
+    A note holds nothing that opens the API, and says nothing about whether its key is still good: that is the key
+    ring's to say, at every request.
+    """
+
+    __slots__ = ("_secret",)
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    @classmethod
+    def of(cls, records: Records) -> SignIns:
+        """With the secret that is kept in the records, which whoever comes first makes. Waits for the store."""
+        while True:
+            secret = records.get(_SECRET_KIND, "", _SECRET_NAME)
+            if secret is not None:
+                return cls(secret)
+            # Of several processes that find none, one wins; all use that one's.
+            records.put(_SECRET_KIND, "", _SECRET_NAME, secrets.token_bytes(_SECRET_BYTES), new=True)
+
+    def sign(self, key_id: str, expires: int) -> str:
+        """A note for the holder of that key, good until that time."""
+        return f"{key_id}.{expires}.{self._mark(key_id, expires)}"
+
+    def read(self, note: str) -> tuple[str, int] | None:
+        """Whose note it is and until when it is good; None if it was not signed here."""
+        found = _NOTE.fullmatch(note)
+        if found is None:
+            return None
+        key_id, expires = found[1], int(found[2])
+        return (key_id, expires) if hmac.compare_digest(found[3], self._mark(key_id, expires)) else None
+
+    def _mark(self, key_id: str, expires: int) -> str:
+        mark = hmac.digest(self._secret, _PURPOSE + f"{key_id}.{expires}".encode("ascii"), sha256)
+        return urlsafe_b64encode(mark).rstrip(b"=").decode("ascii")
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +94,7 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
     created: float
     expires: float | None = None
     revoked: float | None = None
-    limits: Limits = Limits()
+    limits: KeyLimits = KeyLimits()
 
     def __repr__(self) -> str:
         return f"ApiKey(id={self.id!r}, name={self.name!r})"
@@ -84,10 +129,10 @@ class KeyRing:
         """True from the first key on, whatever became of it: a server that has keys never goes back to having none."""
 
     def create(
-        self, name: str, scopes: Scopes, *, expires: float | None = None, limits: Limits | None = None
+        self, name: str, scopes: Scopes, *, expires: float | None = None, limits: KeyLimits | None = None
     ) -> tuple[ApiKey, str]:
         """A new key and its token, which is nowhere else: it cannot be had again. `expires` is a time, not a span."""
-        _check(name, scopes, expires, limits or Limits(), self._clock())
+        _check(name, scopes, expires, limits or KeyLimits(), self._clock())
         secret = secrets.token_urlsafe(32)
         while True:
             # Letters and digits alone, so that an id never looks like an option of a command.
@@ -98,7 +143,7 @@ class KeyRing:
                 scopes=tuple(scopes.texts()),
                 created=self._clock(),
                 expires=expires,
-                limits=limits or Limits(),
+                limits=limits or KeyLimits(),
             )
             if self._records.put(_KIND, "", key.id, msgspec.msgpack.encode(key), new=True):
                 break
@@ -147,7 +192,7 @@ class KeyRing:
             raise _out_of_sight()
         found = self._keys.get(token[3 : 3 + _ID])
         # Compared in any case, so that the time taken says nothing about which ids there are.
-        same = compare_digest(_digest(token[4 + _ID :]), _NO_DIGEST if found is None else found[0].digest)
+        same = hmac.compare_digest(_digest(token[4 + _ID :]), _NO_DIGEST if found is None else found[0].digest)
         if found is None or not same or len(token) != _TOKEN or token[:3] != "ty_" or token[3 + _ID] != "_":
             _refuse("no such API key")
         return self._usable(found)
@@ -235,7 +280,7 @@ class KeyRing:
                 self._keys, self._version, self._seen = keys, version, seen
 
 
-def _check(name: str, scopes: Scopes, expires: float | None, limits: Limits, now: float) -> None:
+def _check(name: str, scopes: Scopes, expires: float | None, limits: KeyLimits, now: float) -> None:
     if not name or len(name) > 100 or not name.isprintable():
         raise ConfigError(f"a key's name is 1 to 100 printable characters, not {name!r}")
     if not scopes.grants:

@@ -17,6 +17,8 @@ from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
 from toolyard.registry.snapshot import Snapshot
 
+MAX_QUERY = 500
+"""Characters of a query on every wire, which are answered quickly."""
 MOST_WORDS = 12
 _FEW_WORDS = 4
 """Words that may be meant as words, and not as a task."""
@@ -26,10 +28,10 @@ _PREFIXES = 50
 """Words that one that is not a word of its own may be the beginning of."""
 _IN_NAME, _IN_TEXT = 4, 2
 
-_indexes: WeakKeyDictionary[Snapshot, Index] = WeakKeyDictionary()
+_indexes: WeakKeyDictionary[Snapshot, WordIndex] = WeakKeyDictionary()
 
 
-class Found(NamedTuple):
+class FoundTools(NamedTuple):
     """The tools, best first, and how they were looked for."""
 
     tools: Sequence[Tool]
@@ -43,13 +45,13 @@ class Found(NamedTuple):
         return None if score is None else round(score, 4)
 
 
-def found_tools(
+def search_tools(
     registry: ToolRegistry,
     snapshot: Snapshot,
     text: str,
     where: Callable[[Tool], bool] | None,
     threshold: float | None = None,
-) -> Found:
+) -> FoundTools:
     """The tools that a query finds among those that `where` allows.
 
     With a `threshold` nothing is offered unless the best has that score. Vectors that are not there yet are made
@@ -58,30 +60,30 @@ def found_tools(
     hits = registry.searcher.search(snapshot, text, _MOST_HITS, where=where, wait=False, threshold=threshold)
     found = {id(hit.tool): hit.tool for hit in hits}
     if threshold is None and len(_WORD.findall(text)) <= _FEW_WORDS:
-        scores = index_of(snapshot).search(text)
+        scores = index_words(snapshot).search(text)
         # The best first; among equals, the first registered.
         for place in sorted(scores, key=lambda place: (-scores[place], place)):
             tool = snapshot.tools[place]
             if where is None or where(tool):
                 found.setdefault(id(tool), tool)
-    return Found(list(found.values()), {id(hit.tool): hit.score for hit in hits}, hits.mode)
+    return FoundTools(list(found.values()), {id(hit.tool): hit.score for hit in hits}, hits.mode)
 
 
-def index_of(snapshot: Snapshot) -> Index:
+def index_words(snapshot: Snapshot) -> WordIndex:
     """The index of a snapshot; made when it is first asked for, which takes a while where there are many tools."""
     found = _indexes.get(snapshot)
     if found is None:
-        found = _indexes[snapshot] = Index(snapshot)
+        found = _indexes[snapshot] = WordIndex(snapshot)
     return found
 
 
-class Index:
+class WordIndex:
     """Which tools have which words, and how much that counts."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._places: dict[str, dict[int, int]] = {}
         for place, tool in enumerate(snapshot.tools):
-            for word, weight in _words(tool):
+            for word, weight in _words_of_tool(tool):
                 places = self._places.setdefault(word, {})
                 places[place] = max(weight, places.get(place, 0))
         self._vocabulary = sorted(self._places)
@@ -91,14 +93,14 @@ class Index:
         scores: dict[int, int] | None = None
         for wanted in dict.fromkeys(_WORD.findall(text.lower())[:MOST_WORDS]):
             found: dict[int, int] = {}
-            for word in self._meant(wanted):
+            for word in self._matching_words(wanted):
                 for place, weight in self._places[word].items():
                     found[place] = max(weight, found.get(place, 0))
             known = scores
             scores = found if known is None else {p: known[p] + weight for p, weight in found.items() if p in known}
         return scores or {}
 
-    def _meant(self, wanted: str) -> list[str]:
+    def _matching_words(self, wanted: str) -> list[str]:
         """The word itself, or those that begin with it."""
         if wanted in self._places:
             return [wanted]
@@ -106,7 +108,7 @@ class Index:
         return [word for word in self._vocabulary[start : start + _PREFIXES] if word.startswith(wanted)]
 
 
-def _words(tool: Tool) -> Iterator[tuple[str, int]]:
+def _words_of_tool(tool: Tool) -> Iterator[tuple[str, int]]:
     for text in (tool.namespace, tool.name, *tool.aliases):
         yield from ((word, _IN_NAME) for word in _WORD.findall(text.lower()))
     for text in (tool.description, *tool.tags):

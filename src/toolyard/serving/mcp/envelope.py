@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from toolyard.serving.mcp.mirrored import decoded
-from toolyard.serving.mcp.wire import (
+from toolyard.serving.mcp.header_params import decode_header
+from toolyard.serving.mcp.json_rpc import (
     CLIENT_CAPABILITIES,
     HANDSHAKE,
     HEADER_MISMATCH,
@@ -16,8 +16,8 @@ from toolyard.serving.mcp.wire import (
     RANK,
     STATELESS,
     UNSUPPORTED_VERSION,
-    Message,
     RpcFault,
+    RpcMessage,
 )
 
 _VERSION = b"mcp-protocol-version"
@@ -26,18 +26,18 @@ _NAME = b"mcp-name"
 _STATELESS = STATELESS.encode()
 _HANDSHAKE = frozenset(version.encode() for version in HANDSHAKE)
 
-Headers = dict[bytes, bytes]
+Headers = list[tuple[bytes, bytes]]
 
 
-def is_stateless(headers: Headers, message: Message | None) -> bool:
+def is_stateless(headers: Headers, message: RpcMessage | None) -> bool:
     """True for a request of the stateless version, or of one that nobody knows; it then says so itself."""
-    version = headers.get(_VERSION)
+    version = _find_header(headers, _VERSION)
     if version is not None:
         return version not in _HANDSHAKE
     return message is not None and PROTOCOL_VERSION in message.meta
 
 
-def check_envelope(message: Message) -> None:
+def check_envelope(message: RpcMessage) -> None:
     """Refuse a request that does not say what it speaks and what its sender can do."""
     meta = message.meta
     version = meta.get(PROTOCOL_VERSION)
@@ -58,28 +58,32 @@ def check_version(version: str) -> None:
         )
 
 
-def check_headers(headers: Headers, raw: list[tuple[bytes, bytes]], message: Message) -> None:
+def check_headers(headers: Headers, message: RpcMessage) -> None:
     """Refuse a request whose headers do not say what its body says: whoever routed it read only those."""
-    if len(raw) != len(headers):
-        _check_repeats(raw)
-    if headers.get(_VERSION, b"").strip() != message.meta[PROTOCOL_VERSION].encode("utf-8", "replace"):
+    _check_repeats(headers)
+    said = dict(headers)
+    if said.get(_VERSION, b"").strip() != message.meta[PROTOCOL_VERSION].encode("utf-8", "replace"):
         raise RpcFault(HEADER_MISMATCH, "MCP-Protocol-Version does not say what params._meta says")
-    if headers.get(_METHOD, b"").strip() != message.method.encode("utf-8", "replace"):
+    if said.get(_METHOD, b"").strip() != message.method.encode("utf-8", "replace"):
         raise RpcFault(HEADER_MISMATCH, "Mcp-Method does not say what the body's method says")
     if message.method == "tools/call" and type(name := message.params.get("name")) is str:
-        given = headers.get(_NAME)
-        if given is None or (given != name.encode("utf-8", "replace") and decoded(given) != name):
+        given = said.get(_NAME)
+        if given is None or (given != name.encode("utf-8", "replace") and decode_header(given) != name):
             raise RpcFault(HEADER_MISMATCH, "Mcp-Name does not say what the body's params.name says")
 
 
 def check_version_header(headers: Headers) -> None:
     """For a notification, which says its version in the header alone."""
-    version = headers.get(_VERSION, b"")
+    version = _find_header(headers, _VERSION) or b""
     if version != _STATELESS:
         check_version(version.decode("latin-1"))
 
 
-def level_of(meta: dict[str, Any]) -> int | None:
+def _find_header(headers: Headers, wanted: bytes) -> bytes | None:
+    return next((value for name, value in headers if name == wanted), None)
+
+
+def find_log_level(meta: dict[str, Any]) -> int | None:
     """From which level on a request wants to be told what tools log; None: not at all."""
     level = meta.get(LOG_LEVEL)
     if level is None:
@@ -89,8 +93,8 @@ def level_of(meta: dict[str, Any]) -> int | None:
     return RANK[level]
 
 
-def _check_repeats(raw: list[tuple[bytes, bytes]]) -> None:
-    counts = Counter(name for name, _ in raw)
+def _check_repeats(headers: Headers) -> None:
+    counts = Counter(name for name, _ in headers)
     for name in (_VERSION, _METHOD, _NAME):
         if counts[name] > 1:
             raise RpcFault(HEADER_MISMATCH, f"the header {name.decode()} is there more than once")

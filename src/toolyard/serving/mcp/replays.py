@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from toolyard.serving.mcp.streams import Stream
+from toolyard.serving.mcp.event_stream import EventStream
 
 _KEPT_BYTES = 16 * 1024 * 1024
 _KEPT = 1000
@@ -19,10 +19,10 @@ class Replays:
     def __init__(self, most: int = _KEPT, most_bytes: int = _KEPT_BYTES) -> None:
         self._most = most
         self._most_bytes = most_bytes
-        self._owners: dict[str, OrderedDict[Key, Stream]] = {}
+        self._owners: dict[str, OrderedDict[Key, EventStream]] = {}
         self._count = 0
 
-    def add(self, owner: str, session_id: str, stream: Stream) -> None:
+    def add(self, owner: str, session_id: str, stream: EventStream) -> None:
         """Keep a stream that has begun."""
         assert stream.name is not None
         self._owners.setdefault(owner, OrderedDict())[session_id, stream.name] = stream
@@ -30,7 +30,7 @@ class Replays:
         while self._count > self._most:
             self._drop(max(self._owners, key=lambda each: len(self._owners[each])))
 
-    def find(self, owner: str, session_id: str, name: str) -> Stream | None:
+    def find(self, owner: str, session_id: str, name: str) -> EventStream | None:
         """The stream of that name, if it is still kept."""
         kept = self._owners.get(owner)
         return None if kept is None else kept.get((session_id, name))

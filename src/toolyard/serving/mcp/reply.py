@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
 
-from toolyard.serving.faults import HttpFault
-from toolyard.serving.mcp.streams import Stream, new_name, pour
-from toolyard.serving.mcp.wire import WITH_PRIMING
-from toolyard.serving.request import Request
-from toolyard.serving.response import JSON, Response
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Send
 
-if TYPE_CHECKING:
-    from toolyard.serving.mcp.face import Face
-    from toolyard.serving.mcp.sessions import McpSession
+from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.mcp.event_stream import EventStream, new_stream_name, send_stream
+from toolyard.serving.mcp.json_rpc import WITH_PRIMING
+from toolyard.serving.mcp.replays import Replays
+from toolyard.serving.mcp.sessions import McpSession
+from toolyard.serving.responses import JsonResponse
 
-_HEAR = "toolyard.hear"
-_BOTH = b"application/json, text/event-stream"
-Event = Literal["gone", "stopping"]
+_BOTH = "application/json, text/event-stream"
 
 
-class Accepted:
+class AcceptedTypes:
     """What kinds of answer a client takes."""
 
     __slots__ = ("json", "stream")
@@ -31,22 +28,24 @@ class Accepted:
         self.stream = stream
 
 
-_ALL = Accepted(True, True)
-
-ACCEPTED = Response(202)
-"""There is nothing to say about it here."""
+_ALL = AcceptedTypes(True, True)
 
 
-def accepted(request: Request) -> Accepted:
+def answer_accepted() -> Response:
+    """There is nothing to say about it here."""
+    return Response(status_code=202)
+
+
+def read_accept(request: Request) -> AcceptedTypes:
     """What the client takes; 406 if that is nothing that is ever sent here."""
-    given = request.headers.get(b"accept")
+    given = request.headers.get("accept")
     if given is None or given == _BOTH:
         return _ALL
-    kinds = {part.partition(b";")[0].strip().lower() for part in given.split(b",")}
-    everything = b"*/*" in kinds
-    found = Accepted(
-        everything or bool(kinds & {b"application/json", b"application/*"}),
-        everything or bool(kinds & {b"text/event-stream", b"text/*"}),
+    kinds = {part.partition(";")[0].strip().lower() for part in given.split(",")}
+    everything = "*/*" in kinds
+    found = AcceptedTypes(
+        everything or bool(kinds & {"application/json", "application/*"}),
+        everything or bool(kinds & {"text/event-stream", "text/*"}),
     )
     if not found.json and not found.stream:
         raise HttpFault(
@@ -55,57 +54,58 @@ def accepted(request: Request) -> Accepted:
     return found
 
 
-def hear(request: Request, told: Callable[[Event], None] | None) -> bool:
-    """Have somebody told when the client is gone, where the server can tell; False if it is gone already."""
-    extensions = request.scope.get("extensions")
-    function = None if extensions is None else extensions.get(_HEAR)
-    here: bool = function is None or function(told)
-    return here
+def refuse_head(request: Request) -> None:
+    """A stream has no end that a HEAD could tell of."""
+    if request.method == "HEAD":
+        raise HttpFault(405, "request.method_not_allowed", "HEAD is not allowed here", headers=((b"allow", b"GET"),))
 
 
 class Reply:
-    """Collects what is said before the answer. From the first such thing on, the answer is a stream."""
+    """Collects what is said before the answer. From the first such thing on, the answer is a stream.
 
-    __slots__ = ("_face", "_request", "_session", "_task", "stream")
+    What ends it returns a response to be sent, or None if the stream was the answer.
+    """
 
-    def __init__(self, face: Face, request: Request, session: McpSession | None) -> None:
-        self._face = face
-        self._request = request
+    __slots__ = ("_replays", "_send", "_session", "_task", "stream")
+
+    def __init__(self, replays: Replays, send: Send, session: McpSession | None) -> None:
+        self._replays = replays
+        self._send = send
         self._session = session
         self._task: asyncio.Task[None] | None = None
-        self.stream: Stream | None = None
+        self.stream: EventStream | None = None
 
     def tell(self, message: bytes) -> None:
         """Say something before the answer."""
-        if self.stream is None:
-            self._begin()
-        assert self.stream is not None
-        self.stream.put(message)
+        stream = self.stream or self._begin()
+        stream.put(message)
 
-    def _begin(self) -> None:
+    def _begin(self) -> EventStream:
         session = self._session
         if session is None:
-            self.stream = Stream()
+            stream = EventStream()
         else:
-            self.stream = Stream(new_name())
-            self._face.replays.add(session.owner, session.id, self.stream)
+            stream = EventStream(new_stream_name())
+            self._replays.add(session.owner, session.id, stream)
             if session.version >= WITH_PRIMING:
-                self.stream.prime()
-        self.stream.take_over(self)
-        self._task = asyncio.get_running_loop().create_task(pour(self._request, self.stream, self))
+                stream.prime()
+        stream.take_over(self)
+        self._task = asyncio.get_running_loop().create_task(send_stream(self._send, stream, self))
+        self.stream = stream
+        return stream
 
-    async def finish(self, message: bytes) -> Response:
+    async def finish(self, message: bytes) -> Response | None:
         """The answer itself, the last that is said."""
         if self.stream is None or self._task is None:
-            return Response(200, message, JSON)
+            return JsonResponse(message)
         self.stream.put_answer(message)
         self.stream.end()
         if self._session is not None:
-            self._face.replays.settle()
+            self._replays.settle()
         await self._task
-        return Response()
+        return None
 
-    async def only_stream(self, message: bytes) -> Response:
+    async def finish_as_stream(self, message: bytes) -> Response | None:
         """The answer for a client that takes nothing but a stream."""
         if self.stream is None:
             self._begin()

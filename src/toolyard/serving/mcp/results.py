@@ -8,14 +8,14 @@ from toolyard.dialects.mcp import CALL_ID
 from toolyard.dialects.outcome import error_of, error_value, result_text as text_of, value_text
 from toolyard.model.call import ToolResult
 from toolyard.model.content import CONTENT, blocks_of
-from toolyard.serving.mcp.wire import SERVER_INFO, SERVER_RAW, Json, encode
+from toolyard.serving.mcp.json_rpc import SERVER_INFO, SERVER_RAW, Json, encode
 
 _MAYBE_JSON = frozenset('{["-0123456789tfn \t\r\n')
 """What a JSON text can begin with."""
 _META = {SERVER_INFO: SERVER_RAW}
 
 
-def result_of(result: ToolResult, *, wraps: bool, has_schema: bool) -> Json:
+def make_call_result(result: ToolResult, *, wraps: bool, has_schema: bool) -> Json:
     """The `CallToolResult` of a call. Blocks travel as they are; a value that is no object is `{"result": value}`."""
     out: Json
     info = error_of(result)
@@ -27,7 +27,7 @@ def result_of(result: ToolResult, *, wraps: bool, has_schema: bool) -> Json:
         blocks = blocks_of(result) if result.metadata else None
         structured = {"result": value} if wraps or type(value) is not dict else value
         if blocks is None:
-            out = {"content": [{"type": "text", "text": _text(value)}], "structuredContent": structured}
+            out = {"content": [{"type": "text", "text": _value_as_text(value)}], "structuredContent": structured}
         elif value is blocks and not has_schema:
             out = {"content": blocks}
         else:
@@ -42,7 +42,7 @@ def result_of(result: ToolResult, *, wraps: bool, has_schema: bool) -> Json:
     return out
 
 
-def finished(result: Json, *, stateless: bool) -> bytes:
+def finish_result(result: Json, *, stateless: bool) -> bytes:
     """A result as it travels; the stateless version has every one say who made it, and that it is whole."""
     if stateless:
         result["resultType"] = "complete"
@@ -50,7 +50,7 @@ def finished(result: Json, *, stateless: bool) -> bytes:
     return encode(result)
 
 
-def _text(value: Any) -> str:
+def _value_as_text(value: Any) -> str:
     if type(value) is str and value[:1] not in _MAYBE_JSON and value.isascii():
         return value
     if type(value) is str:

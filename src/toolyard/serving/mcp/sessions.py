@@ -13,16 +13,16 @@ from collections.abc import Callable
 
 import msgspec
 
-from toolyard.serving.faults import HttpFault
-from toolyard.serving.mcp.streams import Stream
-from toolyard.serving.mcp.underway import Running
-from toolyard.serving.mcp.wire import LIST_CHANGED, RANK, notification
+from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.mcp.event_stream import EventStream
+from toolyard.serving.mcp.inflight import Running
+from toolyard.serving.mcp.json_rpc import LIST_CHANGED, RANK, encode_notification
 from toolyard.sessions.records import Records
 
 KIND = "mcp_session"
 BELIEVED = 1.0
 _DEFAULT_LEVEL = RANK["info"]
-_CHANGED = notification(LIST_CHANGED)
+_CHANGED = encode_notification(LIST_CHANGED)
 
 
 class _Stored(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class McpSession:
         """As the store has it."""
         self.running: Running = {}
         """Calls under way here, by the id of their request."""
-        self.notices: Stream | None = None
+        self.notices: EventStream | None = None
         """What its `GET` reads, from the first one on."""
 
     @property
@@ -191,7 +191,7 @@ class McpSessions:
                         await self._records.aremove(KIND, session.owner, session.id)
         await self._records.aexpire(KIND, self._wall() - self._idle * 1.25)
 
-    def tell(self) -> None:
+    def notify_all(self) -> None:
         """The catalog has changed: whoever has a stream is told, now or when it comes back."""
         for own in self._owners.values():
             for session in own.values():
@@ -214,8 +214,8 @@ class McpSessions:
             del self._owners[owner]
         if session.notices is not None:
             session.notices.end()
-        for underway in session.running.values():
-            underway.stop("over")
+        for inflight in session.running.values():
+            inflight.stop("over")
         self._forget(owner, session_id)
 
     async def _make_room(self, owner: str) -> None:

@@ -7,32 +7,37 @@ held by one worker. A message that another one gets is put beside the sessions, 
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from toolyard.serving.faults import HttpFault
-from toolyard.serving.mcp.client import Client
-from toolyard.serving.mcp.elsewhere import post_mail
-from toolyard.serving.mcp.http import read_document
-from toolyard.serving.mcp.listen import stand
-from toolyard.serving.mcp.reply import ACCEPTED, accepted
-from toolyard.serving.mcp.streams import Stream
-from toolyard.serving.mcp.wire import RpcFault, error_text, id_of
-from toolyard.serving.request import Request
-from toolyard.serving.response import JSON, Response
-from toolyard.serving.service import Service
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Send
 
-if TYPE_CHECKING:
-    from toolyard.sessions.records import Records
+from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.identity import Principal
+from toolyard.serving.mcp.cross_worker import post_mail
+from toolyard.serving.mcp.event_stream import EventStream
+from toolyard.serving.mcp.json_rpc import RpcFault, encode_error, find_id
+from toolyard.serving.mcp.message_client import MessageClient
+from toolyard.serving.mcp.reply import answer_accepted, read_accept, refuse_head
+from toolyard.serving.mcp.server import McpServer
+from toolyard.serving.mcp.streamable_http import read_document
+from toolyard.serving.mcp.subscriptions import stand
+from toolyard.serving.query import query_str
+from toolyard.serving.request_body import BODY
+from toolyard.serving.responses import JsonResponse
+from toolyard.serving.routing import caller_of
+from toolyard.sessions.records import Records
 
 _HOME = "mcp_sse"
 
 
-class SseClient(Client):
+class SseClient(MessageClient):
     """A client whose answers come on a stream of its own."""
 
-    def __init__(self, service: Service, request: Request) -> None:
-        self.stream = Stream()
-        super().__init__(service.mcp, self.stream.put_answer, self.stream.put, request.principal)
+    def __init__(self, server: McpServer, principal: Principal) -> None:
+        self.stream = EventStream()
+        super().__init__(server, self.stream.put_answer, self.stream.put, principal)
 
     @property
     def is_full(self) -> bool:
@@ -40,52 +45,61 @@ class SseClient(Client):
         return self.stream.is_full
 
 
-async def begin(service: Service, request: Request) -> Response:
-    """The stream of one client, until it is gone."""
-    if not accepted(request).stream:
-        raise HttpFault(406, "request.not_acceptable", "what comes here is text/event-stream; accept it")
-    face, records, owner = service.mcp, service.records, request.principal.owner or ""
-    session_id = secrets.token_urlsafe(24)
-    client = SseClient(service, request)
-    client.stream.put_raw(b"event: endpoint\ndata: /messages?session_id=%b\n\n" % session_id.encode())
-    face.sse[owner, session_id] = client
-    try:
-        if records.shared:
-            await records.aput(_HOME, owner, session_id, b"")
-        await stand(face, request, client.stream, client.changed)
-    finally:
-        del face.sse[owner, session_id]
-        client.close()
-        if records.shared:
-            await records.aremove(_HOME, owner, session_id)
-    return Response()
+class SseTransport:
+    """Its two requests."""
 
+    def __init__(self, server: McpServer) -> None:
+        self._server = server
+        self._state = server.state
+        self._clients: dict[tuple[str, str], SseClient] = {}
 
-async def message(service: Service, request: Request) -> Response:
-    """One message of a client; its answer comes on the stream."""
-    face, owner = service.mcp, request.principal.owner or ""
-    session_id = request.query.get("session_id", [""])[0]
-    client = face.sse.get((owner, session_id))
-    if client is None and not await _is_elsewhere(service.records, owner, session_id):
-        raise HttpFault(404, "session.not_found", "no stream has this session_id; begin with GET /sse")
-    document: Any = None
-    try:
-        document = await read_document(service, request)
-    except RpcFault as fault:
-        return Response(fault.status or 400, error_text(id_of(document), fault), JSON)
-    if client is None:
-        await post_mail(service.records, session_id, request.body or b"")
-    elif client.is_full:
-        raise HttpFault(
-            429,
-            "server.overloaded",
-            "the stream has answers that were not read; read them, and ask again",
-            retryable=True,
-            headers=((b"retry-after", b"1"),),
-        )
-    else:
-        client.take(document, request.principal)
-    return ACCEPTED
+    async def open_stream(self, request: Request, send: Send) -> None:
+        """The stream of one client, until it is gone."""
+        refuse_head(request)
+        if not read_accept(request).stream:
+            raise HttpFault(406, "request.not_acceptable", "what comes here is text/event-stream; accept it")
+        principal, records = caller_of(request).principal, self._state.records
+        owner, session_id = principal.owner or "", secrets.token_urlsafe(24)
+        client = SseClient(self._server, principal)
+        root = request.scope.get("root_path", "")
+        place = f"{root}/messages?session_id={session_id}"
+        client.stream.put_raw(b"event: endpoint\ndata: %b\n\n" % place.encode())
+        self._clients[owner, session_id] = self._state.sse_clients[owner, session_id] = client
+        try:
+            if records.shared:
+                await records.aput(_HOME, owner, session_id, b"")
+            await stand(self._state, request, send, client.stream, client.notify_changed)
+        finally:
+            del self._clients[owner, session_id], self._state.sse_clients[owner, session_id]
+            client.close()
+            if records.shared:
+                await records.aremove(_HOME, owner, session_id)
+
+    async def post_message(self, request: Request) -> Response:
+        """One message of a client; its answer comes on the stream."""
+        principal, records = caller_of(request).principal, self._state.records
+        owner, session_id = principal.owner or "", query_str(request, "session_id") or ""
+        client = self._clients.get((owner, session_id))
+        if client is None and not await _is_elsewhere(records, owner, session_id):
+            raise HttpFault(404, "session.not_found", "no stream has this session_id; begin with GET /sse")
+        document: Any = None
+        try:
+            document = await read_document(request)
+        except RpcFault as fault:
+            return JsonResponse(encode_error(find_id(document), fault), fault.status or 400)
+        if client is None:
+            await post_mail(records, session_id, request.scope[BODY])
+        elif client.is_full:
+            raise HttpFault(
+                429,
+                "server.overloaded",
+                "the stream has answers that were not read; read them, and ask again",
+                retryable=True,
+                headers=((b"retry-after", b"1"),),
+            )
+        else:
+            client.take(document, principal)
+        return answer_accepted()
 
 
 async def _is_elsewhere(records: Records, owner: str, session_id: str) -> bool:

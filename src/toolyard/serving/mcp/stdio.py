@@ -13,17 +13,15 @@ import stat
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from toolyard.model.errors import MalformedSource
 from toolyard.parsing import parse_json
-from toolyard.serving.mcp.client import Client
-from toolyard.serving.mcp.hub import Listening
-from toolyard.serving.mcp.wire import INVALID_REQUEST, PARSE_ERROR, RpcFault, error_text
-from toolyard.serving.principal import NOBODY
-
-if TYPE_CHECKING:
-    from toolyard.serving.service import Service
+from toolyard.serving.identity import NOBODY
+from toolyard.serving.mcp.json_rpc import INVALID_REQUEST, PARSE_ERROR, RpcFault, encode_error
+from toolyard.serving.mcp.message_client import MessageClient
+from toolyard.serving.mcp.server import McpServer
+from toolyard.serving.mcp.subscribers import Subscriber
 
 _CHUNK = 256 * 1024
 _HIGH = 8 * 1024 * 1024
@@ -31,7 +29,7 @@ _HIGH = 8 * 1024 * 1024
 _log = logging.getLogger(__name__)
 
 
-class Lines:
+class LineSplitter:
     """Cuts what arrives into lines. One that is too long is dropped as it comes, and told of once."""
 
     def __init__(self, most: int, line: Callable[[bytes], None], too_long: Callable[[], None]) -> None:
@@ -80,21 +78,19 @@ class Lines:
             self._line(part)
 
 
-class Stdio(asyncio.Protocol):
+class StdioTransport(asyncio.Protocol):
     """The wire to the one client."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._face = service.mcp
-        block = service.block
-        self._lines = Lines(block.max_body_bytes, self._read, self._too_long)
-        self._out: Out | None = None
+    def __init__(self, server: McpServer) -> None:
+        self._block = server.state.server_block
+        self._lines = LineSplitter(self._block.max_body_bytes, self._read_line, self._refuse_long_line)
+        self._out: OutputPipe | None = None
         self._reading: asyncio.ReadTransport | None = None
-        self.client = Client(self._face, self.write, self.write, NOBODY)
+        self.client = MessageClient(server, self.write, self.write, NOBODY)
         self.over = asyncio.get_running_loop().create_future()
         """Done when the client has said all."""
 
-    def connect(self, out: Out) -> None:
+    def connect(self, out: OutputPipe) -> None:
         """Where answers go."""
         self._out = out
 
@@ -128,20 +124,20 @@ class Stdio(asyncio.Protocol):
             self._lines.end()
             self.over.set_result(None)
 
-    def _read(self, line: bytes) -> None:
+    def _read_line(self, line: bytes) -> None:
         try:
-            document = parse_json(line, what="message", max_depth=self._service.block.max_depth)
+            document = parse_json(line, what="message", max_depth=self._block.max_depth)
         except MalformedSource as error:
-            self.write(error_text(None, RpcFault(PARSE_ERROR, str(error))))
+            self.write(encode_error(None, RpcFault(PARSE_ERROR, str(error))))
             return
         self.client.take(document)
 
-    def _too_long(self) -> None:
-        most = self._service.block.max_body_bytes
-        self.write(error_text(None, RpcFault(INVALID_REQUEST, f"the message is longer than {most:,} bytes")))
+    def _refuse_long_line(self) -> None:
+        most = self._block.max_body_bytes
+        self.write(encode_error(None, RpcFault(INVALID_REQUEST, f"the message is longer than {most:,} bytes")))
 
 
-class Out(asyncio.BaseProtocol):
+class OutputPipe(asyncio.BaseProtocol):
     """The way to the client: a pipe if it is one, else a file."""
 
     def __init__(self, gone: Callable[[], None]) -> None:
@@ -219,37 +215,39 @@ def take_streams() -> tuple[int, int]:
     return reading, writing
 
 
-async def serve_stdio(service: Service, reading: int, writing: int, stop: asyncio.Event) -> None:
+async def serve_stdio(server: McpServer, reading: int, writing: int, stop: asyncio.Event) -> None:
     """Answer until the client has said all, or `stop` is set; then wait for what runs, within the server's limit."""
-    await service.start()
-    wire = Stdio(service)
-    out = Out(wire.finish)
+    wire = StdioTransport(server)
+    out = OutputPipe(wire.finish)
     await out.open(writing)
     wire.connect(out)
-    face, client = service.mcp, wire.client
-    listening = Listening("", client.changed, lambda: None)
-    face.hub.join(listening)
+    state, client, patience = server.state, wire.client, server.state.server_block.shutdown_timeout
+    subscriber = Subscriber("", client.notify_changed, _nothing, _nothing)
+    state.subscribers.join(subscriber)
     await _open_input(wire, reading)
     stopping = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait({wire.over, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        running = {underway.task for underway in client.running.values()}
+        running = {inflight.task for inflight in client.running.values()}
         if running:
-            _, late = await asyncio.wait(running, timeout=service.block.shutdown_timeout)
+            _, late = await asyncio.wait(running, timeout=patience)
             for task in late:
                 task.cancel()
             if late:
-                await asyncio.wait(late, timeout=service.block.shutdown_timeout)
+                await asyncio.wait(late, timeout=patience)
         client.end_listening()
-        await out.flush(service.block.shutdown_timeout)
+        await out.flush(patience)
     finally:
         stopping.cancel()
-        face.hub.leave(listening)
+        state.subscribers.leave(subscriber)
         out.close()
-        await service.stop()
 
 
-async def _open_input(wire: Stdio, fd: int) -> None:
+def _nothing() -> None:
+    """The one client is not asked to make room for others."""
+
+
+async def _open_input(wire: StdioTransport, fd: int) -> None:
     loop = asyncio.get_running_loop()
     if _is_pipe(fd):
         await loop.connect_read_pipe(lambda: wire, os.fdopen(fd, "rb", buffering=0))

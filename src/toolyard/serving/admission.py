@@ -1,0 +1,341 @@
+"""`Admission`: who may run now, who waits for a turn, and who is told to come back later.
+
+if not admission.try_enter(principal):
+    await admission.wait(principal)
+try:
+    ...
+finally:
+    admission.leave(principal)
+
+`async with admission.hold_place(principal)` is the same. Everything here belongs to one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from contextlib import suppress
+from types import TracebackType
+from typing import Any
+
+from toolyard.loop.token_bucket import TokenBucket
+from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.identity import KeyLimits, Principal
+
+Clock = Callable[[], float]
+
+_MAX_KNOWN = 10_000
+_BUSY_RETRY = 1
+_BYTES = 16 * 1024
+"""Of a large request that count as one more request."""
+
+
+class KeyUse:
+    """What one principal does at the moment."""
+
+    __slots__ = ("bucket", "concurrency", "key_id", "limits", "listed", "queue", "running")
+
+    def __init__(self, key_id: str | None) -> None:
+        self.key_id = key_id
+        self.limits: KeyLimits | None = None
+        self.bucket: TokenBucket | None = None
+        self.concurrency = 0
+        self.running = 0
+        self.queue: deque[asyncio.Future[None]] = deque()
+        self.listed = False
+        """Whether it stands in the ring of those whose turn comes."""
+
+
+class Admission:
+    """Hands out the places in which requests run.
+
+    Places go round robin among the principals that wait, so one with a thousand requests delays another by one of
+    them. Where the queue is full, whoever fills most of it gives way. A principal without a key has neither rate nor
+    concurrency of its own: on a server without keys that is everybody.
+    """
+
+    def __init__(
+        self,
+        max_running: int,
+        max_waiting: int,
+        *,
+        rate: float = math.inf,
+        burst: float = math.inf,
+        concurrency: int | None = None,
+        clock: Clock = time.monotonic,
+        max_known: int = _MAX_KNOWN,
+    ) -> None:
+        self.max_running = max_running
+        self.max_waiting = max_waiting
+        self.running = 0
+        """Requests that have a place."""
+        self.waiting = 0
+        """Requests that wait for one."""
+        self.aside = 0
+        """Requests that were answered when their time was over, and whose work goes on without a place."""
+        self._rate = rate
+        self._burst = burst
+        self._concurrency = max_running if concurrency is None else concurrency
+        self._clock = clock
+        self._max_known = max_known
+        self._tenants: dict[str | None, KeyUse] = {}
+        self._ring: deque[KeyUse] = deque()
+        """Those who wait and may run, in the order of their turns."""
+        self._crowd: set[KeyUse] = set()
+        """Those who wait."""
+
+    def hold_place(self, principal: Principal) -> AdmissionPlace:
+        """`async with`: a place while the block runs."""
+        return AdmissionPlace(self, principal)
+
+    def check_rate(self, principal: Principal) -> None:
+        """Count a request that needs no place; one too many is an `HttpFault` 429."""
+        tenant = self._tenants.get(principal.key_id)
+        # Limits of a key may change while it is in use; the object is then another one.
+        if tenant is None or tenant.limits is not principal.limits:
+            tenant = self._known(principal)
+        if tenant.bucket is not None:
+            pause = tenant.bucket.try_take(self._clock())
+            if pause:
+                raise _too_fast(pause)
+
+    def charge(self, principal: Principal, size: int) -> None:
+        """Count a request for as many as its size makes it worth: reading a large one delays everybody."""
+        tenant = self._tenants.get(principal.key_id)
+        if tenant is not None and tenant.bucket is not None:
+            tenant.bucket.charge(size / _BYTES)
+
+    def try_enter(self, principal: Principal) -> bool:
+        """True if the request has a place, False if it must `wait`. One that may do neither is an `HttpFault` 429."""
+        self.check_rate(principal)
+        return self.try_place(principal)
+
+    def try_place(self, principal: Principal) -> bool:
+        """`try_enter` for a request that was counted before."""
+        tenant = self._tenants.get(principal.key_id) or self._known(principal)
+        # Whoever waits comes first, of the same principal too.
+        if self.running < self.max_running and tenant.running < tenant.concurrency and not tenant.queue:
+            self.running += 1
+            tenant.running += 1
+            return True
+        if self.waiting >= self.max_waiting:
+            self._make_room(tenant)
+        return False
+
+    async def wait(self, principal: Principal) -> None:
+        """After a False of `try_enter`: return once there is a place, or raise an `HttpFault` 429."""
+        tenant = self._tenants.get(principal.key_id) or self._known(principal)
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        tenant.queue.append(turn)
+        self.waiting += 1
+        self._crowd.add(tenant)
+        self._list(tenant)
+        self._hand_out()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._withdraw(tenant, turn)
+            elif turn.exception() is None:
+                # The place was given in the same moment; nobody is there to use it.
+                self.leave(principal)
+            raise
+
+    def leave(self, principal: Principal) -> None:
+        """Give the place back."""
+        tenant = self._tenants[principal.key_id]
+        self.running -= 1
+        tenant.running -= 1
+        if self.waiting:
+            self._list(tenant)
+            self._hand_out()
+
+    def leave_later(self, principal: Principal, abandoned: Iterable[Future[Any]]) -> None:
+        """Give the place back, where work goes on past its deadline.
+
+        It may go on for ever, and nobody else is to wait for it: it steps aside. When as many have done so as may run,
+        those that follow keep their places until they are over. A key has its own share of places, and there it counts
+        all the while.
+        """
+        left = [work for work in abandoned if not work.done()]
+        if not left:
+            self.leave(principal)
+            return
+        loop = asyncio.get_running_loop()
+        if self.aside < self.max_running:
+            self._step_aside(principal)
+            over_at_last = self._aside_over
+        else:
+            over_at_last = self.leave
+
+        def one_less() -> None:
+            left.pop()
+            if not left:
+                over_at_last(principal)
+
+        def over(_: Future[Any]) -> None:
+            with suppress(RuntimeError):  # the loop is closed, and nobody waits for a place any more
+                loop.call_soon_threadsafe(one_less)
+
+        for work in list(left):
+            work.add_done_callback(over)
+
+    def _step_aside(self, principal: Principal) -> None:
+        tenant = self._tenants[principal.key_id]
+        self.aside += 1
+        self.running -= 1
+        if principal.key_id is None:
+            tenant.running -= 1
+        if self.waiting:
+            self._list(tenant)
+            self._hand_out()
+
+    def _aside_over(self, principal: Principal) -> None:
+        self.aside -= 1
+        if principal.key_id is not None:
+            tenant = self._tenants[principal.key_id]
+            tenant.running -= 1
+            if self.waiting:
+                self._list(tenant)
+                self._hand_out()
+
+    def _withdraw(self, tenant: KeyUse, turn: asyncio.Future[None]) -> None:
+        # It may be gone already: whoever found it cancelled has taken it out.
+        if turn in tenant.queue:
+            tenant.queue.remove(turn)
+            self.waiting -= 1
+            if not tenant.queue:
+                self._crowd.discard(tenant)
+
+    def _list(self, tenant: KeyUse) -> None:
+        if tenant.queue and not tenant.listed and tenant.running < tenant.concurrency:
+            tenant.listed = True
+            self._ring.append(tenant)
+
+    def _hand_out(self) -> None:
+        ring = self._ring
+        while ring and self.running < self.max_running:
+            tenant = ring.popleft()
+            tenant.listed = False
+            while tenant.queue:
+                turn = tenant.queue.popleft()
+                self.waiting -= 1
+                if not turn.done():
+                    self.running += 1
+                    tenant.running += 1
+                    turn.set_result(None)
+                    break
+            self._list(tenant)
+            if not tenant.queue:
+                self._crowd.discard(tenant)
+
+    def _make_room(self, tenant: KeyUse) -> None:
+        """Take the newest request of whoever waits with most, or refuse if that is this one."""
+        mine = len(tenant.queue) + 1
+        # A flood has nearly all of the queue; it is to be refused without looking at everybody.
+        if self.waiting - len(tenant.queue) <= mine:
+            raise _overloaded()
+        largest = max(self._crowd, key=lambda other: len(other.queue))
+        if len(largest.queue) <= mine:
+            raise _overloaded()
+        turn = largest.queue.pop()
+        self.waiting -= 1
+        if not turn.done():
+            turn.set_exception(_overloaded())
+
+    def _known(self, principal: Principal) -> KeyUse:
+        tenant = self._tenants.get(principal.key_id)
+        if tenant is None:
+            if len(self._tenants) >= self._max_known:
+                self._forget()
+            tenant = self._tenants[principal.key_id] = KeyUse(principal.key_id)
+        limits = tenant.limits = principal.limits
+        if principal.key_id is None:
+            tenant.concurrency = self.max_running
+            return tenant
+        tenant.concurrency = self._concurrency if limits.concurrency is None else limits.concurrency
+        rate = self._rate if limits.rate is None else limits.rate
+        burst = self._burst if limits.burst is None else limits.burst
+        if rate == math.inf:
+            tenant.bucket = None
+        elif tenant.bucket is None or (tenant.bucket.rate, tenant.bucket.burst) != (rate, burst):
+            tenant.bucket = TokenBucket(rate, burst, self._clock())
+        return tenant
+
+    def _forget(self) -> None:
+        """Those who do nothing: first who lose nothing by it, else the one known longest."""
+        now = self._clock()
+        idle = [tenant for tenant in self._tenants.values() if not tenant.running and not tenant.queue]
+        rested = [tenant for tenant in idle if tenant.bucket is None or tenant.bucket.is_full(now)]
+        for tenant in rested or idle[:1]:
+            del self._tenants[tenant.key_id]
+
+
+class BodyBudget:
+    """How many bytes of bodies there may be at once, of all requests together."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.taken = 0
+
+    def take(self, size: int) -> None:
+        """So much more of a body has come; 429 if there is no room for it."""
+        if self.taken + size > self.most:
+            raise HttpFault(
+                429,
+                "server.overloaded",
+                "too many large bodies arrive at once; try again",
+                retryable=True,
+                headers=((b"retry-after", b"1"), (b"connection", b"close")),
+            )
+        self.taken += size
+
+    def give_back(self, size: int) -> None:
+        """A request is over whose body took so much."""
+        self.taken -= size
+
+
+class AdmissionPlace:
+    """A place in an `Admission`, held while its `async with` block runs."""
+
+    __slots__ = ("_admission", "_principal")
+
+    def __init__(self, admission: Admission, principal: Principal) -> None:
+        self._admission = admission
+        self._principal = principal
+
+    async def __aenter__(self) -> None:
+        if not self._admission.try_enter(self._principal):
+            await self._admission.wait(self._principal)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._admission.leave(self._principal)
+
+
+def _too_fast(pause: float) -> HttpFault:
+    seconds = max(1, math.ceil(pause))
+    return HttpFault(
+        429,
+        "request.rate_limited",
+        "this key sends more requests than it may",
+        retryable=True,
+        details={"retry_after": round(pause, 3)},
+        headers=((b"retry-after", b"%d" % seconds),),
+    )
+
+
+def _overloaded() -> HttpFault:
+    return HttpFault(
+        429,
+        "server.overloaded",
+        "the server has all the requests it can take; nothing was done about this one",
+        retryable=True,
+        details={"retry_after": _BUSY_RETRY},
+        headers=((b"retry-after", b"%d" % _BUSY_RETRY),),
+    )

@@ -1,0 +1,52 @@
+"""`HttpFault`: a request that is refused, and the one envelope every refusal travels in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from toolyard.model.errors import DefinitionError, SessionError
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class HttpFault(Exception):
+    """Ends a request with a status and `{"error": {code, message, retryable, ...}}`. Never an error of a tool call."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        retryable: bool = False,
+        details: dict[str, Any] | None = None,
+        hint: str | None = None,
+        headers: Headers = (),
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.retryable = retryable
+        self.details = details or {}
+        self.hint = hint
+        self.headers = tuple(headers)
+
+    def envelope(self) -> dict[str, Any]:
+        """The body; fields that say nothing are left out, since neither wire allows null for them.
+
+        A hint travels among the details: ARP allows no other field in an error.
+        """
+        error: dict[str, Any] = {"code": self.code, "message": self.message, "retryable": self.retryable}
+        details = self.details if self.hint is None else {**self.details, "hint": self.hint}
+        if details:
+            error["details"] = details
+        return {"error": error}
+
+
+def find_session_fault(error: BaseException) -> HttpFault | None:
+    """How an error of sessions or definitions is told over HTTP; None for any other error."""
+    if isinstance(error, SessionError | DefinitionError):
+        return HttpFault(error.http_status, error.code, str(error), retryable=error.retryable)
+    return None

@@ -1,0 +1,430 @@
+"""`Idempotency`: a request that carries a key is carried out once, however often and wherever it arrives.
+
+A key goes from nothing to a *claim* to an *answer*, and only forward. The claim is in the store before anything runs,
+the answer before anybody is told of it. So whatever dies when, the next who comes with the key finds out how far it
+got:
+
+    nothing    not begun                              it runs
+    claim      running, or its process is dead        wait; or the answer is `interrupted`, or a READ runs again
+    answer     over                                   the same answer
+
+Whether a process lives is told by a lock that it holds under a name of its own and that goes with it. A lock can be
+lost by one that lives (its connection is cut), so nothing rests on it alone: every step is a compare-and-swap, and
+an answer that comes after all takes the place of an `interrupted` that was only a guess.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any, NamedTuple, NoReturn, TypeVar
+
+from toolyard.model.errors import SessionBusyError, SessionError, SessionExistsError, UnknownSessionError
+from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.stored_answers import (
+    StoredResponse,
+    answer_unrecorded,
+    encode_answer,
+    encode_claim,
+    key_conflict,
+    mark_replayed,
+    read_entry,
+    replay_answer,
+    response_of,
+    server_stopping,
+    still_in_progress,
+    store_unavailable,
+    stored_name,
+)
+from toolyard.sessions.records import Records
+from toolyard.sessions.store.group_commit import StoreFailing
+
+KEEP = 24 * 3600.0
+"""Seconds that an answer is kept."""
+
+_KIND, _HOLDER = "answer", "holder"
+_POLL = 0.02
+_POLL_MOST = 0.25
+_PROBE = 1.0
+"""Seconds between two looks whether the process that runs a request elsewhere still lives."""
+_TEND = 1.0
+_MOST_UNSETTLED = 10_000
+_SWEEP = 600.0
+_JUMP = 60.0
+"""Seconds by which two clocks may drift apart between two looks before one of them was set."""
+
+log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+
+# Raised before anything has run, each by its own promise; about all other errors nobody knows.
+_NOTHING_RAN = (HttpFault, SessionBusyError, SessionExistsError, UnknownSessionError)
+
+
+class KeySlot(NamedTuple):
+    """Where a key's answer is stored."""
+
+    owner: str
+    name: str
+
+
+class KeyedRequest(NamedTuple):
+    """One request with a key, as it was made."""
+
+    slot: KeySlot
+    digest: bytes
+    make: Callable[[], Awaitable[StoredResponse]]
+    repeatable: bool
+    interrupted: Callable[[], StoredResponse]
+
+
+class KeyedWork:
+    """A request that is being carried out here, or waited for on behalf of another process."""
+
+    __slots__ = ("digest", "task", "waiters")
+
+    def __init__(self, digest: bytes) -> None:
+        self.digest = digest
+        self.task: asyncio.Task[None] | None = None
+        self.waiters: list[asyncio.Future[StoredResponse]] = []
+        """One for each who asked: whoever gives up waiting takes neither the work nor the others' answer along."""
+
+    def tell(self, response: StoredResponse) -> None:
+        """It is over."""
+        for waiter in self.waiters:
+            if not waiter.done():
+                waiter.set_result(response)
+
+    def fail(self, error: Exception) -> bool:
+        """It is over, with an error; False if nobody was left to tell."""
+        left = [waiter for waiter in self.waiters if not waiter.done()]
+        for waiter in left:
+            waiter.set_exception(error)
+        return bool(left)
+
+
+async def carry_out(job: KeyedRequest) -> tuple[StoredResponse, bytes | None, BaseException | None]:
+    """Carry out the request: the response, what is to be stored (None: as if it had never come), and the error."""
+    try:
+        response = await job.make()
+    except _NOTHING_RAN as error:
+        return StoredResponse(), None, error
+    except asyncio.CancelledError:
+        if job.repeatable:
+            return StoredResponse(), None, server_stopping()
+        response = job.interrupted()
+    except Exception as error:  # noqa: BLE001 - raised again, once the store knows that something may have run
+        if job.repeatable:
+            return StoredResponse(), None, error
+        return StoredResponse(), encode_answer(job.digest, job.interrupted()), error
+    return response, encode_answer(job.digest, response), None
+
+
+async def finish_uncancelled(work: Coroutine[Any, Any, _T]) -> tuple[_T, asyncio.CancelledError | None]:
+    """Wait for something that must not stop half way, even if this task is cancelled; says if it was."""
+    task = asyncio.get_running_loop().create_task(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    return task.result(), cancelled
+
+
+class Idempotency:
+    """Used on one event loop. A task of `tend` is to run as long as the server does, and `close` at its end."""
+
+    def __init__(
+        self,
+        records: Records,
+        clock: Callable[[], float] = time.time,
+        *,
+        keep: float = KEEP,
+        patience: float = 90.0,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._records = records
+        self._clock = clock
+        self._keep = keep
+        self._patience = patience
+        self._monotonic = monotonic
+        self._running: dict[KeySlot, KeyedWork] = {}
+        self._unsettled: dict[KeySlot, tuple[bytes, bytes | None]] = {}
+        """What the store would not take when a request was over: the claim, and what must replace it."""
+        self._name = secrets.token_hex(12)
+        self._signing_on: asyncio.Task[None] | None = None
+        self._claims = 0
+        self._offset = clock() - monotonic()
+        self._sweep_at = monotonic() + _SWEEP
+        self._closing = False
+        self._failing = False
+
+    async def answer(
+        self,
+        owner: str,
+        key: str,
+        digest: bytes,
+        make: Callable[[], Awaitable[StoredResponse]],
+        *,
+        repeatable: bool,
+        interrupted: Callable[[], StoredResponse],
+    ) -> StoredResponse:
+        """The answer of `make`, which is called only if nobody has called it for this key before.
+
+        `digest` stands for the request: another one under the same key is a 409. `repeatable` says that running it
+        again would change nothing; what is not, and may have been cut short, is answered by `interrupted()`, then and
+        ever after. Errors of `make` that say that nothing ran leave the key unused. If this task is cancelled, the
+        work goes on, and its answer is there for whoever asks again.
+        """
+        slot = KeySlot(owner, stored_name(key))
+        work = self._running.get(slot)
+        first = work is None
+        if work is None:
+            if not self._records.shared:
+                value = self._records.get(_KIND, owner, slot.name)
+                if value is not None:
+                    return replay_answer(read_entry(value), digest)
+            work = self._begin(KeyedRequest(slot, digest, make, repeatable, interrupted))
+        elif work.digest != digest:
+            raise key_conflict()
+        waiter = asyncio.get_running_loop().create_future()
+        work.waiters.append(waiter)
+        response = await waiter
+        return response if first else mark_replayed(response)
+
+    async def tend(self) -> NoReturn:
+        """Keep the house: show that this process lives, store what could not be stored, forget what is old."""
+        while True:
+            await self.poll()
+            await asyncio.sleep(_TEND)
+
+    async def poll(self) -> None:
+        """One round of `tend`. A store that fails is logged and asked again the next time."""
+        try:
+            if self._signing_on is not None and not await self._records.aholds(_HOLDER, "", self._name):
+                # A probe may have it for a moment; then the next round gets it.
+                await self._records.ahold(_HOLDER, "", self._name)
+            for slot in list(self._unsettled):
+                await self._settle_in_passing(slot)
+            await self._sweep()
+        except SessionError as error:
+            if not self._failing:
+                log.warning("what is known of idempotency keys cannot be kept up: %s", error)
+            self._failing = True
+        else:
+            self._failing = False
+
+    async def close(self) -> None:
+        """Cut short what still runs, and wait until the store knows. Nothing new is begun after that."""
+        self._closing = True
+        running = [work.task for work in self._running.values() if work.task is not None]
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
+        for slot, work in list(self._running.items()):
+            # Cancelled before its first step, so that it could not say so itself.
+            del self._running[slot]
+            work.fail(server_stopping())
+        await self.poll()
+        if self._signing_on is not None:
+            with suppress(SessionError):  # it goes with the process at the latest
+                await self._records.arelease(_HOLDER, "", self._name)
+
+    @property
+    def running(self) -> int:
+        """Requests under way."""
+        return len(self._running)
+
+    def _begin(self, job: KeyedRequest) -> KeyedWork:
+        if self._closing:
+            raise server_stopping()
+        work = KeyedWork(job.digest)
+        work.task = asyncio.get_running_loop().create_task(self._run(job, work))
+        self._running[job.slot] = work
+        return work
+
+    async def _run(self, job: KeyedRequest, work: KeyedWork) -> None:
+        """A task of its own: it goes on when nobody waits any more."""
+        try:
+            if self._records.shared:
+                response = await self._run_shared(job)
+            else:
+                # Without other processes, what is running is known, and what is over is in memory.
+                response, entry, error = await carry_out(job)
+                if entry is not None:
+                    self._records.put(_KIND, *job.slot, entry)
+                if error is not None:
+                    raise error
+        except Exception as failure:
+            del self._running[job.slot]
+            if not work.fail(failure) and not isinstance(failure, HttpFault):
+                log.exception("a request failed after its client had gone")
+        else:
+            del self._running[job.slot]
+            work.tell(response)
+
+    async def _run_shared(self, job: KeyedRequest) -> StoredResponse:
+        claim, cancelled = await finish_uncancelled(self._claim(job))
+        if isinstance(claim, StoredResponse):
+            return claim
+        if cancelled is not None or self._closing:
+            await finish_uncancelled(self._settle(job.slot, claim, None))
+            raise server_stopping()
+        response, entry, error = await carry_out(job)
+        try:
+            stored, _ = await finish_uncancelled(self._settle(job.slot, claim, entry))
+        except HttpFault:
+            if error is None:
+                raise
+        if error is not None:
+            raise error
+        # Another process may have given an answer already; then that is the one.
+        return response if stored is None else mark_replayed(stored)
+
+    async def _claim(self, job: KeyedRequest) -> bytes | StoredResponse:
+        """The claim, now stored, or the answer that is there. Waits for whoever has the key now."""
+        if job.slot in self._unsettled:
+            await self._settle_first(job.slot)
+        self._claims += 1
+        mine = encode_claim(job.digest, f"{self._name}.{self._claims}")
+        try:
+            await self._sign_on()
+            return await self._put_claim(job, mine)
+        except SessionError as error:
+            # A commit that was not answered may have left the claim there, and nobody will act on it.
+            if len(self._unsettled) < _MOST_UNSETTLED:
+                self._unsettled[job.slot] = (mine, None)
+            raise store_unavailable() from error
+
+    async def _put_claim(self, job: KeyedRequest, mine: bytes) -> bytes | StoredResponse:
+        give_up = self._monotonic() + self._patience
+        probe_at, pause = float("-inf"), _POLL
+        value: bytes | None = None
+        while True:
+            # Only asked to write where there is nothing: this may go round often.
+            if value is None and await self._records.aput(_KIND, *job.slot, mine, new=True):
+                return mine
+            value = await self._records.aget(_KIND, *job.slot)
+            if value is None:
+                continue
+            entry = read_entry(value)
+            if entry.claim is None or entry.digest != job.digest:
+                return replay_answer(entry, job.digest)
+            now = self._monotonic()
+            if now >= probe_at:
+                probe_at = now + _PROBE
+                taken = await self._take_over(job, value, entry.claim, mine)
+                if taken is not None:
+                    return taken
+            if self._closing:
+                raise server_stopping()
+            if now >= give_up:
+                raise still_in_progress()
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, _POLL_MOST)
+
+    async def _take_over(
+        self, job: KeyedRequest, value: bytes, claim: str, mine: bytes
+    ) -> bytes | StoredResponse | None:
+        """What to do about a claim whose holder will not answer; None if it may yet, or somebody was quicker."""
+        holder = claim.partition(".")[0]
+        # What began here is running or unsettled, and this is neither: a claim of our own was never acted on.
+        again = holder == self._name
+        if not again and not await self._is_dead(holder):
+            return None
+        if again or job.repeatable:
+            return mine if await self._records.areplace(_KIND, *job.slot, value, mine) else None
+        response = job.interrupted()
+        entry = encode_answer(job.digest, response, guess=True)
+        return mark_replayed(response) if await self._records.areplace(_KIND, *job.slot, value, entry) else None
+
+    async def _is_dead(self, holder: str) -> bool:
+        if not await self._records.ahold(_HOLDER, "", holder):
+            return False
+        await self._records.arelease(_HOLDER, "", holder)
+        return True
+
+    async def _settle(self, slot: KeySlot, claim: bytes, entry: bytes | None) -> StoredResponse | None:
+        """Put the answer, or nothing, in the place of the claim; the answer of another process if it stands."""
+        self._unsettled[slot] = (claim, entry)
+        try:
+            stored = await self._settle_again(slot)
+        except SessionError as error:
+            if entry is None:
+                log.warning("a claim could not be withdrawn yet: %s", error)
+                return None
+            raise answer_unrecorded() from error
+        return stored
+
+    async def _settle_first(self, slot: KeySlot) -> None:
+        """What an earlier request with the key left to be stored comes before anything else."""
+        _, entry = self._unsettled[slot]
+        try:
+            await self._settle_again(slot)
+        except SessionError as error:
+            raise (store_unavailable() if entry is None else answer_unrecorded()) from error
+
+    async def _settle_in_passing(self, slot: KeySlot) -> None:
+        if slot in self._running or slot not in self._unsettled:
+            return
+        try:
+            await self._settle_again(slot)
+        except StoreFailing:
+            raise
+        except SessionError as error:
+            # Only this one is refused. It must not be forgotten: a claim without it would look like one never acted on.
+            log.warning("an answer cannot be stored: %s", error)
+
+    async def _settle_again(self, slot: KeySlot) -> StoredResponse | None:
+        pending = self._unsettled[slot]
+        claim, entry = pending
+        stored = None
+        if entry is None:
+            await self._records.aremove(_KIND, *slot, old=claim)
+        else:
+            stored = await self._store(slot, claim, entry)
+        # By now it may be a later request's.
+        if self._unsettled.get(slot) is pending:
+            del self._unsettled[slot]
+        return stored
+
+    async def _store(self, slot: KeySlot, claim: bytes, entry: bytes) -> StoredResponse | None:
+        while not await self._records.areplace(_KIND, *slot, claim, entry):
+            # Somebody took this process for dead; or the store did it before, and could not say so.
+            value = await self._records.aget(_KIND, *slot)
+            if value == entry:
+                break
+            if value is None:
+                if await self._records.aput(_KIND, *slot, entry, new=True):
+                    break
+                continue
+            found = read_entry(value)
+            if found.claim is None and not found.guess:
+                return response_of(found)
+            claim = value
+        return None
+
+    async def _sign_on(self) -> None:
+        if self._signing_on is None or (self._signing_on.done() and self._signing_on.exception() is not None):
+            self._signing_on = asyncio.get_running_loop().create_task(self._hold_name())
+        await asyncio.shield(self._signing_on)
+
+    async def _hold_name(self) -> None:
+        await self._records.ahold(_HOLDER, "", self._name)
+
+    async def _sweep(self) -> None:
+        """Forget old answers. If the clock was set, ages mean nothing until everything of before is old anyway."""
+        now, wall = self._monotonic(), self._clock()
+        if abs(wall - now - self._offset) > _JUMP:
+            log.warning("the clock was set by %.0f s; answers are kept longer", wall - now - self._offset)
+            self._sweep_at = now + self._keep
+        self._offset = wall - now
+        if now >= self._sweep_at:
+            self._sweep_at = now + _SWEEP
+            await self._records.aexpire(_KIND, wall - self._keep)

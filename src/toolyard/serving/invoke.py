@@ -1,0 +1,164 @@
+"""`Invoker`: the one way from any wire to the engine, and what the wires have in common on the way back."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from msgspec import UNSET, UnsetType
+from starlette.responses import Response
+
+from toolyard.app.toolyard import Toolyard
+from toolyard.calls.events import Mode
+from toolyard.calls.request import CallRequest, Listener
+from toolyard.model.call import ToolCall, ToolResult
+from toolyard.model.errors import ErrorInfo, Interrupted
+from toolyard.model.tool import Effects
+from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.idempotency import Idempotency
+from toolyard.serving.identity import NOBODY, Caller, KeyScope, Principal
+from toolyard.serving.metrics import Metrics
+from toolyard.serving.served_names import CurrentNames
+from toolyard.serving.stored_answers import StoredResponse
+
+T = TypeVar("T")
+
+_NOTHING: Mapping[str, Any] = {}
+_LOGGED = 200
+_KEY = re.compile(rb"[!-~]{1,512}")
+_INTERRUPTED = Interrupted(
+    "the server stopped while this was under way; whether it took effect is not known",
+    hint="find out before you ask for it again, with another id",
+)
+
+
+class Invoker:
+    """Has calls answered by the engine, within the server's time limit and what the caller's key allows."""
+
+    def __init__(
+        self,
+        yard: Toolyard,
+        names: CurrentNames,
+        idempotency: Idempotency,
+        metrics: Metrics | None,
+        call_timeout: float,
+    ) -> None:
+        self._yard = yard
+        self._names = names
+        self._idempotency = idempotency
+        self._metrics = metrics
+        self._call_timeout = call_timeout
+
+    def resolve_name(self, principal: Principal, name: str) -> str:
+        """The tool that a caller means. What a bare name stands for is told only to who sees that tool."""
+        names = self._names.now
+        qualified = names.qualify_name(name)
+        if principal is NOBODY or qualified == name:
+            return qualified
+        return qualified if KeyScope(principal).sees(names.snapshot.names[qualified][0].tool) else name
+
+    async def run_calls(
+        self,
+        caller: Caller,
+        calls: Sequence[ToolCall],
+        *,
+        session_id: str | None = None,
+        mode: Mode = "execute",
+        timeout: float | None = None,  # noqa: ASYNC109 - a limit for each call, not for the whole
+        context: Mapping[str, Any] = _NOTHING,
+        trace: Mapping[str, Any] = _NOTHING,
+        definitions: frozenset[str] | None = None,
+        notify: Listener | None = None,
+    ) -> list[ToolResult]:
+        """Answer calls in order."""
+        began = time.perf_counter()
+        principal = caller.principal
+        results = await self._yard.tool_engine.arun(
+            CallRequest(
+                calls=calls,
+                session_id=session_id,
+                mode=mode,
+                timeout=timeout,
+                at_most=self._call_timeout,
+                owner=principal.key_id,
+                context=context,
+                trace=trace,
+                definitions=definitions,
+                scope=None if principal is NOBODY else KeyScope(principal),
+                abandoned=caller.abandoned,
+                replay=True,
+                notify=notify,
+            )
+        )
+        if self._metrics is not None:
+            seconds = (time.perf_counter() - began) / len(results)
+            for result in results:
+                code = "ok" if result.error_info is None else result.error_info.code
+                self._metrics.call(result.name, mode, code, seconds)
+        caller.tool = results[0].name[:_LOGGED] if len(results) == 1 else f"{len(results)} calls"
+        return results
+
+    async def run_idempotent(
+        self,
+        caller: Caller,
+        key: str | None,
+        digest: bytes,
+        make: Callable[[], Awaitable[Response]],
+        interrupted: Callable[[ErrorInfo], Response],
+        *,
+        tool_name: str | None = None,
+    ) -> Response:
+        """Answer a request that may come again: the first answer is kept, and given again.
+
+        If the process died before it had an answer, a repeat is told so; only a tool that just reads is called again.
+        """
+        if key is None:
+            return await make()
+        repeatable = False
+        if tool_name is not None:
+            tools = self._yard.tool_registry.get(tool_name)
+            repeatable = bool(tools) and all(tool.effects is Effects.READ for tool in tools)
+
+        async def make_stored() -> StoredResponse:
+            return StoredResponse.of(await make())
+
+        answer = await self._idempotency.answer(
+            *(caller.principal.owner or "", key, digest, make_stored),
+            repeatable=repeatable,
+            interrupted=lambda: StoredResponse.of(interrupted(_INTERRUPTED.info)),
+        )
+        return answer.to_response()
+
+
+def or_default(value: T | UnsetType, default: T) -> T:
+    """A field that may have been left out."""
+    return default if value is UNSET else value
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    """A result where a wire wants an object."""
+    return value if type(value) is dict else {"result": value}
+
+
+def collect_details(info: ErrorInfo) -> dict[str, Any]:
+    """All that an error says beyond code and message, for wires that have one place for it."""
+    details = {key: value for key, value in info.details.items() if key != "violations"}
+    if info.effect != "none":
+        details["effect"] = info.effect
+    if info.hint is not None:
+        details["hint"] = info.hint
+    if info.retry_after is not None:
+        details["retry_after"] = info.retry_after
+    return details
+
+
+def idempotency_key(caller: Caller) -> str | None:
+    """The header of that name, if it is given."""
+    key = caller.headers.get(b"idempotency-key")
+    if key is None:
+        return None
+    if _KEY.fullmatch(key) is None:
+        raise HttpFault(400, "request.invalid_http", "Idempotency-Key must be 1 to 512 ASCII characters without spaces")
+    return f"header:{key.decode()}"

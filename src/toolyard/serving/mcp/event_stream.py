@@ -1,0 +1,212 @@
+"""Streams of server-sent events: what is written to one, and how it is read."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from starlette.types import Receive, Send
+
+from toolyard.serving.http_fault import HttpFault
+
+RETRY_MS = 1000
+"""When a client is to come back after a stream broke off."""
+_MOST_EVENTS = 512
+_MOST_BYTES = 1024 * 1024
+_HIGH = 8 * 1024 * 1024
+"""Bytes not read yet, at which nothing more should be asked for on a stream."""
+_MOST_UNREAD = 64 * 1024 * 1024
+"""Bytes not read yet, at which whoever does not read is given up: what was asked for before may still be answered."""
+_CHUNK = 256 * 1024
+_BEAT = 15.0
+"""Seconds of silence after which something is said, so that nobody in between takes the connection for dead."""
+
+_HEAD = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store, no-transform"),
+    # Or a proxy would collect events until it has enough of them.
+    (b"x-accel-buffering", b"no"),
+)
+_COMMENT = b": \n\n"
+_log = logging.getLogger(__name__)
+
+
+def new_stream_name() -> str:
+    """A name for a stream, which no other has, in whatever process."""
+    return secrets.token_hex(8)
+
+
+class EventStream:
+    """Events in the order in which they were put, for one reader at a time.
+
+    A reader that is too slow loses notifications, the oldest first. Answers are never lost: a stream with too many of
+    them is given up as a whole. With a name, events have ids, `name.number`, and are kept to be read again from one of
+    them; without, an event is gone once it was read.
+    """
+
+    __slots__ = ("_bytes", "_events", "_loose", "_waiter", "count", "is_broken", "name", "over", "reader")
+
+    def __init__(self, name: str | None = None) -> None:
+        self.name = name
+        self.count = 0
+        self.over = False
+        self.is_broken = False
+        """True once it was given up."""
+        self.reader: object = None
+        """Who reads it now; whoever comes later takes over."""
+        self._events: OrderedDict[int, bytes] = OrderedDict()
+        self._loose: deque[int] = deque()
+        """The numbers of events that may be lost."""
+        self._bytes = 0
+        self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of all that is kept."""
+        return self._bytes
+
+    @property
+    def is_full(self) -> bool:
+        """True if its reader has so much left to read that nothing more should be asked for."""
+        return self._bytes > _HIGH
+
+    def put(self, message: bytes) -> None:
+        """Add a notification."""
+        self._put(message, loose=True)
+
+    def put_answer(self, message: bytes) -> None:
+        """Add a message that must not be lost."""
+        self._put(message, loose=False)
+
+    def prime(self) -> None:
+        """Begin with an event without a message, whose id can be named should the connection break at once."""
+        assert self.name is not None
+        self._add(b"id: %b.%d\nretry: %d\ndata: \n\n" % (self.name.encode(), self.count + 1, RETRY_MS), loose=True)
+
+    def put_raw(self, event: bytes) -> None:
+        """Add an event that is written already, and must not be lost."""
+        self._add(event, loose=False)
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        self.over = True
+        self.wake()
+
+    def take_over(self, reader: object) -> None:
+        """Have a new reader, for `read`; the one before, if any, is done."""
+        self.reader = reader
+        self.wake()
+
+    def detach(self, reader: object) -> None:
+        """That reader is done, if it still reads; another may come."""
+        if self.reader is reader:
+            self.reader = None
+            self.wake()
+
+    def wake(self) -> None:
+        """Have the reader look again."""
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def _put(self, message: bytes, loose: bool) -> None:
+        if not self.over:
+            head = b"" if self.name is None else b"id: %b.%d\n" % (self.name.encode(), self.count + 1)
+            self._add(b"%bevent: message\ndata: %b\n\n" % (head, message), loose)
+
+    def _add(self, event: bytes, loose: bool) -> None:
+        self.count += 1
+        self._events[self.count] = event
+        self._bytes += len(event)
+        if loose:
+            self._loose.append(self.count)
+        # The newest of all is never lost: it may be what makes up for the others.
+        while len(self._loose) > loose and (len(self._loose) > _MOST_EVENTS or self._bytes > _MOST_BYTES):
+            self._bytes -= len(self._events.pop(self._loose.popleft()))
+        if self._bytes > _MOST_UNREAD and len(self._events) > 1:
+            self._give_up()
+        self.wake()
+
+    def _give_up(self) -> None:
+        _log.warning("a stream is given up: its client left %d answers unread", len(self._events))
+        self.is_broken = self.over = True
+        self._events.clear()
+        self._loose.clear()
+        self._bytes = 0
+
+    async def read(self, reader: object, after: int = 0) -> AsyncIterator[bytes]:
+        """What comes after event `after`, as it comes, until the end; a comment now and then where nothing comes."""
+        while self.reader is reader:
+            chunk = self._taken() if self.name is None else self._since(after)
+            if chunk:
+                after = self.count
+                yield chunk
+                # It may be large, and the next may be long in coming.
+                del chunk
+            elif self.over:
+                return
+            else:
+                waiter = self._waiter = asyncio.get_running_loop().create_future()
+                beat = asyncio.get_running_loop().call_later(_BEAT, self.wake)
+                try:
+                    await waiter
+                finally:
+                    beat.cancel()
+                if self.count == after and not self.over and self.reader is reader:
+                    yield _COMMENT
+
+    def _taken(self) -> bytes:
+        """Some of what was not read yet, which is then no longer here."""
+        chunk: list[bytes] = []
+        size = 0
+        while self._events and (not chunk or size + len(next(iter(self._events.values()))) <= _CHUNK):
+            number, event = self._events.popitem(last=False)
+            if self._loose and self._loose[0] == number:
+                self._loose.popleft()
+            chunk.append(event)
+            size += len(event)
+        self._bytes -= size
+        return b"".join(chunk)
+
+    def _since(self, after: int) -> bytes:
+        fresh = []
+        for number in reversed(self._events):
+            if number <= after:
+                break
+            fresh.append(self._events[number])
+        return b"".join(reversed(fresh))
+
+
+async def send_stream(send: Send, stream: EventStream, reader: object, *, after: int = 0, silent: bool = False) -> None:
+    """Answer a request with a stream, until it ends or another reader takes over."""
+    await send({"type": "http.response.start", "status": 200, "headers": list(_HEAD)})
+    if silent:
+        # Nothing else may come for long, and the client is to know that it is heard.
+        await send({"type": "http.response.body", "body": _COMMENT, "more_body": True})
+    async for chunk in stream.read(reader, after):
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        del chunk
+    if stream.is_broken:
+        # Not ended in order, so that the client knows that something is missing.
+        raise HttpFault(503, "server.overloaded", "the client did not read the answers it had asked for")
+    await send({"type": "http.response.body", "body": b""})
+
+
+@asynccontextmanager
+async def watch_disconnect(receive: Receive, gone: Callable[[], object]) -> AsyncIterator[None]:
+    """Have `gone` called should the client of a request, whose body was read, be gone before the block is over."""
+    task = asyncio.get_running_loop().create_task(_await_disconnect(receive, gone))
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+async def _await_disconnect(receive: Receive, gone: Callable[[], object]) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    gone()

@@ -1,0 +1,165 @@
+"""`MessageClient`: one peer of a wire that carries messages both ways: the older SSE transport, or a pair of pipes.
+
+Answers come when they are ready, in any order. What needs no waiting is answered at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from toolyard.model.errors import ToolyardError
+from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.identity import Caller, Principal
+from toolyard.serving.mcp.envelope import check_envelope, check_version
+from toolyard.serving.mcp.inflight import InflightRequest, Running, cancel_request
+from toolyard.serving.mcp.json_rpc import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    LIST_CHANGED,
+    PROTOCOL_VERSION,
+    RANK,
+    REFUSED,
+    Id,
+    Json,
+    RpcFault,
+    RpcMessage,
+    encode_error,
+    encode_notification,
+    encode_result,
+    find_id,
+    read_message,
+)
+from toolyard.serving.mcp.request_context import RequestContext
+from toolyard.serving.mcp.results import finish_result
+from toolyard.serving.mcp.server import McpServer, negotiate_version
+from toolyard.serving.mcp.subscriptions import read_subscription
+
+_MOST_RUNNING = 1024
+_MOST_LISTENING = 16
+_CHANGED = encode_notification(LIST_CHANGED)
+_log = logging.getLogger(__name__)
+
+
+class MessageClient:
+    """What is known of one peer, and what it waits for.
+
+    `send` passes answers on, which must not be lost; `tell` notifications, which may be.
+    """
+
+    def __init__(
+        self, server: McpServer, send: Callable[[bytes], None], tell: Callable[[bytes], None], principal: Principal
+    ) -> None:
+        self._server = server
+        self._send = send
+        self._tell = tell
+        self._principal = principal
+        self.level = RANK["info"]
+        self.running: Running = {}
+        self._greeted = False
+        self._listening: dict[Id, Json] = {}
+        """Subscriptions, with the tag of each."""
+
+    def notify_changed(self) -> None:
+        """The catalog has changed."""
+        if self._greeted:
+            self._tell(_CHANGED)
+        for tag in self._listening.values():
+            self._tell(encode_notification(LIST_CHANGED, {"_meta": tag}))
+
+    @property
+    def is_full(self) -> bool:
+        """True if nothing more should be taken until the peer has read what it was sent."""
+        return False
+
+    def take(self, document: Any, principal: Principal | None = None) -> None:
+        """One message; it is answered now or later. `principal` is who sent it, if that is known better now."""
+        if principal is not None:
+            self._principal = principal
+        try:
+            if self.is_full:
+                raise RpcFault(REFUSED, "there are answers that were not read; read them, and ask again")
+            if type(document) is not dict:
+                raise RpcFault(INVALID_REQUEST, "a message is one JSON object; there are no batches")
+            message = read_message(document)
+            if message is None:
+                return
+            if message.id is None:
+                self._take_notification(message)
+            elif message.method == "initialize":
+                version = negotiate_version(message)
+                self._greeted = True
+                self._send(encode_result(message.id, self._server.greet(version)))
+            else:
+                self._begin(message, message.id)
+        except RpcFault as fault:
+            self._send(encode_error(find_id(document), fault))
+        except HttpFault as fault:
+            self._send(encode_error(find_id(document), RpcFault(REFUSED, fault.message, fault.envelope())))
+
+    def close(self) -> None:
+        """The peer is gone: nobody waits for what runs."""
+        for inflight in list(self.running.values()):
+            inflight.stop("over")
+
+    def _take_notification(self, message: RpcMessage) -> None:
+        if message.method == "notifications/cancelled":
+            number = message.params.get("requestId")
+            if (type(number) is str or type(number) is int) and self._listening.pop(number, None) is not None:
+                return
+            cancel_request(self.running, message)
+
+    def _begin(self, message: RpcMessage, number: Id) -> None:
+        stateless = PROTOCOL_VERSION in message.meta
+        if stateless:
+            check_envelope(message)
+            check_version(message.meta[PROTOCOL_VERSION])
+        if number in self.running or number in self._listening:
+            raise RpcFault(INVALID_REQUEST, "a request with this id is under way")
+        if stateless and message.method == "subscriptions/listen":
+            self._listen(message, number)
+            return
+        caller = Caller(self._principal)
+        if len(self.running) >= _MOST_RUNNING:
+            raise RpcFault(REFUSED, f"more than {_MOST_RUNNING} requests are under way; wait for some of them")
+        turn = RequestContext(
+            *(message, caller),
+            stateless=stateless,
+            client=None if stateless else self,
+            tell=self._tell,
+        )
+        self.running[number] = InflightRequest(asyncio.get_running_loop().create_task(self._answer(turn, number)))
+
+    def _listen(self, message: RpcMessage, number: Id) -> None:
+        tag, honoured, told = read_subscription(message)
+        if len(self._listening) >= _MOST_LISTENING:
+            raise RpcFault(REFUSED, f"{_MOST_LISTENING} subscriptions are open; end one of them")
+        self._send(told)
+        if honoured:
+            self._listening[number] = tag
+
+    def end_listening(self) -> None:
+        """Say that what was listened to is over."""
+        for number, tag in self._listening.items():
+            self._send(encode_result(number, finish_result({"_meta": dict(tag)}, stateless=True)))
+        self._listening.clear()
+
+    async def _answer(self, turn: RequestContext, number: Id) -> None:
+        try:
+            self._send(encode_result(number, await self._server.answer(turn)))
+        except RpcFault as fault:
+            self._send(encode_error(number, fault))
+        except HttpFault as fault:
+            self._send(encode_error(number, RpcFault(REFUSED, fault.message, fault.envelope())))
+        except ToolyardError as error:
+            self._send(encode_error(number, RpcFault(REFUSED, str(error))))
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever it is, it must not take others along
+            _log.error("%s: failed with %s", turn.message.method, type(error).__name__, exc_info=error)
+            self._send(encode_error(number, RpcFault(INTERNAL_ERROR, "the server failed; its log has it")))
+        finally:
+            # A cancelled request is out of the table already, and its id may be in use again.
+            inflight = self.running.get(number)
+            if inflight is not None and inflight.task is asyncio.current_task():
+                del self.running[number]

@@ -1,0 +1,265 @@
+"""`/mcp`: streamable HTTP, in the versions with a handshake and in the stateless one, on one path."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Send
+
+from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.mcp.cross_worker import pass_on_cancel
+from toolyard.serving.mcp.envelope import (
+    check_envelope,
+    check_headers,
+    check_version,
+    check_version_header,
+    is_stateless,
+)
+from toolyard.serving.mcp.event_stream import watch_disconnect
+from toolyard.serving.mcp.header_params import check_header_params
+from toolyard.serving.mcp.inflight import InflightRequest, cancel_request, forget_request
+from toolyard.serving.mcp.json_rpc import (
+    CANCELLED,
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    PARSE_ERROR,
+    PROTOCOL_VERSION,
+    REFUSED,
+    UNSUPPORTED_VERSION,
+    Json,
+    RpcFault,
+    RpcMessage,
+    encode_error,
+    encode_result,
+    find_id,
+    read_message,
+)
+from toolyard.serving.mcp.reply import AcceptedTypes, Reply, answer_accepted, read_accept, refuse_head
+from toolyard.serving.mcp.request_context import RequestContext
+from toolyard.serving.mcp.server import McpServer, negotiate_version
+from toolyard.serving.mcp.sessions import McpSession
+from toolyard.serving.mcp.subscriptions import listen, stand_in_session
+from toolyard.serving.request_body import read_json
+from toolyard.serving.responses import JsonResponse
+from toolyard.serving.routing import caller_of
+
+SESSION_ID = "mcp-session-id"
+_STATUS = {
+    PARSE_ERROR: 400,
+    INVALID_REQUEST: 400,
+    INVALID_PARAMS: 400,
+    HEADER_MISMATCH: 400,
+    MISSING_CAPABILITY: 400,
+    UNSUPPORTED_VERSION: 400,
+    METHOD_NOT_FOUND: 404,
+}
+"""Of errors in the stateless version; in the others an error is an answer like any other."""
+_STOPPED = {
+    "cancelled": RpcFault(CANCELLED, "the request was cancelled"),
+    "over": RpcFault(CANCELLED, "the session is over, and the request was cancelled with it"),
+}
+
+
+class StreamableHttp:
+    """Answers the three methods of `/mcp`. A handler that returns None has answered with a stream."""
+
+    def __init__(self, server: McpServer) -> None:
+        self._server = server
+        self._state = server.state
+
+    async def post_message(self, request: Request, send: Send) -> Response | None:
+        """One message of a client."""
+        takes = read_accept(request)
+        document: Any = None
+        stateless = False
+        try:
+            document = await read_document(request)
+            message = read_message(document)
+            stateless = is_stateless(request.scope["headers"], message)
+            if stateless:
+                return await self._answer_stateless(request, send, message, takes)
+            return await self._answer_in_session(request, send, message, takes)
+        except RpcFault as fault:
+            status = fault.status or (_STATUS.get(fault.code, 200) if stateless else 200)
+            return JsonResponse(encode_error(find_id(document), fault), status)
+
+    async def open_stream(self, request: Request, send: Send) -> Response | None:
+        """What a session is told unasked."""
+        if is_stateless(request.scope["headers"], None):
+            raise _only_post()
+        refuse_head(request)
+        try:
+            session = await self._find_session(request)
+        except RpcFault as fault:
+            return JsonResponse(encode_error(None, fault), fault.status or 400)
+        await stand_in_session(self._state, request, send, session)
+        return None
+
+    async def end_session(self, request: Request) -> Response:
+        """End a session."""
+        if is_stateless(request.scope["headers"], None):
+            raise _only_post()
+        try:
+            session = await self._find_session(request)
+        except RpcFault as fault:
+            return JsonResponse(encode_error(None, fault), fault.status or 400)
+        await self._state.sessions.end(session.owner, session.id)
+        return Response(status_code=204)
+
+    async def _answer_stateless(
+        self, request: Request, send: Send, message: RpcMessage | None, takes: AcceptedTypes
+    ) -> Response | None:
+        headers = request.scope["headers"]
+        if message is None:
+            raise RpcFault(INVALID_REQUEST, "nothing was asked here that could be answered")
+        if message.id is None:
+            check_version_header(headers)
+            return answer_accepted()
+        check_envelope(message)
+        check_headers(headers, message)
+        check_version(message.meta[PROTOCOL_VERSION])
+        if message.method == "subscriptions/listen":
+            await listen(self._state, request, send, message, takes)
+            return None
+        reply = Reply(self._state.replays, send, None)
+        if message.method != "tools/call":
+            turn = RequestContext(message, caller_of(request), stateless=True, tell=None)
+            return await self._reply(turn, reply, takes)
+        await self._state.catch_up()
+        self._check_header_params(request, message)
+        turn = RequestContext(message, caller_of(request), stateless=True, tell=reply.tell if takes.stream else None)
+        # Such a call is over when its client is gone, which is how the stateless version cancels.
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        async with watch_disconnect(request.receive, task.cancel):
+            # Of one that hung up before, nothing is begun.
+            await asyncio.sleep(0)
+            return await self._reply(turn, reply, takes)
+
+    def _check_header_params(self, request: Request, message: RpcMessage) -> None:
+        name, arguments = message.params.get("name"), message.params.get("arguments")
+        principal = caller_of(request).principal
+        known = self._state.names.resolve_tool(name, principal) if type(name) is str else None
+        if known is not None and known.header_params and (arguments is None or type(arguments) is dict):
+            check_header_params(known.header_params, arguments or {}, request.scope["headers"])
+
+    async def _reply(
+        self, turn: RequestContext, reply: Reply, takes: AcceptedTypes, inflight: InflightRequest | None = None
+    ) -> Response | None:
+        """Answer, as JSON or as a stream; a fault that comes before anything was said is the caller's to tell."""
+        try:
+            text = encode_result(turn.message.id, await self._server.answer(turn))
+        except RpcFault as fault:
+            if reply.stream is None and takes.json:
+                raise
+            text = encode_error(turn.message.id, fault)
+        except BaseException as error:
+            if reply.stream is not None:
+                await reply.finish(encode_error(turn.message.id, _describe_break(error, inflight)))
+            raise
+        return (
+            await reply.finish(text) if reply.stream is not None or takes.json else await reply.finish_as_stream(text)
+        )
+
+    async def _answer_in_session(
+        self, request: Request, send: Send, message: RpcMessage | None, takes: AcceptedTypes
+    ) -> Response | None:
+        if message is not None and message.method == "initialize" and message.id is not None:
+            return await self._initialize(request, message)
+        session = await self._find_session(request)
+        if message is None:
+            return answer_accepted()
+        if message.id is None:
+            if message.method == "notifications/cancelled":
+                await self._cancel(session, message)
+            return answer_accepted()
+        reply = Reply(self._state.replays, send, session)
+        tell = reply.tell if takes.stream else None
+        turn = RequestContext(message, caller_of(request), stateless=False, client=session, tell=tell)
+        if message.method != "tools/call":
+            return await self._reply(turn, reply, takes)
+        return await self._call_in_session(session, turn, reply, takes)
+
+    async def _call_in_session(
+        self, session: McpSession, turn: RequestContext, reply: Reply, takes: AcceptedTypes
+    ) -> Response | None:
+        number = turn.message.id
+        assert number is not None
+        if number in session.running:
+            raise RpcFault(INVALID_REQUEST, "a request with this id is under way")
+        inflight = InflightRequest(cast("asyncio.Task[Any]", asyncio.current_task()))
+        session.running[number] = inflight
+        try:
+            return await self._reply(turn, reply, takes, inflight)
+        except asyncio.CancelledError:
+            if inflight.reason is None:
+                raise
+            text = encode_error(number, _STOPPED[inflight.reason])
+            if reply.stream is not None:
+                return None
+            return JsonResponse(text) if takes.json else await reply.finish_as_stream(text)
+        finally:
+            forget_request(session.running, number, inflight)
+
+    async def _initialize(self, request: Request, message: RpcMessage) -> Response:
+        version = negotiate_version(message)
+        session = await self._state.sessions.open(caller_of(request).principal.owner or "", version)
+        text = encode_result(message.id, self._server.greet(version))
+        return JsonResponse(text, headers={SESSION_ID: session.id})
+
+    async def _find_session(self, request: Request) -> McpSession:
+        """The session that a request belongs to; 400 if it names none, 404 if there is none any more."""
+        session_id = request.headers.get(SESSION_ID)
+        if session_id is None:
+            raise RpcFault(INVALID_REQUEST, "Mcp-Session-Id is missing; begin with initialize", status=400)
+        owner, sessions = caller_of(request).principal.owner or "", self._state.sessions
+        session = sessions.at_hand(owner, session_id) or await sessions.find(owner, session_id)
+        if session is None:
+            raise RpcFault(INVALID_REQUEST, "the session is over; begin again with initialize", status=404)
+        return session
+
+    async def _cancel(self, session: McpSession, message: RpcMessage) -> None:
+        elsewhere = cancel_request(session.running, message)
+        if elsewhere is not None:
+            await pass_on_cancel(self._state.records, session.id, elsewhere)
+
+
+async def read_document(request: Request) -> Json:
+    """The body, which is one JSON object."""
+    document: Any = None
+    try:
+        document, _ = await read_json(request, dict)
+    except HttpFault as fault:
+        if fault.code == "request.invalid_json":
+            raise RpcFault(PARSE_ERROR, fault.message, status=400) from None
+        if fault.code != "request.invalid_shape":
+            raise
+        raise RpcFault(INVALID_REQUEST, "the body must be one message; there are no batches", status=400) from None
+    return cast(Json, document)
+
+
+def _describe_break(error: BaseException, inflight: InflightRequest | None) -> RpcFault:
+    """What the reader of a stream is told when its call does not come to an end."""
+    if inflight is not None and inflight.reason is not None:
+        return _STOPPED[inflight.reason]
+    if isinstance(error, asyncio.CancelledError):
+        return RpcFault(REFUSED, "the server did not wait for this any longer; whether it took effect is not known")
+    if isinstance(error, HttpFault):
+        return RpcFault(REFUSED, error.message, error.envelope())
+    return RpcFault(INTERNAL_ERROR, "the server failed; its log has it")
+
+
+def _only_post() -> HttpFault:
+    """The stateless version has nothing but POST."""
+    return HttpFault(
+        405,
+        "request.method_not_allowed",
+        "only POST is allowed here in this version of the protocol",
+        headers=((b"allow", b"POST"),),
+    )

@@ -1,0 +1,131 @@
+"""Streams on which clients wait for news: `GET /mcp` of a session, and `subscriptions/listen` without one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from starlette.requests import Request
+from starlette.types import Send
+
+from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.mcp.event_stream import EventStream, new_stream_name, send_stream, watch_disconnect
+from toolyard.serving.mcp.json_rpc import (
+    INVALID_PARAMS,
+    LIST_CHANGED,
+    SUBSCRIPTION_ID,
+    Json,
+    RpcFault,
+    RpcMessage,
+    encode_notification,
+    encode_result,
+)
+from toolyard.serving.mcp.reply import AcceptedTypes, read_accept
+from toolyard.serving.mcp.results import finish_result
+from toolyard.serving.mcp.sessions import McpSession
+from toolyard.serving.mcp.state import McpState
+from toolyard.serving.mcp.subscribers import Subscriber
+from toolyard.serving.routing import caller_of
+
+_CHANGED = encode_notification(LIST_CHANGED)
+
+
+def nothing() -> None:
+    """For a stream that others tell of changes."""
+
+
+async def stand(
+    state: McpState,
+    request: Request,
+    send: Send,
+    stream: EventStream,
+    changed: Callable[[], None] = nothing,
+    *,
+    after: int = 0,
+    silent: bool = False,
+    answering: bool = False,
+) -> None:
+    """Have a client read a stream until it is gone, or the server stops, or somebody else needs the room.
+
+    `answering`: the stream is the answer to a request, which ends it, and for which a stop waits.
+    """
+    reader = object()
+
+    def detach() -> None:
+        # Whoever is gone may come back for the rest, so only a stop ends the stream itself.
+        stream.detach(reader)
+
+    owner = caller_of(request).principal.owner or ""
+    subscriber = Subscriber(owner, changed, detach if answering else stream.end, nothing if answering else stream.end)
+    state.subscribers.join(subscriber)
+    stream.take_over(reader)
+    try:
+        async with watch_disconnect(request.receive, detach):
+            await send_stream(send, stream, reader, after=after, silent=silent)
+    finally:
+        stream.detach(reader)
+        state.subscribers.leave(subscriber)
+
+
+async def listen(state: McpState, request: Request, send: Send, message: RpcMessage, takes: AcceptedTypes) -> None:
+    """`subscriptions/listen`: first what is listened to, then what happens, each tagged with the request's id."""
+    tag, honoured, told = read_subscription(message)
+    if not takes.stream:
+        raise HttpFault(406, "request.not_acceptable", "what is listened to comes as text/event-stream; accept it")
+    stream = _ClosingStream(encode_result(message.id, finish_result({"_meta": dict(tag)}, stateless=True)))
+    stream.put_answer(told)
+    changed = encode_notification(LIST_CHANGED, {"_meta": tag})
+    await stand(state, request, send, stream, (lambda: stream.put(changed)) if honoured else nothing)
+
+
+def read_subscription(message: RpcMessage) -> tuple[Json, bool, bytes]:
+    """What a `subscriptions/listen` asks for: the tag of what it is told, whether that is anything, and the first."""
+    wanted = message.params.get("notifications")
+    if type(wanted) is not dict:
+        raise RpcFault(INVALID_PARAMS, "params.notifications must be an object")
+    tag: Json = {SUBSCRIPTION_ID: message.id}
+    honoured = {"toolsListChanged": True} if wanted.get("toolsListChanged") is True else {}
+    told = {"notifications": honoured, "_meta": tag}
+    return tag, bool(honoured), encode_notification("notifications/subscriptions/acknowledged", told)
+
+
+class _ClosingStream(EventStream):
+    """A stream that says it is over, when it ends."""
+
+    __slots__ = ("_last",)
+
+    def __init__(self, last: bytes) -> None:
+        super().__init__()
+        self._last = last
+
+    def end(self) -> None:
+        """With the result of the request that began it."""
+        self.put_answer(self._last)
+        super().end()
+
+
+async def stand_in_session(state: McpState, request: Request, send: Send, session: McpSession) -> None:
+    """`GET`: what happens in a session beside its requests, or the rest of an answer that broke off."""
+    if not read_accept(request).stream:
+        raise HttpFault(406, "request.not_acceptable", "what comes here is text/event-stream; accept it")
+    last = request.headers.get("last-event-id")
+    name, number = ("", 0) if last is None else _read_event_id(last)
+    stream = state.replays.find(session.owner, session.id, name)
+    if stream is not None and number <= stream.count:
+        await stand(state, request, send, stream, after=number, answering=True)
+        return
+    if session.notices is None or session.notices.over:
+        session.notices = EventStream(new_stream_name())
+    notices = session.notices
+    after = notices.count
+    if name == notices.name and number <= after:
+        after = number
+    elif last is not None:
+        # Of a stream that is not kept, or not here: what happened since then, nobody knows.
+        notices.put(_CHANGED)
+    await stand(state, request, send, notices, after=after, silent=True)
+
+
+def _read_event_id(last: str) -> tuple[str, int]:
+    name, _, number = last.partition(".")
+    usable = number.isascii() and number.isdigit() and len(number) < 12
+    return (name, int(number)) if usable else ("", 0)

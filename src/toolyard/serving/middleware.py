@@ -1,0 +1,406 @@
+"""What stands around every request: its id and the one envelope of errors; host and origin; key, limits and body.
+
+    RequestBoundary -> HostGuard -> Starlette's router -> OperationGate -> handler
+
+The first two are middleware of the application, the gate is around each operation. The boundary is the only place
+where a refusal or a fault becomes an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import re
+import secrets
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping
+from itertools import count
+from typing import cast
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from toolyard.app.server_block import ServerBlock
+from toolyard.model.errors import ToolyardError
+from toolyard.serving.admission import Admission, BodyBudget
+from toolyard.serving.http_fault import HttpFault, find_session_fault
+from toolyard.serving.identity import CALLER, NOBODY, Caller, Principal
+from toolyard.serving.keys import KeyRing
+from toolyard.serving.metrics import Metrics
+from toolyard.serving.query import check_query
+from toolyard.serving.request_body import BODY, BODY_HELD, LARGE_BODY, MAX_DEPTH, check_json_type, read_body
+from toolyard.serving.request_log import RequestLog
+from toolyard.serving.responses import JsonResponse, safe_headers
+from toolyard.serving.routing import Handler, Operation, StreamHandler
+from toolyard.serving.wire_types import SCHEMA_VERSION
+from toolyard.sessions.store.group_commit import StoreFailing
+
+FaultPage = Callable[[Request, HttpFault], Response]
+
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
+_PROCESS = secrets.token_hex(4)
+_number = count(1)
+_BEARER = b"bearer "
+_WITH_BODY = frozenset({"POST", "PUT"})
+_LINGER_SECONDS, _LINGER_BYTES = 2.0, 64 * 1024 * 1024
+_EXPOSED = (
+    b"access-control-expose-headers",
+    b"x-request-id, etag, retry-after, idempotent-replayed, mcp-session-id, mcp-protocol-version",
+)
+_ALLOWED = (
+    "authorization, content-type, idempotency-key, x-api-key, x-request-id, "
+    "mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, last-event-id"
+)
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
+_ONCE = (b"host", b"content-length", b"content-type", b"authorization", b"origin", b"idempotency-key", b"x-api-key")
+_REMEMBERED = 1024
+_HOST = re.compile(r"(\[[^]]*\]|[^][:]*)(:[0-9]*)?")
+
+
+class RequestBoundary:
+    """The outermost: an id for each request, safe headers for each answer, an envelope for each error, a line each."""
+
+    def __init__(
+        self, app: ASGIApp, *, log: RequestLog, metrics: Metrics | None, pages: Mapping[str, FaultPage]
+    ) -> None:
+        self._app = app
+        self._log = log
+        self._metrics = metrics
+        self._pages = pages
+        """By the path of an operation that people look at: how a refusal looks there."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        headers = dict(scope["headers"])
+        caller = scope[CALLER] = Caller(headers=headers, request_id=find_request_id(headers))
+        status = 0
+        fault: HttpFault | None = None
+
+        async def send_safely(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = message["headers"]
+                more = [(b"x-request-id", caller.request_id.encode()), *safe_headers(headers), *caller.shared_headers]
+                message = {**message, "headers": [*headers, *more]}
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_safely)
+        except ClientDisconnect:
+            return
+        except HttpFault as error:
+            # Its traceback knows this frame, which knows it: garbage of every refusal, for all to wait until collected.
+            fault = error.with_traceback(None)
+        except (ToolyardError, OSError, asyncio.CancelledError) as error:
+            fault = self._convert_error(error, scope, caller)
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever it is, it must not take others along
+            fault = self._unexpected(error, caller)
+        if fault is not None and not status:
+            await self._refuse(fault, scope, receive, send_safely)
+        seconds = time.perf_counter() - began
+        if self._metrics is not None:
+            self._metrics.request(caller.route, status, seconds)
+        if self._log.enabled:
+            self._log.request(
+                *(scope["method"], caller.route, status, seconds),
+                request_id=caller.request_id,
+                key=caller.principal.name,
+                tool=caller.tool or None,
+                code=None if fault is None else fault.code,
+            )
+
+    async def _refuse(self, fault: HttpFault, scope: Scope, receive: Receive, send: Send) -> None:
+        caller: Caller = scope[CALLER]
+        page = self._pages.get(caller.route)
+        if page is not None:
+            response = page(Request(scope), fault)
+        else:
+            response = JsonResponse(_envelope(fault, scope), fault.status)
+            response.raw_headers += fault.headers
+        if fault.status in (413, 429) and BODY not in scope:
+            await _send_and_linger(response, receive, send)
+        else:
+            await response(scope, receive, send)
+
+    def _convert_error(self, error: BaseException, scope: Scope, caller: Caller) -> HttpFault:
+        if isinstance(error, StoreFailing):
+            # Its words name files and servers, which are the operator's matter.
+            self._log.event("store", request_id=caller.request_id, error=str(error))
+            text = f"the store does not answer; the server's log has it as request {caller.request_id}"
+            return HttpFault(503, "session.unavailable", text, retryable=scope["method"] in ("GET", "HEAD"))
+        if isinstance(error, asyncio.CancelledError):
+            return HttpFault(
+                503,
+                "server.stopping",
+                "the server stops and did not wait for this any longer; whether it took effect is not known",
+                headers=((b"connection", b"close"),),
+            )
+        return find_session_fault(error) or self._unexpected(error, caller)
+
+    def _unexpected(self, error: BaseException, caller: Caller) -> HttpFault:
+        self._log.failure(caller.request_id, error)
+        return HttpFault(500, "server.error", f"the server failed; its log has it as request {caller.request_id}")
+
+
+def find_request_id(headers: Mapping[bytes, bytes]) -> str:
+    """The id that a request came with, if it can be said back; else a new one."""
+    given = headers.get(b"x-request-id")
+    # Only what is safe in a header and in a log line is said back.
+    if given is not None and _REQUEST_ID.fullmatch(given):
+        return given.decode("ascii")
+    return f"{_PROCESS}-{next(_number):x}"
+
+
+def _envelope(fault: HttpFault, scope: Scope) -> dict[str, object]:
+    envelope = fault.envelope()
+    path: str = scope["path"]
+    if not path.removeprefix(scope.get("root_path", "")).startswith("/arp"):
+        envelope["error"] = {"schema_version": SCHEMA_VERSION, **envelope["error"]}
+    return envelope
+
+
+async def _send_and_linger(response: Response, receive: Receive, send: Send) -> None:
+    """Answer, and read on for a moment before that is the end.
+
+    To close with input unread resets the connection, and the answer may be lost before it is read.
+    """
+    await send(
+        {"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers},
+    )
+    await send({"type": "http.response.body", "body": response.body, "more_body": True})
+    size = 0
+    try:
+        async with asyncio.timeout(_LINGER_SECONDS):
+            while size <= _LINGER_BYTES:
+                message = await receive()
+                if message["type"] != "http.request" or not message.get("more_body", False):
+                    break
+                size += len(message.get("body", b""))
+    except TimeoutError:
+        pass
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def is_loopback(host: str) -> bool:
+    """True for a name or address that only this machine can reach."""
+    if host.strip("[]").lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+class HostGuard:
+    """Checks `Host` and `Origin`, so that no page of somebody else's can make a browser use this server.
+
+    A name that an attacker points at this machine (DNS rebinding) shows in `Host`; a foreign page shows in `Origin`.
+    """
+
+    def __init__(
+        self, app: ASGIApp, host: str, allowed_hosts: Iterable[str] = (), allowed_origins: Iterable[str] = ()
+    ) -> None:
+        self._app = app
+        own = {host.lower(), f"[{host.lower()}]"} if ":" in host else {host.lower()}
+        self._any_address = host in ("0.0.0.0", "::", "")  # noqa: S104 - a comparison
+        names = {socket.gethostname().lower()} if self._any_address else set()
+        self._names = _LOOPBACK | own | names | {name.lower() for name in allowed_hosts}
+        self.origins = frozenset(origin.lower().rstrip("/").encode() for origin in allowed_origins)
+        self._fine: set[bytes] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] == "http":
+            origin = self.check(scope, scope[CALLER].headers)
+            if origin is not None and origin.lower() in self.origins:
+                sharing = ((b"access-control-allow-origin", origin), (b"vary", b"origin"), _EXPOSED)
+                scope[CALLER].shared_headers = sharing
+            if origin is not None and scope["method"] == "OPTIONS":
+                await _preflight()(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def check(self, scope: Scope, headers: Mapping[bytes, bytes]) -> bytes | None:
+        """Refuse a request that came by a wrong name or from a foreign page; its origin, if it has one."""
+        if len(headers) != len(scope["headers"]):
+            _check_repeats(scope["headers"])
+        host = headers.get(b"host")
+        if host is None:
+            raise HttpFault(400, "request.invalid_http", "a request needs a Host header")
+        if host not in self._fine:
+            self._check_host(host)
+        origin = headers.get(b"origin")
+        if origin is not None:
+            own = str(scope["scheme"]).encode() + b"://" + host.lower()
+            if origin.lower() != own and origin.lower() not in self.origins:
+                raise _foreign(origin[:200].decode("latin-1"))
+        elif headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site") and scope["method"] not in ("GET", "HEAD"):
+            raise _foreign("another site")
+        return origin
+
+    def _check_host(self, host: bytes) -> None:
+        name = _name_of(host)
+        if name not in self._names and not (self._any_address and _is_address(name)):
+            raise HttpFault(
+                421,
+                "request.host_not_allowed",
+                f"this server does not answer for {name[:200]!r}",
+                hint="list the name in server.allowed_hosts",
+            )
+        if len(self._fine) < _REMEMBERED:
+            self._fine.add(host)
+
+
+def _check_repeats(headers: Iterable[tuple[bytes, bytes]]) -> None:
+    names = [name for name, _ in headers]
+    for name in _ONCE:
+        if names.count(name) > 1:
+            raise HttpFault(400, "request.invalid_http", f"the header {name.decode()} is there more than once")
+
+
+def _foreign(who: str) -> HttpFault:
+    return HttpFault(
+        403,
+        "request.origin_not_allowed",
+        f"requests from pages of {who!r} are not allowed",
+        hint="list the origin in server.allowed_origins",
+    )
+
+
+def _name_of(host: bytes) -> str:
+    """The name without its port; what is not so written is nobody's name."""
+    text = host.decode("latin-1").lower()
+    found = _HOST.fullmatch(text)
+    return text if found is None else found[1]
+
+
+def _is_address(name: str) -> bool:
+    # An address cannot be pointed elsewhere, as a name can.
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _preflight() -> Response:
+    """A browser asks on behalf of a page; the guard has let its origin pass."""
+    return Response(
+        status_code=204,
+        headers={
+            "access-control-allow-methods": "GET, HEAD, POST, PUT, DELETE",
+            "access-control-allow-headers": _ALLOWED,
+            "access-control-max-age": "600",
+        },
+    )
+
+
+class OperationGate:
+    """Around the handler of one operation: whose key, how often, how large a body, and a place to run in."""
+
+    def __init__(
+        self,
+        operation: Operation,
+        *,
+        block: ServerBlock,
+        keys: KeyRing | None,
+        admission: Admission,
+        reads: Admission,
+        budget: BodyBudget,
+        cookie_of: Callable[[Scope], str | None],
+    ) -> None:
+        self._operation = operation
+        self._block = block
+        self._keys = keys
+        self._admission = admission
+        self._places = admission if operation.runs else reads if operation.heavy else None
+        self._budget = budget
+        self._cookie_of = cookie_of
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        operation, caller = self._operation, scope[CALLER]
+        request = Request(scope, receive)
+        caller.route = operation.path
+        if scope["query_string"] and not operation.is_page:
+            check_query(operation.query, request)
+        principal = caller.principal = self._identify(scope, caller.headers)
+        try:
+            if operation.access != "open":
+                if principal is not NOBODY:
+                    self._admission.check_rate(principal)
+                # Whole before it gets a place: one whose body dawdles must not keep others from running.
+                if operation.method in _WITH_BODY:
+                    await self._read_body(request, caller)
+            response = await self._run_in_place(request, caller, send)
+        finally:
+            if held := scope.get(BODY_HELD):
+                self._budget.give_back(held)
+        if response is not None:
+            await response(scope, receive, send)
+
+    async def _read_body(self, request: Request, caller: Caller) -> None:
+        operation, block, max_values, principal = self._operation, self._block, None, caller.principal
+        if operation.body is not None:
+            check_json_type(caller.headers)
+            max_values = block.max_values
+        request.scope[MAX_DEPTH] = block.max_depth
+        try:
+            max_bytes = operation.max_body or block.max_body_bytes
+            body = await read_body(request, caller.headers.get(b"content-length"), max_bytes, max_values, self._budget)
+        except HttpFault as fault:
+            if fault.status == 413:
+                self._admission.charge(principal, block.max_body_bytes)
+            raise
+        if len(body) > LARGE_BODY:
+            self._admission.charge(principal, len(body))
+
+    async def _run_in_place(self, request: Request, caller: Caller, send: Send) -> Response | None:
+        places, principal = self._places, caller.principal
+        if places is None:
+            return await self._handle(request, send)
+        if not places.try_place(principal):
+            await places.wait(principal)
+        try:
+            return await self._handle(request, send)
+        finally:
+            if caller.abandoned:
+                places.leave_later(principal, caller.abandoned)
+            else:
+                places.leave(principal)
+
+    async def _handle(self, request: Request, send: Send) -> Response | None:
+        if self._operation.streams:
+            return await cast(StreamHandler, self._operation.handler)(request, send)
+        return await cast(Handler, self._operation.handler)(request)
+
+    def _identify(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Principal:
+        """The principal whose key came along; what they may do here at all is checked, where is the handler's."""
+        operation, keys = self._operation, self._keys
+        if operation.is_page:
+            if scope["method"] == "POST" and b"origin" not in headers:
+                raise HttpFault(403, "request.origin_not_allowed", "a form is taken only from a page of this server")
+            if operation.access == "page" and keys is not None and keys.required:
+                return keys.find_signed(self._cookie_of(scope))
+            return NOBODY
+        if keys is None or not keys.required or operation.access == "open":
+            return NOBODY
+        principal = keys.find(_find_token(headers))
+        if operation.verb is not None and not principal.scopes.allows_somewhere(operation.verb):
+            raise HttpFault(403, "auth.forbidden", f"this key has no scope with the verb {operation.verb}")
+        return principal
+
+
+def _find_token(headers: Mapping[bytes, bytes]) -> str | None:
+    given = headers.get(b"authorization")
+    if given is not None:
+        return given[len(_BEARER) :].strip().decode("latin-1") if given[: len(_BEARER)].lower() == _BEARER else ""
+    key = headers.get(b"x-api-key")
+    return None if key is None else key.decode("latin-1")

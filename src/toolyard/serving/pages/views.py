@@ -1,0 +1,211 @@
+"""HTML from templates: everything escaped, no script, and the headers that hold a browser to it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from toolyard.constants import VERSION
+from toolyard.model.tool import Effects, Tool
+from toolyard.serving.http_fault import Headers, HttpFault
+from toolyard.serving.keys import KeyRing
+from toolyard.serving.pages.form_fields import pretty
+from toolyard.serving.routing import caller_of
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+HTML = "text/html; charset=utf-8"
+CSP = (
+    "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+PAGE_HEADERS = {
+    "content-security-policy": CSP,
+    "x-content-type-options": "nosniff",
+    # Not "no-referrer": with that, browsers say "Origin: null" for the page's own forms.
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+_NO_STORE = {"cache-control": "no-store"}
+_KEPT = {"cache-control": "private, max-age=86400"}
+
+_FILES = {"toolyard.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml"}
+
+MAX_SHOWN = 200_000
+"""Characters of an answer that a page shows; more would only freeze the browser."""
+_MAX_COLOURED = 50_000
+_TOKEN = re.compile(
+    r'(?P<text>"(?:\\.|[^"\\])*")(?P<key>\s*:)?|(?P<word>\b(?:true|false|null)\b)|(?P<number>-?\d[\d.eE+-]*)'
+)
+_EFFECTS = {
+    Effects.READ: ("read", "Reads only: running it changes nothing."),
+    Effects.WRITE: ("write", "Writes: running it changes something outside of here."),
+    Effects.UNKNOWN: ("effects unknown", "Nobody has said whether running it changes anything."),
+}
+
+
+class PageRenderer:
+    """Makes whole pages."""
+
+    def __init__(self, keys: KeyRing | None, *, metrics_on: bool) -> None:
+        self._keys = keys
+        self._metrics_on = metrics_on
+
+    @property
+    def asks_for_keys(self) -> bool:
+        """False where everybody may do everything: no key was ever made."""
+        return self._keys is not None and self._keys.required
+
+    def render(
+        self, request: Request, template: str, *, status: int = 200, headers: Headers = (), **values: Any
+    ) -> Response:
+        """A whole page."""
+        text = (
+            _environment()
+            .get_template(template)
+            .render(
+                principal=caller_of(request).principal,
+                keys_on=self.asks_for_keys,
+                metrics_on=self._metrics_on,
+                **values,
+            )
+        )
+        # Escaped surrogates can reach a page from a tool's answer; no encoding has a place for them.
+        body = text.encode("utf-8", errors="replace")
+        response = Response(body, status, {**PAGE_HEADERS, **_NO_STORE}, HTML)
+        response.raw_headers += headers
+        return response
+
+    def render_fault(self, request: Request, fault: HttpFault) -> Response:
+        """A refused request as a page; for somebody who is not signed in, the way to do so."""
+        if fault.status == 401 and self.asks_for_keys and request.method in ("GET", "HEAD"):
+            return redirect("/sign-in" + (f"?{urlencode({'next': here(request)})}" if here(request) != "/" else ""))
+        return self.render(request, "fault.html", status=fault.status, headers=fault.headers, fault=fault)
+
+
+def redirect(to: str, headers: Headers = ()) -> Response:
+    """See there instead, by GET."""
+    location = quote(to, safe="/:?&=%#+-._~")
+    response = Response(b"", 303, {**PAGE_HEADERS, **_NO_STORE, "location": location})
+    response.raw_headers += headers
+    return response
+
+
+def here(request: Request) -> str:
+    """Path and query of the request, encoded."""
+    path = quote(request.scope["path"], safe="/:")
+    query = request.scope["query_string"].decode("ascii", errors="replace")
+    return f"{path}?{query}" if query else path
+
+
+def static_file(name: str) -> Response:
+    """One of the files that pages refer to."""
+    return Response(_static(name), headers={**PAGE_HEADERS, **_KEPT}, media_type=_FILES[name])
+
+
+def tool_path(name: str) -> str:
+    """Where a tool's page is; slashes are encoded, so that no name becomes a path of its own."""
+    return f"/tool/{quote(name, safe=':')}"
+
+
+def coloured(text: str) -> Markup:
+    """JSON text with its parts marked for the stylesheet."""
+    from markupsafe import Markup, escape
+
+    if len(text) > _MAX_COLOURED:
+        return escape(text)
+    parts: list[str] = []
+    end = 0
+    for found in _TOKEN.finditer(text):
+        kind = found.lastgroup if found.lastgroup != "text" else "string"
+        token = found["text"] or found[0]
+        parts += [escape(text[end : found.start()]), Markup('<span class="j-{}">{}</span>').format(kind, token)]
+        end = found.start() + len(token)
+    return Markup("").join([*parts, escape(text[end:])])
+
+
+def shown_json(value: Any) -> Markup:
+    """A JSON value to be read, cut where it becomes too long for a page."""
+    from markupsafe import escape
+
+    text = pretty(value)
+    if len(text) > MAX_SHOWN:
+        cut = f"{text[:MAX_SHOWN]}\n... {len(text) - MAX_SHOWN:,} more characters; ask the API for the whole of it"
+        return escape(cut)
+    return coloured(text)
+
+
+def first_line(text: str) -> str:
+    """What a description begins with: its first paragraph, on one line."""
+    return " ".join(text.strip().partition("\n\n")[0].split())[:300]
+
+
+def effects_badge(tool: Tool) -> tuple[str, str, str]:
+    """Class, word and explanation."""
+    return (tool.effects.value, *_EFFECTS[tool.effects])
+
+
+def took(milliseconds: float) -> str:
+    """A duration in the unit people would say it in."""
+    if milliseconds < 1000:
+        return f"{milliseconds:.1f} ms" if milliseconds < 100 else f"{milliseconds:.0f} ms"
+    return f"{milliseconds / 1000:.2f} s"
+
+
+def rest_of(mapping: dict[str, Any], key: str) -> dict[str, Any]:
+    """The mapping without what is said elsewhere."""
+    return {name: value for name, value in mapping.items() if name != key}
+
+
+def with_query(path: str, **parameters: str | int) -> str:
+    """A path with those parameters that say something."""
+    given = {name: value for name, value in parameters.items() if value}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+@cache
+def _static(name: str) -> bytes:
+    return files("toolyard.serving.pages").joinpath("static", name).read_bytes()
+
+
+@cache
+def _static_url(name: str) -> str:
+    # The hash lets a browser keep the file and still see a new one at once.
+    return f"/static/{name}?v={hashlib.sha256(_static(name)).hexdigest()[:12]}"
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    def load(name: str) -> str:
+        return files("toolyard.serving.pages").joinpath("templates", name).read_text("utf-8")
+
+    environment = Environment(
+        loader=FunctionLoader(load),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters.update(first_line=first_line, shown_json=shown_json, coloured=coloured)
+    environment.globals.update(
+        version=VERSION,
+        static_url=_static_url,
+        tool_path=tool_path,
+        with_query=with_query,
+        effects_badge=effects_badge,
+        took=took,
+        rest_of=rest_of,
+    )
+    return environment

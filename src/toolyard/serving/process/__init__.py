@@ -1,0 +1,1 @@
+"""The process: where it listens, how it starts, how it stops."""

@@ -1,0 +1,357 @@
+"""`DeadlineProtocol`: uvicorn's HTTP/1.1, with deadlines for what others send and read, and our envelope for refusals.
+
+Of uvicorn's `HttpToolsProtocol` it leans on the parser's callbacks, `cycle` (`message_event`, `disconnected`,
+`response_started`, `response_complete`, `keep_alive`), `pipeline` and `flow`. The version is pinned for their sake, and
+tests speak to each of them over real sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+import httptools
+import msgspec
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.middleware import find_request_id
+from toolyard.serving.responses import JSON, safe_headers
+
+if TYPE_CHECKING:
+    from uvicorn.config import Config
+    from uvicorn.server import ServerState
+
+    from toolyard.app.server_block import ServerBlock
+
+MAX_HEAD_BYTES = 32 * 1024
+MAX_HEADERS = 100
+MAX_PIPELINED = 100
+Stage = Literal["idle", "head", "body", "whole"]
+"""Nothing asked yet; a head begun; a body begun; a request that is all there."""
+_FRAMING = 16
+"""Bytes that a chunked body may spend on each of its own, beyond what a head may have."""
+_LEAST_RATE = 16 * 1024
+"""Bytes a second at which a body earns time beyond its deadline."""
+_UNWANTED_BYTES = 1024 * 1024
+"""What is read of a body that was answered before it came, to keep the connection."""
+_LINGER_SECONDS = 2.0
+_HOP = frozenset({b"connection", b"upgrade"})
+
+
+class ConnectionLimit:
+    """How many connections there may be; beyond, the one that has waited longest without a whole request goes."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.open: set[DeadlineProtocol] = set()
+        self.waiting: dict[DeadlineProtocol, None] = {}
+        """Those from which no whole request has come, or none since the last answer; the longest so first."""
+
+    def admit(self, newcomer: DeadlineProtocol) -> bool:
+        """Count a connection in; False if there are too many, and all of them at work."""
+        if len(self.open) >= self.most:
+            longest = next(iter(self.waiting), None)
+            if longest is None:
+                return False
+            self.forget(longest)
+            longest.transport.abort()
+        self.open.add(newcomer)
+        self.waiting[newcomer] = None
+        return True
+
+    def forget(self, connection: DeadlineProtocol) -> None:
+        """It is gone, or as good as gone."""
+        self.open.discard(connection)
+        self.waiting.pop(connection, None)
+
+
+class _NoTrailers(list[Any]):
+    """Where trailers go. Beside the headers they would pass for headers."""
+
+    def append(self, item: Any) -> None:
+        """Forget it."""
+
+
+class DeadlineProtocol(HttpToolsProtocol):
+    """One connection."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        block: ServerBlock,
+        limit: ConnectionLimit,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._block = block
+        self._limit = limit
+        self._stage: Stage = "idle"
+        self._read_timer: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
+        self._raw_bytes = self._body_bytes = 0
+        """Of the head or body that is coming, as it came; and of the body alone."""
+        self._body_began = 0.0
+        self._deaf = False
+        """True once nothing more is read as HTTP from here."""
+        self._fault: HttpFault | None = None
+        self._refusal = b""
+        """What is said instead of an answer once all requests before are answered."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A newcomer, for whom the longest waiting connection may have to go."""
+        super().connection_made(transport)
+        if self._limit.admit(self):
+            self._set_read_timer(self._block.header_timeout, self._expire_head)
+        else:
+            self._refuse(HttpFault(503, "server.overloaded", "all connections are in use; try again", retryable=True))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Leave nothing of it behind."""
+        self._limit.forget(self)
+        self._set_read_timer(None)
+        self._set_write_timer(None)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came, then see what the connection waits for."""
+        if self._deaf:
+            return
+        self._unset_keepalive_if_required()
+        self._raw_bytes += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # What follows is in no language that is spoken here, whatever it looks like.
+            self._deaf = True
+        except httptools.HttpParserError as error:
+            self._refuse(self._fault or _invalid_http(error))
+            return
+        if self._stage == "whole":
+            self._set_read_timer(None)
+            self._limit.waiting.pop(self, None)
+            if self.cycle.response_complete:
+                self._rest()
+        elif self._stage == "head":
+            self._await_head()
+        elif self._stage == "body":
+            self._await_body()
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        super().on_message_begin()
+        self._stage = "head"
+
+    def on_headers_complete(self) -> None:
+        """Its head is whole, and small enough."""
+        if len(self.headers) > MAX_HEADERS or (self._raw_bytes > MAX_HEAD_BYTES and self._head_size() > MAX_HEAD_BYTES):
+            self._stop(_large_head())
+        if len(self.pipeline) >= MAX_PIPELINED:
+            self._stop(_invalid_http(f"more than {MAX_PIPELINED} requests ahead of their answers"))
+        upgrade = self.parser.should_upgrade()
+        if upgrade:
+            self._ignore_upgrade(self.parser.get_method())
+        super().on_headers_complete()
+        if upgrade:
+            self.cycle.keep_alive = False
+        self.headers = _NoTrailers()
+        self._stage = "body"
+        self._raw_bytes = self._body_bytes = 0
+        self._body_began = self.loop.time()
+        self._set_read_timer(None)
+
+    def on_body(self, body: bytes) -> None:
+        """Some of its body."""
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """All of it."""
+        self._stage = "whole"
+        self._raw_bytes = 0
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """An answer was written; go on to what waits for it."""
+        if self._refusal and not self.pipeline:
+            self._leave(self._refusal)
+            return
+        if self._stage == "body" and self.expect_100_continue and not self.pipeline:
+            # Whoever asked first whether to send may now send the body or not; nobody could tell.
+            self._leave()
+            return
+        super().on_response_complete()
+        if self._stage == "whole" and self.timeout_keep_alive_task is not None:
+            self._limit.waiting[self] = None
+
+    def _should_upgrade(self) -> bool:
+        return False
+
+    def _ignore_upgrade(self, method: bytes) -> None:
+        """Serve a request that asks for another protocol as if it had not asked, and as the last one.
+
+        The parser takes what follows its head for that other protocol, a body too; and what may be the body to one
+        side and the next request to the other must be neither.
+        """
+        if method == b"CONNECT":
+            self._stop(_invalid_http("its target is not a path"))
+        for name, value in self.headers:
+            if name == b"transfer-encoding" or (name == b"content-length" and value.strip() != b"0"):
+                self._stop(_invalid_http("a request that asks for another protocol may not have a body"))
+        self.headers[:] = [header for header in self.headers if header[0] not in _HOP]
+
+    def _stop(self, fault: HttpFault) -> None:
+        self._fault = fault
+        raise fault
+
+    def _head_size(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+
+    def _rest(self) -> None:
+        """Answered before all of it came: now it is as idle as any other."""
+        self._limit.waiting[self] = None
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+
+    def _await_head(self) -> None:
+        if self._read_timer is None:
+            self._set_read_timer(self._block.header_timeout, self._expire_head)
+        if self._raw_bytes > MAX_HEAD_BYTES:
+            self._refuse(_large_head())
+
+    def _await_body(self) -> None:
+        if self._read_timer is None:
+            self._set_read_timer(self._block.body_timeout, self._expire_body)
+        if self._raw_bytes > 2 * MAX_HEAD_BYTES + _FRAMING * self._body_bytes:
+            what = "the body is framed in pieces that are too small, or its trailers are too large"
+            self._refuse(_invalid_http(what))
+        elif self.cycle.response_complete and self._raw_bytes > _UNWANTED_BYTES:
+            self._leave()
+
+    def _expire_head(self) -> None:
+        if self._stage == "head":
+            self._refuse(_too_late("the head of the request", self._block.header_timeout))
+        else:
+            self.transport.close()
+
+    def _expire_body(self) -> None:
+        earned = self._block.body_timeout + self._body_bytes / _LEAST_RATE
+        left = self._body_began + earned - self.loop.time()
+        if self.flow.read_paused:
+            # It is not the other side that keeps us waiting.
+            self._set_read_timer(self._block.body_timeout, self._expire_body)
+        elif left > 0:
+            self._set_read_timer(left, self._expire_body)
+        elif self.cycle.response_complete:
+            self._leave()
+        else:
+            self._refuse(_too_late("the body of the request", self._block.body_timeout))
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Nothing was asked for long; whoever has not even read the last answer is not waited for."""
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        super().timeout_keep_alive_handler()
+
+    def pause_writing(self) -> None:
+        """The other side does not read as fast as it is written to; it gets a deadline."""
+        super().pause_writing()
+        self._set_write_timer(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        """It has read on."""
+        super().resume_writing()
+        self._set_write_timer(None)
+
+    def _expire_write(self, before: int) -> None:
+        unsent = self.transport.get_write_buffer_size()
+        if unsent == before:
+            self.transport.abort()
+        else:
+            self._set_write_timer(unsent)
+
+    def _set_read_timer(self, seconds: float | None, expire: Callable[[], None] | None = None) -> None:
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+        self._read_timer = None if seconds is None or expire is None else self.loop.call_later(seconds, expire)
+
+    def _set_write_timer(self, unsent: int | None) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+        seconds = self._block.idle_timeout
+        self._write_timer = None if unsent is None else self.loop.call_later(seconds, self._expire_write, unsent)
+
+    def _refuse(self, fault: HttpFault) -> None:
+        """Answer instead of the app, after what was asked before, and end."""
+        self._deaf = True
+        self._set_read_timer(None)
+        refusal, cycle = self._write_refusal(fault), self.cycle
+        if self._stage == "body" and not self.pipeline:
+            # The app waits for a body that will never be whole; what it still sends goes nowhere.
+            cycle.disconnected = True
+            cycle.message_event.set()
+            self._leave(b"" if cycle.response_started else refusal)
+            return
+        if self._stage == "body":
+            # The broken request is the last in line, and not begun.
+            self.pipeline.popleft()
+        elif cycle is None or (cycle.response_complete and not self.pipeline):
+            self._leave(refusal)
+            return
+        self._refusal = refusal
+
+    def _leave(self, last: bytes = b"") -> None:
+        """Say the last, close for writing, and read on for a moment.
+
+        To close with input unread resets the connection, and the answer may be lost before it is read.
+        """
+        self._deaf = True
+        self._limit.waiting[self] = None
+        self.transport.write(last)
+        try:
+            self.transport.write_eof()
+            self.flow.resume_reading()
+            self._set_read_timer(_LINGER_SECONDS, self.transport.abort)
+        except (OSError, NotImplementedError):
+            # It is gone, or (with TLS) cannot be half closed.
+            self.transport.close()
+
+    def _write_refusal(self, fault: HttpFault) -> bytes:
+        # Only a head that is whole can say which id the answer is to have.
+        request_id = find_request_id(dict(self.scope["headers"]) if self._stage == "body" else {})
+        body = msgspec.json.encode(fault.envelope())
+        headers = [
+            *self.server_state.default_headers,
+            *fault.headers,
+            *safe_headers(fault.headers),
+            (b"content-type", JSON.encode()),
+            (b"content-length", b"%d" % len(body)),
+            (b"x-request-id", request_id.encode()),
+            (b"connection", b"close"),
+        ]
+        return STATUS_LINE[fault.status] + b"".join(b"%s: %s\r\n" % header for header in headers) + b"\r\n" + body
+
+
+def _invalid_http(why: object) -> HttpFault:
+    """What came is not HTTP, or not HTTP that can be understood in one way only."""
+    if isinstance(why, httptools.HttpParserCallbackError):
+        why = "its target is not a path"
+    return HttpFault(400, "request.invalid_http", f"this is no HTTP/1.1 request that can be served: {why}")
+
+
+def _too_late(what: str, seconds: float) -> HttpFault:
+    message = f"{what} did not arrive in time"
+    return HttpFault(408, "request.timeout", message, retryable=True, details={"timeout": seconds})
+
+
+def _large_head() -> HttpFault:
+    """Too many headers, or too large ones."""
+    return HttpFault(
+        431,
+        "request.headers_too_large",
+        f"the head of a request may have {MAX_HEADERS} headers and {MAX_HEAD_BYTES:,} bytes",
+        details={"max_headers": MAX_HEADERS, "max_bytes": MAX_HEAD_BYTES},
+    )

@@ -1,0 +1,245 @@
+"""`serve`: one process that listens, answers, and stops without losing what it has begun."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import signal
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from types import FrameType
+from typing import Any, cast
+
+import msgspec
+import uvicorn
+from starlette.types import ASGIApp
+
+from toolyard.app.build import build_parts
+from toolyard.app.config import Config
+from toolyard.app.entry import PluginEntry
+from toolyard.app.server_block import ServerBlock
+from toolyard.app.toolyard import Toolyard
+from toolyard.model.errors import ConfigError, ToolyardError
+from toolyard.serving.app import create_app
+from toolyard.serving.loaded_catalog import LoadedCatalog
+from toolyard.serving.process.banner import list_problems, write_banner
+from toolyard.serving.process.listening import BACKLOG, Address, address_of, listen, room_for_connections
+from toolyard.serving.process.protocol import ConnectionLimit, DeadlineProtocol
+from toolyard.serving.request_log import taking_logs
+from toolyard.serving.service import Service, make_service
+
+Ready = Callable[[Address, str], None]
+"""Called once the server accepts: where it listens, and what to tell a person."""
+
+_RECORDING_SECONDS = 5.0
+"""For cancelled calls to be recorded and answered."""
+_log = logging.getLogger(__name__)
+
+
+def build_service(config: Config, block: ServerBlock) -> Service:
+    """Everything a config names, built and opened, with what stands around it on a server.
+
+    What cannot be loaded is left out and listed in the service's report, unless the block is strict.
+    """
+    registry, engine, report = build_parts(_with_domains(config, block), lenient=not block.strict)
+    with ExitStack() as undo:
+        yard = undo.enter_context(Toolyard(registry, engine))
+        if block.strict and not report.ok:
+            raise ConfigError("strict: " + "; ".join(list_problems(report)))
+        service = make_service(yard, block, secrets=config.secrets)
+        undo.pop_all()
+    return service
+
+
+def _with_domains(config: Config, block: ServerBlock) -> Config:
+    if not block.domains:
+        return config
+    options = {"domains": list(block.domains), "on_error": "raise" if block.strict else "skip"}
+    return msgspec.structs.replace(config, loaders=[PluginEntry("domains", options, "domains"), *config.loaders])
+
+
+def serve(
+    config: Config,
+    block: ServerBlock,
+    *,
+    ready: Ready,
+    listener: socket.socket | None = None,
+    lifeline: socket.socket | None = None,
+    make_app: Callable[[Service], ASGIApp] = create_app,
+) -> bool:
+    """Answer until a SIGTERM or SIGINT; a SIGHUP loads the sources again. False if the start failed.
+
+    `listener` is an open socket to use instead of a new one. `lifeline` is a socket whose other end belongs to
+    whoever started this process: when it closes, the server stops.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(taking_logs(block.log))
+        # The port first: whether it is free is known at once, and loading may take a while.
+        listener = stack.enter_context(listener or listen(block))
+        address = address_of(listener)
+        block = msgspec.structs.replace(block, port=address.port)
+        service = build_service(config, block)
+        stack.callback(service.yard.close)
+        check_exposure(service, address)
+        limit = ConnectionLimit(room_for_connections(block.max_connections))
+        if service.metrics is not None:
+            service.metrics.watch("connections", lambda: len(limit.open))
+        server = Server(
+            _make_uvicorn_config(make_app(service), block, limit),
+            ready=lambda: ready(address, write_banner(service, address.url)),
+            reload=partial(reload_sources, service.loaded),
+            stopping=service.mcp.state.subscribers.end_all,
+            shutdown_timeout=block.shutdown_timeout,
+            lifeline=lifeline,
+        )
+        try:
+            server.run([listener])
+        except SystemExit:
+            # uvicorn's way of saying that the app refused to start; it has been logged.
+            return False
+    return True
+
+
+def check_exposure(service: Service, address: Address) -> None:
+    """Refuse to listen where others can come while nobody is asked for a key."""
+    if address.is_private or (service.keys is not None and service.keys.usable()):
+        return
+    where = "a sqlite or postgres `sessions` block in the config, and then " if service.keys is None else ""
+    raise ConfigError(
+        f"{address.host} can be reached from other machines, and there is no usable API key; make one first "
+        f"({where}`toolyard key create NAME --scope '*:*'`), or listen at 127.0.0.1"
+    )
+
+
+async def reload_sources(loaded: LoadedCatalog) -> None:
+    """Load every source again; what goes wrong is logged, and the last good tools stay."""
+    try:
+        await loaded.reload()
+    except ToolyardError as error:
+        _log.warning("the sources could not be loaded again: %s", error)
+    for line in list_problems(loaded.report):
+        _log.warning("%s", line)
+
+
+def _make_uvicorn_config(app: ASGIApp, block: ServerBlock, limit: ConnectionLimit) -> uvicorn.Config:
+    protocol = partial(DeadlineProtocol, block=block, limit=limit)
+    return uvicorn.Config(
+        cast(Any, app),
+        http=cast(type[asyncio.Protocol], protocol),
+        loop="asyncio",
+        ws="none",
+        lifespan="on",
+        interface="asgi3",
+        backlog=BACKLOG,
+        timeout_keep_alive=cast(int, block.idle_timeout),
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        # Whoever connects could claim with such headers to be somebody else.
+        proxy_headers=False,
+        server_header=False,
+    )
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, which says when it is ready, ends with 0 when told to stop, and waits for what it cancels."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        *,
+        ready: Callable[[], None],
+        reload: Callable[[], Awaitable[None]],
+        stopping: Callable[[], None],
+        shutdown_timeout: float,
+        lifeline: socket.socket | None = None,
+    ) -> None:
+        super().__init__(config)
+        self._ready = ready
+        self._reload = reload
+        self._stopping = stopping
+        self._shutdown_timeout = shutdown_timeout
+        self._lifeline = lifeline
+        self._hung_up = False
+        self._reloading: asyncio.Future[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept, and say so."""
+        await super().startup(sockets)
+        # What was loaded stays: the collector need not look at it again and again.
+        gc.collect()
+        gc.freeze()
+        if self._lifeline is not None:
+            asyncio.get_running_loop().add_reader(self._lifeline, self._other_end_speaks)
+        self._ready()
+
+    def _other_end_speaks(self) -> None:
+        assert self._lifeline is not None
+        if not self._lifeline.recv(64):
+            asyncio.get_running_loop().remove_reader(self._lifeline)
+            self.should_exit = True
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """A SIGHUP too."""
+        with super().capture_signals():
+            if threading.current_thread() is not threading.main_thread():
+                yield
+                return
+            before = signal.signal(signal.SIGHUP, self._hang_up)
+            try:
+                yield
+            finally:
+                signal.signal(signal.SIGHUP, before)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop in order; a second SIGINT stops at once. To be told to stop is no failure, so the signal ends here."""
+        if self.should_exit and sig == signal.SIGINT:
+            self.force_exit = True
+        self.should_exit = True
+
+    def _hang_up(self, sig: int, frame: FrameType | None) -> None:
+        self._hung_up = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second."""
+        if self._hung_up and (self._reloading is None or self._reloading.done()):
+            self._hung_up = False
+            self._reloading = asyncio.ensure_future(self._reload())
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop accepting, let what runs come to its end, cancel what does not, and wait until that is recorded."""
+        for server in self.servers:
+            server.close()
+        for listener in sockets or ():
+            listener.close()
+        # Streams that only wait for news would be waited for.
+        self._stopping()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        if not await self._ended(self._shutdown_timeout):
+            tasks = list(self.server_state.tasks)
+            _log.warning("%d requests did not end in time and are cancelled", len(tasks))
+            for task in tasks:
+                task.cancel()
+            await self._ended(_RECORDING_SECONDS)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        await self.lifespan.shutdown()
+
+    async def _ended(self, seconds: float) -> bool:
+        """Whether everything that runs came to an end in that time."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + seconds
+        while self.server_state.tasks or self.server_state.connections:
+            if clock() >= until or self.force_exit:
+                # A connection whose other side does not read on is nobody's loss.
+                return not self.server_state.tasks
+            await asyncio.sleep(0.02)
+        return True

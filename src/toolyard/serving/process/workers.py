@@ -1,0 +1,187 @@
+"""`WorkerPool`: several processes that answer on one port, kept alive by a parent that answers nothing itself."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from types import FrameType
+
+import msgspec
+
+from toolyard.app.config import Config
+from toolyard.app.server_block import ServerBlock
+from toolyard.model.errors import ConfigError
+
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+
+_LOOK = 0.2
+_FIRST_DELAY = 0.1
+_LONGEST_DELAY = 10.0
+_STEADY_SECONDS = 60.0
+"""A worker that lived so long did not die of the same thing as the one before."""
+_EXTRA_SECONDS = 10.0
+
+_PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+Say = Callable[[str], None]
+
+
+def check_shared(config: Config) -> None:
+    """Refuse several workers where each would have sessions of its own."""
+    if config.sessions.store == "memory":
+        raise ConfigError(
+            "several workers need sessions that all of them see; give the config a `sessions` block with "
+            "store: sqlite or store: postgres, or use one worker"
+        )
+
+
+class WorkerNotice(msgspec.Struct, frozen=True):
+    """What a worker says to its parent when it accepts."""
+
+    banner: str
+
+
+def tell_parent(link: socket.socket, text: str) -> None:
+    """Say through the link that this worker accepts, and what a person should know."""
+    link.sendall(msgspec.json.encode(WorkerNotice(text)) + b"\n")
+
+
+class _Worker:
+    def __init__(self, command: Sequence[str], listener: socket.socket, environment: dict[str, str]) -> None:
+        self.link, theirs = socket.socketpair()
+        with theirs:
+            passed = (listener.fileno(), theirs.fileno())
+            self.process = subprocess.Popen(  # noqa: S603 - our own command line
+                [*command, "--fd", str(passed[0]), "--link", str(passed[1])], pass_fds=passed, env=environment
+            )
+        self.began = time.monotonic()
+        self.said = b""
+
+    def notice(self) -> WorkerNotice | None:
+        """What it said, once it is all there."""
+        self.said += self.link.recv(65536)
+        return msgspec.json.decode(self.said, type=WorkerNotice) if self.said.endswith(b"\n") else None
+
+    def close(self) -> None:
+        self.link.close()
+
+
+class WorkerPool:
+    """Starts the workers, starts another where one dies, passes signals on, and ends when they have ended."""
+
+    def __init__(self, command: Sequence[str], listener: socket.socket, block: ServerBlock, *, say: Say) -> None:
+        self._command = list(command)
+        self._listener = listener
+        self._block = block
+        self._say = say
+        self._workers: list[_Worker] = []
+        self._due: list[float] = []
+        """When each missing worker is to be started."""
+        self._delay = _FIRST_DELAY
+        self._stopping = False
+        self._hung_up = False
+
+    def run(self, ready: Callable[[str], None]) -> bool:
+        """Until a SIGTERM or SIGINT. `ready` is called, with what a person should know, when all accept.
+
+        False if the first worker did not come to accept; it has said why.
+        """
+        folder = tempfile.mkdtemp(prefix="toolyard-metrics-")
+        environment = {**os.environ, METRICS_FOLDER: folder}
+        before = {
+            number: signal.signal(number, self._note) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        }
+        try:
+            return self._run(ready, environment)
+        finally:
+            self._stop()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _run(self, ready: Callable[[str], None], environment: dict[str, str]) -> bool:
+        # One first: what keeps it from starting keeps all of them, and is to be told once.
+        notices = [self._begun(environment)]
+        if notices[0] is None:
+            return self._stopping
+        for _ in range(self._block.workers - 1):
+            notices.append(self._begun(environment))
+        if self._stopping:
+            return True
+        ready(notices[0].banner)
+        while not self._stopping:
+            time.sleep(_LOOK)
+            self._look_after(environment)
+        return True
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            self._hung_up = True
+        else:
+            self._stopping = True
+
+    def _begun(self, environment: dict[str, str]) -> WorkerNotice | None:
+        worker = self._start(environment)
+        with selectors.DefaultSelector() as selector:
+            selector.register(worker.link, selectors.EVENT_READ)
+            while not self._stopping and worker.process.poll() is None:
+                if selector.select(_LOOK):
+                    notice = worker.notice()
+                    if notice is not None:
+                        return notice
+        return None
+
+    def _start(self, environment: dict[str, str]) -> _Worker:
+        worker = _Worker(self._command, self._listener, environment)
+        self._workers.append(worker)
+        return worker
+
+    def _look_after(self, environment: dict[str, str]) -> None:
+        now = time.monotonic()
+        for worker in [item for item in self._workers if item.process.poll() is not None]:
+            self._workers.remove(worker)
+            worker.close()
+            if now - worker.began > _STEADY_SECONDS:
+                self._delay = _FIRST_DELAY
+            self._say(f"worker {worker.process.pid} ended ({_end_of(worker.process)}); another one is started")
+            self._due.append(now + self._delay)
+            self._delay = min(_LONGEST_DELAY, self._delay * 2)
+        for _ in [due for due in self._due if due <= now]:
+            self._start(environment)
+        self._due = [due for due in self._due if due > now]
+        if self._hung_up and self._workers:
+            self._hung_up = False
+            # One is enough: it has the others follow.
+            self._workers[0].process.send_signal(signal.SIGHUP)
+
+    def _stop(self) -> None:
+        for worker in self._workers:
+            if worker.process.poll() is None:
+                worker.process.terminate()
+        until = time.monotonic() + self._block.shutdown_timeout + _EXTRA_SECONDS
+        for worker in self._workers:
+            try:
+                worker.process.wait(max(0.1, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                self._say(f"worker {worker.process.pid} did not stop and is killed")
+                worker.process.kill()
+                worker.process.wait()
+            worker.close()
+
+
+def _end_of(process: subprocess.Popen[bytes]) -> str:
+    code = process.returncode
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def own_command(arguments: Sequence[str]) -> list[str]:
+    """How this program is started again with those arguments."""
+    return [sys.executable, "-m", "toolyard", *arguments]

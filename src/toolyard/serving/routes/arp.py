@@ -1,0 +1,179 @@
+"""ARP v1: definitions, invocations, and the rules that optional fields are left out and never null."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+from starlette.requests import Request
+from starlette.responses import Response
+
+from toolyard.model.bindings import McpBinding, RestBinding
+from toolyard.model.call import ToolCall, ToolResult
+from toolyard.model.errors import ErrorInfo, UnknownToolError
+from toolyard.model.names import show
+from toolyard.model.tool import Tool
+from toolyard.registry.snapshot import Snapshot
+from toolyard.serving.catalog_view import CatalogView
+from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.identity import Principal, scope_of
+from toolyard.serving.invoke import Invoker, as_object, collect_details, or_default
+from toolyard.serving.query import query_str
+from toolyard.serving.request_body import digest_json, read_json
+from toolyard.serving.responses import JsonResponse
+from toolyard.serving.routes.native_tools import FINGERPRINT
+from toolyard.serving.routing import Operation, caller_of, path_value
+from toolyard.serving.served_names import ServedNames
+from toolyard.serving.wire_types import ArpDefinition, ArpErrorEnvelope, ArpInvocation, ArpResult
+
+
+class ArpTools:
+    """The same tools under `/arp`."""
+
+    def __init__(self, catalog: CatalogView, invoker: Invoker) -> None:
+        self._catalog = catalog
+        self._invoker = invoker
+
+    def operations(self) -> tuple[Operation, ...]:
+        """Lists, definitions, invocations."""
+        return (
+            Operation(
+                "GET",
+                "/arp/v1/tools",
+                self.list_tools,
+                "All tools, as ARP v1 spells them",
+                answers={200: list[ArpDefinition], 304: None},
+                verb="list",
+                heavy=True,
+            ),
+            Operation(
+                "GET",
+                "/arp/v1/tools/{tool_id}",
+                self.get_tool,
+                "One tool by its id",
+                answers={200: ArpDefinition, 404: ArpErrorEnvelope, 409: ArpErrorEnvelope},
+                query=(FINGERPRINT,),
+                verb="list",
+            ),
+            Operation(
+                "POST",
+                "/arp/v1/tool-invocations",
+                self.invoke,
+                "Call a tool; a repeated invocation_id gets the first answer again",
+                body=ArpInvocation,
+                answers={200: ArpResult, 409: ArpErrorEnvelope},
+                runs=True,
+            ),
+        )
+
+    async def list_tools(self, request: Request) -> Response:
+        """Every definition, overloads each on their own."""
+        principal = caller_of(request).principal
+
+        def show_all(snapshot: Snapshot) -> list[dict[str, Any]]:
+            names = self._catalog.names.now
+            return [show_arp_definition(names, tool) for tool in self._catalog.list_visible(principal, snapshot)]
+
+        return self._catalog.answer_listing(request, "arp", show_all)
+
+    async def get_tool(self, request: Request) -> Response:
+        """One definition by its tool id; 409 for an overloaded one unless the fingerprint says which."""
+        tool_id, principal = path_value(request), caller_of(request).principal
+        names, scope = self._catalog.names.now, scope_of(principal)
+        known = names.find_id(tool_id, None if scope is None else scope.lists)
+        fingerprint = query_str(request, "fingerprint")
+        tool = self._catalog.find_overload(principal, known, tool_id, fingerprint, by_id=True)
+        return JsonResponse(show_arp_definition(names, tool))
+
+    async def invoke(self, request: Request) -> Response:
+        """Call one tool. Whatever comes of the call is a 200; other statuses are for requests that are none."""
+        body, plain = await read_json(request, ArpInvocation)
+        caller = caller_of(request)
+        name, unknown = self._resolve_tool(caller.principal, body)
+        context: dict[str, Any] = or_default(body.context, {})
+        meta = context.get("meta")
+
+        async def make() -> Response:
+            if unknown is not None:
+                return _answer_failure(body.invocation_id, unknown, 0)
+            began = time.perf_counter()
+            trace = meta if isinstance(meta, dict) else {}
+            call = ToolCall(name, body.args)
+            [result] = await self._invoker.run_calls(caller, [call], context=context, trace=trace)
+            return _answer_call(body, result, int((time.perf_counter() - began) * 1000))
+
+        return await self._invoker.run_idempotent(
+            *(caller, f"invocation:{body.invocation_id}", digest_json(plain), make),
+            lambda info: _answer_failure(body.invocation_id, info, 0),
+            tool_name=name,
+        )
+
+    def _resolve_tool(self, principal: Principal, body: ArpInvocation) -> tuple[str, ErrorInfo | None]:
+        """The tool that id and name stand for, or why there is none. Both may be given, if they agree."""
+        named = None if body.tool_name is UNSET else self._invoker.resolve_name(principal, body.tool_name)
+        if body.tool_id is UNSET:
+            return named or "", None
+        names, scope = self._catalog.names.now, scope_of(principal)
+        sees = None if scope is None else scope.sees
+        by_id = names.find_id(body.tool_id, sees)
+        if by_id is None:
+            error = UnknownToolError(f"no tool has the id {show(body.tool_id)}", details=_show_given(body))
+            return named or "", error.info
+        if named is not None and names.find_name(named, sees) != by_id:
+            both = f"tool_id {show(body.tool_id)} and tool_name {show(body.tool_name)}"
+            raise HttpFault(400, "request.conflict", f"{both} are different tools; give one of them")
+        return by_id, None
+
+
+def _show_given(body: ArpInvocation) -> dict[str, Any]:
+    named = {"tool_id": body.tool_id, "tool_name": body.tool_name}
+    return {key: value for key, value in named.items() if value is not UNSET}
+
+
+def _answer_call(body: ArpInvocation, result: ToolResult, duration: int) -> Response:
+    info = result.error_info
+    if info is not None:
+        if info.code == UnknownToolError.code:
+            info = msgspec.structs.replace(info, details={**info.details, **_show_given(body)})
+        return _answer_failure(body.invocation_id, info, duration)
+    answer = {"invocation_id": body.invocation_id, "ok": True, "result": as_object(result.result)}
+    return JsonResponse({**answer, "duration_ms": duration})
+
+
+def _answer_failure(invocation_id: str, info: ErrorInfo, duration: int) -> Response:
+    error: dict[str, Any] = {"code": info.code, "message": info.message, "retryable": info.retryable}
+    details = collect_details(info)
+    if "violations" in info.details:
+        details["issues"] = [_show_violation(item) for item in info.details["violations"]]
+    if details:
+        error["details"] = details
+    return JsonResponse({"invocation_id": invocation_id, "ok": False, "error": error, "duration_ms": duration})
+
+
+def _show_violation(violation: dict[str, str]) -> str:
+    return f"${violation['pointer'].replace('/', '.')}: {violation['message']}"
+
+
+def show_arp_definition(names: ServedNames, tool: Tool) -> dict[str, Any]:
+    """A tool as ARP spells it; what ARP has no field for is in the extensions."""
+    found: dict[str, Any] = {
+        "tool_id": names.tool_id(tool.qualified_name),
+        "name": names.spell_name(tool.qualified_name),
+        "description": tool.description,
+        "input_schema": tool.parameters,
+        "source": "remote" if isinstance(tool.binding, RestBinding | McpBinding) else "registry_local",
+    }
+    if tool.output_parameters:
+        found["output_schema"] = tool.output_parameters
+    extensions: dict[str, Any] = {
+        "toolyard.qualified_name": tool.qualified_name,
+        "toolyard.version": tool.version or "0.0.0",
+        "toolyard.fingerprint": tool.fingerprint,
+        "toolyard.effects": tool.effects.value,
+    }
+    if tool.tags:
+        extensions["toolyard.tags"] = list(tool.tags)
+    found["extensions"] = extensions
+    return found

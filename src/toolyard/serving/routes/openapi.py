@@ -1,0 +1,188 @@
+"""The OpenAPI document: written from the routes and the types that requests are read by, so that it is true."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from toolyard.constants import VERSION
+from toolyard.serving.keys import KeyRing
+from toolyard.serving.responses import JsonResponse
+from toolyard.serving.routing import Operation
+from toolyard.serving.wire_types import ArpErrorEnvelope, ErrorEnvelope
+
+_ALWAYS = {
+    400: "The request is malformed.",
+    405: "The method is not allowed here; `Allow` says which are.",
+    408: "The request took too long to arrive.",
+    414: "The path is too long.",
+    421: "The server does not answer for the name in `Host`.",
+    431: "The headers are too large.",
+    500: "The server failed; the log has it under the request id.",
+    503: "The server cannot answer now.",
+}
+_WITH_KEY = {
+    401: "The key is missing or not valid.",
+    403: "The key, or the page the request comes from, is not allowed to do this.",
+    429: "Too many requests (`Retry-After` says when to try again), or more sessions than a key may have.",
+}
+_WITH_BODY = {413: "The body is too large, or holds too many values.", 415: "The body is not JSON."}
+_SAID = {
+    200: "Done.",
+    201: "Made.",
+    204: "Done; there is nothing to say.",
+    304: "Unchanged since the given `ETag`.",
+    404: "There is none.",
+    409: "It collides with what is there.",
+    501: "Nothing here can answer this tool.",
+    504: "The tool took too long.",
+}
+_BRACES = re.compile(r"\{(\w+)\}")
+_REF = "#/components/schemas/{name}"
+
+
+class OpenApiRoute:
+    """The document of all operations, this one included."""
+
+    def __init__(self, operations: Iterable[Operation], keys: KeyRing | None) -> None:
+        self._keys = keys
+        everything = (*operations, *self.operations())
+        self._documents = {
+            keyed: msgspec.json.encode(write_document(everything, keys=keyed)) for keyed in (False, True)
+        }
+
+    def operations(self) -> tuple[Operation, ...]:
+        """One."""
+        handler = self.show_document
+        return (
+            Operation("GET", "/openapi.json", handler, "This document", answers={200: dict[str, Any]}, access="open"),
+        )
+
+    async def show_document(self, request: Request) -> Response:
+        """The API itself, for programs that read OpenAPI."""
+        return JsonResponse(self._documents[self._keys is not None and self._keys.required])
+
+
+def write_document(routes: Iterable[Operation], *, keys: bool) -> dict[str, Any]:
+    """The whole API. `keys` says whether requests need one."""
+    shown = [route for route in routes if route.shown and not route.is_page]
+    types = sorted({kind for route in shown for kind in _types(route)}, key=repr)
+    schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
+    of = dict(zip(types, schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for route in shown:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, of, keys)
+    made: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "toolyard",
+            "version": VERSION,
+            "description": "Tools for agents: the catalog, calls, and sessions. `/arp` speaks ARP v1.",
+        },
+        "paths": paths,
+        "components": {"schemas": _completed(components)},
+    }
+    if keys:
+        made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    return made
+
+
+def _types(route: Operation) -> list[Any]:
+    kinds = [ErrorEnvelope, ArpErrorEnvelope, route.body]
+    for answer in route.answers.values():
+        kinds += _several(answer)
+    return [kind for kind in kinds if kind is not None and not isinstance(kind, str)]
+
+
+def _several(answer: Any) -> list[Any]:
+    return list(answer) if isinstance(answer, tuple) else [answer]
+
+
+def _operation(route: Operation, of: Mapping[Any, Any], keys: bool) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "summary": route.summary,
+        "description": (route.handler.__doc__ or "").strip(),
+        "operationId": f"{route.method.lower()}{re.sub(r'[^A-Za-z0-9]+', '_', route.path).rstrip('_')}",
+        "parameters": [*_path_parameters(route), *_query_parameters(route), *_header_parameters(route)],
+        "responses": {str(status): answer for status, answer in sorted(_responses(route, of).items())},
+    }
+    if route.body is not None:
+        made["requestBody"] = {"required": True, "content": {"application/json": {"schema": of[route.body]}}}
+    if keys and route.access == "key":
+        made["security"] = [{"key": []}]
+    return made
+
+
+def _path_parameters(route: Operation) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in _BRACES.findall(route.path)
+    ]
+
+
+def _query_parameters(route: Operation) -> list[dict[str, Any]]:
+    made = []
+    for parameter in route.query:
+        schema = {"type": "array", "items": parameter.schema} if parameter.repeatable else parameter.schema
+        made.append({"name": parameter.name, "in": "query", "schema": schema, "description": parameter.description})
+    return made
+
+
+def _header_parameters(route: Operation) -> list[dict[str, Any]]:
+    if not route.idempotent:
+        return []
+    return [
+        {
+            "name": "Idempotency-Key",
+            "in": "header",
+            "schema": {"type": "string", "minLength": 1, "maxLength": 512, "pattern": "^[!-~]+$"},
+            "description": "A request with the same key and body gets the first answer again.",
+        }
+    ]
+
+
+def _responses(route: Operation, of: Mapping[Any, Any]) -> dict[int, dict[str, Any]]:
+    envelope = ArpErrorEnvelope if route.path.startswith("/arp") else ErrorEnvelope
+    refusals = dict(_ALWAYS)
+    if route.access == "key":
+        refusals |= _WITH_KEY
+    else:
+        refusals[403] = _WITH_KEY[403]
+    if route.body is not None or route.method == "POST":
+        refusals |= _WITH_BODY
+    made: dict[int, dict[str, Any]] = {}
+    for status in sorted({*refusals, *route.answers}):
+        kinds: list[Any] = [envelope] if status in refusals else []
+        if status in route.answers:
+            kinds = [*(kind for kind in _several(route.answers[status]) if kind not in kinds), *kinds]
+        made[status] = _response(refusals.get(status) or _SAID[status], kinds, of)
+    return made
+
+
+def _response(said: str, kinds: list[Any], of: Mapping[Any, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "description": said,
+        "headers": {"X-Request-Id": {"schema": {"type": "string"}, "required": True}},
+    }
+    texts = [kind for kind in kinds if isinstance(kind, str)]
+    schemas = [of[kind] for kind in kinds if kind is not None and not isinstance(kind, str)]
+    if texts:
+        made["content"] = {texts[0].partition(";")[0]: {"schema": {"type": "string"}}}
+    elif schemas:
+        schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+        made["content"] = {"application/json": {"schema": schema}}
+    return made
+
+
+def _completed(components: dict[str, Any]) -> dict[str, Any]:
+    """What a type checks in code, and its schema cannot know by itself."""
+    invocation = components["ArpInvocation"]
+    return {
+        **components,
+        "ArpInvocation": {**invocation, "anyOf": [{"required": ["tool_id"]}, {"required": ["tool_name"]}]},
+    }

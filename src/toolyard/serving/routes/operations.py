@@ -1,0 +1,144 @@
+"""How the server is, what it is, what it loaded, and loading it again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from toolyard.constants import VERSION
+from toolyard.model.errors import SessionError
+from toolyard.model.report import SourceReport
+from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.keys import KeyRing
+from toolyard.serving.loaded_catalog import LoadedCatalog
+from toolyard.serving.metrics import Metrics
+from toolyard.serving.request_body import BODY
+from toolyard.serving.responses import JsonResponse
+from toolyard.serving.routing import Handler, Operation, caller_of
+from toolyard.serving.wire_types import ErrorEnvelope, Health, ReportView, VersionInfo
+from toolyard.sessions.records import Records
+
+_METRICS = "text/plain; version=0.0.4; charset=utf-8"
+_PATIENCE = 1.0
+_STATES = {"ok": "ok", "stale": "degraded", "failed": "down"}
+
+
+class OperationsRoutes:
+    """For whoever runs the server."""
+
+    def __init__(
+        self,
+        loaded: LoadedCatalog,
+        records: Records,
+        keys: KeyRing | None,
+        metrics: Metrics | None,
+        failing: Mapping[str, str],
+    ) -> None:
+        self._loaded = loaded
+        self._records = records
+        self._keys = keys
+        self._metrics = metrics
+        self._failing = failing
+
+    def operations(self) -> tuple[Operation, ...]:
+        """Health and version for everybody, the rest for admins."""
+        return (
+            *_for_everybody("/v1/health", self.show_health, "How the server is", Health),
+            *_for_everybody("/v1/version", self.show_version, "What the server is", VersionInfo),
+            Operation(
+                *("GET", "/v1/report", self.show_report, "What was loaded, rewritten and rejected"),
+                answers={200: ReportView},
+                verb="admin",
+            ),
+            Operation(
+                *("POST", "/v1/reload", self.reload_sources, "Load every source again"),
+                answers={200: ReportView},
+                verb="admin",
+            ),
+            Operation(
+                *("GET", "/metrics", self.show_metrics, "Metrics for Prometheus"),
+                answers={200: _METRICS, 404: ErrorEnvelope},
+                verb="admin",
+            ),
+        )
+
+    async def show_health(self, request: Request) -> Response:
+        """The state of the store and of every source. What fails degrades the server; it does not bring it down."""
+        # Names of sources may be paths or addresses, and whoever asks need not have a key.
+        told = self._keys is None or not self._keys.required
+        checks = [_check_source(source, place, told) for place, source in enumerate(self._loaded.report.sources)]
+        checks += await self._check_store()
+        checks += [{"name": name, "status": "degraded", "message": kind} for name, kind in self._failing.items()]
+        extensions: dict[str, Any] = {"toolyard.sandbox": self._loaded.sandbox}
+        if told:
+            registry = self._loaded.registry
+            extensions |= {"toolyard.tools": len(registry), "toolyard.generation": registry.generation}
+        return JsonResponse(
+            {
+                "status": "ok" if all(check["status"] == "ok" for check in checks) else "degraded",
+                "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+                "checks": checks,
+                "extensions": extensions,
+            }
+        )
+
+    async def _check_store(self) -> list[dict[str, Any]]:
+        if not self._records.shared:
+            return []
+        try:
+            await asyncio.wait_for(self._records.aversion("key"), _PATIENCE)
+        except (SessionError, TimeoutError):
+            return [{"name": "store", "status": "down", "message": "the store does not answer"}]
+        return [{"name": "store", "status": "ok"}]
+
+    async def show_version(self, request: Request) -> Response:
+        """Name and version of the server, and the API versions it speaks."""
+        return JsonResponse({"service_name": "toolyard", "service_version": VERSION, "supported_api_versions": ["v1"]})
+
+    async def show_report(self, request: Request) -> Response:
+        """What every source loaded, rewrote and rejected."""
+        _check_admin(request)
+        return JsonResponse(self._loaded.report.to_dict())
+
+    async def reload_sources(self, request: Request) -> Response:
+        """Load every source again, in every process of the service; one that fails keeps its last good tools."""
+        _check_admin(request)
+        if request.scope[BODY]:
+            raise HttpFault(400, "request.invalid_shape", "a reload takes no body")
+        await self._loaded.reload()
+        return JsonResponse(self._loaded.report.to_dict())
+
+    async def show_metrics(self, request: Request) -> Response:
+        """Counters and latencies for Prometheus."""
+        if self._metrics is None:
+            raise HttpFault(404, "route.not_found", "metrics are off here", hint="set server.metrics")
+        _check_admin(request)
+        return Response(await asyncio.to_thread(self._metrics.text), media_type=_METRICS)
+
+
+def _check_source(source: SourceReport, place: int, told: bool) -> dict[str, Any]:
+    check: dict[str, Any] = {"name": source.source if told else f"source-{place}", "status": _STATES[source.state]}
+    if source.state != "ok":
+        check["message"] = f"the source is {source.state}; GET /v1/report says why"
+    elif source.rejected and not source.loaded:
+        check |= {"status": "degraded", "message": "nothing of the source could be loaded; GET /v1/report says why"}
+    if told:
+        check["details"] = {"loaded": source.loaded, "rejected": len(source.rejected)}
+    return check
+
+
+def _check_admin(request: Request) -> None:
+    if not caller_of(request).principal.scopes.everywhere("admin"):
+        raise HttpFault(403, "auth.forbidden", "this needs a key with the scope *:admin")
+
+
+def _for_everybody(path: str, handler: Handler, summary: str, answer: Any) -> tuple[Operation, ...]:
+    return tuple(
+        Operation("GET", prefix + path, handler, summary, answers={200: answer}, access="open")
+        for prefix in ("", "/arp")
+    )

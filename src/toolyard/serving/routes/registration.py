@@ -1,0 +1,132 @@
+"""Registering a tool over HTTP, and taking it out again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from toolyard.app.toolyard import Toolyard
+from toolyard.constants import TOOL_DEFAULT_NAMESPACE, TOOL_NAMESPACE_SEP
+from toolyard.model.errors import ConfigError, DefinitionError, EnrichmentError, MalformedSource
+from toolyard.model.names import check_namespace, check_tool_name, qualify, show, split_qualified
+from toolyard.serving.catalog_view import show_native
+from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.identity import Principal
+from toolyard.serving.invoke import Invoker
+from toolyard.serving.registered_tools import Registrations
+from toolyard.serving.request_body import read_json
+from toolyard.serving.responses import JsonResponse
+from toolyard.serving.routing import Operation, caller_of, path_value
+from toolyard.serving.wire_types import ErrorEnvelope, McpTarget, Registered, Registration
+
+
+class RegistrationRoutes:
+    """Changes the tools that are registered here; those of the config's sources are not touched."""
+
+    def __init__(self, yard: Toolyard, registrations: Registrations, invoker: Invoker) -> None:
+        self._yard = yard
+        self._registrations = registrations
+        self._invoker = invoker
+
+    def operations(self) -> tuple[Operation, ...]:
+        """Both need a key that may change tools."""
+        return (
+            Operation(
+                "PUT",
+                "/v1/tools/{name}",
+                self.put_tool,
+                "Register a tool, or replace one that was registered",
+                body=Registration,
+                answers={200: Registered, 201: Registered, 409: ErrorEnvelope, 503: ErrorEnvelope},
+                verb="admin",
+            ),
+            Operation(
+                "DELETE",
+                "/v1/tools/{name}",
+                self.delete_tool,
+                "Take a registered tool out again",
+                answers={204: None, 404: ErrorEnvelope, 409: ErrorEnvelope, 503: ErrorEnvelope},
+                verb="admin",
+            ),
+        )
+
+    async def put_tool(self, request: Request) -> Response:
+        """Register a tool, or replace one that was registered."""
+        principal = caller_of(request).principal
+        name = self._read_name(principal, path_value(request))
+        body, _ = await read_json(request, Registration)
+        _check_admin(principal, name)
+        _check_server(principal, body)
+        try:
+            new = await self._registrations.put(name, body)
+        except (ConfigError, DefinitionError, MalformedSource) as error:
+            raise HttpFault(400, "tool.invalid_definition", str(error)) from None
+        except EnrichmentError as error:
+            raise _enrichment_failed(error) from None
+        registry, engine = self._yard.tool_registry, self._yard.tool_engine
+        tool = registry.get(name)[0]
+        answer: dict[str, Any] = {"tool": show_native(tool), "generation": registry.generation}
+        if engine.takes(tool):
+            answer["engine"] = engine.route(tool).name
+        return JsonResponse(answer, 201 if new else 200)
+
+    async def delete_tool(self, request: Request) -> Response:
+        """Take a registered tool out again."""
+        principal = caller_of(request).principal
+        try:
+            name = self._read_name(principal, path_value(request))
+        except HttpFault as fault:
+            raise HttpFault(404, "tool.not_found", fault.message) from None
+        _check_admin(principal, name)
+        try:
+            removed = await self._registrations.remove(name)
+        except EnrichmentError as error:
+            raise _enrichment_failed(error) from None
+        if removed:
+            return Response(status_code=204)
+        if self._yard.tool_registry.get(name):
+            whose = f"{show(name)} was not registered here; it belongs to a source of the config"
+            raise HttpFault(409, "tool.not_registered", whose)
+        raise HttpFault(404, "tool.not_found", f"no tool is called {show(name)}")
+
+    def _read_name(self, principal: Principal, given: str) -> str:
+        """The whole name; one without a namespace is a domain's tool if one is spelt so, else in the default one."""
+        name = self._invoker.resolve_name(principal, given)
+        qualified = name if TOOL_NAMESPACE_SEP in name else qualify(TOOL_DEFAULT_NAMESPACE, name)
+        try:
+            namespace, own = split_qualified(qualified)
+            check_namespace(namespace)
+            check_tool_name(own)
+        except DefinitionError as error:
+            raise HttpFault(400, "tool.invalid_name", str(error)) from None
+        return qualified
+
+
+def _enrichment_failed(error: EnrichmentError) -> HttpFault:
+    """The registry is as it was: an enrichment of the config could not do its part of the change."""
+    return HttpFault(
+        503,
+        "catalog.enrichment_failed",
+        f"nothing was changed: {error}",
+        retryable=True,
+        hint="see tools.enrichments in the config of the server",
+    )
+
+
+def _check_admin(principal: Principal, name: str) -> None:
+    namespace = split_qualified(name)[0]
+    if not principal.scopes.allows("admin", namespace):
+        raise HttpFault(403, "auth.forbidden", f"this key may not change tools of {show(namespace)}")
+
+
+def _check_server(principal: Principal, registration: Registration) -> None:
+    """A server of the yard is called in the yard's name, by whatever name the policy knows its tools."""
+    if isinstance(registration.binding, McpTarget) and not principal.scopes.everywhere("admin"):
+        raise HttpFault(
+            403,
+            "auth.forbidden",
+            "this key may not register tools of an MCP server",
+            hint="that takes a key with '*:admin', since the server's own namespace may be another one",
+        )

@@ -1,0 +1,261 @@
+"""Sessions over HTTP: begin, branch, call, look at, and end. A session belongs to the key that began it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec import UNSET
+from starlette.requests import Request
+from starlette.responses import Response
+
+from toolyard.calls.events import Mode
+from toolyard.engines.base import ToolEngine
+from toolyard.model.call import ToolCall
+from toolyard.model.errors import ErrorInfo
+from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.identity import Caller
+from toolyard.serving.invoke import Invoker, idempotency_key, or_default
+from toolyard.serving.query import QueryParameter, query_int, query_str
+from toolyard.serving.request_body import digest_json, read_json
+from toolyard.serving.responses import JsonResponse
+from toolyard.serving.routing import Operation, caller_of, path_value
+from toolyard.serving.session_quota import SessionQuota, check_may_begin
+from toolyard.serving.session_view import check_initial_state, describe_session, read_state, run_off_loop
+from toolyard.serving.wire_types import (
+    CallsBody,
+    ErrorEnvelope,
+    ForkBody,
+    HistoryPage,
+    LooseCallsBody,
+    Results,
+    SessionBody,
+    SessionListing,
+    SessionView,
+    StateView,
+    WireCall,
+)
+from toolyard.sessions.entry import read_entry
+from toolyard.sessions.sessions import Sessions
+
+_PAGE = 1000
+_MOST_ENTRIES = 2**53
+_LIMIT = QueryParameter(
+    "limit", {"type": "integer", "minimum": 1, "maximum": _PAGE}, "Lines on a page; 100 if not given."
+)
+_AFTER = QueryParameter(
+    "after", {"type": "integer", "minimum": 0, "maximum": _MOST_ENTRIES}, "Only entries after this one."
+)
+_CURSOR = QueryParameter("cursor", {"type": "string"}, "`next_cursor` of the page before.")
+_MISSING = {404: ErrorEnvelope}
+_CALLED = {200: Results, 404: ErrorEnvelope, 409: ErrorEnvelope}
+
+
+class SessionRoutes:
+    """Sessions of the engine, and calls in and outside of them."""
+
+    def __init__(self, engine: ToolEngine, invoker: Invoker, quota: SessionQuota) -> None:
+        self._engine = engine
+        self._invoker = invoker
+        self._quota = quota
+
+    def operations(self) -> tuple[Operation, ...]:
+        """Everything about sessions."""
+        one = "/v1/sessions/{session_id}"
+        return (
+            Operation(
+                *("GET", "/v1/sessions", self.list_sessions, "Your sessions"),
+                answers={200: SessionListing},
+                query=(_LIMIT, _CURSOR),
+                heavy=True,
+            ),
+            Operation(
+                *("POST", "/v1/sessions", self.create_session, "Begin a session", SessionBody),
+                {201: SessionView, 409: ErrorEnvelope},
+                idempotent=True,
+            ),
+            Operation("GET", one, self.show_session, "One session", answers={200: SessionView, **_MISSING}),
+            Operation("DELETE", one, self.end_session, "End a session", answers={204: None}),
+            Operation(
+                *("POST", f"{one}/fork", self.fork_session, "Branch a session", ForkBody),
+                {201: SessionView, 404: ErrorEnvelope, 409: ErrorEnvelope},
+                idempotent=True,
+            ),
+            Operation(
+                *("POST", f"{one}/execute", self.execute_calls, "Answer calls and keep them", CallsBody, _CALLED),
+                runs=True,
+                idempotent=True,
+            ),
+            Operation(
+                *("POST", f"{one}/simulate", self.simulate_calls, "Answer calls and keep nothing", CallsBody, _CALLED),
+                runs=True,
+                idempotent=True,
+            ),
+            Operation(
+                *("GET", f"{one}/state", self.show_state, "Everything in a session"),
+                answers={200: StateView, **_MISSING},
+                heavy=True,
+            ),
+            Operation(
+                *("GET", f"{one}/history", self.show_history, "What happened in a session"),
+                answers={200: HistoryPage, **_MISSING},
+                query=(_AFTER, _LIMIT),
+                heavy=True,
+            ),
+            Operation(
+                *("POST", "/v1/calls", self.run_loose_calls, "Answer calls outside of any session", LooseCallsBody),
+                {200: Results, 409: ErrorEnvelope},
+                runs=True,
+                idempotent=True,
+            ),
+        )
+
+    async def create_session(self, request: Request) -> Response:
+        """Begin a session."""
+        check_may_begin(caller_of(request).principal)
+        body, plain = await read_json(request, SessionBody)
+        state: dict[str, Any] | None = or_default(body.initial_state, None)
+        if state is not None:
+            check_initial_state(state)
+        session_id = body.session_id if body.session_id is not UNSET else secrets.token_urlsafe(18)
+        return await self._begin(request, plain, session_id, initial_state=state)
+
+    async def fork_session(self, request: Request) -> Response:
+        """Begin a session where another one now is."""
+        check_may_begin(caller_of(request).principal)
+        body, plain = await read_json(request, ForkBody)
+        session_id = body.session_id if body.session_id is not UNSET else secrets.token_urlsafe(18)
+        return await self._begin(request, plain, session_id, fork_of=path_value(request))
+
+    async def _begin(self, request: Request, plain: Any, session_id: str, **options: Any) -> Response:
+        owner = caller_of(request).principal.owner
+
+        async def make() -> Response:
+            async with self._quota.place(owner):
+                await self._engine.asetup(session_id, owner=owner, **options)
+            return JsonResponse(await describe_session(self._engine.sessions, owner, session_id), 201)
+
+        return await self._run_idempotent(request, plain, make)
+
+    async def execute_calls(self, request: Request) -> Response:
+        """Answer calls and keep them in the session; a `call_id` that was answered before gets that answer again."""
+        return await self._run_in_session(request, "execute")
+
+    async def simulate_calls(self, request: Request) -> Response:
+        """Answer calls and leave the session as it was."""
+        return await self._run_in_session(request, "simulate")
+
+    async def run_loose_calls(self, request: Request) -> Response:
+        """Answer calls outside of any session."""
+        body, plain = await read_json(request, LooseCallsBody)
+        return await self._run_calls(request, body, plain, body.mode, None)
+
+    async def _run_in_session(self, request: Request, mode: Mode) -> Response:
+        body, plain = await read_json(request, CallsBody)
+        return await self._run_calls(request, body, plain, mode, path_value(request))
+
+    async def _run_calls(
+        self, request: Request, body: CallsBody, plain: Any, mode: Mode, session_id: str | None
+    ) -> Response:
+        caller = caller_of(request)
+        calls = [self._read_call(caller, call) for call in body.calls]
+
+        async def make() -> Response:
+            results = await self._invoker.run_calls(
+                *(caller, calls),
+                session_id=session_id,
+                mode=mode,
+                timeout=or_default(body.timeout, None),
+                context=or_default(body.context, {}),
+                trace=or_default(body.trace, {}),
+                definitions=None if body.definitions is UNSET else frozenset(body.definitions),
+            )
+            return JsonResponse({"results": [result.to_dict() for result in results]})
+
+        return await self._run_idempotent(request, plain, make)
+
+    def _read_call(self, caller: Caller, call: WireCall) -> ToolCall:
+        name = self._invoker.resolve_name(caller.principal, call.name)
+        return ToolCall(name, call.arguments, or_default(call.call_id, None), or_default(call.overload, None))
+
+    async def _run_idempotent(self, request: Request, plain: Any, make: Callable[[], Awaitable[Response]]) -> Response:
+        caller = caller_of(request)
+        key = idempotency_key(caller)
+        if key is None:
+            return await make()
+        digest = digest_json(request.method, request.scope["path"], plain)
+        return await self._invoker.run_idempotent(caller, key, digest, make, _answer_interrupted)
+
+    async def show_session(self, request: Request) -> Response:
+        """How long the session is, and its hash."""
+        owner = caller_of(request).principal.owner
+        return JsonResponse(await describe_session(self._engine.sessions, owner, path_value(request)))
+
+    async def show_state(self, request: Request) -> Response:
+        """Everything in the session."""
+        owner = caller_of(request).principal.owner
+        return JsonResponse(await read_state(self._engine, owner, path_value(request)))
+
+    async def show_history(self, request: Request) -> Response:
+        """Part of the history, eldest first."""
+        limit = query_int(request, "limit", 1, _PAGE, 100)
+        after = query_int(request, "after", 0, _MOST_ENTRIES, 0)
+        sessions, owner = self._engine.sessions, caller_of(request).principal.owner
+
+        def read() -> dict[str, Any]:
+            log, _, length = sessions.current(path_value(request), owner).branches()
+            found: list[dict[str, Any]] = []
+            for number, text in enumerate(log.since(after), after + 1):
+                if len(found) == limit:
+                    break
+                entry = read_entry(text)
+                found.append(
+                    {"seq": number, "tool_call": entry.tool_call.to_dict(), "tool_output": entry.tool_output.to_dict()}
+                )
+            page: dict[str, Any] = {"entries": found}
+            if after + len(found) < length:
+                page["next"] = after + len(found)
+            return page
+
+        return JsonResponse(await run_off_loop(sessions, read))
+
+    async def list_sessions(self, request: Request) -> Response:
+        """The caller's sessions, by id."""
+        limit = query_int(request, "limit", 1, _PAGE, 100)
+        after = query_str(request, "cursor") or ""
+        sessions, owner = self._engine.sessions, caller_of(request).principal.owner or ""
+        found = await run_off_loop(sessions, lambda: _list_of_owner(sessions, owner))
+        lines = [line for line in found if line[0] > after]
+        page: dict[str, Any] = {
+            "sessions": [
+                {"session_id": name, "entries": count, "used": _show_time(used)} for name, count, used in lines[:limit]
+            ]
+        }
+        if len(lines) > limit:
+            page["next_cursor"] = lines[limit - 1][0]
+        return JsonResponse(page)
+
+    async def end_session(self, request: Request) -> Response:
+        """End a session; nothing happens if there is none."""
+        owner = caller_of(request).principal.owner
+        await self._engine.ateardown(path_value(request), owner=owner)
+        self._quota.ended(owner)
+        return Response(status_code=204)
+
+
+def _list_of_owner(sessions: Sessions, owner: str) -> list[tuple[str, int, float]]:
+    if sessions.store is not None:
+        return sorted((info.session_id, info.entries, info.used) for info in sessions.store.sessions(owner))
+    own = [session for session in list(sessions.at_hand.values()) if session.key.owner == owner and not session.over]
+    return sorted((session.key.session_id, len(session.history), session.used) for session in own)
+
+
+def _answer_interrupted(info: ErrorInfo) -> Response:
+    fault = HttpFault(500, info.code, info.message, hint=info.hint, details={"effect": info.effect})
+    return JsonResponse(fault.envelope(), fault.status)
+
+
+def _show_time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

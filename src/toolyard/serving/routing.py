@@ -1,0 +1,176 @@
+"""`Operation`: one method of one path, and what the OpenAPI document says of it. `PathRoute`: its Starlette route."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Literal
+from urllib.parse import quote, unquote_to_bytes
+
+import msgspec
+from starlette.datastructures import URLPath
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Match, NoMatchFound
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.identity import CALLER, Caller, Verb
+from toolyard.serving.query import QueryParameter
+
+Handler = Callable[[Request], Awaitable[Response]]
+StreamHandler = Callable[[Request, Send], Awaitable[Response | None]]
+"""For one that may answer with a stream of its own, by `send`; it then returns None."""
+Access = Literal["key", "open", "page", "page-open"]
+"""With an API key; without one; as a page for people, who sign in; as a page that needs no sign-in."""
+
+_LONGEST = 8192
+_REMEMBERED = 4096
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One method of one path. A segment in braces stands for any text; it may be followed by a fixed suffix."""
+
+    method: str
+    path: str
+    handler: Handler | StreamHandler
+    summary: str
+    body: Any = None
+    """The type a request's JSON body is read as; None if there is none."""
+    answers: Mapping[int, Any] = {}
+    """Types of the answers by status; several in a tuple, None for one without a body, text for a media type."""
+    query: tuple[QueryParameter, ...] = ()
+    verb: Verb | None = None
+    """What a key must be allowed somewhere; where exactly is the handler's matter."""
+    access: Access = "key"
+    runs: bool = False
+    """True if tools run for it, so that it has to wait for a place among those that run."""
+    heavy: bool = False
+    """True if reading it may cost much, so that keys take turns in it."""
+    max_body: int | None = None
+    """Bytes that a body may have, where that is less than the server allows."""
+    idempotent: bool = False
+    """True if an `Idempotency-Key` header is honoured."""
+    streams: bool = False
+    """True if its handler is a `StreamHandler`."""
+    shown: bool = True
+    """False if the OpenAPI document does not speak of it."""
+
+    @property
+    def is_page(self) -> bool:
+        """True if people look at it, not programs."""
+        return self.access.startswith("page")
+
+
+class PathRoute(BaseRoute):
+    """All operations of one path, found by the raw path: a slash inside a name is spelt %2F.
+
+    A path that matches is this route's whatever the method, so that a 405 can say which methods there are.
+    """
+
+    def __init__(self, path: str, methods: Mapping[str, ASGIApp]) -> None:
+        self.path = path
+        self.methods = dict(methods)
+        self._pattern = _compile_path(path)
+
+    @property
+    def is_narrow(self) -> bool:
+        """True if a fixed suffix follows a value: `x:invoke` is the call of x, never a tool of that name."""
+        return any(suffix for _, suffix in self._pattern)
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Whether the path is of this shape, and what stands in its braces, percent-decoded."""
+        if scope["type"] != "http":
+            return Match.NONE, {}
+        segments = _split_path(scope.get("raw_path") or quote(scope["path"]).encode(), scope.get("root_path", ""))
+        values = _match_path(self._pattern, segments)
+        return (Match.NONE, {}) if values is None else (Match.FULL, {"path_params": values})
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or refuse a method that is not served here."""
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        app = self.methods.get(method)
+        if app is None:
+            raise _method_not_allowed(scope["method"], sorted(self.methods))
+        await app(scope, receive, send)
+
+    def url_path_for(self, name: str, /, **path_params: Any) -> URLPath:
+        """Routes have no names here."""
+        raise NoMatchFound(name, path_params)
+
+
+def make_routes(operations: Iterable[Operation], make_app: Callable[[Operation], ASGIApp]) -> list[PathRoute]:
+    """One route for each path, narrow ones first."""
+    paths: dict[str, dict[str, ASGIApp]] = {}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method] = make_app(operation)
+    return sorted((PathRoute(path, methods) for path, methods in paths.items()), key=lambda route: not route.is_narrow)
+
+
+def caller_of(request: Request) -> Caller:
+    """Who makes a request; the middleware has put it there."""
+    caller: Caller = request.scope[CALLER]
+    return caller
+
+
+def path_value(request: Request) -> str:
+    """What stands in the first braces of the path."""
+    value: str = next(iter(request.path_params.values()))
+    return value
+
+
+async def refuse_unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
+    """Where no route has the path."""
+    raise HttpFault(404, "route.not_found", "nothing is served at this path", hint="GET /openapi.json lists what is")
+
+
+_Pattern = tuple[tuple[str, str | None], ...]
+"""For each segment its fixed text and None; or the name in its braces and the suffix behind them."""
+
+
+def _compile_path(path: str) -> _Pattern:
+    parts: list[tuple[str, str | None]] = []
+    for segment in path.strip("/").split("/"):
+        name, brace, suffix = segment.removeprefix("{").partition("}")
+        parts.append((name, suffix) if brace else (segment, None))
+    return tuple(parts)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _split_path(raw: bytes, root: str) -> tuple[str, ...]:
+    if len(raw) > _LONGEST:
+        raise HttpFault(414, "request.uri_too_long", f"the path is longer than {_LONGEST:,} bytes")
+    prefix = quote(root).encode()
+    path = raw[len(prefix) :] if raw.startswith(prefix) else raw
+    try:
+        segments = [unquote_to_bytes(segment).decode() for segment in path.removeprefix(b"/").split(b"/")]
+    except UnicodeDecodeError:
+        raise HttpFault(400, "request.invalid_path", "the path is not percent-encoded UTF-8") from None
+    # A slash at the end is a slip, not another resource.
+    return tuple(segments[:-1] if len(segments) > 1 and not segments[-1] else segments)
+
+
+def _match_path(pattern: _Pattern, segments: tuple[str, ...]) -> dict[str, str] | None:
+    if len(pattern) != len(segments):
+        return None
+    values: dict[str, str] = {}
+    for (fixed, suffix), segment in zip(pattern, segments, strict=True):
+        if suffix is None:
+            if fixed != segment:
+                return None
+            continue
+        value = segment.removesuffix(suffix)
+        if not value or (suffix and value == segment):
+            return None
+        values[fixed] = value
+    return values
+
+
+def _method_not_allowed(method: str, known: list[str]) -> HttpFault:
+    allowed = [*known, "HEAD"] if "GET" in known else known
+    return HttpFault(
+        405,
+        "request.method_not_allowed",
+        f"{method[:32]} is not allowed here; allowed: {', '.join(allowed)}",
+        headers=((b"allow", ", ".join(allowed).encode()),),
+    )

@@ -1,0 +1,424 @@
+"""What travels on the wires. The OpenAPI document is generated from these, and requests are read by them.
+
+Optional fields are `UNSET`, never null: a field that is not there is left out, and a null in a request is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from toolyard.model.bindings import RestBody, RestParameter
+from toolyard.sessions.initial import INITIAL_SCHEMA
+
+SCHEMA_VERSION = "0.1.0"
+
+Json = dict[str, Any]
+Text = Annotated[str, Meta(min_length=1)]
+Name = Annotated[str, Meta(min_length=1, max_length=512)]
+Extensions = dict[Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*\.[A-Za-z0-9_.-]+(?!\n)$")], Any]
+Version = Annotated[str, Meta(pattern=r"^0\.1\.[0-9]+(?!\n)$", description="Of the wire; 0.1.x.")]
+SessionId = Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[^\u0000]+$")]
+Seconds = Annotated[float, Meta(gt=0, le=86_400, description="For each call.")]
+Count = Annotated[int, Meta(ge=0)]
+Score = Annotated[float, Meta(ge=0, le=1, description="How likely it is what was asked for.")]
+
+
+class Shape(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Base: unknown keys are refused, not dropped."""
+
+
+class Error(Shape):
+    """What went wrong, and whether trying again may help."""
+
+    code: Text
+    message: str
+    retryable: bool | UnsetType = UNSET
+    details: Json | UnsetType = UNSET
+    schema_version: Version | UnsetType = UNSET
+
+
+class ErrorEnvelope(Shape):
+    """A request that was refused."""
+
+    error: Error
+
+
+class V0Listed(Shape):
+    """A tool as planners see it."""
+
+    name: Text
+    description: str
+
+
+class V0Definition(Shape):
+    """A tool, whole."""
+
+    schema_version: Version
+    name: Text
+    description: str
+    version: str
+    parameters: Json
+    returns: Json | UnsetType = UNSET
+    tags: list[str] | UnsetType = UNSET
+    source: Json | UnsetType = UNSET
+
+
+class V0Trace(msgspec.Struct, frozen=True, kw_only=True):
+    """Correlation ids of the caller; handed to the tool's `ctx.trace`, other keys too."""
+
+    flow_id: str | UnsetType = UNSET
+    step_id: str | UnsetType = UNSET
+
+
+class V0Invocation(Shape):
+    """Call one tool."""
+
+    args: Json
+    schema_version: Version | UnsetType = UNSET
+    context: Json | UnsetType = UNSET
+    trace: Json | UnsetType = UNSET
+
+
+class V0Metrics(Shape):
+    """What the call cost."""
+
+    latency_ms: Count
+
+
+class V0Result(Shape):
+    """What came of a call."""
+
+    schema_version: Version
+    ok: bool
+    metrics: V0Metrics
+    result: Json | UnsetType = UNSET
+    error: Error | UnsetType = UNSET
+
+
+class HealthCheck(Shape):
+    """One source of tools, or another part."""
+
+    name: str
+    status: Literal["ok", "degraded", "down"]
+    message: str | UnsetType = UNSET
+    details: Json | UnsetType = UNSET
+
+
+class Health(Shape):
+    """How the server is."""
+
+    status: Literal["ok", "degraded", "down"]
+    time: Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+    checks: list[HealthCheck] | UnsetType = UNSET
+    extensions: Extensions | UnsetType = UNSET
+
+
+class VersionInfo(Shape):
+    """What the server is."""
+
+    service_name: str
+    service_version: str
+    supported_api_versions: Annotated[list[str], Meta(min_length=1)]
+
+
+class NativeTool(Shape):
+    """A tool with everything toolyard knows of it."""
+
+    qualified_name: str
+    name: str
+    namespace: str
+    description: str
+    parameters: Json
+    output_parameters: Json
+    metadata: Json
+    fingerprint: str
+    definition_hash: str
+    version: str | UnsetType = UNSET
+    tags: list[str] | UnsetType = UNSET
+    aliases: list[str] | UnsetType = UNSET
+    effects: Literal["read", "write", "unknown"] | UnsetType = UNSET
+    source: str | UnsetType = UNSET
+    score: Score | UnsetType = UNSET
+
+
+class NativeListing(Shape):
+    """A page of the catalog."""
+
+    tools: list[NativeTool]
+    generation: Count
+    search: Literal["hybrid", "lexical"] | UnsetType = UNSET
+    next_cursor: str | UnsetType = UNSET
+
+
+class ProviderListing(Shape):
+    """A page of the catalog in a provider's spelling, and what that spelling could not say."""
+
+    tools: list[Json]
+    generation: Count
+    changes: list[Json]
+    search: Literal["hybrid", "lexical"] | UnsetType = UNSET
+    scores: list[Score | None] | UnsetType = UNSET
+    next_cursor: str | UnsetType = UNSET
+
+
+class WireCall(Shape):
+    """A call of one tool. Arguments may be the JSON text a model wrote; what is wrong in it is `tool.invalid_args`."""
+
+    name: Name
+    arguments: Json | str = {}
+    call_id: Annotated[str, Meta(min_length=1, max_length=512)] | UnsetType = UNSET
+    overload: Text | UnsetType = UNSET
+
+
+Calls = Annotated[list[WireCall], Meta(min_length=1, max_length=1000)]
+Hashes = Annotated[list[str], Meta(max_length=10_000)]
+
+
+class CallsBody(Shape):
+    """Calls to be answered in order."""
+
+    calls: Calls
+    timeout: Seconds | UnsetType = UNSET
+    context: Json | UnsetType = UNSET
+    trace: Json | UnsetType = UNSET
+    definitions: Hashes | UnsetType = UNSET
+
+
+class LooseCallsBody(CallsBody):
+    """Calls outside of any session."""
+
+    mode: Literal["execute", "simulate"] = "execute"
+
+
+class WireErrorInfo(Shape):
+    """Why a call failed; `effect` says whether the world may have changed all the same."""
+
+    code: str
+    message: str
+    retryable: bool
+    effect: Literal["none", "done", "unknown"]
+    retry_after: float | UnsetType = UNSET
+    hint: str | UnsetType = UNSET
+    details: Json | UnsetType = UNSET
+
+
+class WireResult(Shape):
+    """What came of a call: `result`, or `error` and `error_info`."""
+
+    call_id: str | None
+    name: str
+    result: Any
+    error: str | None
+    metadata: Json
+    error_info: WireErrorInfo | UnsetType = UNSET
+    overload: str | UnsetType = UNSET
+
+
+class Results(Shape):
+    """Results in the order of the calls."""
+
+    results: list[WireResult]
+
+
+class SessionBody(Shape):
+    """A new session; without an id the server makes one up."""
+
+    session_id: SessionId | UnsetType = UNSET
+    initial_state: Annotated[Json, Meta(extra_json_schema=INITIAL_SCHEMA)] | UnsetType = UNSET
+
+
+class ForkBody(Shape):
+    """A branch of a session."""
+
+    session_id: SessionId | UnsetType = UNSET
+
+
+class SessionView(Shape):
+    """A session from outside. Equal histories have equal hashes."""
+
+    session_id: str
+    entries: Count
+    state_hash: str
+
+
+class SessionLine(Shape):
+    """A line of the list of sessions."""
+
+    session_id: str
+    entries: Count
+    used: Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+
+
+class SessionListing(Shape):
+    """A page of the caller's sessions."""
+
+    sessions: list[SessionLine]
+    next_cursor: str | UnsetType = UNSET
+
+
+class StateView(Shape):
+    """History and engine state, good as `initial_state` of another session."""
+
+    state: Json
+    state_hash: str
+
+
+class HistoryEntry(Shape):
+    """One call and what came of it."""
+
+    seq: Annotated[int, Meta(ge=1)]
+    tool_call: Json
+    tool_output: Json
+
+
+class HistoryPage(Shape):
+    """Part of a history, eldest first; `next` is the `after` of the next page."""
+
+    entries: list[HistoryEntry]
+    next: Count | UnsetType = UNSET
+
+
+class RestTarget(Shape, tag_field="type", tag="rest"):
+    """A tool that is one HTTP operation.
+
+    `locations` maps an argument to (where, name on the wire), written there in the usual way; `parameters` and `body`
+    say it in full.
+    """
+
+    method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+    path: Annotated[str, Meta(pattern="^/")]
+    base_url: Annotated[str, Meta(pattern="^https?://[^/]")]
+    locations: dict[str, tuple[Literal["path", "query", "header", "cookie", "body"], str]] = {}
+    parameters: list[RestParameter] = []
+    body: RestBody | UnsetType = UNSET
+
+
+class McpTarget(Shape, tag_field="type", tag="mcp"):
+    """A tool of an MCP server that the yard knows."""
+
+    server: Text
+    tool_name: Text
+
+
+class SimulatorTarget(Shape, tag_field="type", tag="simulator"):
+    """A tool that is played, not called."""
+
+
+Target = RestTarget | McpTarget | SimulatorTarget
+
+
+class Registration(Shape):
+    """A tool to be registered while the server runs. How it is reached is data, never code."""
+
+    description: str = ""
+    parameters: Json = {}
+    output_parameters: Json = {}
+    metadata: Json = {}
+    version: str | UnsetType = UNSET
+    tags: list[str] = []
+    aliases: list[str] = []
+    effects: Literal["read", "write", "unknown"] = "unknown"
+    binding: Target | UnsetType = UNSET
+
+
+class Registered(Shape):
+    """What was registered, and which engine answers it; without one, calls give `tool.no_engine`."""
+
+    tool: NativeTool
+    generation: Count
+    engine: str | UnsetType = UNSET
+
+
+class ReportView(msgspec.Struct, frozen=True, kw_only=True):
+    """What each source loaded, rewrote and rejected, and why."""
+
+    ok: bool
+    loaded: Count
+    sources: list[Json]
+
+
+class ArpResourceRef(Shape):
+    """Who or what is meant."""
+
+    type: str
+    id: str
+    uri: str | UnsetType = UNSET
+    extensions: Extensions | UnsetType = UNSET
+
+
+class ArpMetadata(Shape):
+    """Labels and notes."""
+
+    labels: dict[str, str] | UnsetType = UNSET
+    annotations: dict[str, str] | UnsetType = UNSET
+    extensions: Extensions | UnsetType = UNSET
+
+
+class ArpDefinition(Shape):
+    """A tool, as ARP v1 spells it."""
+
+    tool_id: str
+    name: str
+    input_schema: Json
+    source: Literal["registry_local", "remote"]
+    description: str | UnsetType = UNSET
+    output_schema: Json | UnsetType = UNSET
+    metadata: ArpMetadata | UnsetType = UNSET
+    extensions: Extensions | UnsetType = UNSET
+
+
+class ArpInvocation(Shape):
+    """Call one tool; at least one of `tool_id` and `tool_name` says which."""
+
+    invocation_id: Annotated[str, Meta(min_length=1, max_length=512)]
+    args: Json
+    tool_id: Name | UnsetType = UNSET
+    tool_name: Name | UnsetType = UNSET
+    context: Json | UnsetType = UNSET
+    caller: ArpResourceRef | UnsetType = UNSET
+    extensions: Extensions | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        if self.tool_id is UNSET and self.tool_name is UNSET:
+            raise ValueError("at least one of `tool_id` and `tool_name` is needed")
+
+
+class ArpErrorCause(Shape):
+    """What was behind an error."""
+
+    message: str
+    code: str | UnsetType = UNSET
+    details: Json | UnsetType = UNSET
+    extensions: Extensions | UnsetType = UNSET
+
+
+class ArpError(Shape):
+    """What went wrong, as ARP v1 spells it."""
+
+    code: str
+    message: str
+    details: Json | UnsetType = UNSET
+    retryable: bool | UnsetType = UNSET
+    cause: ArpErrorCause | UnsetType = UNSET
+    extensions: Extensions | UnsetType = UNSET
+
+
+class ArpErrorEnvelope(Shape):
+    """A request that was refused, as ARP v1 spells it."""
+
+    error: ArpError
+    extensions: Extensions | UnsetType = UNSET
+
+
+class ArpResult(Shape):
+    """What came of a call, as ARP v1 spells it."""
+
+    invocation_id: str
+    ok: bool
+    result: Json | UnsetType = UNSET
+    error: ArpError | UnsetType = UNSET
+    duration_ms: Count | UnsetType = UNSET
+    extensions: Extensions | UnsetType = UNSET

@@ -1,0 +1,47 @@
+"""Tools of the server itself."""
+
+import pytest
+
+from serving.mcp.mcp_support import Stateless, result
+from serving.service_support import CORE, RAN, desk_tools, served
+from toolyard.app.mcp_block import McpBlock
+
+
+@pytest.mark.parametrize("name", ["call_tool", "desk__count"])
+def test_a_call_through_call_tool_may_be_sent_again_too(name):
+    with served(tools=desk_tools(), mcp=McpBlock(expose="search")) as found:
+        client = Stateless(found)
+        inner = {"word": "one"}
+        arguments = {"name": "desk__count", "arguments": inner} if name == "call_tool" else inner
+        before = len(RAN)
+        first, again = (
+            result(client.call(name, arguments, meta={"toolyard/idempotency_key": "once"}, number=number))
+            for number in (1, 2)
+        )
+        assert first == again
+        assert len(RAN) == before + 1
+
+
+@pytest.fixture
+def shared(tmp_path):
+    return {**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "s.db")}}
+
+
+def test_what_costs_much_to_read_takes_a_place_of_its_reader(shared):
+    with served(shared, tools=desk_tools(), mcp=McpBlock(expose="search", sessions=True)) as found:
+        client = Stateless(found, found.key("*:*"))
+        entered, reads = [], found.service.reads
+        real = reads.hold_place
+
+        def enter(principal):
+            entered.append(principal.name)
+            return real(principal)
+
+        reads.hold_place = enter
+        result(client.send("tools/list"))
+        result(client.call("search_tools", {"query": "add"}))
+        name = result(client.call("toolyard.session_open"))["structuredContent"]["session_id"]
+        entered.clear()
+        result(client.call("toolyard.session_state", {"session_id": name}))
+        result(client.call("search_tools", {"query": "add"}))
+        assert entered == ["someone", "someone"]

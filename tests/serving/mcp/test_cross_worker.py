@@ -1,0 +1,51 @@
+"""What one worker is told and another has to do."""
+
+import pytest
+from waiting import until
+
+from serving.mcp.mcp_support import request
+from serving.mcp.test_sse import Older
+from serving.service_support import CORE, served
+from toolyard.serving.mcp.cross_worker import pass_on_cancel
+from toolyard.sessions.records import MemoryRecords
+
+
+async def test_cancels_of_what_is_not_here_are_few_and_small():
+    records = MemoryRecords()
+    records.shared = True
+    for number in range(200):
+        await pass_on_cancel(records, "session", f"{number}" + "x" * 60_000)
+    kept = records.all("mcp_cancel")
+    assert len(kept) == 64
+    assert max(len(record.name) for record in kept) <= 64
+
+
+@pytest.fixture
+def shared(tmp_path):
+    return {**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "s.db")}}
+
+
+def test_messages_that_others_got_are_collected_once_for_all_streams(shared):
+    with served(shared) as one, served(shared) as two:
+        asked = []
+        records = one.service.records
+        real = records.aversion
+
+        async def aversion(kind):
+            asked.append(kind)
+            return await real(kind)
+
+        records.aversion = aversion
+        clients = [Older(one) for _ in range(20)]
+        assert until(lambda: asked.count("mcp_mail") >= 3)
+        asked.clear()
+        assert until(lambda: asked.count("mcp_mail") >= 5)
+        # Looked at as often as anything else, not twenty times as often.
+        assert asked.count("mcp_mail") <= 5 * asked.count("key") + 10
+        for client in clients:
+            client.found = two
+            assert client.post(request("ping", number=7)).status == 202
+        assert all(client.answer(7)["result"] == {} for client in clients)
+        for client in clients:
+            client.stream.close()
+        assert until(lambda: one.service.records.all("mcp_sse") == [])

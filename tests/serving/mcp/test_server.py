@@ -1,0 +1,38 @@
+"""What goes on beside the requests of MCP clients."""
+
+import threading
+
+import pytest
+from waiting import until
+
+from serving.mcp.mcp_support import request
+from serving.mcp.test_sse import Older
+from serving.service_support import CORE, served
+from toolyard.model.errors import SessionError
+
+
+@pytest.fixture
+def shared(tmp_path):
+    return {**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "s.db")}}
+
+
+def test_a_store_that_fails_for_a_while_is_said_to_and_forgotten_when_it_is_back(shared):
+    with served(shared) as one, served(shared) as two:
+        client = Older(one)
+        with client.stream:
+            records, broken = one.service.records, threading.Event()
+            real = records.aversion
+
+            async def aversion(kind):
+                if broken.is_set():
+                    raise SessionError("the store does not answer")
+                return await real(kind)
+
+            records.aversion = aversion
+            broken.set()
+            assert until(lambda: one.service.failing.get("mcp") == "SessionError")
+            client.found = two
+            assert client.post(request("ping", number=7)).status == 202
+            broken.clear()
+            assert client.answer(7)["result"] == {}
+            assert until(lambda: "mcp" not in one.service.failing)

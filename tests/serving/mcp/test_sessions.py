@@ -1,0 +1,234 @@
+"""Sessions over several processes that share their records: any of them goes on with one, and all know its end."""
+
+import asyncio
+import threading
+from contextlib import ExitStack
+
+import pytest
+from waiting import SOON, until
+
+from serving.mcp.mcp_support import Reading, Session, events, request, result
+from serving.mcp.test_handshake import Waiting
+from serving.service_support import CORE, served
+from toolyard.app.mcp_block import McpBlock
+from toolyard.serving.mcp.event_stream import EventStream
+from toolyard.serving.mcp.inflight import InflightRequest
+from toolyard.serving.mcp.json_rpc import RANK
+from toolyard.serving.mcp.sessions import KIND, McpSessions
+from toolyard.sessions.records import MemoryRecords
+
+
+@pytest.fixture
+def config(tmp_path):
+    return {**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "s.db")}}
+
+
+def test_any_process_goes_on_with_a_session(config):
+    with served(config) as one, served(config) as two:
+        session = Session(one)
+        session.served = two
+        assert result(session.call("echo", {"text": "x"}))["structuredContent"] == {"text": "x"}
+        assert result(session.send("logging/setLevel", {"level": "error"})) == {}
+        assert session.end().status == 204
+        session.served = one
+        assert until(lambda: session.send("ping").status == 404)
+
+
+def test_a_session_outlives_a_restart(config):
+    with served(config) as one:
+        session = Session(one)
+    with served(config) as two:
+        session.served = two
+        assert result(session.send("ping")) == {}
+
+
+def test_a_request_is_cancelled_through_another_process(config):
+    waiting, answers = Waiting(), []
+    with served(config, tools=[waiting.tool()]) as one, served(config) as two:
+        session = Session(one)
+        thread = threading.Thread(target=lambda: answers.append(session.call("desk__wait", number=5)))
+        thread.start()
+        assert waiting.began.wait(SOON)
+        session.served = two
+        assert session.notify("notifications/cancelled", {"requestId": 5}).status == 202
+        thread.join(SOON)
+        assert waiting.cancelled.is_set()
+        assert answers[0].json["error"]["code"] == -32800
+
+
+def test_every_process_tells_its_own_streams_of_a_change(config):
+    body = {"description": "A tool.", "parameters": {"type": "object"}}
+    with ExitStack() as stack:
+        one, two = stack.enter_context(served(config)), stack.enter_context(served(config))
+        first, second = [stack.enter_context(Session(each).listen()) for each in (one, two)]
+        assert until(lambda: first.body and second.body)
+        assert one.ask("PUT", "/v1/tools/shop::new", body).status == 201
+        assert first.wait(1)[0]["method"] == "notifications/tools/list_changed"
+        assert second.wait(1)[0]["method"] == "notifications/tools/list_changed"
+
+
+class Clock:
+    """A clock that goes when it is told to."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+def shared_pair(idle=100):
+    clock = Clock()
+    records = MemoryRecords(clock=clock)
+    records.shared = True
+    return clock, *(McpSessions(records, idle=idle, most=10, clock=clock, wall=clock) for _ in range(2))
+
+
+async def test_a_session_that_one_process_uses_is_not_over_in_another():
+    clock, one, two = shared_pair()
+    session = await one.open("k", "2025-11-25")
+    for _ in range(10):
+        clock.now += 60
+        assert await two.find("k", session.id) is not None
+        await one.sweep()
+        await two.sweep()
+    assert await one.find("k", session.id) is not None
+    clock.now += 200
+    await one.sweep()
+    assert await two.find("k", session.id) is None
+
+
+async def test_an_ended_session_is_not_brought_back_by_who_still_has_it_at_hand():
+    clock, one, two = shared_pair()
+    session = await one.open("k", "2025-11-25")
+    assert await two.end("k", session.id)
+    clock.now += 60
+    assert not await one.keep(session)
+    assert await one.find("k", session.id) is None
+    assert await two.find("k", session.id) is None
+
+
+async def test_a_busy_session_does_not_ask_the_store_each_time():
+    clock, one, _ = shared_pair()
+    session = await one.open("k", "2025-11-25")
+    assert one.at_hand("k", session.id) is session
+    assert one.at_hand("other", session.id) is None
+    clock.now += 2
+    assert one.at_hand("k", session.id) is None
+    assert await one.find("k", session.id) is session
+    assert one.at_hand("k", session.id) is session
+
+
+async def test_whoever_has_most_sessions_loses_the_longest_unused():
+    clock = Clock()
+    records = MemoryRecords(clock=clock)
+    sessions = McpSessions(records, idle=100, most=5, clock=clock, wall=clock)
+    quiet = await sessions.open("quiet", "2025-11-25")
+    loud = []
+    for _ in range(20):
+        clock.now += 1
+        loud.append(await sessions.open("loud", "2025-11-25"))
+    assert len(sessions) == 5
+    assert await sessions.find("quiet", quiet.id) is not None
+    assert await sessions.find("loud", loud[0].id) is None
+    assert await sessions.find("loud", loud[-1].id) is not None
+    assert len(records.all(KIND)) == 5
+
+
+def test_sessions_can_be_bounded_by_config():
+    assert McpBlock().max_sessions == 10_000
+    assert events(b"") == []
+
+
+@pytest.fixture
+def shared(tmp_path):
+    return {**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "s.db")}}
+
+
+def test_a_level_set_elsewhere_ends_nothing(shared):
+    waiting, answers = Waiting(), []
+    with served(shared, tools=[waiting.tool()]) as one, served(shared) as two:
+        session = Session(one)
+        call = threading.Thread(target=lambda: answers.append(session.call("desk__wait", number=5)))
+        call.start()
+        assert waiting.began.wait(SOON)
+        for served_by, level in ((two, "debug"), (one, "error"), (two, "info"), (one, "debug")):
+            session.served = served_by
+            assert result(session.send("logging/setLevel", {"level": level})) == {}
+        assert not waiting.cancelled.is_set()
+        waiting.end.set()
+        call.join(SOON)
+        assert result(answers[0])["structuredContent"] == {"result": "ended"}
+
+
+async def test_a_level_is_kept_over_what_another_process_wrote_and_not_said_to_be_if_the_session_is_over():
+    _, one, two = shared_pair()
+    session = await one.open("k", "2025-11-25")
+    other = await two.find("k", session.id)
+    assert await two.keep(other, RANK["error"])
+    assert await one.keep(session)
+    assert session.level == RANK["error"], "what the other one wrote holds"
+    assert await one.keep(session, RANK["debug"])
+    assert await two.keep(other)
+    assert other.level == RANK["debug"]
+    await two.end("k", session.id)
+    assert not await one.keep(session, RANK["info"])
+    assert one.at_hand("k", session.id) is None
+
+
+def test_the_reader_of_a_stream_is_told_that_its_session_is_over():
+    waiting = Waiting()
+    with served(tools=[waiting.tool(speaks=True)]) as found:
+        session = Session(found)
+        body = request("tools/call", {"name": "desk__wait"}, 9)
+        with Reading(found, "POST", "/mcp", body, session.headers) as stream:
+            stream.wait(1)
+            assert session.end().status == 204
+            error = stream.wait(2)[-1]["error"]
+            assert (error["code"], "the session is over" in error["message"]) == (-32800, True)
+
+
+def test_a_session_in_which_a_call_runs_is_not_ended_for_a_new_one():
+    waiting, answers = Waiting(), []
+    with served(tools=[waiting.tool()], mcp=McpBlock(max_sessions=2)) as found:
+        busy = Session(found)
+        call = threading.Thread(target=lambda: answers.append(busy.call("desk__wait")))
+        call.start()
+        assert waiting.began.wait(SOON)
+        others = [Session(found) for _ in range(5)]
+        assert [each.send("ping").status for each in others] == [404, 404, 404, 404, 200]
+        with others[-1].listen() as reading:
+            assert until(lambda: reading.body)
+            body = request("initialize", {"protocolVersion": "2025-11-25"})
+            refused = found.post("/mcp", body)
+            assert (refused.status, refused.error["code"]) == (429, "server.overloaded")
+        assert until(lambda: len(found.service.mcp.state.subscribers) == 0)
+        assert Session(found).send("ping").status == 200
+        waiting.end.set()
+        call.join(SOON)
+        assert result(answers[0])["structuredContent"] == {"result": "ended"}
+
+
+async def test_who_has_more_sessions_takes_none_from_who_has_fewer():
+    sessions = McpSessions(MemoryRecords(), idle=100, most=3)
+    idle = await sessions.open("quiet", "2025-11-25")
+    for _ in range(2):
+        session = await sessions.open("loud", "2025-11-25")
+        session.notices = EventStream("n")
+        session.notices.take_over("somebody")
+    with pytest.raises(Exception, match="all sessions are in use"):
+        await sessions.open("loud", "2025-11-25")
+    assert sessions.at_hand("quiet", idle.id) is idle
+
+
+async def test_a_session_is_dropped_with_what_runs_in_it_told_why():
+    records = MemoryRecords()
+    sessions = McpSessions(records, idle=100, most=3)
+    session = await sessions.open("k", "2025-11-25")
+    task = asyncio.ensure_future(asyncio.sleep(SOON))
+    session.running[1] = underway = InflightRequest(task)
+    await sessions.end("k", session.id)
+    assert underway.reason == "over"
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert records.all(KIND) == []

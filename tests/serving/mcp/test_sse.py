@@ -1,0 +1,240 @@
+"""The first HTTP transport."""
+
+import re
+import socket
+import struct
+import threading
+
+import pytest
+from waiting import SOON, Hung, until
+
+from serving.mcp.mcp_support import Reading, request
+from serving.service_support import CORE, desk_tools, served
+from toolyard import function_tool
+
+
+class Older:
+    """A client of the first version: one stream, and posts to where it says."""
+
+    def __init__(self, found, token=None):
+        self.found = found
+        self.token = token
+        self.stream = Reading(found, "GET", "/sse", None, {"accept": "text/event-stream"}, token)
+        assert self.stream.status == 200
+        assert until(lambda: b"\n\n" in self.stream.body)
+        self.path = re.search(rb"event: endpoint\ndata: (\S+)\n", self.stream.body)[1].decode()
+
+    def post(self, body, token=None):
+        return self.found.post(self.path, body, token=token or self.token)
+
+    def ask(self, method, params=None, number=1):
+        assert self.post(request(method, params, number)).status == 202
+        return self.answer(number)
+
+    def answer(self, number):
+        def found():
+            return [each for each in self.stream.messages if each.get("id") == number]
+
+        assert until(found)
+        return found()[-1]
+
+
+@pytest.fixture
+def desk():
+    with served(tools=desk_tools()) as found:
+        yield found
+
+
+def test_answers_come_on_the_stream(desk):
+    client = Older(desk)
+    with client.stream:
+        greeting = client.ask("initialize", {"protocolVersion": "2024-11-05"}, 0)["result"]
+        assert greeting["protocolVersion"] == "2024-11-05"
+        assert client.post({"jsonrpc": "2.0", "method": "notifications/initialized"}).status == 202
+        names = [tool["name"] for tool in client.ask("tools/list", number=2)["result"]["tools"]]
+        assert "echo" in names
+        called = client.ask("tools/call", {"name": "desk__add", "arguments": {"a": 1, "b": 2}}, 3)
+        assert called["result"]["structuredContent"] == {"result": 3}
+        assert client.ask("nothing", number=4)["error"]["code"] == -32601
+        assert client.ask("ping", number="five")["result"] == {}
+
+
+def test_a_client_is_told_of_changes(desk):
+    client = Older(desk)
+    with client.stream:
+        client.ask("initialize", {"protocolVersion": "2024-11-05"}, 0)
+        desk.service.yard.tool_registry.remove("desk::add")
+        assert until(
+            lambda: any(each.get("method") == "notifications/tools/list_changed" for each in client.stream.messages)
+        )
+
+
+def test_what_runs_ends_with_the_stream():
+    import asyncio
+
+    began, ended = threading.Event(), threading.Event()
+
+    async def wait() -> str:
+        """Waits to be cancelled."""
+        began.set()
+        try:
+            await asyncio.sleep(SOON)
+        finally:
+            ended.set()
+        return "never"
+
+    with served(tools=[function_tool(wait, namespace="desk")]) as found:
+        client = Older(found)
+        client.post(request("tools/call", {"name": "desk__wait"}))
+        assert began.wait(SOON)
+        client.stream.close()
+        assert ended.wait(SOON)
+        assert until(lambda: not found.service.mcp.state.sse_clients)
+        assert client.post(request("ping")).status == 404
+
+
+def test_a_stream_belongs_to_its_key(tmp_path):
+    config = {**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "s.db")}}
+    with served(config) as found:
+        mine, other = found.key("*:*"), found.key("*:*")
+        assert found.get("/sse").status == 401
+        client = Older(found, mine)
+        with client.stream:
+            assert client.ask("ping")["result"] == {}
+            assert client.post(request("ping"), token=other).status == 404
+
+
+def test_what_is_no_message_is_refused(desk):
+    client = Older(desk)
+    with client.stream:
+        assert client.post(b"{").status == 400
+        assert client.post(b"[]").status == 400
+        assert client.post({"jsonrpc": "2.0", "id": 7}).status == 202
+        assert client.answer(7)["error"]["code"] == -32600
+        assert desk.post("/messages", request("ping")).status == 404
+        assert desk.post("/messages?session_id=x", request("ping")).status == 404
+        assert desk.get("/sse", headers={"accept": "application/json"}).status == 406
+        assert desk.ask("HEAD", "/sse").status == 405
+
+
+def test_a_message_that_another_worker_got_is_answered_on_the_stream(tmp_path):
+    config = {**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "s.db")}}
+    with served(config) as one, served(config) as two:
+        client = Older(one)
+        with client.stream:
+            client.found = two
+            assert client.ask("ping", number=1)["result"] == {}
+            called = client.ask("tools/call", {"name": "echo", "arguments": {"text": "x"}}, 2)
+            assert called["result"]["structuredContent"] == {"text": "x"}
+        assert until(lambda: two.post(client.path, request("ping")).status == 404)
+
+
+def test_a_call_that_goes_on_past_its_deadline_is_counted_by_itself_alone():
+    hung = Hung()
+    stuck = function_tool(hung.__call__, namespace="desk", name="hang")
+    with served(tools=[stuck], call_timeout=0.5) as found:
+        client = Older(found)
+        with client.stream:
+            late = client.ask("tools/call", {"name": "desk__hang"}, 1)["result"]
+            assert late["structuredContent"]["error"]["code"] == "tool.timeout"
+            for number in range(2, 22):
+                # Called with a key of its own, so that it takes the way of calls that wait.
+                meta = {"toolyard/call_id": f"c{number}"}
+                params = {"name": "echo", "arguments": {"text": "x"}, "_meta": meta}
+                assert client.ask("tools/call", params, number)["result"]["isError"] is False
+            admission = found.service.admission
+            assert until(lambda: (admission.running, admission.aside) == (0, 1))
+            hung.end.set()
+            assert until(lambda: admission.aside == 0)
+
+
+def big(size: int) -> str:
+    """So many letters."""
+    return "x" * size
+
+
+def endpoint(line):
+    data = b""
+    while b"data: /messages" not in data or not data.endswith(b"\n\n\r\n"):
+        data += line.recv(4096)
+    return data.partition(b"data: ")[2].split(b"\n")[0].decode()
+
+
+def opened(found, path="/sse", more="", *, buffer=None):
+    """A connection that has asked for a stream, and reads nothing by itself."""
+    line = socket.socket()
+    if buffer is not None:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    line.settimeout(SOON)
+    line.connect(("127.0.0.1", found.port))
+    line.sendall(f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\naccept: text/event-stream\r\n{more}\r\n".encode())
+    return line
+
+
+def read_until(line, words):
+    """What comes until all of these have."""
+    data = b""
+    while not all(word in data for word in words):
+        more = line.recv(1 << 20)
+        assert more, "the stream ended before"
+        data += more
+    return data
+
+
+def test_a_slow_reader_gets_every_answer():
+    with served(tools=[function_tool(big, namespace="desk")]) as found, opened(found, buffer=65536) as line:
+        path = endpoint(line)
+        numbers = range(1, 9)
+        for number in numbers:
+            params = {"name": "desk__big", "arguments": {"size": 400_000}}
+            assert found.post(path, request("tools/call", params, number)).status == 202
+        assert until(lambda: not next(iter(found.service.mcp.state.sse_clients.values())).running)
+        words = [b'"id":%d,"result"' % number for number in numbers]
+        assert read_until(line, words)
+
+
+def test_who_does_not_read_is_not_listened_to_until_it_has_read():
+    with served(tools=[function_tool(big, namespace="desk")]) as found, opened(found, buffer=65536) as line:
+        path, number = endpoint(line), 0
+        client = next(iter(found.service.mcp.state.sse_clients.values()))
+        while not client.is_full:
+            number += 1
+            params = {"name": "desk__big", "arguments": {"size": 1_500_000}}
+            assert found.post(path, request("tools/call", params, number)).status == 202
+            assert until(lambda: not client.running)
+        refused = found.post(path, request("ping", number=1000))
+        assert (refused.status, refused.error["code"]) == (429, "server.overloaded")
+        read_until(line, [b'"id":%d,"result"' % each for each in range(1, number + 1)])
+        assert until(lambda: not client.is_full)
+        assert found.post(path, request("ping", number=1001)).status == 202
+        assert read_until(line, [b'"id":1001,"result"'])
+
+
+def test_what_was_read_is_not_kept():
+    with served(tools=[function_tool(big, namespace="desk")]) as found:
+        client = Older(found)
+        with client.stream:
+            answer = client.ask("tools/call", {"name": "desk__big", "arguments": {"size": 1_000_000}}, 1)
+            assert len(answer["result"]["structuredContent"]["result"]) == 1_000_000
+            (here,) = found.service.mcp.state.sse_clients.values()
+            assert until(lambda: here.stream.size == 0)
+
+
+def reset(line):
+    """Be gone at once, without a word."""
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    line.close()
+
+
+@pytest.fixture
+def shared(tmp_path):
+    return {**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "s.db")}}
+
+
+def test_clients_that_are_gone_at_once_leave_nothing_behind(shared):
+    with served(shared) as found:
+        for _ in range(200):
+            reset(opened(found))
+        assert until(lambda: not found.service.mcp.state.sse_clients)
+        assert until(lambda: len(found.service.mcp.state.subscribers) == 0)
+        assert until(lambda: found.service.records.all("mcp_sse") == [])

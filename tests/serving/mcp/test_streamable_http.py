@@ -1,0 +1,52 @@
+"""One path for all versions."""
+
+import asyncio
+import json
+import socket
+import struct
+import threading
+
+from waiting import SOON, until
+
+from serving.mcp.mcp_support import META, Stateless, request, result
+from serving.service_support import served
+from toolyard import function_tool
+
+
+def reset(line):
+    """Be gone at once, without a word."""
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    line.close()
+
+
+def test_a_client_that_hung_up_before_its_call_began_has_begun_nothing():
+    ran = threading.Event()
+
+    async def run() -> str:
+        """Says that it ran."""
+        ran.set()
+        return "ran"
+
+    with served(tools=[function_tool(run, namespace="desk")]) as found:
+        face, held = found.service.mcp.state, threading.Event()
+        real = face.catch_up
+
+        async def late():
+            held.set()
+            await asyncio.to_thread(until, lambda: not found.limit.open)
+            await real()
+
+        face.catch_up = late
+        body = json.dumps(request("tools/call", {"name": "desk__run", "_meta": META})).encode()
+        head = (
+            "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\nmcp-method: tools/call\r\n"
+            f"mcp-name: desk__run\r\nmcp-protocol-version: 2026-07-28\r\ncontent-length: {len(body)}\r\n\r\n"
+        )
+        line = socket.create_connection(("127.0.0.1", found.port), timeout=SOON)
+        line.sendall(head.encode() + body)
+        assert held.wait(SOON)
+        reset(line)
+        assert until(lambda: not face.is_stale)
+        face.catch_up = real
+        assert result(Stateless(found).call("echo", {"text": "x"}))
+        assert not ran.is_set()

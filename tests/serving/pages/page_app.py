@@ -1,0 +1,176 @@
+"""The pages alone on a real server: their handlers behind the least of an ASGI application."""
+
+import asyncio
+import socket
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+
+import uvicorn
+from waiting import until
+
+from toolyard import Effects, PythonToolEngine, ToolRegistry, Toolyard, function_tool
+from toolyard.app.server_block import ServerBlock
+from toolyard.serving.app import create_app
+from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.identity import ALL, Grant, Principal, Scopes
+from toolyard.serving.service import make_service
+
+HOSTILE = "<script>alert('hi')</script> \"quoted\" &amp; {{ 7 * 7 }}"
+TOKEN = "ty_abcdefghijkl_" + "s" * 43
+LOOKING = "ty_mnopqrstuvwx_" + "t" * 43
+
+
+def split_bill(total: float, people: int, rounding: str = "none", note: str | None = None) -> list[float]:
+    """Split a bill between people, to the cent.
+
+    Args:
+        total: What the bill says.
+        people: How many pay.
+    """
+    share = round(total / people, 2)
+    return [share] * people
+
+
+def book_room(
+    room: str, day: str, projector: bool, guests: list[str] | None = None, options: dict | None = None
+) -> dict:
+    """Book a meeting room for a day and invite the guests."""
+    return {
+        "room": room,
+        "day": day,
+        "projector": projector,
+        "guests": guests,
+        "options": options,
+        "id": 9007199254740993,
+    }
+
+
+def fail(reason: str) -> str:
+    """Always fails, which is what it is for."""
+    raise RuntimeError(reason)
+
+
+def sample_tools():
+    """One of each: simple, with every control, overloaded, failing, hostile."""
+    room = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "room": {"enum": ["Aspen", "Birch", "Cedar", "Douglas", "Elm"], "description": "Which room to book."},
+            "day": {"type": "string", "format": "date", "description": "The day you need it."},
+            "projector": {"type": "boolean", "description": "Have a projector put up."},
+            "guests": {"type": "array", "items": {"type": "string"}, "description": "Addresses to invite."},
+            "options": {"type": "object", "properties": {"chairs": {"type": "integer"}}, "description": "Set-up."},
+        },
+        "required": ["room", "day", "projector"],
+    }
+    bill = function_tool(split_bill, namespace="desk", effects=Effects.READ, tags=["money"])
+    bill.parameters["properties"]["people"]["minimum"] = 1
+    bill.parameters["properties"]["rounding"] = {
+        "enum": ["none", "up"],
+        "default": "none",
+        "description": "“up” lets everybody pay the same, rounded up.",
+    }
+    return [
+        bill,
+        function_tool(book_room, namespace="desk", effects=Effects.WRITE, parameters=room, version="1.2.0"),
+        function_tool(
+            lambda text: {"text": text},
+            namespace="core",
+            name="echo",
+            description="Say it back.",
+            parameters={
+                "type": "object",
+                "properties": {"text": {"type": "string"}},
+                "required": ["text"],
+                "additionalProperties": False,
+            },
+            effects=Effects.READ,
+        ),
+        function_tool(fail, namespace="core"),
+        function_tool(
+            lambda city: {"city": city, "celsius": 7.5},
+            namespace="weather api/v2",
+            name="get weather",
+            description="Current weather for a city.",
+            parameters={"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+        ),
+        function_tool(
+            lambda lat, lon: {"celsius": 8.0},
+            namespace="weather api/v2",
+            name="get weather",
+            description="Current weather at a point.",
+            parameters={
+                "type": "object",
+                "properties": {"lat": {"type": "number"}, "lon": {"type": "number"}},
+                "required": ["lat", "lon"],
+            },
+        ),
+        function_tool(
+            lambda **given: given,
+            namespace="hostile",
+            name=HOSTILE,
+            description=f"{HOSTILE}\n\n{HOSTILE}",
+            tags=[HOSTILE],
+            parameters={
+                "type": "object",
+                "properties": {
+                    HOSTILE: {"type": "string", "description": HOSTILE, "default": HOSTILE},
+                    "</textarea><b>": {"enum": [HOSTILE, "'\"><i>"], "description": HOSTILE},
+                },
+                "additionalProperties": False,
+            },
+        ),
+    ]
+
+
+class Keys:
+    """Two keys: one for everything, one that may look at `desk` alone."""
+
+    required = True
+
+    def find(self, token):
+        if token == TOKEN:
+            return Principal("abcdefghijkl", "ops", ALL)
+        if token == LOOKING:
+            return Principal("mnopqrstuvwx", "visitor", Scopes((Grant("desk", frozenset({"list"})),)))
+        raise HttpFault(401, "auth.invalid", "no such API key")
+
+    def sign(self, principal):
+        return f"{principal.key_id}.note"
+
+    def find_signed(self, note):
+        for token in (TOKEN, LOOKING):
+            if note == self.sign(self.find(token)):
+                return self.find(token)
+        raise HttpFault(401, "auth.missing", "sign in first")
+
+
+def service_of(tools, *, keys=None, metrics=None):
+    registry = ToolRegistry(tools)
+    yard = Toolyard(registry, PythonToolEngine(registry))
+    service = make_service(yard, ServerBlock(metrics=metrics is not None, log="off"))
+    return service if keys is None else replace(service, keys=keys)
+
+
+def app_of(service):
+    """The application, with its pages."""
+    return create_app(service)
+
+
+@contextmanager
+def served(app):
+    """A real server on loopback; its address."""
+    sock = socket.socket()
+    sock.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", ws="none"))
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve([sock])))
+    thread.start()
+    try:
+        until(lambda: server.started)
+        yield f"http://127.0.0.1:{sock.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        sock.close()

@@ -1,0 +1,220 @@
+"""A schema as a form and back: what is shown stands for what is sent."""
+
+from html.parser import HTMLParser
+from urllib.parse import parse_qsl, urlencode
+
+import pytest
+from hypothesis import given, strategies as st
+
+from toolyard.serving.pages.form import read_form, read_json
+from toolyard.serving.pages.form_fields import MAX_FIELDS, MORE, form_fields, pretty, skeleton
+from toolyard.serving.pages.views import _environment
+
+
+def of(**properties):
+    required = [name for name, part in properties.items() if part.pop("!", False)]
+    return form_fields({"type": "object", "properties": properties, "required": required})
+
+
+class Controls(HTMLParser):
+    """What a browser would send of a page that nobody touched."""
+
+    def __init__(self):
+        super().__init__(convert_charrefs=True)
+        self.sent = {}
+        self.text = self.select = None
+        self.first = False
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        if tag == "input" and given.get("type") == "radio":
+            if "checked" in given:
+                self.sent[given["name"]] = given["value"]
+        elif tag == "input":
+            self.sent[given["name"]] = given["value"]
+        elif tag == "textarea":
+            self.text, self.first = given["name"], True
+            self.sent[self.text] = ""
+        elif tag == "select":
+            self.select = given["name"]
+        elif tag == "option" and (self.select not in self.sent or "selected" in given):
+            self.sent[self.select] = given["value"]
+
+    def handle_data(self, data):
+        if self.text is not None:
+            # A browser drops the line break right behind the tag.
+            self.sent[self.text] += data.removeprefix("\n") if self.first else data
+            self.first = False
+
+    def handle_endtag(self, tag):
+        if tag == "textarea":
+            self.text = None
+
+
+def untouched(fields):
+    """The form as HTML, read by a browser's rules, encoded, and decoded again."""
+    template = _environment().from_string(
+        '{% from "parts.html" import field_row with context %}'
+        '{% for field in fields %}{{ field_row(field, field.shown, "") }}{% endfor %}'
+    )
+    reader = Controls()
+    reader.feed(template.render(fields=fields))
+    reader.close()
+    body = urlencode({name: value.replace("\n", "\r\n") for name, value in reader.sent.items()})
+    return dict(parse_qsl(body, keep_blank_values=True))
+
+
+scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False))
+# Lone surrogates cannot come out of JSON; everything else can.
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+values = st.recursive(
+    st.one_of(scalars, texts), lambda inner: st.one_of(st.lists(inner), st.dictionaries(texts, inner)), max_leaves=5
+)
+
+
+@st.composite
+def parts(draw):
+    """A part of a schema with a default, fitting or not."""
+    kind = draw(st.sampled_from(["string", "integer", "number", "boolean", "array", "object", None]))
+    part = {"default": draw(st.one_of(values, texts, st.lists(texts), st.integers()))}
+    if kind is not None:
+        part["type"] = draw(st.sampled_from([kind, [kind, "null"]]))
+    if draw(st.booleans()):
+        part["items"] = {"type": "string"}
+    if draw(st.booleans()):
+        part["format"] = draw(st.sampled_from(["date", "date-time", "password", "email"]))
+        if draw(st.booleans()):
+            part["default"] = draw(
+                st.one_of(st.dates().map(str), st.datetimes().map(lambda at: f"{at:%Y-%m-%dT%H:%M:%SZ}"))
+            )
+    if draw(st.booleans()):
+        part["enum"] = draw(st.lists(values, max_size=6)) + [part["default"]] * draw(st.integers(0, 1))
+    return part
+
+
+@given(st.dictionaries(texts, parts(), max_size=4), st.booleans())
+def test_a_form_that_nobody_touched_stands_for_its_defaults(properties, required):
+    schema = {"type": "object", "properties": properties, "required": list(properties) if required else []}
+    fields = form_fields(schema)
+    filled = read_form(fields, untouched(fields))
+    assert filled.mistakes == {}
+    assert pretty(filled.arguments) == pretty({name: part["default"] for name, part in properties.items()})
+
+
+@given(st.dictionaries(texts, st.sampled_from(["string", "integer", "number", "object", "boolean"]), max_size=5))
+def test_optional_arguments_left_empty_are_not_sent(kinds):
+    fields = form_fields({"type": "object", "properties": {name: {"type": kind} for name, kind in kinds.items()}})
+    assert read_form(fields, untouched(fields)).arguments == {}
+
+
+@given(
+    texts.filter(lambda text: "\r" not in text), st.integers(), st.floats(allow_nan=False, allow_infinity=False), values
+)
+def test_what_is_filled_in_is_what_is_sent(text, whole, number, value):
+    fields = of(s={"type": "string", "!": True}, i={"type": "integer"}, n={"type": "number"}, j={"type": "object"})
+    data = {"a0": text, "a1": str(whole), "a2": repr(number), "a3": pretty(value)}
+    filled = read_form(fields, data)
+    assert filled.mistakes == {}
+    assert pretty(filled.arguments) == pretty({"s": text, "i": whole, "n": number, "j": value})
+
+
+@pytest.mark.parametrize(
+    ("part", "kind"),
+    [
+        ({"type": "string"}, "text"),
+        ({"type": "string", "maxLength": 5000}, "long"),
+        ({"type": "string", "format": "password"}, "secret"),
+        ({"type": "string", "format": "date"}, "date"),
+        ({"type": "string", "format": "date-time"}, "datetime"),
+        ({"type": "integer"}, "integer"),
+        ({"type": ["number", "null"]}, "number"),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "integer"),
+        ({"allOf": [{"$ref": "#/$defs/colour"}]}, "choice"),
+        ({"oneOf": [{"const": "a"}, {"const": "b"}]}, "choice"),
+        ({"type": "boolean"}, "choice"),
+        ({"const": 3}, "choice"),
+        ({"type": "array", "items": {"type": "string"}}, "lines"),
+        ({"type": "array", "items": {"type": "integer"}}, "json"),
+        ({"type": "object"}, "json"),
+        ({"type": ["string", "integer"]}, "json"),
+        ({}, "json"),
+        (True, "json"),
+    ],
+)
+def test_each_part_gets_the_control_that_fits(part, kind):
+    schema = {"type": "object", "properties": {"x": part}, "$defs": {"colour": {"enum": ["red", "blue"]}}}
+    assert form_fields(schema)[0].kind == kind
+
+
+def test_numbers_are_exact_and_whole_numbers_are_whole():
+    fields = of(i={"type": "integer"}, n={"type": "number"})
+    assert read_form(fields, {"a0": "9007199254740993"}).arguments == {"i": 9007199254740993}
+    assert read_form(fields, {"a0": "1e3"}).arguments == {"i": 1000}
+    assert read_form(fields, {"a0": "1.5"}).mistakes == {"a0": "write a whole number, without a fraction"}
+    assert read_form(fields, {"a0": "many", "a1": "NaN"}).mistakes == {
+        "a0": "write a whole number, such as 42",
+        "a1": "write a number, such as 3.14",
+    }
+    assert read_form(fields, {"a0": "true"}).mistakes
+
+
+def test_a_default_that_was_wiped_out_does_not_come_back():
+    fields = of(tz={"type": ["string", "null"], "default": "UTC"}, name={"type": "string", "default": "x"})
+    assert read_form(fields, {"a0": "", "a1": ""}).arguments == {"tz": None, "name": ""}
+
+
+def test_a_required_argument_left_empty_is_asked_for():
+    fields = of(n={"type": "integer", "!": True}, c={"enum": [1, 2], "!": True}, s={"type": "string", "!": True})
+    filled = read_form(fields, {})
+    assert filled.mistakes == {"a0": "fill this in: the tool needs it", "a1": "choose one"}
+    assert filled.arguments == {"s": ""}
+    assert [field.must for field in fields] == [True, True, False]
+
+
+@pytest.mark.parametrize("raw", ["5", "-1", "x", "٣", "9" * 5000])
+def test_an_option_that_was_not_offered_is_refused(raw):
+    assert read_form(of(c={"enum": ["a", "b"]}), {"a0": raw}).mistakes == {"a0": "choose one of the options"}
+
+
+def test_bad_json_is_told_with_its_place():
+    filled = read_form(of(o={"type": "object"}), {"a0": '{"a": 1,\r\n "a": 2}'})
+    assert filled.mistakes["a0"].startswith("not valid JSON at line 2, column ")
+    assert "JSON object" in read_json("json", "[1]").mistakes["json"]
+    assert read_json("json", " ").arguments == {}
+    assert read_json("json", '{"a": 9007199254740993}').arguments == {"a": 9007199254740993}
+
+
+def test_a_moment_without_a_zone_is_taken_as_utc():
+    fields = of(at={"type": "string", "format": "date-time"})
+    assert read_form(fields, {"a0": "2026-11-15T09:30"}).arguments == {"at": "2026-11-15T09:30:00Z"}
+    assert read_form(fields, {"a0": "2026-11-15T09:30:00+02:00"}).arguments == {"at": "2026-11-15T09:30:00+02:00"}
+
+
+def test_arguments_without_a_field_are_written_as_json():
+    fields = form_fields({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": True})
+    assert [field.control for field in fields] == ["a0", MORE]
+    assert read_form(fields, {"a0": "x", MORE: '{"b": 1}'}).arguments == {"a": "x", "b": 1}
+    assert read_form(fields, {"a0": "x", MORE: '{"a": 1}'}).mistakes == {MORE: "'a' has a field of its own above"}
+    assert MORE in read_form(fields, {MORE: "[]"}).mistakes
+    crowd = form_fields({"properties": {f"p{number}": {"type": "string"} for number in range(MAX_FIELDS + 1)}})
+    assert len(crowd) == MAX_FIELDS + 1 and crowd[-1].control == MORE
+
+
+def test_no_arguments_no_fields():
+    assert form_fields({}) == [] and form_fields({"type": "object", "additionalProperties": False}) == []
+
+
+def test_a_schema_that_refers_to_itself_ends_somewhere():
+    schema = {"$ref": "#/$defs/a", "$defs": {"a": {"properties": {"next": {"$ref": "#/$defs/a"}}}}}
+    assert [field.kind for field in form_fields(schema)] == ["json"]
+    form_fields({"$ref": "#"})
+
+
+def test_json_begins_with_defaults_and_something_for_what_is_required():
+    fields = of(
+        a={"type": "string", "default": "x"},
+        b={"type": "integer", "minimum": 3, "!": True},
+        c={"type": "string"},
+        d={"enum": ["u", "v"], "!": True},
+    )
+    assert skeleton(fields) == {"a": "x", "b": 3, "d": "u"}

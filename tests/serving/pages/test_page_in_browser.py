@@ -1,0 +1,209 @@
+"""The page as people use it: a real browser, a real server, no script."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from browsing import started
+
+from serving.pages.page_app import HOSTILE, TOKEN, Keys, app_of, sample_tools, served, service_of
+from toolyard.serving.pages.views import tool_path
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with started() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def url():
+    with served(app_of(service_of(sample_tools()))) as url:
+        yield url
+
+
+@pytest.fixture(params=[(1280, 860), (390, 844)], ids=["desktop", "phone"])
+def page(browser, request):
+    context = browser.new_context(viewport={"width": request.param[0], "height": request.param[1]})
+    page = context.new_page()
+    page.problems = []
+    page.on("console", lambda message: page.problems.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: page.problems.append(str(error)))
+    page.on("dialog", lambda dialog: page.problems.append(dialog.message))
+    yield page
+    context.close()
+
+
+def fits(page):
+    """Nothing sticks out sideways."""
+    return page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+def test_from_the_list_to_an_answer(page, url):
+    page.goto(url)
+    assert fits(page)
+    page.get_by_role("link", name="split_bill").click()
+    page.get_by_label("total").fill("90")
+    page.get_by_label("people").fill("4")
+    page.get_by_role("button", name="Run").click()
+    assert page.get_by_label("Result").inner_text().split() == ["[", "22.5,", "22.5,", "22.5,", "22.5", "]"]
+    assert page.get_by_label("total").input_value() == "90"
+    assert page.get_by_label("none").is_checked()
+    assert fits(page) and page.problems == []
+
+
+def test_every_control_sends_what_it_shows(page, url):
+    page.goto(f"{url}/tool/desk::book_room")
+    page.get_by_label("room").select_option("Cedar")
+    page.get_by_label("day").fill("2026-11-20")
+    page.get_by_label("true").check()
+    page.get_by_label("guests").fill("ann@example.org\nbob@example.org")
+    page.get_by_label("options").fill('{"chairs": 12}')
+    page.get_by_role("button", name="Run").click()
+    shown = page.get_by_label("Result").inner_text()
+    for part in ('"Cedar"', '"2026-11-20"', "true", '"ann@example.org"', '"bob@example.org"', '"chairs": 12'):
+        assert part in shown
+    assert "9007199254740993" in shown
+    assert fits(page) and page.problems == []
+
+
+def test_a_mistake_leads_to_its_field(page, url):
+    page.goto(f"{url}/tool/desk::split_bill")
+    page.get_by_label("total").fill("90")
+    page.get_by_label("people").fill("four")
+    page.get_by_role("button", name="Run").click()
+    page.get_by_role("link", name="people").click()
+    assert page.get_by_label("people").get_attribute("aria-invalid") == "true"
+    assert page.get_by_text("write a whole number, such as 42").first.is_visible()
+    assert fits(page)
+
+
+def test_hostile_text_runs_nothing_and_comes_back_unchanged(page, url):
+    page.goto(url + tool_path(f"hostile::{HOSTILE}"))
+    page.get_by_role("button", name="Run").click()
+    assert HOSTILE.replace('"', '\\"') in page.get_by_label("Result").inner_text()
+    assert page.locator("script").count() == 0
+    assert fits(page) and page.problems == []
+
+
+def test_the_form_of_an_overload_runs_that_overload(page, url):
+    page.goto(url + tool_path("weather api/v2::get weather"))
+    page.get_by_role("link", name="(lat, lon)").click()
+    page.get_by_label("lat").fill("59.9")
+    page.get_by_label("lon").fill("10.7")
+    page.get_by_role("button", name="Simulate").click()
+    assert "8.0" in page.get_by_label("Result").inner_text()
+    assert page.get_by_text("simulated").is_visible()
+
+
+def test_searching_by_keyboard_alone(page, url):
+    page.goto(url)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to content"
+    page.get_by_role("searchbox").focus()
+    page.keyboard.type("meeting room")
+    with page.expect_navigation():
+        page.keyboard.press("Enter")
+    assert page.locator(".tool-name").all_inner_texts() == ["book_room"]
+
+
+def test_signing_in_and_out(page):
+    with served(app_of(service_of(sample_tools(), keys=Keys()))) as url:
+        page.goto(f"{url}/tool/desk::split_bill")
+        page.get_by_label("API key").fill("ty_wrong")
+        page.get_by_role("button", name="Sign in").click()
+        page.get_by_text("one long word").wait_for()
+        page.get_by_label("API key").fill(TOKEN)
+        page.get_by_role("button", name="Sign in").click()
+        page.wait_for_url(f"{url}/tool/desk::split_bill")
+        [cookie] = page.context.cookies()
+        assert cookie["httpOnly"] and cookie["sameSite"] == "Strict"
+        page.get_by_label("total").fill("90")
+        page.get_by_label("people").fill("4")
+        page.get_by_role("button", name="Run").click()
+        assert "22.5" in page.get_by_label("Result").inner_text()
+        page.get_by_role("button", name="Sign out").click()
+        page.wait_for_url(f"{url}/sign-in")
+        page.goto(url)
+        assert page.get_by_role("heading", name="Sign in").is_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_from_its_background(browser, url, scheme):
+    """WCAG AA: 4.5 to 1 for every text there is on the pages, in both colour schemes."""
+    context = browser.new_context(color_scheme=scheme)
+    page = context.new_page()
+    for path in ("/", "/tool/desk::book_room", "/tool/desk::nothing"):
+        page.goto(url + path)
+        poor = page.evaluate(CONTRAST)
+        assert poor == []
+    context.close()
+
+
+CONTRAST = """() => {
+  const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  const layers = element => { const found = []; for (; element; element = element.parentElement) found.unshift(getComputedStyle(element).backgroundColor); return found; };
+  const pixel = colours => { canvas.clearRect(0, 0, 1, 1); for (const colour of colours) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); } return canvas.getImageData(0, 0, 1, 1).data; };
+  const light = data => { const [r, g, b] = [...data].slice(0, 3).map(v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const poor = [];
+  for (const element of document.querySelectorAll("body *")) {
+    if (![...element.childNodes].some(node => node.nodeType === 3 && node.textContent.trim()) || !element.checkVisibility()) continue;
+    const behind = layers(element), [a, b] = [light(pixel(behind)), light(pixel([...behind, getComputedStyle(element).color]))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) poor.push([element.className || element.tagName, element.textContent.trim().slice(0, 30), ratio]);
+  }
+  return poor;
+}"""
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory):
+    """`toolyard serve` as it is, in a process of its own."""
+    folder = tmp_path_factory.mktemp("serve")
+    command = [sys.executable, "-m", "toolyard", "serve", "--domains", "core", "--port", "0", "--log", "off"]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("TOOL_REGISTRY_")}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=folder, env=environment, text=True)
+    try:
+        yield json.loads(process.stdout.readline())["url"]
+    finally:
+        process.terminate()
+        process.wait()
+        process.stdout.close()
+
+
+def test_the_page_of_the_real_server_runs_a_core_tool(page, real):
+    page.goto(real)
+    page.get_by_role("link", name="calc").click()
+    page.get_by_label("expression").fill("9007199254740993 + 0")
+    page.get_by_role("button", name="Run").click()
+    assert "9007199254740993" in page.get_by_label("Result").inner_text()
+    page.get_by_label("expression").fill("1 / 0")
+    page.get_by_role("button", name="Run").click()
+    page.get_by_text("tool.execution_error").wait_for()
+    assert fits(page) and page.problems == []
+
+
+def test_a_form_of_another_site_runs_nothing(browser, real):
+    """A browser with that site open says where the form came from, and the real server refuses it."""
+    page = browser.new_page()
+    with served(_other_site(real)) as elsewhere:
+        page.goto(elsewhere)
+        with page.expect_response(lambda answer: answer.url.startswith(real)) as answered:
+            page.get_by_role("button").click()
+    assert answered.value.status == 403
+    page.close()
+
+
+def _other_site(target):
+    form = (
+        f'<form method="post" action="{target}/tool/core::echo"><input name="a0" value="x"><button>go</button></form>'
+    )
+
+    async def site(scope, receive, send):
+        headers = [(b"content-type", b"text/html")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": form.encode()})
+
+    return site

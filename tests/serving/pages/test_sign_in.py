@@ -1,0 +1,216 @@
+"""Signing in to the pages of the real service: what the browser keeps, for how long, and what ends it."""
+
+import re
+import sqlite3
+import threading
+from urllib.parse import urlencode
+
+import pytest
+from hypothesis import given, strategies as st
+
+from serving.service_support import CORE, served
+from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.identity import NOBODY, read_scopes
+from toolyard.serving.keys import LASTS, KeyRing, SignIns
+from toolyard.sessions.open import open_records
+from toolyard.sessions.records import MemoryRecords
+from toolyard.sessions.store.sqlite import SqliteStore
+
+FORM = "application/x-www-form-urlencoded"
+
+
+def config(path):
+    return {**CORE, "sessions": {"store": "sqlite", "path": str(path)}}
+
+
+@pytest.fixture
+def there(tmp_path):
+    with served(config(tmp_path / "yard.db"), page=True) as one:
+        one.token = None
+        yield one
+
+
+def post(one, path, fields, cookie=None):
+    headers = {"origin": one.url, "content-type": FORM}
+    return one.ask("POST", path, urlencode(fields).encode(), headers={**headers, "cookie": cookie})
+
+
+def sign_in(one, token):
+    """The cookie, as a browser would send it back."""
+    answer = post(one, "/sign-in", {"key": token})
+    assert answer.status == 303, answer
+    return answer.headers["set-cookie"].partition(";")[0]
+
+
+def status(one, cookie, path="/"):
+    return one.get(path, headers={"cookie": cookie}).status
+
+
+def test_the_cookie_is_not_the_key_and_opens_the_pages_alone(there):
+    token = there.key("*:*")
+    cookie = sign_in(there, token)
+    assert token not in cookie and token.rpartition("_")[2] not in cookie
+    assert re.fullmatch(r"toolyard_\d+=[A-Za-z0-9]{12}\.\d+\.[A-Za-z0-9_-]{43}", cookie)
+    assert status(there, cookie) == 200
+    assert status(there, cookie, "/tool/core::echo") == 200
+    assert status(there, cookie, "/v1/tools") == 401
+    value = cookie.partition("=")[2]
+    assert there.get("/v1/tools", token=value).status == 401
+    assert status(there, f"{cookie.partition('=')[0]}={token}") == 303, "a key is no cookie"
+
+
+def test_revoking_the_key_ends_the_sign_in_at_once(there):
+    token, other = there.key("*:*"), there.key("*:*")
+    cookie, untouched = sign_in(there, token), sign_in(there, other)
+    assert status(there, cookie) == 200
+    there.service.keys.revoke(token[3:15])
+    assert status(there, cookie) == 303 and status(there, untouched) == 200
+
+
+def test_signing_out_takes_the_cookie_back(there):
+    cookie = sign_in(there, there.key("*:*"))
+    answer = post(there, "/sign-out", {}, cookie)
+    name = cookie.partition("=")[0]
+    assert answer.headers["set-cookie"] == f"{name}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"
+    assert status(there, f"{name}=") == 303
+
+
+def test_what_was_changed_in_the_cookie_signs_nobody_in(there):
+    weak, strong = there.key("nothing:list"), there.key("*:*")
+    name, _, value = sign_in(there, weak).partition("=")
+    key_id, expires, mark = value.split(".")
+    forged = [
+        f"{strong[3:15]}.{expires}.{mark}",
+        f"{key_id}.{int(expires) + 1}.{mark}",
+        f"{key_id}.{expires}.{mark[:-2]}AA",
+        f"{key_id}.{expires}.",
+        f"{key_id}.{expires}",
+        "..",
+        "",
+        "é",
+    ]
+    assert [status(there, f"{name}={other}".encode("latin-1")) for other in forged] == [303] * len(forged)
+
+
+def test_another_process_with_the_same_store_takes_the_cookie(tmp_path):
+    with served(config(tmp_path / "yard.db"), page=True) as one, served(config(tmp_path / "yard.db"), page=True) as two:
+        cookie = sign_in(one, one.key("*:*"))
+        two.service.keys.load()
+        assert status(two, cookie) == 200
+        one.service.keys.revoke(cookie.partition("=")[2][:12])
+        two.service.keys.load()
+        assert status(two, cookie) == 303
+    with (
+        served(config(tmp_path / "yard.db"), page=True) as later,
+        served(config(tmp_path / "b.db"), page=True) as else_,
+    ):
+        cookie = sign_in(later, later.key("*:*"))
+        else_.key("*:*")
+        assert status(else_, cookie) == 303, "another store has another secret"
+
+
+def test_processes_that_start_at_once_agree_on_one_secret(tmp_path):
+    stores = [SqliteStore(tmp_path / "yard.db") for _ in range(4)]
+    made, begin = [], threading.Barrier(4)
+
+    def make(store):
+        records = open_records(store)
+        begin.wait()
+        made.append(SignIns.of(records))
+        records.close()
+
+    threads = [threading.Thread(target=make, args=(store,)) for store in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for store in stores:
+        store.close()
+    assert len({notes.sign("abc", 1) for notes in made}) == 1
+    with sqlite3.connect(tmp_path / "yard.db") as tables:
+        assert tables.execute("SELECT length(value) FROM records WHERE kind = 'secret'").fetchall() == [(32,)]
+    tables.close()
+
+
+class Ring:
+    """A ring whose clock is moved by hand."""
+
+    def __init__(self):
+        self.now = 1000.5
+        self.keys = KeyRing(MemoryRecords(), clock=lambda: self.now, monotonic=lambda: 0.0)
+
+    def signed(self, **options):
+        key, token = self.keys.create("someone", read_scopes(["*:*"]), **options)
+        return key, self.keys.sign(self.keys.find(token))
+
+
+def test_a_sign_in_lasts_twelve_hours():
+    ring = Ring()
+    key, note = ring.signed()
+    ring.now = 1000 + LASTS - 0.1
+    assert ring.keys.find_signed(note).key_id == key.id
+    ring.now = 1000 + LASTS
+    with pytest.raises(HttpFault, match="ended") as refused:
+        ring.keys.find_signed(note)
+    assert (refused.value.status, refused.value.code) == (401, "auth.invalid")
+
+
+def test_a_sign_in_does_not_outlast_its_key():
+    ring = Ring()
+    _, note = ring.signed(expires=2000.0)
+    assert ring.keys.find_signed(note)
+    ring.now = 2000.0
+    with pytest.raises(HttpFault, match="expired"):
+        ring.keys.find_signed(note)
+
+
+def test_nobody_is_believed_while_the_store_does_not_answer():
+    seen = [0.0]
+    keys = KeyRing(MemoryRecords(), monotonic=lambda: seen[0])
+    _, token = keys.create("someone", read_scopes(["*:*"]))
+    note = keys.sign(keys.find(token))
+    seen[0] = 60.0
+    with pytest.raises(HttpFault) as refused:
+        keys.find_signed(note)
+    assert refused.value.status == 503
+
+
+def test_without_a_key_or_a_note_there_is_no_sign_in():
+    ring = Ring()
+    with pytest.raises(HttpFault) as refused:
+        ring.keys.find_signed(None)
+    assert refused.value.code == "auth.missing"
+    with pytest.raises(ValueError, match="key"):
+        ring.keys.sign(NOBODY)
+
+
+@given(st.text(max_size=100) | st.from_regex(r"[A-Za-z0-9]{12}\.[0-9]{1,12}\.[A-Za-z0-9_-]{43}", fullmatch=True))
+def test_no_text_that_was_not_signed_is_a_note(text):
+    assert SignIns(bytes(32)).read(text) is None
+
+
+@given(st.from_regex(r"[A-Za-z0-9]{12}", fullmatch=True), st.integers(0, 10**12))
+def test_a_note_says_what_was_signed_to_the_same_secret_only(key_id, expires):
+    note = SignIns(bytes(32)).sign(key_id, expires)
+    assert SignIns(bytes(32)).read(note) == (key_id, expires)
+    assert SignIns(b"x" * 32).read(note) is None
+
+
+def test_under_tls_the_cookie_cannot_be_set_by_anybody_else():
+    from toolyard.serving.pages.sign_in import SignInCookie
+
+    cookie = SignInCookie(443)
+    scope = {"scheme": "https", "headers": [(b"cookie", b"toolyard_443=a; __Host-toolyard_443=b")]}
+    assert cookie.write(scope, "x")[1] == b"__Host-toolyard_443=x; Path=/; HttpOnly; SameSite=Strict; Secure"
+    assert cookie.read(scope) == "b"
+    assert cookie.read({**scope, "headers": [(b"cookie", b"toolyard_443=a")]}) is None
+
+
+def test_the_form_to_sign_in_is_small(there):
+    there.key("*:*")
+    assert post(there, "/sign-in", {"key": "ty_" + "a" * 5000}).status == 413
+    assert post(there, "/sign-in", {"key": "ty_" + "a" * 3000}).status == 401
+    head = f"POST /sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://127.0.0.1\r\nContent-Type: {FORM}\r\n"
+    chunk = b"400\r\n" + b"a" * 1024 + b"\r\n"
+    answer = there.raw(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + chunk * 5)
+    assert answer.status == 413, "though it never came to an end"

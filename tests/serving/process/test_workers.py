@@ -1,0 +1,128 @@
+"""Several processes on one port."""
+
+import json
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+from waiting import until
+
+from serving.process_support import refused, served
+
+TOOLS = """
+import os
+from toolyard import tool
+
+@tool
+def pid() -> int:
+    "Who answers."
+    return os.getpid()
+"""
+
+
+@pytest.fixture
+def yard(tmp_path):
+    (tmp_path / "who.py").write_text(TOOLS)
+    document = {
+        "tools": [{"type": "python", "target": "who.py", "namespace": "who"}],
+        "sessions": {"store": "sqlite", "path": "s.db"},
+        "server": {"shutdown_timeout": 5},
+    }
+    (tmp_path / "yard.json").write_text(json.dumps(document))
+    return tmp_path
+
+
+def who(server):
+    status, answer = server.invoke("who::pid")
+    assert status == 200, answer
+    return answer["result"]["result"]
+
+
+def alive(pid):
+    """Whether it runs; one that has ended and that nobody has asked about does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_all_workers_answer_on_one_port_and_end_with_their_parent(yard):
+    with served(yard, "yard.json", "--port", "0", "--workers", "2") as server:
+        assert server.said["workers"] == 2
+        assert server.said["pid"] == server.pid
+        seen = set()
+        until(lambda: seen.add(who(server)) or len(seen) == 2)
+        assert server.pid not in seen
+        code, err = server.stop()
+    assert code == 0
+    assert err.count("toolyard serves 1 tool") == 1
+    assert not any(map(alive, seen))
+
+
+def test_a_session_begun_in_one_worker_goes_on_in_the_other(yard):
+    with served(yard, "yard.json", "--port", "0", "--workers", "2") as server:
+        assert server.ask("/v1/sessions", {"session_id": "s"})[0] == 201
+        seen = set()
+
+        def call():
+            status, answer = server.ask("/v1/sessions/s/execute", {"calls": [{"name": "who::pid"}]})
+            assert status == 200, answer
+            seen.add(answer["results"][0]["result"])
+            return len(seen) == 2
+
+        until(call)
+
+
+def test_a_worker_that_dies_is_replaced_and_said_so(yard):
+    with served(yard, "yard.json", "--port", "0", "--workers", "2") as server:
+        seen = set()
+        until(lambda: seen.add(who(server)) or len(seen) == 2)
+        victim = min(seen)
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: not alive(victim))
+        fresh = set()
+        until(lambda: fresh.add(who(server)) or len(fresh - {victim}) == 2)
+        assert fresh - seen
+        _, err = server.stop()
+    assert re.search(rf"worker {victim} ended \(signal 9\); another one is started", err)
+
+
+def test_workers_whose_parent_was_killed_stop_by_themselves(yard):
+    with served(yard, "yard.json", "--port", "0", "--workers", "2") as server:
+        seen = set()
+        until(lambda: seen.add(who(server)) or len(seen) == 2)
+        os.kill(server.pid, signal.SIGKILL)
+        assert until(lambda: not any(map(alive, seen)))
+
+
+def test_a_hangup_reaches_every_worker(yard):
+    (yard / "more.yaml").write_text("more: [{name: one}]")
+    document = json.loads((yard / "yard.json").read_text())
+    document["tools"].append({"type": "file", "path": "more.yaml"})
+    (yard / "yard.json").write_text(json.dumps(document))
+    with served(yard, "yard.json", "--port", "0", "--workers", "2") as server:
+        (yard / "more.yaml").write_text("more: [{name: one}, {name: two}]")
+        os.kill(server.pid, signal.SIGHUP)
+        in_a_row = []
+
+        def everywhere():
+            in_a_row.append(len(server.ask("/v1/tools")[1]))
+            return in_a_row[-30:] == [3] * 30
+
+        assert until(everywhere)
+
+
+def test_several_workers_without_a_shared_store_are_refused_with_the_reason(tmp_path):
+    code, err = refused(tmp_path, "--port", "0", "--workers", "2")
+    assert code == 2
+    assert "store: sqlite or store: postgres" in err
+
+
+def test_what_keeps_workers_from_starting_is_said_once_and_ends_the_parent(yard):
+    (yard / "who.py").write_text("this is no Python")
+    code, err = refused(yard, "yard.json", "--port", "0", "--workers", "3", "--strict")
+    assert code == 1
+    assert err.count("who.py") >= 1
+    assert err.count("toolyard: ") == 1

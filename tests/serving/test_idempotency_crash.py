@@ -1,0 +1,78 @@
+"""kill -9 at any moment, with another process on the same keys: nothing runs twice, no answer that was told is lost."""
+
+import random
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+
+from sessions import conftest as places
+
+from serving.idempotency_worker import Requests
+
+place, postgres = places.place, places.postgres
+postgres_place, sqlite_place = places.postgres_place, places.sqlite_place
+
+WORKER = Path(__file__).with_name("idempotency_worker.py")
+ROUNDS = 6
+KEYS = 2000
+"""More than a round gets through."""
+
+
+class Killed:
+    """One round: two workers on the same new keys, the first of them killed, the second a little later."""
+
+    def __init__(self, where, folder, ledger, number, rng):
+        self.said = [folder / f"said{number}.{which}" for which in range(2)]
+        span = [str(number * KEYS), str((number + 1) * KEYS)]
+        workers = []
+        try:
+            for said in self.said:
+                with said.open("wb") as out:
+                    command = [sys.executable, str(WORKER), *where, str(ledger), *span]
+                    workers.append(subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE))
+            while not all(b"ready" in said.read_bytes() for said in self.said):
+                dead = [worker for worker in workers if worker.poll() is not None]
+                assert not dead, dead[0].stderr.read().decode()
+                time.sleep(0.005)
+            time.sleep(rng.uniform(0.05, 0.4))
+            workers[0].kill()
+            time.sleep(rng.uniform(0.1, 0.4))
+        finally:
+            complaints = []
+            for worker in workers:
+                worker.kill()
+                complaints.append(worker.communicate()[1].decode())
+        assert complaints == ["", ""]
+
+    def told(self):
+        for said in self.said:
+            # What has no end of line was cut off by the kill.
+            for line in said.read_text().splitlines(keepends=True)[1:]:
+                if line.endswith("\n"):
+                    number, body = line.split()
+                    yield int(number), body
+
+
+async def test_a_killed_process_runs_nothing_twice_and_loses_no_answer(place, tmp_path):
+    where, ledger = (place.kind, place.address, place.schema or "-"), tmp_path / "ledger"
+    rng, told = random.Random(f"once {place.kind}"), defaultdict(set)
+    for number in range(ROUNDS):
+        for key, body in Killed(where, tmp_path, ledger, number, rng).told():
+            told[key].add(body)
+    assert all(len(bodies) == 1 for bodies in told.values()), "two answers to one request"
+    ran = Counter(map(int, ledger.read_text().split()))
+    assert max(ran.values()) == 1, "a request was carried out twice"
+    requests = Requests(where, ledger)
+    interrupted = 0
+    for key in sorted({*ran, *told}):
+        answer = await requests.ask(key)
+        assert told.get(key, {answer}) == {answer}, "an answer that was told is lost"
+        interrupted += answer == "interrupted"
+    await requests.once.close()
+    requests.store.close()
+    assert max(Counter(map(int, ledger.read_text().split())).values()) == 1
+    assert len(told) > 100
+    # Killed in the middle of a run at least once, or this has shown nothing.
+    assert interrupted > 0
