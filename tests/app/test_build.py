@@ -16,6 +16,16 @@ def test_a_config_and_a_bare_catalog_both_build(tmp_path):
     assert [t.qualified_name for t in build_registry(tmp_path / "a.yaml")] == ["ns::x"]
 
 
+def test_a_catalog_named_from_another_folder_is_found(tmp_path, monkeypatch):
+    (tmp_path / "catalogs").mkdir()
+    (tmp_path / "catalogs" / "tools.yaml").write_text(
+        "tools:\n- {name: ping, description: d, parameters: {type: object}}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+
+    assert len(build_registry("catalogs/tools.yaml")) == 1
+
+
 def test_an_unknown_loader_is_placed_in_the_config(tmp_path):
     config = write(tmp_path / "yard.yaml", "tools: [{type: nope}]")
     with pytest.raises(ConfigError, match=r"yard\.yaml: tools\.registry\[0\].*'nope'"):

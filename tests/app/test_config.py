@@ -1,7 +1,13 @@
 import pytest
 
 from toolyard import ConfigError
+from toolyard.app import build_registry
 from toolyard.app.config import read_config
+from toolyard.app.plugin_options import read_plugin_options
+from toolyard.calls.budgets import Budget
+from toolyard.calls.policy import PolicyOptions, RuleOptions
+from toolyard.calls.tracing import JsonlOptions, TracingOptions
+from toolyard.plugins import LOADERS
 
 
 def test_relative_paths_are_taken_from_the_configs_folder_and_variables_expanded(tmp_path):
@@ -13,11 +19,17 @@ def test_relative_paths_are_taken_from_the_configs_folder_and_variables_expanded
         ]
     }
     entries = read_config(document, base=tmp_path, env={"DIR": "sub"}).loaders
-    assert [entry.options for entry in entries] == [
+    made = [read_plugin_options(LOADERS.get(entry.type), entry.options, entry.where, tmp_path) for entry in entries]
+    assert made == [
         {"path": str(tmp_path / "sub/a.yaml")},
         {"target": str(tmp_path / "b.py")},
         {"target": "pkg.mod"},
     ]
+
+
+def test_a_path_that_is_no_text_is_refused_with_its_place():
+    with pytest.raises(ConfigError, match=r"config: tools.registry\[0\].path: must be text, not integer"):
+        build_registry({"tools": [{"type": "file", "path": 5}]})
 
 
 @pytest.mark.parametrize(
@@ -35,9 +47,8 @@ def test_relative_paths_are_taken_from_the_configs_folder_and_variables_expanded
         ({"tools": [], "sessions": {"store": "sqlit"}}, "did you mean 'sqlite'"),
         ({"tools": [], "sessions": {"path": "x"}}, "is for store: sqlite, and the store is memory"),
         ({"tools": [], "sessions": {"store": "postgres"}}, "needs a dsn"),
-        ({"tools": [], "sessions": {"ttl": 0}}, "must be a number of seconds above 0"),
+        ({"tools": [], "sessions": {"ttl": 0}}, "sessions.ttl: must be above 0, not 0"),
         ({"tools": [], "sessions": {"max_open": True}}, "must be a whole number"),
-        ({"tools": [{"type": "file", "path": 5}]}, "path must be text"),
         ({"tools": [{"type": "file", "path": "x", "engine": ["y"]}]}, "not among tools.engines"),
         ({"tools": [{"type": "file", "path": "${X"}]}, "without a variable"),
         ({"tool": []}, "did you mean 'tools'"),
@@ -63,9 +74,9 @@ def test_what_stands_beside_the_tools_is_read_with_variables_replaced(tmp_path):
     )
     assert config.engines["py"].options == {"timeout": 5}
     assert (config.sessions.store, config.sessions.ttl) == ("postgres", 60.0)
-    assert config.sessions.dsn == "postgres://u:hunter2-and-more@h/d"
-    assert config.policy == {"default": "deny"}
-    assert config.tracing == {"jsonl": {"path": "calls.jsonl"}}
+    assert config.sessions.options == {"dsn": "postgres://u:hunter2-and-more@h/d"}
+    assert config.policy == PolicyOptions(default="deny")
+    assert config.tracing == TracingOptions(jsonl=JsonlOptions(path="calls.jsonl"))
 
 
 def test_secrets_are_known_by_the_name_of_their_variable_or_key_and_not_shown(tmp_path):
@@ -92,10 +103,13 @@ def test_a_variable_that_is_the_whole_value_becomes_the_number_or_flag_that_is_w
         base=tmp_path,
         env={"S": "sqlite", "N": "17", "F": "1.5", "B": "true"},
     )
-    assert (config.sessions.path, config.sessions.ttl, config.sessions.max_open) == (tmp_path / "17", 1.5, 17)
-    assert config.policy == {"budgets": [{"max_calls": 17}], "rules": [{"allow": "a::*", "tags": ["17"]}]}
-    assert config.tracing == {"logging": True, "results": False, "jsonl": {"path": "17", "max_bytes": 17}}
-    assert type(config.policy["rules"][0]["tags"][0]) is str
+    assert (config.sessions.ttl, config.sessions.max_open) == (1.5, 17)
+    assert config.sessions.options == {"path": str(tmp_path / "17")}
+    assert config.policy.budgets == (Budget(17),)
+    assert config.policy.rules == (RuleOptions(allow=("a::*",), tags=("17",)),)
+    assert type(config.policy.rules[0].tags[0]) is str
+    jsonl = JsonlOptions(path="17", max_bytes=17)
+    assert config.tracing == TracingOptions(logging=True, results=False, jsonl=jsonl)
 
 
 @pytest.mark.parametrize("value", ["1${N}", "${W}", "${T}"])

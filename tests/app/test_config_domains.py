@@ -65,7 +65,7 @@ def test_variables_name_domains_as_text(tmp_path):
     ("options", "says"),
     [
         ({"domain": "core"}, "did you mean 'domains'"),
-        ({"domains": 3}, "domains must be a list of names"),
+        ({"domains": 3}, "domains: must be a list, or text, not integer"),
         ({"domains": [""]}, "names no domain"),
         ({"domains": "core", "on_error": "ignore"}, "on_error"),
         ({"domains": "core", "engin": "x"}, "did you mean 'engine'"),

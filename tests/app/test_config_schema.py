@@ -10,6 +10,7 @@ from toolyard import ToolyardError
 from toolyard.app import survey
 from toolyard.app.schema import config_schema
 from toolyard.parsing import parse_yaml
+from toolyard.plugins import ENGINES, ENRICHMENTS, LOADERS
 
 GOOD = """
 tools:
@@ -165,3 +166,28 @@ def test_an_engine_cannot_have_a_name_that_sessions_use(validator, name):
     document = {"tools": {"registry": [], "engines": {name: {"type": "python"}}}}
     assert not validator.is_valid(document)
     assert not accepted(document)
+
+
+def described(schema, path=""):
+    """Every key of the schema that has no description."""
+    if isinstance(schema, list):
+        for number, item in enumerate(schema):
+            yield from described(item, f"{path}[{number}]")
+    if not isinstance(schema, dict):
+        return
+    for key, item in schema.get("properties", {}).items():
+        if isinstance(item, dict) and "const" not in item and not item.get("description"):
+            yield f"{path}.{key}"
+        yield from described(item, f"{path}.{key}")
+    for keyword in ("anyOf", "allOf", "items", "additionalProperties", "then"):
+        yield from described(schema.get(keyword), path)
+
+
+def test_every_key_of_a_config_says_what_it_is_for():
+    config = config_schema()
+    for kind, table in (("registry", LOADERS), ("engines", ENGINES), ("enrichments", ENRICHMENTS)):
+        part = config["properties"]["tools"]["anyOf"][0]["properties"][kind]
+        cases = (part.get("items") or part["additionalProperties"])["allOf"]
+        # Other tests register plugins that say nothing about themselves.
+        cases[:] = [case for case in cases if case["if"]["properties"]["type"]["const"] in table._builtins]
+    assert {path for path in described(config) if not path.endswith(".type")} == set()

@@ -2,7 +2,8 @@ import pytest
 
 from toolyard import ConfigError
 from toolyard.app import expand
-from toolyard.app.env import Variable, defaults_in
+from toolyard.app.env import find_defaults
+from toolyard.schema.options import Variable
 
 
 def test_variables_are_replaced_everywhere_and_defaults_serve_when_unset():
@@ -30,4 +31,4 @@ def test_who_asks_is_told_each_variable_and_whether_its_default_served():
     told = []
     expand("${X}${Y:-d}", env={"X": "3"}, found=lambda *seen: told.append(seen))
     assert told == [("X", "3", False), ("Y", "d", True)]
-    assert defaults_in({"a": ["${X:-one}", "${Y}"], "b": "${Z:-two}${W:-}", "c": 3}) == {"one", "two"}
+    assert find_defaults({"a": ["${X:-one}", "${Y}"], "b": "${Z:-two}${W:-}", "c": 3}) == {"one", "two"}

@@ -3,9 +3,12 @@
 import jsonschema_rs
 import pytest
 
-from toolyard.app.mcp_block import MCP_SCHEMA, McpBlock, read_mcp
-from toolyard.app.server_block import SERVER_SCHEMA, ServerBlock, read_server
+from toolyard.app.mcp_block import McpBlock
+from toolyard.app.server_block import ServerBlock
 from toolyard.model.errors import ConfigError
+from toolyard.schema.options import options_schema, read_options
+
+MCP_SCHEMA = options_schema(McpBlock)
 
 GOOD = [
     {},
@@ -34,7 +37,7 @@ BAD = [
 @pytest.mark.parametrize("block", GOOD)
 def test_schema_and_reader_take_the_same(block):
     assert jsonschema_rs.is_valid(MCP_SCHEMA, block)
-    read = read_mcp(block, "mcp")
+    read = read_options(McpBlock, block, "mcp")
     assert all(getattr(read, key) == value for key, value in block.items())
 
 
@@ -42,14 +45,14 @@ def test_schema_and_reader_take_the_same(block):
 def test_what_is_wrong_is_named_by_its_key(block, where):
     assert not jsonschema_rs.is_valid(MCP_SCHEMA, block)
     with pytest.raises(ConfigError, match=rf"^{where}: "):
-        read_mcp(block, "mcp")
+        read_options(McpBlock, block, "mcp")
 
 
 def test_it_is_on_by_default_and_belongs_to_the_server():
-    assert ServerBlock().mcp == McpBlock() == read_server({}, "server").mcp
+    assert ServerBlock().mcp == McpBlock() == read_options(ServerBlock, {}, "server").mcp
     assert McpBlock().enabled
-    assert read_server({"mcp": {"expose": "search"}}, "server").mcp.expose == "search"
-    assert SERVER_SCHEMA["properties"]["mcp"] is MCP_SCHEMA
+    assert read_options(ServerBlock, {"mcp": {"expose": "search"}}, "server").mcp.expose == "search"
+    assert options_schema(ServerBlock)["properties"]["mcp"]["properties"] == MCP_SCHEMA["properties"]
 
 
 def test_every_key_is_described():

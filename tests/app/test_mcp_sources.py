@@ -12,6 +12,8 @@ from waiting import until
 from toolyard import ConfigError, ToolCall, Toolyard
 from toolyard.app.build import build_parts, read_anything, survey
 from toolyard.app.config import read_config
+from toolyard.app.plugin_options import read_plugin_options
+from toolyard.plugins import LOADERS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -81,8 +83,9 @@ def test_paths_are_taken_from_the_configs_folder(tmp_path):
     (tmp_path / "yard").mkdir()
     document = config({"type": "mcp", "command": "x", **options}, engines={"e": {"type": "mcp", **options}})
     read = read_config(document, base=tmp_path / "yard")
-    found = read.loaders[0].options
     base = tmp_path / "yard"
+    [entry] = read.loaders
+    found = read_plugin_options(LOADERS.get("mcp"), entry.options, entry.where, base)
     assert (found["cwd"], found["approved"]) == (str(base / "work"), str(base / "ok.json"))
     assert found["auth"]["store"] == str(base / "tokens.json")
     assert found["roots"] == [str(base / "one"), "/two"]

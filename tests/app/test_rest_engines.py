@@ -3,7 +3,7 @@
 import logging
 
 import pytest
-from engines.http.echo_server import EchoServer
+from engines.rest.echo_server import EchoServer
 
 from toolyard import ConfigError, RestBinding, Tool, ToolCall, ToolEngine, Toolyard, register_tool_engine
 
@@ -61,10 +61,9 @@ def test_rest_tools_are_answered_without_an_engine_in_the_config(source):
         assert asked(yard, "pets::create", "simulate").error_info.code == "tool.denied"
 
 
-def test_python_tools_beside_them_keep_their_short_way(source):
+def test_python_tools_beside_them_are_answered_too(source):
     core = {"type": "domains", "domains": ["core"]}
     with Toolyard.from_config({"tools": [source, core]}) as yard:
-        assert yard.tool_engine._quick is not None
         yard.tool_engine.setup("s")
         [result] = yard.tool_engine.execute("s", [ToolCall("core::time_now")])
         assert not result.is_error

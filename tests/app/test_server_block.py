@@ -6,7 +6,10 @@ import pytest
 from toolyard import ConfigError
 from toolyard.app.build import read_anything
 from toolyard.app.schema import config_schema
-from toolyard.app.server_block import SERVER_SCHEMA, ServerBlock, read_domains, read_port
+from toolyard.app.server_block import ServerBlock
+from toolyard.schema.options import options_schema, read_option
+
+SERVER_SCHEMA = options_schema(ServerBlock)
 
 VALUES = [
     *(None, True, False, 0, 1, -1, 2, 1.0, 1.5, 0.5, -0.5, 65535, 65536, 1e300),
@@ -51,7 +54,7 @@ def test_what_is_not_given_is_as_documented():
     block = read({})
     assert block == read(None) == ServerBlock()
     assert (block.host, block.port, block.workers, block.domains, block.log) == ("127.0.0.1", 8000, 1, None, "text")
-    assert "8000 if not given" in SERVER_SCHEMA["properties"]["port"]["description"]
+    assert SERVER_SCHEMA["properties"]["port"]["default"] == 8000
 
 
 def test_a_block_is_read_whole_with_variables(monkeypatch):
@@ -81,11 +84,11 @@ def test_a_mistake_is_named_with_its_place(block, says):
 
 
 def test_domains_are_a_list_or_text_and_may_be_none_at_all():
-    assert read_domains(" core ,, web.tools ", "x") == ("core", "web.tools")
-    assert read_domains("", "x") == read_domains([], "x") == ()
+    assert read_option(ServerBlock, "domains", " core ,, web.tools ", "x") == ("core", "web.tools")
+    assert read_option(ServerBlock, "domains", "", "x") == read_option(ServerBlock, "domains", [], "x") == ()
 
 
 def test_a_port_is_a_number_a_socket_can_have():
-    assert read_port(0, "x") == 0
+    assert read_option(ServerBlock, "port", 0, "x") == 0
     with pytest.raises(ConfigError, match="x: must be 0 or more, not -1"):
-        read_port(-1, "x")
+        read_option(ServerBlock, "port", -1, "x")

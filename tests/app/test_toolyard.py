@@ -129,8 +129,11 @@ def test_a_secret_of_the_config_reaches_neither_result_nor_history_nor_trace(fol
         ({"type": "test-shout", "wrd": "x"}, "tools.engines.loud: .*no option 'wrd'; did you mean 'word'"),
         ({"type": "test-shout", "timeot": 3}, "no option 'timeot'; did you mean 'timeout'"),
         ({"type": "test-shuot"}, "did you mean 'test-shout'"),
-        ({"type": "test-shout", "timeout": -1}, "timeout must be a number of seconds"),
-        ({"type": "test-shout", "output_check": "hard"}, "output_check must be one of off, warn, strict"),
+        ({"type": "test-shout", "timeout": -1}, "timeout: must be above 0, not -1"),
+        (
+            {"type": "test-shout", "output_check": "hard"},
+            "output_check: no such choice 'hard'; write one of off, warn, strict",
+        ),
         ({"type": "test-shout", "sessions": {}}, "'sessions' cannot be set here"),
     ],
 )
@@ -148,7 +151,7 @@ def test_a_wrong_engine_is_refused_with_its_place_and_the_nearest_word(folder, e
     ("blocks", "says"),
     [
         ({"policy": {"defalt": "deny"}}, r"yard\.json: policy: unknown key 'defalt'; did you mean 'default'"),
-        ({"tracing": {"jsonl": {}}}, r"yard\.json: tracing\.jsonl: needs a path"),
+        ({"tracing": {"jsonl": {}}}, r"yard\.json: tracing\.jsonl: needs 'path': the file to append to"),
         ({"sessions": {"store": "sqlite", "ttl": "long"}}, r"yard\.json: sessions\.ttl"),
     ],
 )

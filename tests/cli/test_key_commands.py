@@ -6,10 +6,10 @@ import pytest
 
 from toolyard.app.config import read_config
 from toolyard.cli.main import run
-from toolyard.serving.faults import HttpFault
+from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.keys import KeyRing
-from toolyard.sessions.records import Records
-from toolyard.sessions.sqlite import SqliteStore
+from toolyard.sessions.open import open_records
+from toolyard.sessions.store.sqlite import SqliteStore
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def as_json(capsys, *arguments):
 @pytest.fixture
 def ring(folder):
     store = SqliteStore(folder / "yard.db")
-    ring = KeyRing(Records.of(store))
+    ring = KeyRing(open_records(store))
     ring.load()
     yield ring
     store.close()

@@ -6,7 +6,7 @@ import pytest
 from script_folder import Folder, script
 
 from toolyard.cli.main import run
-from toolyard.sources.script_manifest import sha256_of
+from toolyard.sources.scripts.manifest import sha256_of
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from waiting import SOON
 from toolyard import ConfigError
 from toolyard.app.server_block import ServerBlock
 from toolyard.cli.main import run
-from toolyard.cli.serve import _arguments, settled
+from toolyard.cli.serve import _list_worker_arguments, apply_overrides
 
 
 def settle(block=None, env=None, *, alone=False, **flags):
-    return settled(block or ServerBlock(), flags, env or {}, alone=alone)
+    return apply_overrides(block or ServerBlock(), flags, env or {}, alone=alone)
 
 
 def test_flags_beat_the_environment_which_beats_the_config_which_beats_the_default():
@@ -55,9 +55,9 @@ def test_a_setting_that_cannot_be_is_refused_by_its_name(env, flags, says):
 
 def test_a_worker_is_started_with_what_was_settled(tmp_path):
     block = ServerBlock(host="::1", port=5, domains=("a", "b"), strict=True, log="json")
-    arguments = _arguments(tmp_path, block)
+    arguments = _list_worker_arguments(tmp_path, block)
     assert arguments[:2] == ["serve", str(tmp_path)]
-    assert "--strict" in arguments and "--no-strict" in _arguments(None, ServerBlock())
+    assert "--strict" in arguments and "--no-strict" in _list_worker_arguments(None, ServerBlock())
     assert arguments[arguments.index("--domains") + 1] == "a,b"
     assert "--workers" not in arguments
 

@@ -12,7 +12,7 @@ from script_folder import Folder, script
 from waiting import SOON, until
 
 from toolyard.app.build import read_anything
-from toolyard.cli.serve import _watched
+from toolyard.cli.serve import _watch_scripts
 
 
 @pytest.fixture
@@ -27,12 +27,12 @@ def config(tmp_path, monkeypatch):
 
 
 def test_only_script_sources_are_watched_and_the_flag_beats_the_config(config, capsys):
-    [entry] = _watched(read_anything(config)).loaders
+    [entry] = _watch_scripts(read_anything(config)).loaders
     assert entry.options["watch"] is True
     assert capsys.readouterr().err == ""
     catalog = config.with_name("catalog.json")
     catalog.write_text("[]")
-    [entry] = _watched(read_anything(catalog)).loaders
+    [entry] = _watch_scripts(read_anything(catalog)).loaders
     assert "watch" not in entry.options
     assert "nothing to watch" in capsys.readouterr().err
 

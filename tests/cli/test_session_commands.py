@@ -137,7 +137,7 @@ def test_schema_prints_json_schema(capsys):
     code, out, _ = output(capsys, "schema")
     assert code == 0
     store = json.loads(out)["properties"]["sessions"]["properties"]["store"]
-    assert store["anyOf"][0]["enum"] == ["memory", "sqlite", "postgres"]
+    assert store["anyOf"][0]["enum"] == ["memory", "postgres", "sqlite"]
 
 
 def test_a_policy_holds_with_skip_bad_too(capsys, folder):

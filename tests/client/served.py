@@ -10,12 +10,8 @@ from waiting import SOON, until
 
 from toolyard import PythonToolEngine, Toolyard
 from toolyard.app.server_block import ServerBlock
-from toolyard.serving.app import App
-from toolyard.serving.keys import KeyRing
-from toolyard.serving.limits import Admission
-from toolyard.serving.once import Once
-from toolyard.serving.service import Service
-from toolyard.sessions.records import Records
+from toolyard.serving.app import create_app
+from toolyard.serving.service import make_service
 
 
 @contextmanager
@@ -23,28 +19,18 @@ def served(registry, *, engine=None, keys=False, **options):
     """The service of a registry; `.url` is where it is."""
     engine = PythonToolEngine(registry) if engine is None else engine
     block = ServerBlock(**{"log": "off", "metrics": False, "page": False, **options})
-    records = Records.of(engine.sessions.store)
-    service = Service(
-        Toolyard(registry, engine),
-        block,
-        records=records,
-        once=Once(records),
-        admission=Admission(
-            block.max_requests, block.max_waiting, rate=block.rate, burst=block.burst, concurrency=block.concurrency
-        ),
-        keys=KeyRing(records) if keys else None,
-    )
+    service = make_service(Toolyard(registry, engine), block, with_keys=keys)
     listening = socket.create_server(("127.0.0.1", 0))
     # Inherited by connections. Without it, head and body of an answer are 40 ms apart.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     server = uvicorn.Server(
-        uvicorn.Config(App(service), log_config=None, lifespan="on", timeout_graceful_shutdown=SOON)
+        uvicorn.Config(create_app(service), log_config=None, lifespan="on", timeout_graceful_shutdown=SOON)
     )
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])), daemon=True)
     thread.start()
     try:
         until(lambda: server.started)
-        service.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        object.__setattr__(service, "url", f"http://127.0.0.1:{listening.getsockname()[1]}")
         yield service
     finally:
         server.should_exit = True

@@ -22,7 +22,7 @@ from toolyard.model.errors import (
     ToolyardError,
     UnknownSessionError,
 )
-from toolyard.serving.principal import read_scopes
+from toolyard.serving.identity import read_scopes
 
 VERBS = ("setup", "execute", "simulate", "teardown", "get_session_state", "state_hash")
 ADD = ToolCall("desk::add", {"a": 1, "b": 2}, "c1")

@@ -1,4 +1,4 @@
-"""`Wire`: what is said again and what is not, and what answers mean."""
+"""`ServerWire`: what is said again and what is not, and what answers mean."""
 
 import logging
 import threading

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from toolyard.engines.replay_cassette import Cassette
+from toolyard.engines.replay.cassette import Cassette
 
 ROOT = Path(__file__).resolve().parents[2]
 

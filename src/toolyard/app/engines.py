@@ -1,47 +1,137 @@
-"""The engines a config names, those that others name first."""
+"""The engine of a config: each source's own, or the one that its tools' bindings ask for."""
 
 from __future__ import annotations
 
-import difflib
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
+from types import NoneType
 from typing import Any
 
-from toolyard.app.config import Config, PluginEntry, located_files
+from toolyard.app.config import Config
+from toolyard.app.entry import PluginEntry
+from toolyard.app.plugin_options import make_plugin, wired_options
 from toolyard.engines.base import ToolEngine
+from toolyard.engines.multi import MultiToolEngine
 from toolyard.engines.outward import OutwardEngine
-from toolyard.model.errors import ConfigError
+from toolyard.engines.python import PythonToolEngine
+from toolyard.model.bindings import McpBinding, PythonBinding, RestBinding, ScriptBinding
+from toolyard.model.errors import ConfigError, PluginError
+from toolyard.model.json_words import suggest
+from toolyard.plugins import ENGINES, Loader, get_tool_engine
+from toolyard.registry import ToolRegistry
+
+_log = logging.getLogger(__name__)
 
 _WITH = "simulate_with"
 _BEHIND = "engine"
 _RECORDS = "replay"
 """The type of engine that has another behind it."""
+_BY_BINDING: dict[type, str] = {
+    PythonBinding: "python",
+    RestBinding: "rest",
+    McpBinding: "mcp",
+    ScriptBinding: "scripts",
+    NoneType: "lm",
+}
+"""Who answers a tool whose source names no engine; one that nothing is behind is simulated, by its schemas alone."""
 
-Make = Callable[[PluginEntry, str, dict[str, Any]], ToolEngine]
+
+def make_engine(config: Config, registry: ToolRegistry, loaders: list[Loader], **shared: Any) -> ToolEngine:
+    """The engine that answers all tools; `shared` are its sessions, policy and tracing."""
+    with ExitStack() as undo:
+        engines = make_named_engines(config, registry, undo)
+        sources = engines_by_source(config, loaders, engines)
+        replacing = {binding: _find_replacement(kind, engines) for binding, kind in _BY_BINDING.items()}
+        _warn_of_unused(config, engines, [*sources.values(), *replacing.values()])
+        makers: dict[type, Callable[[], ToolEngine]] = {
+            binding: partial(_make_built_in, kind, registry, engines, replacing[binding])
+            for binding, kind in _BY_BINDING.items()
+        }
+        engine: PythonToolEngine | MultiToolEngine
+        if sources:
+            named = {binding: engine for binding, engine in replacing.items() if engine is not None}
+            engine = MultiToolEngine(registry, sources=sources, bindings=named, **shared)
+            makers = {binding: make for binding, make in makers.items() if binding not in named}
+        else:
+            # Nothing to route: the plain engine, which knows a shorter way.
+            engine = PythonToolEngine(registry, **shared)
+            del makers[PythonBinding]
+        for binding, make in makers.items():
+            engine.let_answer(binding, make)
+        undo.pop_all()
+        return engine
 
 
-def make_engines(config: Config, make: Make, undo: ExitStack) -> dict[str, ToolEngine]:
-    """Every engine by its name, in the order of the config."""
+def make_named_engines(config: Config, registry: ToolRegistry, undo: ExitStack) -> dict[str, ToolEngine]:
+    """Every engine by its name, in the order of the config; those that others name are made first."""
     made: dict[str, ToolEngine] = {}
 
-    def one(name: str, asking: tuple[str, ...]) -> ToolEngine:
+    def make_one(name: str, asking: tuple[str, ...]) -> ToolEngine:
         if name in made:
             return made[name]
         entry = config.engines[name]
-        options = located_files(entry.type, dict(entry.options), config.base)
+        options = dict(entry.options)
+        parts: dict[str, Any] = {"registry": registry, "name": name}
         for option in (_WITH, _BEHIND) if entry.type == _RECORDS else (_WITH,):
             if options.get(option) is not None:
-                other = _meant(options[option], f"{entry.where}.{option}", config)
+                other = _find_engine_name(options.pop(option), f"{entry.where}.{option}", config)
                 _check_gain(other, option, entry, config, (*asking, name))
-                options[option] = one(other, (*asking, name))
-        made[name] = make(entry, name, options)
+                parts[option] = make_one(other, (*asking, name))
+        _check_not_wired(entry)
+        made[name] = make_plugin(ENGINES, entry, config.base, given=options, made=parts)
         undo.callback(made[name].close)
         return made[name]
 
-    return {name: one(name, ()) for name in config.engines}
+    return {name: make_one(name, ()) for name in config.engines}
 
 
-def stand_ins(engines: Mapping[str, ToolEngine]) -> Iterator[ToolEngine]:
+def engines_by_source(
+    config: Config, loaders: list[Loader], engines: Mapping[str, ToolEngine]
+) -> dict[str, ToolEngine]:
+    """The engine of each source that names one."""
+    found: dict[str, ToolEngine] = {}
+    asked: dict[str, str | None] = {}
+    for entry, loader in zip(config.loaders, loaders, strict=True):
+        source = loader.source
+        if source in asked and asked[source] != entry.engine:
+            raise ConfigError(
+                f"{entry.where}: {source} is listed twice, once with engine {asked[source]!r} and once with "
+                f"{entry.engine!r}; its tools cannot be told apart. Give both the same engine"
+            )
+        asked[source] = entry.engine
+        if entry.engine is not None:
+            found[source] = engines[entry.engine]
+    return found
+
+
+def _make_built_in(
+    kind: str, registry: ToolRegistry, engines: Mapping[str, ToolEngine], replacement: ToolEngine | None
+) -> ToolEngine:
+    """Who answers tools by their binding: the one engine of the config that can, or one without options."""
+    if replacement is not None:
+        return replacement
+    # The name under which it keeps its state, if the config did not take it.
+    name = kind if kind not in engines else f"{kind} (built in)"
+    engine: ToolEngine = get_tool_engine(kind, registry=registry, name=name)
+    return engine
+
+
+def _find_replacement(kind: str, engines: Mapping[str, ToolEngine]) -> ToolEngine | None:
+    """The engine of the config that takes the place of a built-in one: of its type, and of its name."""
+    engine = engines.get(kind)
+    return engine if kind != "python" and engine is not None and type(engine) is ENGINES.get(kind) else None
+
+
+def _warn_of_unused(config: Config, engines: Mapping[str, ToolEngine], used: list[ToolEngine | None]) -> None:
+    known = {*map(id, used), *map(id, _stand_ins_among(engines))}
+    for name, engine in engines.items():
+        if id(engine) not in known:
+            _log.warning("%s: tools.engines.%s is defined, but no source has it as its engine", config.where, name)
+
+
+def _stand_ins_among(engines: Mapping[str, ToolEngine]) -> Iterator[ToolEngine]:
     """Engines that others simulate with, or record."""
     for engine in engines.values():
         if isinstance(engine, OutwardEngine) and engine.simulate_with is not None:
@@ -51,12 +141,20 @@ def stand_ins(engines: Mapping[str, ToolEngine]) -> Iterator[ToolEngine]:
             yield behind
 
 
-def _meant(name: Any, where: str, config: Config) -> str:
+def _check_not_wired(entry: PluginEntry) -> None:
+    try:
+        wired = wired_options(ENGINES.get(entry.type))
+    except PluginError as error:
+        raise ConfigError(f"{entry.where}: {error}") from None
+    for option in entry.options:
+        if option in wired:
+            raise ConfigError(f"{entry.where}: {option!r} cannot be set here; it comes from the rest of the config")
+
+
+def _find_engine_name(name: Any, where: str, config: Config) -> str:
     if isinstance(name, str) and name in config.engines:
         return str(name)
-    near = difflib.get_close_matches(str(name), config.engines, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(config.engines) or 'none'}"
-    raise ConfigError(f"{where}: no engine is called {name!r}; {hint}")
+    raise ConfigError(f"{where}: no engine is called {name!r}; {suggest(name, config.engines, 'there are ')}")
 
 
 def _check_gain(other: str, option: str, entry: PluginEntry, config: Config, asking: tuple[str, ...]) -> None:

@@ -14,12 +14,6 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 Found = Callable[[str, str, bool], None]
 
 
-class Variable(str):
-    """Text that was one variable and nothing else, so that it may stand for a number or a flag."""
-
-    __slots__ = ()
-
-
 def expand(
     value: Any,
     *,
@@ -37,7 +31,7 @@ def expand(
     if isinstance(value, str):
         if "${" in _VARIABLE.sub("", value):
             raise ConfigError(f"{where}: '${{' without a variable; write ${{NAME}} or ${{NAME:-default}}")
-        text = _VARIABLE.sub(lambda match: _value(match, where, env, found), value)
+        text = _VARIABLE.sub(lambda match: _replace_variable(match, where, env, found), value)
         return whole(text) if _VARIABLE.fullmatch(value) else text
     options: dict[str, Any] = {"env": env, "found": found, "whole": whole}
     if isinstance(value, dict):
@@ -47,15 +41,15 @@ def expand(
     return value
 
 
-def defaults_in(value: Any) -> set[str]:
+def find_defaults(value: Any) -> set[str]:
     """Every default that variables have in a config, wherever they stand."""
     if isinstance(value, str):
         return {match[2] for match in _VARIABLE.finditer(value) if match[2]}
     items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    return {default for item in items for default in defaults_in(item)}
+    return {default for item in items for default in find_defaults(item)}
 
 
-def _value(match: re.Match[str], where: str, env: Mapping[str, str], found: Found | None) -> str:
+def _replace_variable(match: re.Match[str], where: str, env: Mapping[str, str], found: Found | None) -> str:
     name, default = match.group(1), match.group(2)
     value = env.get(name, default)
     if value is None:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from toolyard.app.options import option_schemas, wired_options
-from toolyard.app.server_block import SERVER_SCHEMA
-from toolyard.app.sessions_block import SESSIONS_SCHEMA
-from toolyard.calls.policy import POLICY_SCHEMA
-from toolyard.calls.tracing import TRACING_SCHEMA
+from toolyard.app.plugin_options import plugin_options, wired_options
+from toolyard.app.server_block import ServerBlock
+from toolyard.app.sessions_block import sessions_schema
+from toolyard.calls.policy import PolicyOptions
+from toolyard.calls.tracing import TracingOptions
 from toolyard.model.errors import PluginError
 from toolyard.plugins import ENGINES, ENRICHMENTS, LOADERS, PluginTable
 from toolyard.plugins.table import parameters_of
+from toolyard.schema.options import option_schema, options_schema
 from toolyard.sessions.initial import EXECUTIONS
 
-_HAS_VARIABLE = {"type": "string", "pattern": r"\$\{[A-Za-z_]", "description": "Replaced from the environment."}
+VARIABLE_DESCRIPTION = "Replaced from the environment."
+_HAS_VARIABLE = {"type": "string", "pattern": r"\$\{[A-Za-z_]", "description": VARIABLE_DESCRIPTION}
 _IS_VARIABLE = {
     "type": "string",
     "pattern": r"^\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}$",
-    "description": "Replaced from the environment.",
+    "description": VARIABLE_DESCRIPTION,
 }
 
 
@@ -38,7 +40,11 @@ def config_schema() -> dict[str, Any]:
                 "additionalProperties": _one_of(ENGINES),
                 "description": "Ways of answering calls, by a name that sources may give as their engine.",
             },
-            "enrichments": {"type": ["array", "null"], "items": _one_of(ENRICHMENTS)},
+            "enrichments": {
+                "type": ["array", "null"],
+                "items": _one_of(ENRICHMENTS),
+                "description": "What is learned about the tools once they are loaded.",
+            },
         },
     }
     return {
@@ -48,11 +54,11 @@ def config_schema() -> dict[str, Any]:
         "additionalProperties": False,
         "required": ["tools"],
         "properties": {
-            "tools": {"anyOf": [tools, sources]},
-            "sessions": _block(SESSIONS_SCHEMA),
-            "policy": _block(POLICY_SCHEMA),
-            "tracing": _block(TRACING_SCHEMA),
-            "server": _block(SERVER_SCHEMA),
+            "tools": {"anyOf": [tools, sources], "description": "Tools and how they are answered; or sources alone."},
+            "sessions": _block(sessions_schema()),
+            "policy": _block(options_schema(PolicyOptions)),
+            "tracing": _block(options_schema(TracingOptions)),
+            "server": _block(options_schema(ServerBlock)),
         },
     }
 
@@ -75,9 +81,11 @@ def _with_variables(schema: dict[str, Any]) -> dict[str, Any]:
         return made
     kinds = schema.get("type", "string")
     kinds = {kinds} if isinstance(kinds, str) else set(kinds)
-    if kinds & {"number", "integer", "boolean"}:
-        return {"anyOf": [made, _IS_VARIABLE]}
-    return {"anyOf": [made, _HAS_VARIABLE]} if schema.keys() & {"enum", "const", "pattern"} else made
+    if not kinds & {"number", "integer", "boolean"} and not schema.keys() & {"enum", "const", "pattern"}:
+        return made
+    about: dict[str, Any] = {key: made.pop(key) for key in ("description", "default") if key in made}
+    variable = _IS_VARIABLE if kinds & {"number", "integer", "boolean"} else _HAS_VARIABLE
+    return {"anyOf": [made, variable], **about}
 
 
 def _one_of(table: PluginTable[Any], *, engine: bool = False) -> dict[str, Any]:
@@ -98,14 +106,14 @@ def _one_of(table: PluginTable[Any], *, engine: bool = False) -> dict[str, Any]:
 def _options(name: str, cls: type, engine: bool) -> dict[str, Any]:
     parameters = parameters_of(cls)
     open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    schemas = option_schemas(cls)
+    known = plugin_options(cls)
     properties: dict[str, Any] = {"type": {"const": name}}
     if engine:
         properties["engine"] = {"type": ["string", "null"], "description": "A name under tools.engines."}
-    properties |= {option: _with_variables(schema) for option, schema in schemas.items()}
+    properties |= {name: _with_variables(option_schema(option)) for name, option in known.items()}
     if open_ended:
         properties |= dict.fromkeys(wired_options(cls), False)
-    needed = [option for option in schemas if parameters[option].default is inspect.Parameter.empty]
+    needed = [name for name, option in known.items() if option.required]
     closed = {} if open_ended else {"additionalProperties": False}
     return {
         "properties": properties,

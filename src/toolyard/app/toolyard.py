@@ -15,7 +15,7 @@ from toolyard.registry import ToolRegistry
 from toolyard.sources.domains import DomainToolLoader
 
 if TYPE_CHECKING:
-    from toolyard.insight.sampler import ToolSampler
+    from toolyard.insight.samplers.base import ToolSampler
 
 
 class Toolyard(Closing):

@@ -16,7 +16,7 @@ def install_(
     json: JsonOption = False,
 ) -> int:
     """Install the weights and what runs them, about 90 MB and no torch, and prepare them."""
-    from toolyard.insight.embedders.install import install_commands, install_missing
+    from toolyard.insight.embeddings.install import install_commands, install_missing
 
     if dry_run:
         commands = install_commands()
@@ -44,9 +44,9 @@ def status_(*, json: JsonOption = False) -> int:
 
 
 def _report(*, prepare: bool) -> dict[str, Any]:
-    from toolyard.insight.embedders.bert import BertEmbedder
-    from toolyard.insight.embedders.choose import default_embedder, missing_parts
-    from toolyard.insight.embedders.weights import MODEL, packaged_folder
+    from toolyard.insight.embeddings.bert import BertEmbedder
+    from toolyard.insight.embeddings.choice import default_embedder, missing_parts
+    from toolyard.insight.embeddings.weights import MODEL, packaged_folder
 
     embedder = default_embedder()
     graph = None

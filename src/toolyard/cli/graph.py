@@ -1,4 +1,4 @@
-"""`toolyard graph`: a picture of which tools feed which."""
+"""`toolyard graph`: which tools feed which, as a page or for another program."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from toolyard.model.tool import Tool
 
 if TYPE_CHECKING:
     from toolyard.insight.dataflow.artifact import Dataflow
-    from toolyard.insight.graph import Picture, Wanted
+    from toolyard.insight.graph import GraphOptions, SelectedGraph
     from toolyard.registry import ToolRegistry
 
 
-class _Guessed(msgspec.Struct, frozen=True):
+class _GuessedCatalog(msgspec.Struct, frozen=True):
     """The tools of a registry with output schemas that the registry itself does not have."""
 
     tools: Sequence[Tool]
     artifacts: Mapping[str, Any]
 
 
-_FORMATS = {".svg": "svg", ".html": "html", ".htm": "html"}
+_FORMATS = {".html": "html", ".htm": "html", ".dot": "dot", ".mmd": "mermaid", ".json": "json"}
 
 
 def graph(
@@ -44,65 +44,74 @@ def graph(
     skip_bad: SkipOption = False,
     json: JsonOption = False,
 ) -> int:
-    """Draw the dataflow of the tools, namespace by namespace, with the strongest edges.
+    """Write the dataflow of the tools, namespace by namespace, with the strongest edges.
 
     The edges are those of the config's own `dataflow` enrichment. Without one they are found now: output schemas
-    that are missing are guessed by rules, offline. The same tools always give the same picture.
+    that are missing are guessed by rules, offline. The same tools always give the same file.
 
     Parameters
     ----------
     config
         A config (with a `tools:` block) or a catalog file.
     out
-        The file to write: `.svg` for a picture to read and print, `.html` for a page to search, zoom and filter.
+        The file to write: `.html` for a page to search, zoom and filter, `.dot` for Graphviz, `.mmd` for Mermaid, or
+        `.json`.
     top
-        Draw an edge if it is among so many strongest of its source, or of its target.
+        Show an edge if it is among so many strongest of its source, or of its target.
     min_score
-        Draw no edge with a lower score, from 0 to 1.
+        Show no edge with a lower score, from 0 to 1.
     max_edges
-        Draw so many edges at most, the strongest of all.
+        Show so many edges at most, the strongest of all.
     namespace
-        Draw the tools of this namespace alone. May be given often.
+        Show the tools of this namespace alone. May be given often.
     linked
-        Leave out tools without a drawn edge.
+        Leave out tools without an edge that is shown.
     title
-        What stands above the picture; the name of the config if not given.
+        What stands above the graph; the name of the config if not given.
     """
-    if out.suffix.lower() not in _FORMATS:
-        raise ConfigError(f"--out {out}: a picture is an .svg or an .html file")
-    from toolyard.insight.graph import Wanted
+    form = _choose_format(out)
+    from toolyard.insight.graph import GraphOptions
 
-    wanted = Wanted(top, min_score, namespace, max_edges, linked)
+    options = GraphOptions(top, min_score, namespace, max_edges, linked)
     with open_registry(config, skip_bad=skip_bad) as registry:
-        told = _draw(registry, wanted, out, title or f"Dataflow of {config.name}")
-    print_json(told) if json else _say(told)
+        summary = _write_graph(registry, options, out, form, title or f"Dataflow of {config.name}")
+    print_json(summary) if json else _print_summary(summary)
     return 0
 
 
-def _say(told: dict[str, Any]) -> None:
-    tools, spaces = counted(told["tools"], "tool"), counted(told["namespaces"], "namespace")
-    print_text(f"{told['out']}: {tools} in {spaces}, {told['drawn']:,} of {counted(told['edges'], 'edge')}")
+def _choose_format(out: Path) -> str:
+    suffix = out.suffix.lower()
+    if suffix == ".svg":
+        raise ConfigError(
+            f"--out {out}: write an .html page, or a .dot file and run `dot -Tsvg graph.dot -o {out.name}`"
+        )
+    if suffix not in _FORMATS:
+        raise ConfigError(f"--out {out}: a graph is an .html, .dot, .mmd or .json file")
+    return _FORMATS[suffix]
 
 
-def _draw(registry: ToolRegistry, wanted: Wanted, out: Path, title: str) -> dict[str, Any]:
-    """Write the picture; what is in it, in numbers."""
-    from toolyard.insight.graph import lay_out, to_html, to_svg
+def _print_summary(summary: dict[str, Any]) -> None:
+    tools, spaces = counted(summary["tools"], "tool"), counted(summary["namespaces"], "namespace")
+    print_text(f"{summary['out']}: {tools} in {spaces}, {summary['drawn']:,} of {counted(summary['edges'], 'edge')}")
 
-    form = _FORMATS[out.suffix.lower()]
+
+def _write_graph(registry: ToolRegistry, options: GraphOptions, out: Path, form: str, title: str) -> dict[str, Any]:
+    """Write the file; what is in it, in numbers."""
+    from toolyard.insight.graph import select_graph, to_dot, to_html, to_json, to_mermaid
+
+    writers = {"html": to_html, "dot": to_dot, "mermaid": to_mermaid, "json": to_json}
     with working("finding what feeds what"):
-        dataflow = _dataflow(registry)
-    with working("drawing"):
-        picture = lay_out(dataflow, wanted)
-        text = (to_svg if form == "svg" else to_html)(picture, title)
-        out.write_text(text, "utf-8", errors="replace", newline="\n")
-    return _told(picture, out, form)
+        dataflow = _find_dataflow(registry)
+    selected = select_graph(dataflow, options)
+    out.write_text(writers[form](selected, title), "utf-8", errors="replace", newline="\n")
+    return _summarize_graph(selected, out, form)
 
 
-def _dataflow(registry: ToolRegistry) -> Dataflow:
+def _find_dataflow(registry: ToolRegistry) -> Dataflow:
     """The artifact of the config, or one of the same tools made here."""
     from toolyard.insight.dataflow.artifact import Dataflow
     from toolyard.insight.dataflow.enrichment import DataflowEnrichment
-    from toolyard.insight.output_parameters import OutputParametersEnrichment
+    from toolyard.insight.outputs.enrichment import OutputParametersEnrichment
 
     found = registry.artifacts.get("dataflow")
     if found is not None:
@@ -111,21 +120,21 @@ def _dataflow(registry: ToolRegistry) -> Dataflow:
             raise ConfigError(f"the artifact 'dataflow' of this config is a {kind}, not of the enrichment 'dataflow'")
         return found
     tools, _ = OutputParametersEnrichment(lm_config={"type": "schema"}).enrich(registry.snapshot)
-    _, artifacts = DataflowEnrichment().enrich(_Guessed(tools, registry.artifacts))
+    _, artifacts = DataflowEnrichment().enrich(_GuessedCatalog(tools, registry.artifacts))
     made = artifacts["dataflow"]
     assert isinstance(made, Dataflow)
     return made
 
 
-def _told(picture: Picture, out: Path, form: str) -> dict[str, Any]:
-    touched = {end for line in picture.lines for end in (line.source, line.target)}
+def _summarize_graph(graph: SelectedGraph, out: Path, form: str) -> dict[str, Any]:
+    tools = graph.dataflow.tools
     return {
         "out": str(out),
         "format": form,
-        "tools": len(picture.nodes),
-        "namespaces": len(picture.boxes),
-        "edges": picture.dataflow.edge_count,
-        "drawn": len(picture.lines),
-        "linked": len(touched),
-        "text": picture.dataflow.text,
+        "tools": len(graph.places),
+        "namespaces": len({tools[place].namespace for place in graph.places.tolist()}),
+        "edges": graph.dataflow.edge_count,
+        "drawn": len(graph.sources),
+        "linked": len({*graph.sources.tolist(), *graph.targets.tolist()}),
+        "text": graph.dataflow.text,
     }

@@ -16,9 +16,9 @@ from toolyard.app.build import read_anything
 from toolyard.cli.output import counted, print_json, print_table, print_text
 from toolyard.cli.yard import ConfigOption, JsonOption, config_path
 from toolyard.model.errors import ConfigError
+from toolyard.serving.identity import KeyLimits, read_scopes
 from toolyard.serving.keys import POLL, ApiKey, KeyRing
-from toolyard.serving.principal import Limits, read_scopes
-from toolyard.sessions.records import Records
+from toolyard.sessions.open import open_records
 
 _SPAN = re.compile(r"(\d+)([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -57,7 +57,7 @@ def create_(
     scopes = read_scopes(scope)
     until = None if expires is None else time.time() + _span(expires)
     with _ring(config) as ring:
-        key, token = ring.create(name, scopes, expires=until, limits=Limits(rate, burst, concurrency))
+        key, token = ring.create(name, scopes, expires=until, limits=KeyLimits(rate, burst, concurrency))
     if json:
         print_json({**_plain(key), "token": token})
         return 0
@@ -123,7 +123,7 @@ def _ring(config: Path | None) -> Iterator[KeyRing]:
         )
     sessions = block.open()
     try:
-        records = Records.of(sessions.store)
+        records = open_records(sessions.store)
         yield KeyRing(records)
         records.close()
     finally:

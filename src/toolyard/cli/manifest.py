@@ -11,10 +11,17 @@ from cyclopts import Parameter
 from toolyard.cli.output import counted, print_json, print_table, print_text
 from toolyard.cli.yard import JsonOption
 from toolyard.model.errors import ManifestError
-from toolyard.sources import script_manifest_changes as changes
-from toolyard.sources.script_files import ScriptDirectory
-from toolyard.sources.script_manifest import MANIFEST, Manifest, read_manifest
-from toolyard.sources.script_review import Reviewed, review
+from toolyard.sources.scripts.files import ScriptDirectory
+from toolyard.sources.scripts.manifest import (
+    MANIFEST,
+    Manifest,
+    Reviewed,
+    allow_scripts,
+    create_manifest,
+    disallow_scripts,
+    read_manifest,
+    review_directory,
+)
 
 Directory = Annotated[Path, Parameter(help="The directory that holds the scripts.")]
 
@@ -30,7 +37,7 @@ def init_(
     json: JsonOption = False,
 ) -> int:
     """Make a manifest that allows the scripts which are there now. Exits 1 if some cannot be allowed."""
-    manifest, refused = changes.init(directory, hashed=hashed, empty=empty)
+    manifest, refused = create_manifest(directory, hashed=hashed, empty=empty)
     if json:
         print_json({**_plain(directory, manifest), "refused": refused})
     else:
@@ -57,7 +64,7 @@ def add_(
     """
     if not files and not hashed:
         raise ManifestError("name the files to be allowed")
-    manifest = changes.add(directory, files, hashed=True if hashed else None)
+    manifest = allow_scripts(directory, files, hashed=True if hashed else None)
     return _done(directory, manifest, f"{counted(len(files), 'file')} added", json)
 
 
@@ -71,7 +78,7 @@ def remove_(directory: Directory, /, *files: str, json: JsonOption = False) -> i
     """
     if not files:
         raise ManifestError("name the files to be allowed no longer")
-    manifest = changes.remove(directory, files)
+    manifest = disallow_scripts(directory, files)
     return _done(directory, manifest, f"{counted(len(set(files)), 'file')} removed", json)
 
 
@@ -96,7 +103,7 @@ def diff_(directory: Directory, /, *, json: JsonOption = False) -> int:
 
 def _reviewed(directory: Path) -> list[Reviewed]:
     with ScriptDirectory(directory) as opened:
-        return review(opened, read_manifest(opened))
+        return review_directory(opened, read_manifest(opened))
 
 
 def _done(directory: Path, manifest: Manifest, what: str, json: bool) -> int:

@@ -13,11 +13,12 @@ from cyclopts import Parameter
 
 from toolyard.app.build import read_anything
 from toolyard.app.config import Config
-from toolyard.app.mcp_block import EXPOSE
+from toolyard.app.mcp_block import McpBlock
 from toolyard.app.server_block import ServerBlock
-from toolyard.calls.blocks import read_choice
-from toolyard.cli.serve import ConfigFile, Domains, Log, Strict, settled
+from toolyard.cli.serve import ConfigFile, Domains, Log, Strict, apply_overrides
 from toolyard.cli.yard import config_path
+from toolyard.schema.options import read_option
+from toolyard.serving import require_serving
 
 if TYPE_CHECKING:
     from toolyard.serving.service import Service
@@ -43,17 +44,18 @@ def mcp(
 
     Standard output carries the protocol alone; what tools print, and the log, go to standard error.
     """
+    require_serving("toolyard mcp")
     path = config_path(config)
     read = Config(where="", base=Path(), loaders=[]) if path is None else read_anything(path)
     given = {"domains": domains, "strict": strict, "log": log}
-    block = _with_mcp(settled(read.server, given, os.environ, alone=path is None), expose, sessions)
-    from toolyard.serving.logs import taking_logs
+    block = _with_mcp(apply_overrides(read.server, given, os.environ, alone=path is None), expose, sessions)
     from toolyard.serving.mcp.stdio import take_streams
-    from toolyard.serving.server import make_service
+    from toolyard.serving.process.server import build_service
+    from toolyard.serving.request_log import taking_logs
 
     reading, writing = take_streams()
     with taking_logs(block.log):
-        service = make_service(read, block)
+        service = build_service(read, block)
         try:
             asyncio.run(_serve(service, reading, writing))
         finally:
@@ -64,7 +66,7 @@ def mcp(
 def _with_mcp(block: ServerBlock, expose: str | None, sessions: bool | None) -> ServerBlock:
     changes: dict[str, Any] = {}
     if expose is not None:
-        changes["expose"] = read_choice(expose, EXPOSE, "--expose")
+        changes["expose"] = read_option(McpBlock, "expose", expose, "--expose")
     if sessions is not None:
         changes["sessions"] = sessions
     return msgspec.structs.replace(block, mcp=msgspec.structs.replace(block.mcp, **changes))
@@ -72,7 +74,7 @@ def _with_mcp(block: ServerBlock, expose: str | None, sessions: bool | None) -> 
 
 async def _serve(service: Service, reading: int, writing: int) -> None:
     from toolyard.serving.mcp.stdio import serve_stdio
-    from toolyard.serving.server import reload_sources
+    from toolyard.serving.process.server import reload_sources
 
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -80,9 +82,13 @@ async def _serve(service: Service, reading: int, writing: int) -> None:
     reloads: set[asyncio.Task[None]] = set()
 
     def reload() -> None:
-        task = loop.create_task(reload_sources(service))
+        task = loop.create_task(reload_sources(service.loaded))
         reloads.add(task)
         task.add_done_callback(reloads.discard)
 
     loop.add_signal_handler(signal.SIGHUP, reload)
-    await serve_stdio(service, reading, writing, stop)
+    await service.start()
+    try:
+        await serve_stdio(service.mcp, reading, writing, stop)
+    finally:
+        await service.stop()

@@ -15,14 +15,15 @@ from cyclopts import Parameter
 
 from toolyard.app.build import read_anything
 from toolyard.app.config import Config
-from toolyard.app.server_block import LOG_STYLES, ServerBlock, read_domains, read_port
-from toolyard.calls.blocks import read_choice, read_count, read_text
+from toolyard.app.server_block import ServerBlock
 from toolyard.cli.output import visible, warn
 from toolyard.cli.yard import config_path
 from toolyard.model.errors import ConfigError
+from toolyard.schema.options import read_option
+from toolyard.serving import require_serving
 
 if TYPE_CHECKING:
-    from toolyard.serving.listening import Address
+    from toolyard.serving.process.listening import Address
 
 _DEFAULT_DOMAINS = ("core",)
 _SCRIPTS = "scripts"
@@ -79,21 +80,24 @@ def serve(
         "strict": strict,
         "log": log,
     }
+    require_serving("toolyard serve")
     path = config_path(config)
     read = Config(where="", base=Path(), loaders=[]) if path is None else read_anything(path)
-    block = settled(read.server, given, os.environ, alone=path is None)
+    block = apply_overrides(read.server, given, os.environ, alone=path is None)
     if watch:
-        read = _watched(read)
+        read = _watch_scripts(read)
     if fd is not None and link is not None:
-        return _work(read, block, fd, link)
+        return _run_worker(read, block, fd, link)
     if block.workers > 1:
-        return _supervise(read, block, [*_arguments(path, block), *(["--watch"] if watch else [])])
-    from toolyard.serving.server import serve as run
+        return _run_workers(read, block, [*_list_worker_arguments(path, block), *(["--watch"] if watch else [])])
+    from toolyard.serving.process.server import serve as run
 
-    return 0 if run(read, block, ready=lambda address, text: _announce(address, block, text)) else 1
+    return 0 if run(read, block, ready=lambda address, text: _announce_address(address, block, text)) else 1
 
 
-def settled(block: ServerBlock, flags: Mapping[str, Any], env: Mapping[str, str], *, alone: bool) -> ServerBlock:
+def apply_overrides(
+    block: ServerBlock, flags: Mapping[str, Any], env: Mapping[str, str], *, alone: bool
+) -> ServerBlock:
     """The block with what flags and environment say; `alone`: there is no config, so the core domain is served."""
     changes: dict[str, Any] = {}
     if alone and block.domains is None:
@@ -103,29 +107,16 @@ def settled(block: ServerBlock, flags: Mapping[str, Any], env: Mapping[str, str]
     if env.get(_PORT):
         if not env[_PORT].strip().isdecimal():
             raise ConfigError(f"{_PORT}: must be the number of a port, not {env[_PORT]!r}")
-        changes["port"] = read_port(int(env[_PORT]), _PORT)
+        changes["port"] = read_option(ServerBlock, "port", int(env[_PORT]), _PORT)
     if env.get(_DOMAINS):
-        changes["domains"] = read_domains(env[_DOMAINS], _DOMAINS)
+        changes["domains"] = read_option(ServerBlock, "domains", env[_DOMAINS], _DOMAINS)
     for name, value in flags.items():
         if value is not None:
-            changes[name] = _checked(name, value)
+            changes[name] = read_option(ServerBlock, name, value, f"--{name.replace('_', '-')}")
     return msgspec.structs.replace(block, **changes)
 
 
-def _checked(name: str, value: Any) -> Any:
-    flag = f"--{name.replace('_', '-')}"
-    if name == "port":
-        return read_port(value, flag)
-    if name == "host":
-        return read_text(value, flag)
-    if name == "domains":
-        return read_domains(value, flag)
-    if name == "workers":
-        return read_count(value, flag, least=1)
-    return read_choice(value, LOG_STYLES, flag) if name == "log" else value
-
-
-def _watched(config: Config) -> Config:
+def _watch_scripts(config: Config) -> Config:
     """The config with every script directory watched, whatever its entry says."""
     loaders = [
         msgspec.structs.replace(entry, options={**entry.options, "watch": True}) if entry.type == _SCRIPTS else entry
@@ -136,28 +127,28 @@ def _watched(config: Config) -> Config:
     return msgspec.structs.replace(config, loaders=loaders)
 
 
-def _arguments(path: Path | None, block: ServerBlock) -> list[str]:
-    """What a worker is started with: everything that is settled, so that it settles the same."""
+def _list_worker_arguments(path: Path | None, block: ServerBlock) -> list[str]:
+    """What a worker is started with: everything that is apply_overrides, so that it settles the same."""
     chosen = [] if path is None else [str(path)]
     domains = [] if block.domains is None else ["--domains", ",".join(block.domains)]
     strict = "--strict" if block.strict else "--no-strict"
     return ["serve", *chosen, "--host", block.host, "--port", str(block.port), *domains, strict, "--log", block.log]
 
 
-def _supervise(read: Config, block: ServerBlock, arguments: list[str]) -> int:
-    from toolyard.serving.listening import address_of, listen
-    from toolyard.serving.workers import Workers, check_shared, own_command
+def _run_workers(read: Config, block: ServerBlock, arguments: list[str]) -> int:
+    from toolyard.serving.process.listening import address_of, listen
+    from toolyard.serving.process.workers import WorkerPool, check_shared, own_command
 
     check_shared(read)
     with listen(block) as listener:
         address = address_of(listener)
-        workers = Workers(own_command(arguments), listener, block, say=warn)
-        return 0 if workers.run(lambda text: _announce(address, block, text)) else 1
+        workers = WorkerPool(own_command(arguments), listener, block, say=warn)
+        return 0 if workers.run(lambda text: _announce_address(address, block, text)) else 1
 
 
-def _work(read: Config, block: ServerBlock, fd: int, link: int) -> int:
-    from toolyard.serving.server import serve as run
-    from toolyard.serving.workers import tell_parent
+def _run_worker(read: Config, block: ServerBlock, fd: int, link: int) -> int:
+    from toolyard.serving.process.server import serve as run
+    from toolyard.serving.process.workers import tell_parent
 
     with socket.socket(fileno=link) as parent:
         listener = socket.socket(fileno=fd)
@@ -170,7 +161,7 @@ def _work(read: Config, block: ServerBlock, fd: int, link: int) -> int:
     return 0 if done else 1
 
 
-def _announce(address: Address, block: ServerBlock, text: str) -> None:
+def _announce_address(address: Address, block: ServerBlock, text: str) -> None:
     import json
 
     sys.stderr.write("".join(f"{visible(line)}\n" for line in text.splitlines()))

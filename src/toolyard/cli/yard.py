@@ -82,7 +82,7 @@ def _sessions(config: Config, durable: bool) -> SessionsBlock:
     block = config.sessions
     if not durable or block.store != "memory":
         return block
-    return msgspec.structs.replace(block, store="sqlite", path=_users_sessions())
+    return msgspec.structs.replace(block, store="sqlite", options={"path": _users_sessions()})
 
 
 def _users_sessions() -> Path:

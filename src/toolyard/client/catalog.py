@@ -8,14 +8,13 @@ from typing import Any
 
 import msgspec
 
-from toolyard.client.faults import garbled
-from toolyard.client.wire import API, Talk, Wire
+from toolyard.client.faults import make_garbled_error
+from toolyard.client.wire import API, ServerWire, Talk
 from toolyard.model.errors import CallError, ConfigError, DefinitionError, SourceUnavailable, ToolyardError
 from toolyard.model.report import Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool
 from toolyard.plugins import Policy
-from toolyard.registry.admission import admit
-from toolyard.registry.candidate import Candidate
+from toolyard.schema.admission import AdmittedTool, admit_tool
 from toolyard.sources.base import ToolLoader
 
 PAGE = 1000
@@ -47,7 +46,7 @@ class _Page(msgspec.Struct, frozen=True):
     next_cursor: str | None = None
 
 
-def fetch(wire: Wire, *, greet: bool) -> Talk[Fetched]:
+def fetch(wire: ServerWire, *, greet: bool) -> Talk[Fetched]:
     """Read the whole catalog; a failure is part of what it returns, as it is the loader's to raise."""
     ticket = next(_tickets)
     try:
@@ -64,7 +63,7 @@ def fetch(wire: Wire, *, greet: bool) -> Talk[Fetched]:
         return Fetched(ticket, error=error)
 
 
-def _read_once(wire: Wire, ticket: int) -> Talk[Fetched | None]:
+def _read_once(wire: ServerWire, ticket: int) -> Talk[Fetched | None]:
     """Every page of one state of the catalog; None if it changed meanwhile."""
     entries: list[dict[str, Any]] = []
     cursors: set[str] = set()
@@ -83,10 +82,10 @@ def _read_once(wire: Wire, ticket: int) -> Talk[Fetched | None]:
         if cursor in cursors:
             break
         cursors.add(cursor)
-    raise garbled(wire.url, "none", "a catalog whose pages have no end")
+    raise make_garbled_error(wire.url, "none", "a catalog whose pages have no end")
 
 
-def _page(wire: Wire, body: Any) -> _Page:
+def _page(wire: ServerWire, body: Any) -> _Page:
     try:
         return msgspec.convert(body, _Page)
     except msgspec.ValidationError:
@@ -105,7 +104,7 @@ class Catalog(ToolLoader):
     on_error: Policy = "skip"
     on_duplicate: Policy = "skip"
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: ServerWire) -> None:
         self._wire = wire
         self._taken = 0
         self.generation: int | None = None
@@ -127,7 +126,7 @@ class Catalog(ToolLoader):
         return [candidate.tool for candidate in self.admitted]
 
     def _take(self, fetched: Fetched) -> None:
-        candidates: list[Candidate] = []
+        candidates: list[AdmittedTool] = []
         rewrites: list[Rewrite] = []
         rejected: list[Rejection] = []
         for entry in fetched.entries:
@@ -153,9 +152,9 @@ def _source_fault(error: ToolyardError) -> ToolyardError:
     return SourceUnavailable(f"{error}{hint}")
 
 
-def _admitted(entry: dict[str, Any]) -> tuple[Candidate, tuple[Rewrite, ...]]:
+def _admitted(entry: dict[str, Any]) -> tuple[AdmittedTool, tuple[Rewrite, ...]]:
     plain = {key: value for key, value in entry.items() if key not in _DERIVED}
-    candidate, changes = admit(Tool.from_dict(plain))
+    candidate, changes = admit_tool(Tool.from_dict(plain))
     tool = candidate.tool
     if entry.get("definition_hash") != tool.definition_hash:
         raise DefinitionError(f"the definition of {tool.qualified_name} is not the one its definition_hash stands for")

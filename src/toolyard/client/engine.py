@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, Unpack
 import msgspec
 
 from toolyard.calls.batch import check_calls, check_timeout
-from toolyard.client.faults import garbled
+from toolyard.client.faults import make_garbled_error
 from toolyard.client.registry import RemoteToolRegistry, read_results
 from toolyard.client.wire import API, REQUEST_SECONDS, Talk, WireOptions, segment
 from toolyard.model.call import ToolCall, ToolResult
@@ -355,5 +355,5 @@ def _raw(value: Any, what: str, kind: type[ToolyardError]) -> msgspec.Raw:
 def _field(url: str, body: Any, name: str, kind: type[T]) -> T:
     value = body.get(name) if isinstance(body, dict) else None
     if not isinstance(value, kind):
-        raise garbled(url, "none", f"something without {name!r}")
+        raise make_garbled_error(url, "none", f"something without {name!r}")
     return value

@@ -7,49 +7,20 @@ from typing import Any
 
 import msgspec
 
-from toolyard.links.http import HttpAnswer
+from toolyard.links.http.link import HttpAnswer
 from toolyard.model.errors import (
     CallError,
-    CallTimeout,
     ConfigError,
     DefinitionError,
-    Denied,
-    DuplicateToolError,
     Effect,
     ErrorInfo,
-    Interrupted,
-    InvalidArguments,
-    InvalidOutput,
     MalformedSource,
-    NoEngine,
-    SessionBusyError,
     SessionError,
-    SessionExistsError,
-    ToolFailed,
     ToolyardError,
     Unavailable,
-    UnknownSessionError,
-    UnknownToolError,
+    error_class,
 )
 
-_KINDS = (
-    UnknownToolError,
-    InvalidArguments,
-    Denied,
-    ToolFailed,
-    CallTimeout,
-    Interrupted,
-    Unavailable,
-    InvalidOutput,
-    NoEngine,
-)
-_BY_CODE: dict[str, type[CallError]] = {kind.code: kind for kind in _KINDS}
-_PLAIN: dict[str, type[ToolyardError]] = {
-    "session.not_found": UnknownSessionError,
-    "session.exists": SessionExistsError,
-    "session.busy": SessionBusyError,
-    "tool.exists": DuplicateToolError,
-}
 _GATEWAYS = frozenset({502, 503, 504})
 _SHOWN = 500
 
@@ -69,36 +40,30 @@ class Envelope(msgspec.Struct, frozen=True):
         return hint if isinstance(hint, str) else None
 
 
-def call_error(info: ErrorInfo) -> CallError:
-    """The exception for a failed call's facts."""
-    error = _BY_CODE.get(info.code, CallError)(info.message)
-    error.info = info
-    return error
-
-
-def refusal(answer: HttpAnswer, url: str, effect: Effect) -> ToolyardError:
+def make_refusal_error(answer: HttpAnswer, url: str, effect: Effect) -> ToolyardError:
     """The exception for an answer that is no success; `effect` is what the request may have done all the same."""
     envelope = read_envelope(answer)
     if envelope is None:
-        return _not_ours(answer, url, effect)
+        return _make_foreign_error(answer, url, effect)
     text = f"{envelope.message[:_SHOWN]}{f' ({envelope.hint[:_SHOWN]})' if envelope.hint else ''}"
     if answer.status in (401, 403):
         remedy = "pass api_key=..." if envelope.code == "auth.missing" else "check the key and its scopes"
         return ConfigError(f"{url} refuses the request: {text} [{envelope.code}]; {remedy}")
-    if envelope.code in _PLAIN:
-        return _PLAIN[envelope.code](text)
-    if envelope.code in _BY_CODE:
-        return call_error(_info(envelope, effect if answer.status >= 500 else "none"))
+    kind = error_class(envelope.code)
+    if kind is not None and issubclass(kind, CallError):
+        return CallError.from_info(_read_info(envelope, effect if answer.status >= 500 else "none"))
+    if kind is not None and kind is not DefinitionError:
+        return kind(text)
     if envelope.code.startswith("session."):
         return SessionError(text)
     if answer.status == 429 or answer.status >= 500:
-        return _unavailable(answer, envelope, url, effect)
+        return _make_unavailable(answer, envelope, url, effect)
     if envelope.code == "route.not_found":
         return ConfigError(f"{url} is a server without this part of the API; its version may be another")
     return DefinitionError(f"{url} refuses the request: {text} [{envelope.code}]")
 
 
-def _info(envelope: Envelope, effect: Effect) -> ErrorInfo:
+def _read_info(envelope: Envelope, effect: Effect) -> ErrorInfo:
     details = {key: value for key, value in envelope.details.items() if key not in ("hint", "effect")}
     return ErrorInfo(
         envelope.code, envelope.message, envelope.retryable, effect=effect, hint=envelope.hint, details=details
@@ -123,7 +88,7 @@ def retry_after(answer: HttpAnswer) -> float | None:
     return seconds if math.isfinite(seconds) and seconds >= 0 else None
 
 
-def garbled(url: str, effect: Effect, what: str) -> Unavailable:
+def make_garbled_error(url: str, effect: Effect, what: str) -> Unavailable:
     """An answer that says success and something that is not in the API."""
     return Unavailable(
         f"{url} answered with {what}; it is no toolyard server, or something in between changed the answer",
@@ -132,7 +97,7 @@ def garbled(url: str, effect: Effect, what: str) -> Unavailable:
     )
 
 
-def _unavailable(answer: HttpAnswer, envelope: Envelope, url: str, effect: Effect) -> Unavailable:
+def _make_unavailable(answer: HttpAnswer, envelope: Envelope, url: str, effect: Effect) -> Unavailable:
     return Unavailable(
         f"{url} cannot answer now: {envelope.message[:_SHOWN]}",
         hint=envelope.hint,
@@ -144,7 +109,7 @@ def _unavailable(answer: HttpAnswer, envelope: Envelope, url: str, effect: Effec
     )
 
 
-def _not_ours(answer: HttpAnswer, url: str, effect: Effect) -> ToolyardError:
+def _make_foreign_error(answer: HttpAnswer, url: str, effect: Effect) -> ToolyardError:
     status = answer.status
     if status in _GATEWAYS or status == 429:
         return Unavailable(

@@ -9,14 +9,21 @@ from typing import Any, NoReturn, Self, Unpack
 import msgspec
 
 from toolyard.client.catalog import FETCHED, Catalog, Fetched, fetch
-from toolyard.client.faults import call_error, garbled
-from toolyard.client.wire import API, REQUEST_SECONDS, Talk, Wire, WireOptions, segment
-from toolyard.links.http import MAX_ANSWER
+from toolyard.client.faults import make_garbled_error
+from toolyard.client.wire import API, REQUEST_SECONDS, ServerWire, Talk, WireOptions, segment
+from toolyard.links.http.link import MAX_ANSWER
 from toolyard.model.bindings import McpBinding, RestBinding
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.closing import Closing
 from toolyard.model.context import ToolContext
-from toolyard.model.errors import ConfigError, DefinitionError, DuplicateToolError, ToolyardError, UnknownToolError
+from toolyard.model.errors import (
+    CallError,
+    ConfigError,
+    DefinitionError,
+    DuplicateToolError,
+    ToolyardError,
+    UnknownToolError,
+)
 from toolyard.model.names import check_namespace, check_tool_name
 from toolyard.model.report import LoadReport, Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool
@@ -36,7 +43,7 @@ class RemoteToolRegistry(ToolRegistry, Closing):
     An `api_key` goes along with every request; sent to another machine over plain http://, where others could read
     it, it is worth one warning in the log. `timeout` is in seconds, for each request. `verify` is True (the system's
     certificate authorities), the path of a file with others, or False. What is lost on the way is sent again up to
-    `retries` times, with a key by which the server knows it; see `Wire`.
+    `retries` times, with a key by which the server knows it; see `ServerWire`.
     """
 
     def __init__(
@@ -51,7 +58,7 @@ class RemoteToolRegistry(ToolRegistry, Closing):
         retry_delay: float = 0.2,
         load: bool = True,
     ) -> None:
-        self.wire = Wire(
+        self.wire = ServerWire(
             url,
             api_key=api_key,
             timeout=timeout,
@@ -111,7 +118,7 @@ class RemoteToolRegistry(ToolRegistry, Closing):
         hashes: dict[str, None] = {}
         for name in names:
             try:
-                found = find(self._snapshot, name)
+                found = find(self.snapshot, name)
             except UnknownToolError:
                 continue
             hashes.update(dict.fromkeys(candidate.tool.definition_hash for candidate in found))
@@ -220,7 +227,7 @@ class RemoteToolRegistry(ToolRegistry, Closing):
         try:
             return _read_report(body)
         except (msgspec.ValidationError, TypeError, KeyError):
-            raise garbled(self.url, "none", "a report of another form") from None
+            raise make_garbled_error(self.url, "none", "a report of another form") from None
 
     def _add(self, tools: tuple[Tool, ...]) -> Talk[None]:
         bodies = [(tool.qualified_name, self._registration(tool)) for tool in tools]
@@ -267,18 +274,18 @@ class RemoteToolRegistry(ToolRegistry, Closing):
         answer = yield from self.wire.ask("POST", f"/{API}/calls", body=body)
         result = read_results(self.wire, answer, 1)[0]
         if result.error_info is not None:
-            raise call_error(result.error_info)
+            raise CallError.from_info(result.error_info)
         return result.result
 
 
-def read_results(wire: Wire, body: Any, count: int) -> list[ToolResult]:
+def read_results(wire: ServerWire, body: Any, count: int) -> list[ToolResult]:
     """The results in an answer, as many as there were calls."""
     try:
         results = [ToolResult.from_dict(item) for item in body["results"]]
     except (DefinitionError, KeyError, TypeError, AttributeError):
-        raise garbled(wire.url, "unknown", "results of another form") from None
+        raise make_garbled_error(wire.url, "unknown", "results of another form") from None
     if len(results) != count:
-        raise garbled(wire.url, "unknown", f"{len(results)} results for {count} calls")
+        raise make_garbled_error(wire.url, "unknown", f"{len(results)} results for {count} calls")
     return results
 
 

@@ -1,4 +1,4 @@
-"""`Wire`: a toolyard server's HTTP API, spoken the same way from threads and from event loops.
+"""`ServerWire`: a toolyard server's HTTP API, spoken the same way from threads and from event loops.
 
 What is said is written once, as a generator that yields requests and pauses and is sent the answers. `run` drives
 it with blocking calls, `arun` with awaited ones.
@@ -15,9 +15,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from toolyard.client.faults import garbled, refusal, retry_after
+from toolyard.calls.settings import Settings
+from toolyard.client.faults import make_garbled_error, make_refusal_error, retry_after
 from toolyard.constants import VERSION
-from toolyard.links.http import MAX_ANSWER, HttpAnswer, HttpLink, HttpRequest
+from toolyard.links.http.link import MAX_ANSWER, HttpAnswer, HttpLink, HttpRequest
+from toolyard.loop.backoff import backoff_delay
 from toolyard.model.closing import Closing
 from toolyard.model.errors import (
     CallError,
@@ -28,6 +30,7 @@ from toolyard.model.errors import (
     SyncInAsyncError,
     Unavailable,
 )
+from toolyard.schema.options import read_arguments
 
 T = TypeVar("T")
 
@@ -37,17 +40,17 @@ LONGEST_PAUSE = 10.0
 """Seconds that are waited without asking the caller; a server that wants more time is reported at once."""
 
 
-class Pause(msgspec.Struct, frozen=True):
+class RetryPause(msgspec.Struct, frozen=True):
     """Seconds to wait before the next request."""
 
     seconds: float
 
 
-Talk = Generator[HttpRequest | Pause, HttpAnswer | None, T]
+Talk = Generator[HttpRequest | RetryPause, HttpAnswer | None, T]
 
 
 class WireOptions(TypedDict, total=False):
-    """Options that a registry and an engine hand on to their `Wire`."""
+    """Options that a registry and an engine hand on to their `ServerWire`."""
 
     api_key: str | None
     max_bytes: int
@@ -56,7 +59,7 @@ class WireOptions(TypedDict, total=False):
     retry_delay: float
 
 
-class Wire(Closing):
+class ServerWire(Closing):
     """Requests with a key, repeated where that is safe, their answers read strictly.
 
     Every request that may change something carries an `Idempotency-Key`, the same one when it is repeated, so that
@@ -77,10 +80,7 @@ class Wire(Closing):
     ) -> None:
         headers = {} if api_key is None else {"authorization": f"Bearer {_checked_key(api_key)}"}
         self.link = HttpLink(url, headers=headers, timeout=timeout, max_bytes=max_bytes, verify=verify)
-        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-            raise ConfigError(f"retries must be a whole number, 0 or more, not {retries!r}")
-        if isinstance(retry_delay, bool) or not isinstance(retry_delay, int | float) or not 0 <= retry_delay < 3600:
-            raise ConfigError(f"retry_delay must be a number of seconds, 0 or more, not {retry_delay!r}")
+        read_arguments(Settings, retries=retries, retry_delay=retry_delay)
         self.retries = retries
         self.retry_delay = retry_delay
 
@@ -103,7 +103,7 @@ class Wire(Closing):
             raise SyncInAsyncError(f"this is the home loop, which must not wait; await {twin} instead")
         step = _Step(talk)
         while not step.over:
-            if isinstance(step.next, Pause):
+            if isinstance(step.next, RetryPause):
                 time.sleep(step.next.seconds)
                 step.send(None)
                 continue
@@ -121,7 +121,7 @@ class Wire(Closing):
 
         step = _Step(talk)
         while not step.over:
-            if isinstance(step.next, Pause):
+            if isinstance(step.next, RetryPause):
                 await asyncio.sleep(step.next.seconds)
                 step.send(None)
                 continue
@@ -157,21 +157,21 @@ class Wire(Closing):
             # Gone because of the attempt whose answer was lost.
             return None
         if not 200 <= answer.status < 300:
-            raise refusal(answer, self.url, effect)
+            raise make_refusal_error(answer, self.url, effect)
         if answer.status == 204:
             return None
         try:
             return answer.json(f"answer of {self.url}")
         except MalformedSource:
-            raise garbled(self.url, effect, "something that is not JSON") from None
+            raise make_garbled_error(self.url, effect, "something that is not JSON") from None
 
     def _exchange(self, request: HttpRequest, timeout: float) -> Talk[tuple[HttpAnswer, bool]]:
         """The answer, and whether an attempt before it may have arrived, too."""
         until = time.monotonic() + timeout
         effect: Effect = "none"
-        pause = self.retry_delay
         for attempt in range(self.retries + 1):
             left = until - time.monotonic()
+            pause = backoff_delay(attempt + 1, self.retry_delay)
             try:
                 answer = yield msgspec.structs.replace(request, timeout=max(left, 0.001))
             except (Unavailable, CallTimeout) as error:
@@ -189,8 +189,7 @@ class Wire(Closing):
                 room = min(LONGEST_PAUSE, until - time.monotonic())
                 if answer.status != 429 or attempt == self.retries or wait >= room:
                     return answer, effect == "unknown"
-            yield Pause(wait)
-            pause *= 2
+            yield RetryPause(wait)
         raise AssertionError("the last attempt returns or raises")
 
     def greet(self) -> Talk[None]:
@@ -215,13 +214,13 @@ class Wire(Closing):
         await self.link.aclose()
 
     def __repr__(self) -> str:
-        return f"Wire({self.url!r})"
+        return f"ServerWire({self.url!r})"
 
 
 class _Step(Generic[T]):
     """Where a talk is: what it wants next, or what came of it."""
 
-    next: HttpRequest | Pause
+    next: HttpRequest | RetryPause
     value: T
 
     def __init__(self, talk: Talk[T]) -> None:
@@ -235,7 +234,7 @@ class _Step(Generic[T]):
     def throw(self, error: CallError) -> None:
         self._advance(lambda: self._talk.throw(error))
 
-    def _advance(self, move: Callable[[], HttpRequest | Pause]) -> None:
+    def _advance(self, move: Callable[[], HttpRequest | RetryPause]) -> None:
         try:
             self.next = move()
         except StopIteration as end:

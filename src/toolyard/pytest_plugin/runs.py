@@ -23,7 +23,7 @@ class SharedMarks:
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Tell a process that is about to run tests where the marks are."""
-        node.workerinput[_GIVEN] = str(_marks(node.config))
+        node.workerinput[_GIVEN] = str(_marks_folder(node.config))
 
     def pytest_unconfigure(self, config: pytest.Config) -> None:
         """Remove what this process has made."""
@@ -32,7 +32,7 @@ class SharedMarks:
             shutil.rmtree(made, ignore_errors=True)
 
 
-def _marks(config: pytest.Config) -> Path:
+def _marks_folder(config: pytest.Config) -> Path:
     given = getattr(config, "workerinput", {}).get(_GIVEN)
     if given is not None:
         return Path(given)
@@ -43,7 +43,7 @@ def _marks(config: pytest.Config) -> Path:
 
 def put_in_place(tape: Path, path: Path, config: pytest.Config) -> None:
     """Let a new tape take the place of the old cassette, or add it to what the run has recorded there already."""
-    with _mark(path, config) as mark:
+    with _open_mark(path, config) as mark:
         if os.fstat(mark).st_size == 0:
             os.replace(tape, path)
             os.write(mark, b"begun")
@@ -53,10 +53,10 @@ def put_in_place(tape: Path, path: Path, config: pytest.Config) -> None:
 
 
 @contextmanager
-def _mark(path: Path, config: pytest.Config) -> Iterator[int]:
+def _open_mark(path: Path, config: pytest.Config) -> Iterator[int]:
     """The cassette's mark, for nobody else meanwhile; empty before the run has begun it."""
     name = hashlib.sha256(str(path).encode("utf-8", "surrogateescape")).hexdigest()
-    descriptor = os.open(_marks(config) / name, os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(_marks_folder(config) / name, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         # Closing the file lets go of it. Windows has no such lock; there, one process a cassette.
         if os.name == "posix":

@@ -40,9 +40,9 @@ class Taped:
     """The cassette of one test. `mode` is "replay", or "record" with `--toolyard-record`."""
 
     def __init__(self, item: pytest.Item, config: pytest.Config) -> None:
-        self.options = _options(item)
+        self.options = _read_options(item)
         self.mode: ReplayMode = "record" if config.getoption("--toolyard-record") else "replay"
-        self.path = _path(item, str(config.getini("toolyard_cassettes")), self.options.name)
+        self.path = _cassette_path(item, str(config.getini("toolyard_cassettes")), self.options.name)
         self._config = config
         self._engines: list[ReplayToolEngine] = []
         # The old one stays until the test has gone well.
@@ -90,10 +90,10 @@ class Taped:
                 put_in_place(self._tape, self.path, self._config)
             self._tape.unlink(missing_ok=True)
             return []
-        return _lines(drifts)
+        return _drift_lines(drifts)
 
 
-def _lines(drifts: list[Any]) -> list[str]:
+def _drift_lines(drifts: list[Any]) -> list[str]:
     """Every line once; what one engine of the test has played, another need not."""
     unplayed: list[list[Any]] = [drift.never_played for drift in drifts]
     never = [item for item in unplayed[0] if all(item in other for other in unplayed)] if unplayed else []
@@ -105,7 +105,7 @@ def _lines(drifts: list[Any]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _options(item: pytest.Item) -> MarkOptions:
+def _read_options(item: pytest.Item) -> MarkOptions:
     mark = item.get_closest_marker(_MARK)
     if mark is None:
         return MarkOptions()
@@ -118,7 +118,7 @@ def _options(item: pytest.Item) -> MarkOptions:
         raise pytest.UsageError(f"{item.nodeid}: {_MARK}: {error}") from None
 
 
-def _path(item: pytest.Item, folder: str, name: str | None) -> Path:
+def _cassette_path(item: pytest.Item, folder: str, name: str | None) -> Path:
     """Beside the test file, under the name that the marker gives or the test has."""
     if name is None:
         name = f"{item.path.stem}/{_file_name(item)}"

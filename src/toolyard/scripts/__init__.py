@@ -8,7 +8,7 @@ append_tool_manifest("foo.py", "tools")
 load_tools("tools", registry)
 """
 
-from toolyard.scripts.door import append_tool_manifest, load_tool_manifest_allowlist, load_tools
-from toolyard.sources.scripts import ScriptToolLoader
+from toolyard.scripts.api import append_tool_manifest, load_tool_manifest_allowlist, load_tools
+from toolyard.sources.scripts.loader import ScriptToolLoader
 
 __all__ = ["ScriptToolLoader", "append_tool_manifest", "load_tool_manifest_allowlist", "load_tools"]

@@ -21,7 +21,7 @@ def load_tools(clock: Clock = utc_now) -> list[Tool]:
     def time_now(tz: str | None = "UTC") -> dict[str, Any]:
         return time_in(tz, clock)
 
-    return [_made(echo, _ECHO), _made(calc, _CALC), _made(time_now, _TIME_NOW)]
+    return [_make_tool(echo, _ECHO), _make_tool(calc, _CALC), _make_tool(time_now, _TIME_NOW)]
 
 
 def echo(text: str) -> dict[str, Any]:
@@ -34,35 +34,35 @@ def calc(expression: str) -> dict[str, Any]:
     return {"expression": expression, "value": evaluate(expression)}
 
 
-def _made(function: Any, definition: dict[str, Any]) -> Tool:
+def _make_tool(function: Any, definition: dict[str, Any]) -> Tool:
     # None of them waits for anything, so an event loop may call them itself.
     return function_tool(
         function, namespace="core", version=_VERSION, effects=Effects.READ, blocking=False, **definition
     )
 
 
-def _object(properties: dict[str, Schema], required: list[str]) -> Schema:
+def _object_schema(properties: dict[str, Schema], required: list[str]) -> Schema:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
 _ECHO: dict[str, Any] = {
     "description": "Return the text unchanged.",
-    "parameters": _object({"text": {**_TEXT, "description": "What to say back."}}, ["text"]),
-    "output_parameters": _object({"text": _TEXT}, ["text"]),
+    "parameters": _object_schema({"text": {**_TEXT, "description": "What to say back."}}, ["text"]),
+    "output_parameters": _object_schema({"text": _TEXT}, ["text"]),
 }
 _CALC: dict[str, Any] = {
     "description": (
         "Calculate an arithmetic expression of numbers, + - * / // % ** and brackets. Whole numbers are exact, "
         f"up to {MAX_DIGITS:,} digits; / gives a decimal fraction, // the whole quotient, % the remainder."
     ),
-    "parameters": _object(
+    "parameters": _object_schema(
         {"expression": {**_TEXT, "minLength": 1, "description": "Such as (19 + 4) * 2**10."}}, ["expression"]
     ),
-    "output_parameters": _object({"expression": _TEXT, "value": {"type": "number"}}, ["expression", "value"]),
+    "output_parameters": _object_schema({"expression": _TEXT, "value": {"type": "number"}}, ["expression", "value"]),
 }
 _TIME_NOW: dict[str, Any] = {
     "description": "Tell the current date and time in a time zone, in ISO 8601 form with the offset from UTC.",
-    "parameters": _object(
+    "parameters": _object_schema(
         {
             "tz": {
                 "type": ["string", "null"],
@@ -72,5 +72,5 @@ _TIME_NOW: dict[str, Any] = {
         },
         [],
     ),
-    "output_parameters": _object({"tz": _TEXT, "iso": _TEXT}, ["tz", "iso"]),
+    "output_parameters": _object_schema({"tz": _TEXT, "iso": _TEXT}, ["tz", "iso"]),
 }

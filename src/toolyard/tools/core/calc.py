@@ -71,19 +71,21 @@ def evaluate(expression: str) -> Number:
     always finite.
     """
     if len(expression) > MAX_LENGTH:
-        raise _wrong(f"the expression has {len(expression):,} characters; at most {MAX_LENGTH:,} are calculated")
+        raise _wrong_expression(
+            f"the expression has {len(expression):,} characters; at most {MAX_LENGTH:,} are calculated"
+        )
     calculation = _Calculation()
     at = _SPACE.match(expression).end()  # type: ignore[union-attr]
     if at == len(expression):
-        raise _wrong("the expression is empty", hint="write something like (19 + 4) * 2")
+        raise _wrong_expression("the expression is empty", hint="write something like (19 + 4) * 2")
     while at < len(expression):
         found = _TOKEN.match(expression, at)
         if found is None:
-            raise _unreadable(expression, at)
+            raise _unreadable_sign(expression, at)
         if found["number"] is None:
             calculation.sign(found["sign"], at)
         else:
-            calculation.number(_read(expression, at, found["number"]), at)
+            calculation.number(_read_number(expression, at, found["number"]), at)
         at = _SPACE.match(expression, found.end()).end()  # type: ignore[union-attr]
     return calculation.finish(len(expression))
 
@@ -98,80 +100,82 @@ class _Calculation:
         self._wants_value = True
 
     def number(self, value: Number, at: int) -> None:
-        self._count(at)
+        self._count_term(at)
         if not self._wants_value:
-            raise _wrong("an operator is missing", at, hint="write * for a product")
+            raise _wrong_expression("an operator is missing", at, hint="write * for a product")
         self._values.append(value)
         self._wants_value = False
 
     def sign(self, text: str, at: int) -> None:
         if text == ")":
-            self._close(at)
+            self._close_bracket(at)
         elif text == "(":
             if not self._wants_value:
-                raise _wrong("an operator is missing", at, hint="write * for a product; functions are not calculated")
-            self._wait(_Sign(text, at))
+                raise _wrong_expression(
+                    "an operator is missing", at, hint="write * for a product; functions are not calculated"
+                )
+            self._push_sign(_Sign(text, at))
         elif self._wants_value:
             if text not in _UNARY:
-                raise _wrong(f"a number is missing before {text!r}", at)
-            self._count(at)
-            self._wait(_Sign(text, at, _UNARY_RANK, 1))
+                raise _wrong_expression(f"a number is missing before {text!r}", at)
+            self._count_term(at)
+            self._push_sign(_Sign(text, at, _UNARY_RANK, 1))
         else:
-            self._count(at)
+            self._count_term(at)
             rank = _BINARY[text][0]
             # Equals are taken from the left; only powers wait for those to their right.
-            self._settle(rank + 1 if text == "**" else rank)
-            self._wait(_Sign(text, at, rank, 2))
+            self._apply_waiting(rank + 1 if text == "**" else rank)
+            self._push_sign(_Sign(text, at, rank, 2))
             self._wants_value = True
 
     def finish(self, end: int) -> Number:
         if self._wants_value:
-            raise _wrong("the expression ends where a number is expected", end)
-        self._settle(1)
+            raise _wrong_expression("the expression ends where a number is expected", end)
+        self._apply_waiting(1)
         if self._signs:
-            raise _wrong("this bracket is never closed", self._signs[-1].at)
+            raise _wrong_expression("this bracket is never closed", self._signs[-1].at)
         return self._values[0]
 
-    def _close(self, at: int) -> None:
+    def _close_bracket(self, at: int) -> None:
         if self._wants_value:
-            raise _wrong("a number is missing before ')'", at)
-        self._settle(1)
+            raise _wrong_expression("a number is missing before ')'", at)
+        self._apply_waiting(1)
         if not self._signs:
-            raise _wrong("this bracket was never opened", at)
+            raise _wrong_expression("this bracket was never opened", at)
         self._signs.pop()
 
-    def _wait(self, sign: _Sign) -> None:
+    def _push_sign(self, sign: _Sign) -> None:
         if len(self._signs) == MAX_DEPTH:
-            raise _wrong(f"the expression nests more than {MAX_DEPTH} deep", sign.at)
+            raise _wrong_expression(f"the expression nests more than {MAX_DEPTH} deep", sign.at)
         self._signs.append(sign)
 
-    def _count(self, at: int) -> None:
+    def _count_term(self, at: int) -> None:
         self._terms += 1
         if self._terms > MAX_TERMS:
-            raise _wrong(f"the expression has more than {MAX_TERMS} numbers and operators", at)
+            raise _wrong_expression(f"the expression has more than {MAX_TERMS} numbers and operators", at)
 
-    def _settle(self, rank: int) -> None:
+    def _apply_waiting(self, rank: int) -> None:
         """Calculate whatever binds at least as strongly as `rank`, up to the last open bracket."""
         while self._signs and self._signs[-1].rank >= rank:
             sign = self._signs.pop()
             operands = self._values[-sign.operands :]
-            self._values[-sign.operands :] = [_applied(sign, operands)]
+            self._values[-sign.operands :] = [_apply_sign(sign, operands)]
 
 
-def _applied(sign: _Sign, operands: list[Number]) -> Number:
+def _apply_sign(sign: _Sign, operands: list[Number]) -> Number:
     try:
         value = _UNARY[sign.text](*operands) if sign.operands == 1 else _BINARY[sign.text][1](*operands)
     except ZeroDivisionError:
         what = "zero has no negative power" if sign.text == "**" else "division by zero"
-        raise _wrong(what, sign.at) from None
+        raise _wrong_expression(what, sign.at) from None
     except OverflowError:
         raise _too_large(sign.at) from None
     if isinstance(value, complex):
-        raise _wrong("a negative number has no real power of that kind", sign.at)
-    return _checked(value, sign.at)
+        raise _wrong_expression("a negative number has no real power of that kind", sign.at)
+    return _check_size(value, sign.at)
 
 
-def _checked(value: Number, at: int) -> Number:
+def _check_size(value: Number, at: int) -> Number:
     if isinstance(value, int):
         fits = -_LIMIT < value < _LIMIT
     else:
@@ -181,7 +185,7 @@ def _checked(value: Number, at: int) -> Number:
     return value
 
 
-def _power(base: Number, exponent: Number) -> Any:
+def _raise_power(base: Number, exponent: Number) -> Any:
     if isinstance(base, int) and isinstance(exponent, int) and exponent > 0:
         # At least 2 ** this: seen before it is calculated, which might take for ever.
         least = (base.bit_length() - 1) * exponent
@@ -199,11 +203,11 @@ _BINARY: dict[str, tuple[int, Callable[[Number, Number], Any]]] = {
     "/": (2, operator.truediv),
     "//": (2, operator.floordiv),
     "%": (2, operator.mod),
-    "**": (4, _power),
+    "**": (4, _raise_power),
 }
 
 
-def _read(expression: str, at: int, text: str) -> Number:
+def _read_number(expression: str, at: int, text: str) -> Number:
     rest = _REST.match(expression, at + len(text))
     if rest is not None:
         raise _no_number(text + rest[0], at)
@@ -213,30 +217,32 @@ def _read(expression: str, at: int, text: str) -> Number:
     except ValueError:
         # Zeros in front; or the interpreter is set to read fewer digits than are allowed here.
         raise _no_number(text, at) if text[0] == "0" else _too_large(at) from None
-    return _checked(value, at)
+    return _check_size(value, at)
 
 
 def _no_number(text: str, at: int) -> ToolFailed:
     hint = "leave out the zeros in front" if text.replace("_", "").isdigit() else f"calculated are {_KNOWN}"
-    return _wrong(f"{text[:_SHOWN]!r} is no number", at, hint=hint)
+    return _wrong_expression(f"{text[:_SHOWN]!r} is no number", at, hint=hint)
 
 
-def _unreadable(expression: str, at: int) -> ToolFailed:
+def _unreadable_sign(expression: str, at: int) -> ToolFailed:
     word = _WORD.match(expression, at)
     if word is not None:
-        return _wrong(f"{word[0][:_SHOWN]!r} is not a number", at, hint=f"calculated are {_KNOWN}; put the value in")
+        return _wrong_expression(
+            f"{word[0][:_SHOWN]!r} is not a number", at, hint=f"calculated are {_KNOWN}; put the value in"
+        )
     char = expression[at]
     hint = _INSTEAD.get(char, f"calculated are {_KNOWN}")
-    return _wrong(f"{char!r} is not calculated", at, hint=hint)
+    return _wrong_expression(f"{char!r} is not calculated", at, hint=hint)
 
 
 def _too_large(at: int) -> ToolFailed:
-    return _wrong(
+    return _wrong_expression(
         "the number is too large", at, hint=f"whole numbers have at most {MAX_DIGITS:,} digits, others end near 1.8e308"
     )
 
 
-def _wrong(what: str, at: int | None = None, *, hint: str | None = None) -> ToolFailed:
+def _wrong_expression(what: str, at: int | None = None, *, hint: str | None = None) -> ToolFailed:
     if at is None:
         return ToolFailed(what, hint=hint, effect="none")
     # Calculating touches nothing, so a caller may correct the expression and send it again.

@@ -27,11 +27,11 @@ def utc_now() -> datetime:
 def time_in(tz: str | None, clock: Clock) -> dict[str, str]:
     """The zone that was meant, and the time there to the microsecond, with its offset."""
     name = "UTC" if tz is None else tz
-    return {"tz": name, "iso": clock().astimezone(_zone(name)).isoformat(timespec="microseconds")}
+    return {"tz": name, "iso": clock().astimezone(_find_zone(name)).isoformat(timespec="microseconds")}
 
 
 @lru_cache(maxsize=1024)
-def _zone(name: str) -> tzinfo:
+def _find_zone(name: str) -> tzinfo:
     if name == "UTC":
         return UTC  # known even where no zone database is installed
     if len(name) <= _LONGEST and _NAME.fullmatch(name) and not _NO_ZONES.fullmatch(name):

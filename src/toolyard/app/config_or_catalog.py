@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from toolyard.model.json_words import nearest
 
 TOP_KEYS = ("tools", "sessions", "policy", "tracing", "server")
 TOOLS_KEYS = ("registry", "engines", "enrichments")
@@ -31,13 +32,13 @@ def is_config(document: Any) -> bool:
 def _is_tools(key: Any, value: Any) -> bool:
     """A config's `tools` says where tools come from; a catalog's holds them."""
     exact = key == "tools"
-    if not exact and not _meant(key, ("tools",)):
+    if not exact and not _resembles(key, ("tools",)):
         return False
     if isinstance(value, list):
         return (exact or bool(value)) and all(_is_source(item) for item in value)
     if not isinstance(value, dict):
         return False
-    if any(_meant(inner, TOOLS_KEYS) and not _is_definition(item) for inner, item in value.items()):
+    if any(_resembles(inner, TOOLS_KEYS) and not _is_definition(item) for inner, item in value.items()):
         return True
     # As a catalog this would map names to definitions.
     return exact and not all(isinstance(item, dict) for item in value.values())
@@ -45,7 +46,7 @@ def _is_tools(key: Any, value: Any) -> bool:
 
 def _is_block(key: Any, value: Any) -> bool:
     """A mapping under a block's name, or nearly its name. Lists there are tools of a namespace of that name."""
-    if not isinstance(value, dict) or not _meant(key, _BLOCKS) or _is_definition(value):
+    if not isinstance(value, dict) or not _resembles(key, _BLOCKS) or _is_definition(value):
         return False
     if not value:
         return key in _BLOCKS
@@ -60,5 +61,5 @@ def _is_definition(value: Any) -> bool:
     return isinstance(value, dict) and not _DEFINES.isdisjoint(value)
 
 
-def _meant(key: Any, names: Sequence[str]) -> bool:
-    return bool(difflib.get_close_matches(str(key).lower(), names, n=1, cutoff=_CUTOFF))
+def _resembles(key: Any, names: Sequence[str]) -> bool:
+    return bool(nearest(str(key).lower(), names, cutoff=_CUTOFF))

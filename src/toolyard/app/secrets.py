@@ -32,7 +32,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][\w.-]*")
 _PASSWORD = re.compile(r"(?i)password\s*=\s*(?:'((?:[^'\\]|\\.)*)'|(\S+))")
 
 
-def secrets_in(name: str, value: str, *, defaults: Iterable[str] = (), base: Path | None = None) -> list[str]:
+def find_secrets(name: str, value: str, *, defaults: Iterable[str] = (), base: Path | None = None) -> list[str]:
     """What must be hidden of a value that the environment gave for `${name}`; nothing if it is plainly no secret.
 
     A name that says so makes almost any value a secret. Under another name it is one too, unless its form
@@ -46,7 +46,7 @@ def secrets_in(name: str, value: str, *, defaults: Iterable[str] = (), base: Pat
             return []
         if not names_a_secret(name) and _is_plain(text, defaults):
             return []
-    return [value, *_passwords(text)]
+    return [value, *_find_passwords(text)]
 
 
 def _is_plain(text: str, defaults: Iterable[str]) -> bool:
@@ -72,7 +72,7 @@ def _is_place(text: str, base: Path | None) -> bool:
         return False
 
 
-def _passwords(text: str) -> list[str]:
+def _find_passwords(text: str) -> list[str]:
     """The parts of a connection string that errors may quote alone."""
     found = [part for match in _PASSWORD.finditer(text) for part in match.groups() if part]
     if "://" in text and "@" in text:
@@ -83,7 +83,7 @@ def _passwords(text: str) -> list[str]:
 
 
 @contextmanager
-def hiding(secrets: Iterable[str]) -> Iterator[None]:
+def hide_secrets(secrets: Iterable[str]) -> Iterator[None]:
     """Take secrets out of any `ToolyardError` that passes. It stays the same object, with its class and fields.
 
     `secrets` is read when the error passes, so that what was collected on the way counts.
@@ -91,20 +91,20 @@ def hiding(secrets: Iterable[str]) -> Iterator[None]:
     try:
         yield
     except ToolyardError as error:
-        _clean(error, _redactor(secrets))
+        _clean_error(error, _make_redactor(secrets))
         raise
 
 
-def cleaned(report: LoadReport, secrets: Iterable[str]) -> LoadReport:
+def clean_report(report: LoadReport, secrets: Iterable[str]) -> LoadReport:
     """A report that tells no secrets."""
-    return LoadReport(tuple(cleaned_report(source, secrets) for source in report.sources))
+    return LoadReport(tuple(clean_source_report(source, secrets) for source in report.sources))
 
 
-def cleaned_report(report: SourceReport, secrets: Iterable[str]) -> SourceReport:
+def clean_source_report(report: SourceReport, secrets: Iterable[str]) -> SourceReport:
     """A report whose errors and rejections tell no secrets."""
     if not report.rejected and report.error is None:
         return report
-    text = _redactor(secrets).text
+    text = _make_redactor(secrets).text
     rejected = tuple(
         msgspec.structs.replace(item, where=text(item.where), reason=text(item.reason)) for item in report.rejected
     )
@@ -112,39 +112,39 @@ def cleaned_report(report: SourceReport, secrets: Iterable[str]) -> SourceReport
     return msgspec.structs.replace(report, source=text(report.source), rejected=rejected, error=error)
 
 
-def _redactor(secrets: Iterable[str]) -> Redactor:
+def _make_redactor(secrets: Iterable[str]) -> Redactor:
     known = list(secrets)
-    return Redactor(known, patterns=_cut_short(known))
+    return Redactor(known, patterns=_make_prefix_patterns(known))
 
 
-def _cut_short(secrets: list[str]) -> list[str]:
+def _make_prefix_patterns(secrets: list[str]) -> list[str]:
     """Long values are shown cut off, so that the whole is not found: their beginning stands for them."""
     long = [secret.strip() for secret in secrets if len(secret.strip()) > _SHOWN]
     starts = {start for secret in long for start in (secret[:_START], repr(secret)[1:-1][:_START])}
     return [re.escape(start) + r"[^\s'\"]*" for start in sorted(starts)]
 
 
-def _clean(error: ToolyardError, redactor: Redactor) -> None:
-    chain = list(_behind(error))
-    error.args = tuple(_cleaned(value, redactor) for value in error.args)
+def _clean_error(error: ToolyardError, redactor: Redactor) -> None:
+    chain = list(_list_chained_errors(error))
+    error.args = tuple(_clean_value(value, redactor) for value in error.args)
     for name, value in list(vars(error).items()):
-        setattr(error, name, _cleaned(value, redactor))
+        setattr(error, name, _clean_value(value, redactor))
     if isinstance(error, CallError):
         error.info = msgspec.convert(redactor.value(msgspec.to_builtins(error.info)), type(error.info))
-    if any(_shows(other, redactor) for other in chain):
+    if any(_shows_secret(other, redactor) for other in chain):
         error.__cause__ = error.__context__ = None
         error.__suppress_context__ = True
 
 
-def _cleaned(value: Any, redactor: Redactor) -> Any:
+def _clean_value(value: Any, redactor: Redactor) -> Any:
     if isinstance(value, str):
         return redactor.text(value)
     if type(value) in (list, tuple):
-        return type(value)(_cleaned(item, redactor) for item in value)
+        return type(value)(_clean_value(item, redactor) for item in value)
     return value
 
 
-def _behind(error: BaseException) -> Iterator[BaseException]:
+def _list_chained_errors(error: BaseException) -> Iterator[BaseException]:
     """Every exception reachable from this one, itself left out."""
     seen = {id(error)}
     waiting = [error.__cause__, error.__context__]
@@ -156,7 +156,7 @@ def _behind(error: BaseException) -> Iterator[BaseException]:
             waiting += [other.__cause__, other.__context__]
 
 
-def _shows(error: BaseException, redactor: Redactor) -> bool:
+def _shows_secret(error: BaseException, redactor: Redactor) -> bool:
     try:
         text = f"{error} {error!r} {vars(error)!r} {getattr(error, 'filename', '')}"
     except Exception:  # noqa: BLE001 - what cannot be looked at is not handed on

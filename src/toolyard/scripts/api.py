@@ -9,9 +9,8 @@ from weakref import WeakKeyDictionary
 from toolyard.model.report import SourceReport
 from toolyard.plugins import Loader
 from toolyard.registry import ToolRegistry
-from toolyard.sources.script_manifest import load_allowlist
-from toolyard.sources.script_manifest_changes import append
-from toolyard.sources.scripts import ScriptToolLoader
+from toolyard.sources.scripts.loader import ScriptToolLoader
+from toolyard.sources.scripts.manifest import append_script, load_allowlist
 from toolyard.sources.wrappers import WrappedToolLoader
 
 Directory = str | os.PathLike[str]
@@ -30,7 +29,9 @@ def load_tools(directory: Directory, registry: ToolRegistry) -> SourceReport:
     if not isinstance(registry, ToolRegistry):
         raise TypeError(f"load_tools needs a ToolRegistry, not {type(registry).__name__}")
     with _lock_of(registry):
-        known: Loader | None = next((loader for loader in registry.loaders if _reads(loader, directory)), None)
+        known: Loader | None = next(
+            (loader for loader in registry.loaders if _reads_directory(loader, directory)), None
+        )
         if known is None:
             known = ScriptToolLoader(os.fspath(directory))
             registry.attach(known)
@@ -51,7 +52,7 @@ def append_tool_manifest(tool_basename: str, tools_dir: Directory = "tools") -> 
     Any number of processes may do so at once. FileNotFoundError if there is no manifest; `ManifestError` if the name
     is not that of a script, or if the manifest is corrupt, which then stays as it is.
     """
-    append(tool_basename, tools_dir)
+    append_script(tool_basename, tools_dir)
 
 
 def _lock_of(registry: ToolRegistry) -> threading.Lock:
@@ -60,7 +61,7 @@ def _lock_of(registry: ToolRegistry) -> threading.Lock:
         return _locks.setdefault(registry, threading.Lock())
 
 
-def _reads(loader: object, directory: Directory) -> bool:
+def _reads_directory(loader: object, directory: Directory) -> bool:
     while isinstance(loader, WrappedToolLoader):
         loader = loader.inner
     return isinstance(loader, ScriptToolLoader) and loader.is_at(directory)

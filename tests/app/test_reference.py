@@ -1,0 +1,30 @@
+"""The reference page: every key, and current."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from toolyard.app.reference import config_reference
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
+
+
+def test_the_page_in_the_docs_is_what_the_options_say():
+    # In a process of its own: other tests register plugins.
+    made = subprocess.run([sys.executable, "-m", "toolyard", "schema", "--markdown"], capture_output=True, check=True)
+    assert made.stdout.decode() == PAGE.read_text(), "run `make docs-reference`"
+
+
+def test_keys_of_blocks_plugins_and_what_is_inside_them_are_there():
+    page = config_reference()
+    for key in ("server", "sessions"):
+        assert f"## `{key}`" in page
+    for key in ("mcp.page_size", "rules[].deny", "logging.level", "lm_config.prices.prompt", "faults.rules[].every"):
+        assert f"| `{key}` |" in page
+    assert "| `path` | text | required | The file: JSON, JSON lines or YAML. |" in page
+
+
+def test_every_row_says_what_its_key_is_for():
+    rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    assert len(rows) > 200
+    assert all(line.rstrip(" |")[-1] in ".)" for line in rows)
