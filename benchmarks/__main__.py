@@ -12,6 +12,7 @@ SECTIONS = (
     "names",
     "start",
     "calls",
+    "call_distribution",
     "hung",
     "serve",
     "rest",

@@ -101,7 +101,7 @@ def _execute_rows(tools: ToolRegistry, folder: Path) -> list[Row]:
     named = [ToolCall("w::forecast", FLAT, "call_1")]
     return [
         Row(DISPATCH, lambda: tools.dispatch("w::add", ADD), 5_000),
-        Row("execute", lambda: plain.execute("s", two), 5_000, DISPATCH, 3.0),
+        Row("execute", lambda: plain.execute("s", two), 5_000, DISPATCH),
         Row(DISPATCH_THREE, lambda: tools.dispatch("w::forecast", FLAT), 5_000),
         Row("execute, three parameters, an object out", lambda: plain.execute("s", one), 5_000, DISPATCH_THREE),
         Row("execute, a call with an id", lambda: plain.execute("s", named), 2_000, DISPATCH_THREE),

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.harness import Row, measure, show
 
 if TYPE_CHECKING:
-    from toolyard.insight.dataflow.kinds import Told
-    from toolyard.insight.dataflow.texts import Vectors
+    from toolyard.insight.dataflow.profile import Told
+    from toolyard.insight.dataflow.text_similarity import Vectors
 
 SMALL, LARGE = 800, 8000
 GOAL = 2.5
@@ -86,7 +86,7 @@ def _at_hand(told: Sequence[Told]) -> Vectors:
     import numpy as np
 
     from toolyard.insight.dataflow.profile import outputs_of
-    from toolyard.insight.dataflow.tokens import token_vectors
+    from toolyard.insight.dataflow.text_similarity import token_vectors
 
     every = [text for one in told for text in (*outputs_of(one.given).texts(), *one.inputs.texts(), one.text)]
     numbers = {text: number for number, text in enumerate(dict.fromkeys(every))}
@@ -95,11 +95,11 @@ def _at_hand(told: Sequence[Told]) -> Vectors:
 
 
 def _time(count: int) -> bool:
-    from toolyard.insight.dataflow.compute import compute, limits_of
-    from toolyard.insight.dataflow.memo import forget
+    from toolyard.insight.dataflow.compute import compute_edges, limits_of
+    from toolyard.insight.dataflow.match import MIN_SCORE
     from toolyard.insight.dataflow.profile import outputs_of, told_of
-    from toolyard.insight.dataflow.tokens import token_vectors
-    from toolyard.insight.dataflow.weights import MIN_SCORE
+    from toolyard.insight.dataflow.text_similarity import token_vectors
+    from toolyard.insight.dataflow.words import forget
 
     tools = _tools(count)
     told = [told_of(tool) for tool in tools]
@@ -117,10 +117,10 @@ def _time(count: int) -> bool:
         return values[0] @ values[1].T
 
     def edges() -> object:
-        return compute(tools, told, vectors, limits)
+        return compute_edges(tools, told, vectors, limits)
 
     def whole() -> object:
-        return compute(tools, map(told_of, tools), vectors, limits)
+        return compute_edges(tools, map(told_of, tools), vectors, limits)
 
     limit = f"{len(outputs)} x {len(inputs)} texts, {outputs.shape[1]} wide, one product"
     exact = len(values[0]) * len(values[1]) / (len(outputs) * len(inputs))
@@ -140,34 +140,36 @@ def _more(count: int) -> bool:
     """One tool more, of which the others were compared before."""
     import numpy as np
 
-    from toolyard.insight.dataflow.compute import compute, grow, limits_of
+    from toolyard.insight.dataflow.compute import compute_edges, grow_edges, limits_of
+    from toolyard.insight.dataflow.match import MIN_SCORE
     from toolyard.insight.dataflow.profile import told_of
-    from toolyard.insight.dataflow.weights import MIN_SCORE
 
     tools = _tools(count)
     told = [told_of(tool) for tool in tools]
     vectors, limits = _at_hand(told), limits_of(MIN_SCORE, 10)
     places = np.delete(np.arange(count, dtype=np.int32), count // 2)
-    last = compute([tools[place] for place in places], [told[place] for place in places], vectors, limits)
+    last = compute_edges([tools[place] for place in places], [told[place] for place in places], vectors, limits)
     limit = f"{count} tools, definitions read before"
     rows = [
-        Row(limit, lambda: compute(tools, told, vectors, limits)),
-        Row("one tool more", lambda: grow(last, places, tools, told, vectors, limits), limit=limit, goal=ONE_MORE),
+        Row(limit, lambda: compute_edges(tools, told, vectors, limits)),
+        Row(
+            "one tool more", lambda: grow_edges(last, places, tools, told, vectors, limits), limit=limit, goal=ONE_MORE
+        ),
     ]
     measure(rows, rounds=3)
     return show("Dataflow, one tool more", rows)
 
 
 def _memory(count: int) -> float:
-    from toolyard.insight.dataflow.compute import compute, limits_of
+    from toolyard.insight.dataflow.compute import compute_edges, limits_of
+    from toolyard.insight.dataflow.match import MIN_SCORE
     from toolyard.insight.dataflow.profile import told_of
-    from toolyard.insight.dataflow.weights import MIN_SCORE
 
     tools = _tools(count)
     told = [told_of(tool) for tool in tools]
     vectors = _at_hand(told)
     before = _resident()
-    compute(tools, told, vectors, limits_of(MIN_SCORE, 10))
+    compute_edges(tools, told, vectors, limits_of(MIN_SCORE, 10))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return max(peak - before, 1.0)
 

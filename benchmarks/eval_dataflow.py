@@ -17,17 +17,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from toolyard.insight.cache import ItemCache
+from toolyard.insight.cache.items import ItemCache
 from toolyard.insight.dataflow.artifact import Array, Dataflow
-from toolyard.insight.dataflow.compute import compute, limits_of
-from toolyard.insight.dataflow.edges import Limits
-from toolyard.insight.dataflow.match import match
+from toolyard.insight.dataflow.compute import compute_edges, limits_of
+from toolyard.insight.dataflow.edges import EdgeLimits
+from toolyard.insight.dataflow.match import MIN_SCORE, MODEL, TOKENS, MatchWeights, match_kinds
 from toolyard.insight.dataflow.profile import outputs_of, told_of
 from toolyard.insight.dataflow.tables import tables_of
-from toolyard.insight.dataflow.tokens import token_vectors
-from toolyard.insight.dataflow.weights import MIN_SCORE, MODEL, TOKENS, Weights
-from toolyard.insight.embedders import default_embedder
-from toolyard.insight.vectors import cached_vectors
+from toolyard.insight.dataflow.text_similarity import token_vectors
+from toolyard.insight.embeddings.choice import default_embedder
+from toolyard.insight.embeddings.vectors import cached_vectors
 from toolyard.model.tool import Tool
 
 PAIRS = Path(__file__).resolve().parents[1] / "tests" / "data" / "dataflow_pairs.jsonl"
@@ -79,11 +78,11 @@ def read_pairs(path: Path = PAIRS) -> list[Pair]:
     return pairs
 
 
-def found(pair: Pair, vectors: Vectors, limits: Limits) -> Dataflow:
+def found(pair: Pair, vectors: Vectors, limits: EdgeLimits) -> Dataflow:
     """The edges among the two tools of a pair."""
     tools = (pair.source, pair.target)
     told = [told_of(tool) for tool in tools]
-    return Dataflow(tools, compute(tools, told, vectors, limits, tokens=vectors.tokens))
+    return Dataflow(tools, compute_edges(tools, told, vectors, limits, tokens=vectors.tokens))
 
 
 def learn_all(pairs: Sequence[Pair], vectors: Vectors) -> None:
@@ -140,8 +139,8 @@ def features(pair: Pair, vectors: Vectors) -> Array:
     """One row for each way the pair could feed, in the order of `Weights`."""
     told = [told_of(pair.source), told_of(pair.target)]
     tables = tables_of(told)
-    zero = Weights(*(0.0 for _ in Weights._fields))
-    matches = match(tables, np.zeros(2, np.int32), vectors, zero, -1.0)
+    zero = MatchWeights(*(0.0 for _ in MatchWeights._fields))
+    matches = match_kinds(tables, np.zeros(2, np.int32), vectors, zero, -1.0)
     rows = np.repeat(np.arange(len(tables.outputs.kinds)), np.diff(matches.offsets))
     columns = matches.inputs
     mine = np.isin(rows, tables.outputs.members[tables.outputs.tools == 0])
@@ -162,11 +161,11 @@ def features(pair: Pair, vectors: Vectors) -> Array:
     return np.stack(table, axis=1)[mine & theirs]
 
 
-PRIOR = Weights(-6.0, 6.0, 4.0, 2.0, -0.5, 0.5, 0.5, -1.2, -1.2)
+PRIOR = MatchWeights(-6.0, 6.0, 4.0, 2.0, -0.5, 0.5, 0.5, -1.2, -1.2)
 """Where the fit begins, and what it is drawn to: few pairs between namespaces are in the set."""
 
 
-def fit(pairs: Sequence[Pair], vectors: Vectors, half: str, pull: float = 1.0) -> Weights:
+def fit(pairs: Sequence[Pair], vectors: Vectors, half: str, pull: float = 1.0) -> MatchWeights:
     """Logistic weights: the best way of each pair decides, so which one that is and the weights take turns."""
     tables = [features(pair, vectors) for pair in pairs if pair.half == half]
     labels = np.array([pair.label for pair in pairs if pair.half == half], float)
@@ -179,7 +178,7 @@ def fit(pairs: Sequence[Pair], vectors: Vectors, half: str, pull: float = 1.0) -
         slope = rows.T @ (guesses - labels[useful]) + towards @ (weights - prior)
         bend = (rows * (guesses * (1 - guesses))[:, None]).T @ rows + towards
         weights = weights - 0.5 * np.linalg.solve(bend, slope)
-    return Weights(*(round(float(weight), 2) for weight in weights))
+    return MatchWeights(*(round(float(weight), 2) for weight in weights))
 
 
 def main(arguments: list[str]) -> int:

@@ -26,11 +26,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.eval_simulator import ROOT
+from benchmarks.material import corpus_folder
 from toolyard import FileToolLoader, SamplingError, ToolRegistry, ToolSampler, get_tool_enrichment, get_tool_sampler
-from toolyard.insight.embedders import default_embedder
-from toolyard.insight.progress import tracked
-from toolyard.insight.samplers.likeness import from_words
+from toolyard.insight.embeddings.choice import default_embedder
+from toolyard.insight.progress import track_progress
+from toolyard.insight.samplers.similarity import from_words
 from toolyard.plugins import SAMPLERS as SAMPLER_CLASSES
 
 DRAWS = 10_000
@@ -98,7 +98,9 @@ def yards(folder: Path | None) -> dict[str, ToolRegistry]:
     by_name = {path.stem: [path] for path in files}
     if len(files) > 1:
         by_name["all"] = files
-    return {name: _yard(paths) for name, paths in tracked(list(by_name.items()), "studying catalogs", len(by_name))}
+    return {
+        name: _yard(paths) for name, paths in track_progress(list(by_name.items()), "studying catalogs", len(by_name))
+    }
 
 
 def _yard(paths: Sequence[Path]) -> ToolRegistry:
@@ -111,10 +113,7 @@ def _yard(paths: Sequence[Path]) -> ToolRegistry:
 
 
 def _catalogs() -> Path:
-    named = os.environ.get("TOOLYARD_CORPUS")
-    beside = ROOT.parent / "shared" / "corpus"
-    corpus = Path(named) if named else beside
-    return corpus / "catalogs" if (corpus / "catalogs").is_dir() else ROOT / "tests" / "data" / "catalogs"
+    return corpus_folder("catalogs")
 
 
 def score_of(sampler: ToolSampler[Any], draws: int, *, threads: int = 1) -> Score:
@@ -184,7 +183,7 @@ def digests(made: dict[str, ToolRegistry], each: int, *, threads: int = 1) -> di
     """A hash a sampler of `each` draws over every yard."""
     return {
         kind: digest(run(kind, made, each, threads=threads), len(yards_for(kind, made)), each)
-        for kind in tracked(SAMPLERS, "repeating draws", len(SAMPLERS))
+        for kind in track_progress(SAMPLERS, "repeating draws", len(SAMPLERS))
     }
 
 
@@ -283,7 +282,7 @@ def main(arguments: list[str]) -> int:
     print("| sampler | draws | whole | refused | short | broken | ms a draw | the same elsewhere |")
     print("|---|---:|---:|---:|---:|---:|---:|---|", flush=True)
     good = True
-    for kind in tracked(SAMPLERS, "drawing", len(SAMPLERS)):
+    for kind in track_progress(SAMPLERS, "drawing", len(SAMPLERS)):
         over = len(yards_for(kind, made))
         score = run(kind, made, -(-draws // over))
         same = all(other[kind] == digest(score, over, each) for other in others)

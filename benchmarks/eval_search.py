@@ -18,7 +18,6 @@ are kept in the cache folder, so a second run is fast. `--fit` prints new weight
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -27,20 +26,21 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.material import corpus_folder
 from benchmarks.search_fit import Array, fit_chance, fit_ranking
 from toolyard import Tool, ToolRegistry
-from toolyard.insight.cache import ItemCache
-from toolyard.insight.embedders import default_embedder
-from toolyard.insight.embedders.base import Embedder, Matrix
+from toolyard.insight.cache.items import ItemCache
+from toolyard.insight.embeddings.choice import default_embedder
+from toolyard.insight.embeddings.embedder import Embedder, Matrix
+from toolyard.insight.embeddings.vectors import cached_vectors
 from toolyard.insight.search.index import ToolIndex
-from toolyard.insight.search.judge import evidence, ordered, probabilities
+from toolyard.insight.search.judge import collect_evidence, compute_probabilities, order_rows
 from toolyard.insight.search.meaning import Meaning
 from toolyard.insight.search.query import read_query
 from toolyard.insight.search.searcher import Searcher
 from toolyard.insight.search.table import Table, table_of
 from toolyard.insight.search.text import words
-from toolyard.insight.search.weights import HYBRID_WEIGHTS, LEXICAL_WEIGHTS, Weights
-from toolyard.insight.vectors import cached_vectors
+from toolyard.insight.search.weights import HYBRID_WEIGHTS, LEXICAL_WEIGHTS, RankWeights
 
 ROOT = Path(__file__).resolve().parents[1]
 FALSE_OFFERS = 0.10
@@ -117,11 +117,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def corpus() -> Path:
     """The folder with `catalog.jsonl` and `queries.jsonl`."""
-    named = os.environ.get("TOOLYARD_CORPUS")
-    for folder in (Path(named) if named else ROOT.parent / "shared" / "corpus", ROOT.parent / "shared" / "corpus"):
-        if (folder / "retrieval" / "queries.jsonl").is_file():
-            return folder / "retrieval"
-    return ROOT / "tests" / "data" / "retrieval"
+    return corpus_folder("retrieval")
 
 
 def read_tools(folder: Path) -> list[Tool]:
@@ -197,25 +193,25 @@ def _names_as_words(tools: Sequence[Tool]) -> list[str]:
     return [" ".join(words(tools[place].name)) for place in some]
 
 
-def fitted(asked: Sequence[Asked]) -> Weights:
+def fitted(asked: Sequence[Asked]) -> RankWeights:
     """Weights for these queries; the threshold too."""
     rank = fit_ranking([each.table.values.astype(np.float64) for each in asked], [each.is_right for each in asked])
-    weights = Weights(tuple(rank), (), 0.5, 0.1)
+    weights = RankWeights(tuple(rank), (), 0.5, 0.1)
     rows: list[Array] = []
     right: list[NDArray[np.bool_]] = []
     for each in [one for whole in asked for one in (whole, whole.small) if one is not None]:
         for table, known in ((each.table, each.is_right), (each.without, np.zeros(len(each.without.rows), np.bool_))):
             if len(table.rows):
-                order, scores = ordered(table, weights)
-                rows.append(evidence(table, order, scores, 5))
+                order, scores = order_rows(table, weights)
+                rows.append(collect_evidence(table, order, scores, 5))
                 right.append(known[order[:5]])
     counts = np.concatenate([np.where(np.arange(len(part)) == 0, 1.0, 0.5) for part in rows])
     offer = fit_chance(np.concatenate(rows), np.concatenate(right), counts)
-    weights = Weights(tuple(rank), tuple(offer), 0.5, 0.1)
-    return Weights(weights.rank, weights.offer, threshold_of(scored(asked, weights)), 0.1)
+    weights = RankWeights(tuple(rank), tuple(offer), 0.5, 0.1)
+    return RankWeights(weights.rank, weights.offer, threshold_of(scored(asked, weights)), 0.1)
 
 
-def scored(asked: Sequence[Asked], weights: Weights) -> Scores:
+def scored(asked: Sequence[Asked], weights: RankWeights) -> Scores:
     """How the weights do on some queries."""
     result = Scores()
     for each in asked:
@@ -232,11 +228,11 @@ def scored(asked: Sequence[Asked], weights: Weights) -> Scores:
     return result
 
 
-def _best(table: Table, weights: Weights) -> tuple[float, NDArray[np.intp]]:
+def _best(table: Table, weights: RankWeights) -> tuple[float, NDArray[np.intp]]:
     if not len(table.rows):
         return 0.0, np.empty(0, np.intp)
-    order, scores = ordered(table, weights)
-    return float(probabilities(evidence(table, order, scores, 5), weights).max()), order
+    order, scores = order_rows(table, weights)
+    return float(compute_probabilities(collect_evidence(table, order, scores, 5), weights).max()), order
 
 
 def threshold_of(scores: Scores) -> float:
@@ -266,7 +262,7 @@ def tried(asked: Sequence[Asked], groups: Sequence[str], *, small: bool = False)
     return joined(every)
 
 
-def _reported(asked: Sequence[Asked], shipped: Weights, *, goals: bool) -> bool:
+def _reported(asked: Sequence[Asked], shipped: RankWeights, *, goals: bool) -> bool:
     titles = " ".join(f"{title:>6}" for title in ("hit@1", "rec@5", "MRR", "|false", "kept@1", "kept@5"))
     print(f"{'':10} {'source':10} {'queries':>7} {titles}")
     print_rows("shipped", scored(asked, shipped), shipped.threshold)
@@ -312,7 +308,7 @@ def _figures(scores: Scores, mine: NDArray[np.bool_], threshold: float) -> dict[
     }
 
 
-def print_weights(weights: Weights) -> None:
+def print_weights(weights: RankWeights) -> None:
     """As they are written in the source."""
     for name in ("rank", "offer"):
         print(f"    {name}=({', '.join(f'{value:.4g}' for value in getattr(weights, name))}),")

@@ -8,7 +8,6 @@ simulator itself works out; nothing here knows about any one specification. With
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -16,13 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.material import corpus_folder
 from benchmarks.simulator_chains import run_chains
 from benchmarks.simulator_limits import allows_nothing
 from toolyard import FileToolLoader, RESTToolLoader, ToolCall, ToolRegistry, get_tool_engine
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.simulator import Simulator
 from toolyard.engines.simulator.draw import Draw, GaveUp
-from toolyard.engines.simulator.values import Values
+from toolyard.engines.simulator.values import SchemaValues
 from toolyard.model.errors import ToolyardError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -93,9 +93,7 @@ def files(arguments: list[str]) -> Iterator[Path]:
 
 
 def _corpus() -> Path:
-    named = os.environ.get("TOOLYARD_CORPUS")
-    beside = ROOT.parent / "shared" / "corpus"
-    return Path(named) if named else beside if beside.is_dir() else ROOT / "tests" / "data"
+    return corpus_folder()
 
 
 def load(path: Path) -> ToolRegistry | None:
@@ -137,7 +135,7 @@ def score_of(path: Path, *, rounds: int = ROUNDS, chains: bool = True) -> Score 
 
 
 def _answers(engine: ToolEngine, tool: Any, score: Score, rounds: int) -> None:
-    parameters = Values(tool.parameters or {"type": "object"})
+    parameters = SchemaValues(tool.parameters or {"type": "object"})
     for attempt in range(rounds):
         session = f"{tool.qualified_name} {attempt} {tool.fingerprint}"
         engine.setup(session)
@@ -153,7 +151,7 @@ def _answers(engine: ToolEngine, tool: Any, score: Score, rounds: int) -> None:
         if not parameters.check(arguments):
             # Nothing fits its parameters, or nothing was found that does: asked beside the usual way.
             value = Simulator(1).value(tool, arguments)
-            error = None if Values(tool.output_parameters).check(value) else "answered with something not allowed"
+            error = None if SchemaValues(tool.output_parameters).check(value) else "answered with something not allowed"
         score.valid += error is None
         if error is not None:
             score.faults.append(f"{tool.qualified_name}: {error}")

@@ -1,4 +1,4 @@
-"""Vectors of tools: to make them, to find the nearest, and to have them again at the next start."""
+"""Vectors of tools: to make them, and to have them again at the next start."""
 
 from __future__ import annotations
 
@@ -7,40 +7,31 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
-from hashlib import sha256
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
 from benchmarks.harness import Row, measure, show
+from benchmarks.material import corpus_folder
 from toolyard import FileToolLoader, Tool, ToolRegistry
-from toolyard.insight.cache import ItemCache
+from toolyard.insight.cache.items import FILE
 from toolyard.insight.dataflow.enrichment import DataflowEnrichment
-from toolyard.insight.dataflow.tokens import token_vectors
-from toolyard.insight.dense import DenseIndex
-from toolyard.insight.embedders import default_embedder
-from toolyard.insight.embedders.base import Embedder, Matrix, unit
-from toolyard.insight.embeddings import EmbeddingsEnrichment
-from toolyard.insight.neighbors import NeighborsEnrichment
-from toolyard.insight.output_parameters import OutputParametersEnrichment
-from toolyard.insight.vectors import cached_vectors, text_of
-from toolyard.model.blocks import definition_of
+from toolyard.insight.dataflow.text_similarity import token_vectors
+from toolyard.insight.embeddings.choice import default_embedder
+from toolyard.insight.embeddings.embedder import Embedder, Matrix
+from toolyard.insight.embeddings.enrichment import EmbeddingsEnrichment
+from toolyard.insight.embeddings.vectors import text_of
+from toolyard.insight.neighbors.enrichment import NeighborsEnrichment
+from toolyard.insight.outputs.enrichment import OutputParametersEnrichment
 
 ROOT = Path(__file__).resolve().parents[1]
 TOOLS = 10_000
-MANY = 100_000
-BASE = 400
-"""Real tools that the large sets are made of."""
-QUERIES = 100
 TEXTS = 16
-RECALL = 0.95
 
 
 def run() -> bool:
@@ -58,7 +49,7 @@ def main() -> bool:
         print("\n## R. vectors\n\nNOT MEASURED: the weights are not installed; `toolyard embeddings install`")
         return False
     tools = _tools()
-    good = [_embedding(embedder, tools), _nearest(embedder, tools), _warm_start(_answering(tools)), _whole_start(tools)]
+    good = [_embedding(embedder, tools), _warm_start(_answering(tools)), _whole_start(tools)]
     return all(good)
 
 
@@ -84,78 +75,26 @@ def _products(tokens: int) -> Callable[[], object]:
     return lambda: [([state @ one for one in square], state @ wide, inner @ back) for _ in range(6)]
 
 
-def _nearest(embedder: Embedder, tools: list[Tool]) -> bool:
-    base = cached_vectors(embedder, [text_of(tool) for tool in tools[:BASE]], ItemCache())
-    asked = [tool.description.split(".")[0] or tool.name for tool in tools[:: len(tools) // QUERIES]][:QUERIES]
-    queries = cached_vectors(embedder, asked, ItemCache())
-    few, many = _spread(base, TOOLS), _spread(base, MANY)
-    small, large = DenseIndex(few), DenseIndex(many)
-    recall = _recall(large, many, queries)
-    turns = _turns(queries)
-    rows = []
-    for count, vectors, index, goal in ((TOOLS, few, small, 1.5), (MANY, many, large, 0.3)):
-        limit = f"LIMIT one product, {count:,} vectors"
-        note = f"recall {recall:.3f}, looks at {index.looked_at:.0%}" if index is large else ""
-        rows.append(Row(limit, lambda vectors=vectors: vectors @ next(turns), repeat=50))
-        rows.append(
-            Row(
-                f"top 5 of {count:,}",
-                lambda index=index: index.search(next(turns), 5),
-                repeat=50,
-                limit=limit,
-                goal=goal,
-                note=note,
-            )
-        )
-    measure(rows, 7)
-    good = show("R2. vectors: the nearest", rows)
-    if recall < RECALL:
-        print(f"\nMISSED: recall {recall:.3f}, below {RECALL}")
-    return good and recall >= RECALL
-
-
 def _warm_start(tools: list[Tool]) -> bool:
-    """Tools of a catalog and tools made in code, each as a registry has them.
-
-    The loader hashes its file, and a registry what it copies; that is done for this alone, so it is measured, too.
-    """
+    """Tools of a catalog, as a registry has them."""
     with tempfile.TemporaryDirectory() as folder:
         catalog = Path(folder) / "tools.jsonl"
         catalog.write_bytes(b"\n".join(orjson.dumps(tool.to_dict()) for tool in tools))
         enrich = _enriching(Path(folder))
         read_in = cycle([FileToolLoader(catalog).load() for _ in range(3)])
-        made = cycle([ToolRegistry(tools).all_tools() for _ in range(3)])
         enrich(next(read_in))
-        files = sorted((Path(folder) / "arrays").iterdir())
-        enrich(next(made))
-        size = sum(file.stat().st_size for file in files) / 1e6
-        limit = f"LIMIT read the arrays ({size:.0f} MB) from disk"
+        file = Path(folder) / FILE
+        limit = f"LIMIT read the cache ({file.stat().st_size / 1e6:.0f} MB) from disk"
 
         def start() -> object:
-            sha256(data).digest()
-            return [array.sum() for array in _arrays(enrich(_forgotten(next(read_in))))]
+            return [array.sum() for array in _arrays(enrich(next(read_in)))]
 
-        def start_made() -> object:
-            sha256(written).digest()
-            return [array.sum() for array in _arrays(enrich(_forgotten(next(made))))]
-
-        def read() -> object:
-            return [np.fromfile(file, np.uint8) for file in files]
-
-        data = catalog.read_bytes()
-        written = msgspec.msgpack.encode([definition_of(tool) for tool in tools])
-        by_clock, name = f"{limit}, by the clock", f"warm start of {len(tools):,} tools"
-        clock = time.perf_counter
         rows = [
-            Row(limit, read),
-            Row(f"{name} of a catalog", start, limit=limit, goal=3.0),
-            Row(f"{name} made in code", start_made, limit=limit, goal=3.0),
-            Row(by_clock, read, clock=clock),
-            Row(f"{name} of a catalog, by the clock", start, limit=by_clock, clock=clock),
-            Row(f"{name} made in code, by the clock", start_made, limit=by_clock, clock=clock),
+            Row(limit, lambda: np.fromfile(file, np.uint8)),
+            Row(f"warm start of {len(tools):,} tools of a catalog", start, limit=limit),
         ]
-        _measure_cold(rows, sorted((Path(folder) / "arrays").iterdir()), 11)
-        return show("R3. vectors: the next start", rows)
+        _measure_cold(rows, [file], 11)
+        return show("R2. vectors: the next start", rows)
 
 
 def _whole_start(tools: list[Tool]) -> bool:
@@ -183,7 +122,7 @@ def _whole_start(tools: list[Tool]) -> bool:
             Row("the same tools, made in code", lambda: ToolRegistry(tools), limit=limit, goal=1.0),
         ]
         measure(rows, 7)
-        return show("R4. the whole of a start", rows)
+        return show("R3. the whole of a start", rows)
 
 
 def _measure_cold(rows: list[Row], files: list[Path], rounds: int) -> None:
@@ -236,12 +175,6 @@ class _Quick:
         return np.asarray(token_vectors(texts), np.float32)
 
 
-def _forgotten(tools: list[Tool]) -> list[Tool]:
-    """The tools without the hash of all of them, which is kept with the first."""
-    tools[0].__dict__.pop("digest", None)
-    return tools
-
-
 def _tools() -> list[Tool]:
     """Ten thousand tools: real ones, and again in namespaces of their own as far as there are not enough."""
     found: list[Tool] = []
@@ -264,29 +197,7 @@ def _answering(tools: list[Tool]) -> list[Tool]:
 
 def _catalogs() -> Path:
     """The full corpus where it is at hand, else the shipped sample."""
-    named = os.environ.get("TOOLYARD_CORPUS")
-    beside = Path(named) if named else ROOT.parent / "shared" / "corpus"
-    return beside / "catalogs" if (beside / "catalogs").is_dir() else ROOT / "tests" / "data" / "catalogs"
-
-
-def _spread(base: Matrix, count: int) -> Matrix:
-    """Vectors around real ones, as the tools of many catalogs are."""
-    random = np.random.default_rng(1)
-    noise = unit(random.standard_normal((count, base.shape[1]), np.float32))
-    return unit(base[random.integers(0, len(base), count)] + 0.5 * noise)
-
-
-def _recall(index: DenseIndex, vectors: Matrix, queries: Matrix) -> float:
-    hits = 0
-    for query in queries:
-        scores = vectors @ query
-        hits += len({*np.argpartition(scores, -5)[-5:].tolist()} & {*index.search(query, 5)[0].tolist()})
-    return hits / (5 * len(queries))
-
-
-def _turns(queries: Matrix) -> Iterator[Matrix]:
-    while True:
-        yield from queries
+    return corpus_folder("catalogs")
 
 
 if __name__ == "__main__":

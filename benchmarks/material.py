@@ -1,9 +1,13 @@
-"""The five-parameter tool, and catalogs of any number of tools like it."""
+"""Real material, the five-parameter tool, and catalogs of any number of tools like it."""
 
 from __future__ import annotations
 
 import copy
+import os
+from pathlib import Path
 from typing import Any
+
+_SHIPPED = Path(__file__).resolve().parent.parent / "tests" / "data"
 
 CALL: dict[str, Any] = {
     "city": "Paris",
@@ -58,3 +62,10 @@ def _definition(index: int) -> dict[str, Any]:
         "description": f"Forecast number {index}: says what the **weather** will be, day by day. Units: see `unit`.",
         "parameters": {"type": "object", "properties": properties, "required": ["city"]},
     }
+
+
+def corpus_folder(part: str = "") -> Path:
+    """A folder of real material: of the corpus that `TOOLYARD_CORPUS` names, else the shipped sample."""
+    named = os.environ.get("TOOLYARD_CORPUS")
+    found = Path(named or _SHIPPED) / part
+    return found if found.is_dir() else _SHIPPED / part

@@ -1,9 +1,8 @@
-"""J. MCP served: server CPU of a call over HTTP and over a pipe, and of listing. HTTP needs wrk."""
+"""J. MCP served: server CPU of a call over HTTP and over a pipe, and of listing."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import statistics
 import sys
 import tempfile
@@ -16,10 +15,9 @@ from typing import Any
 from benchmarks.harness import Row, measure, show
 from benchmarks.material import catalog
 from benchmarks.mcp_pipe import HELLO, Pipe, line
-from benchmarks.serve import CONNECTIONS, Load, cpu_of, peer, started, yard
+from benchmarks.serve import CONNECTIONS, Load, cpu_of, started, yard
 
 ROUNDS, SECONDS = 5, 2
-CONSTANT = "LIMIT uvicorn, a constant of the same bytes"
 SDK = "LIMIT official SDK, JSON replies"
 SDK_STDIO = "LIMIT official SDK over stdio"
 CALL = {"name": "echo", "arguments": {"text": "hello, how are you today"}}
@@ -45,28 +43,27 @@ def run() -> bool:
 
 
 def _over_http(folder: Path) -> bool:
-    wrk = shutil.which("wrk")
-    if wrk is None:
-        print("\n## J. MCP over HTTP: NOT MEASURED. wrk is missing; install it (Debian: apt-get install wrk)")
-        return False
     with ExitStack() as stack:
         loads = _loads(stack, folder)
         for load in loads:
-            load.run(wrk, folder, 1)
+            load.run(folder, 1)
             load.samples.clear()
             load.rates.clear()
         for _ in range(ROUNDS):
             for load in loads:
-                load.run(wrk, folder, SECONDS)
-    rows = []
-    for load in loads:
-        note = f"{statistics.median(load.rates):,.0f}/s"
-        rows.append(Row(load.name, lambda: None, limit=load.limit, goal=load.goal, note=note, samples=load.samples))
-        if load.limit == CONSTANT:
-            again = Row(f"{load.name}, beside the SDK", lambda: None, samples=load.samples)
-            again.limit, again.goal = f"{SDK}, {load.name.rpartition(', ')[2]}", 0.2
-            rows.append(again)
-    return show(f"J. MCP over HTTP: server CPU a call, wrk with {CONNECTIONS} connections, {ROUNDS} rounds", rows)
+                load.run(folder, SECONDS)
+    rows = [
+        Row(
+            load.name,
+            lambda: None,
+            limit=load.limit,
+            goal=load.goal,
+            note=f"{statistics.median(load.rates):,.0f}/s",
+            samples=load.samples,
+        )
+        for load in loads
+    ]
+    return show(f"J. MCP over HTTP: server CPU a call, {CONNECTIONS} connections, {ROUNDS} rounds", rows)
 
 
 def _loads(stack: ExitStack, folder: Path) -> list[Load]:
@@ -77,16 +74,14 @@ def _loads(stack: ExitStack, folder: Path) -> list[Load]:
     answer = _post(ours[1] + "/mcp", body, modern)[1]
     if b"how are you" not in answer:
         raise SystemExit(f"toolyard did not answer as it should: {answer!r}")
-    same = stack.enter_context(peer(folder, "constant", answer))
     return [
-        Load(CONSTANT, same[0], same[1] + "/mcp", lua=_lua(body, modern)),
-        *_both_eras(SDK, sdk, body, modern, None, None),
-        *_both_eras("toolyard /mcp", ours, body, modern, CONSTANT, 3.0),
+        *_both_eras(SDK, sdk, body, modern, None),
+        *_both_eras("toolyard /mcp", ours, body, modern, 0.3),
     ]
 
 
 def _both_eras(
-    name: str, server: tuple[int, str], body: bytes, modern: dict[str, str], limit: str | None, goal: float | None
+    name: str, server: tuple[int, str], body: bytes, modern: dict[str, str], goal: float | None
 ) -> list[Load]:
     pid, url = server[0], server[1] + "/mcp"
     legacy = _headers(LEGACY)
@@ -95,8 +90,8 @@ def _both_eras(
         legacy["Mcp-Session-Id"] = session
     _post(url, line("notifications/initialized", {}, None), legacy)
     return [
-        Load(f"{name}, {MODERN}", pid, url, limit, goal, _lua(body, modern)),
-        Load(f"{name}, {LEGACY}", pid, url, limit, goal, _lua(_body(CALL), legacy)),
+        Load(f"{name}, {era}", pid, url, None if goal is None else f"{SDK}, {era}", goal, sent, headers)
+        for era, sent, headers in ((MODERN, body, modern), (LEGACY, _body(CALL), legacy))
     ]
 
 
@@ -112,11 +107,6 @@ def _body(params: dict[str, Any], method: str = "tools/call") -> bytes:
 def _post(url: str, body: bytes, headers: dict[str, str]) -> tuple[Any, bytes]:
     with urllib.request.urlopen(urllib.request.Request(url, body, headers)) as answer:
         return answer.headers, answer.read()
-
-
-def _lua(body: bytes, headers: dict[str, str]) -> str:
-    said = "".join(f"wrk.headers['{name}'] = '{value}'\n" for name, value in headers.items())
-    return f"wrk.method = 'POST'\n{said}wrk.body = '{body.decode()}'\n"
 
 
 def _over_stdio(folder: Path) -> bool:

@@ -19,9 +19,10 @@ import jsonschema_rs
 import orjson
 
 from benchmarks.harness import Row, measure, paused, show
+from benchmarks.material import corpus_folder
 from toolyard import RESTToolLoader, ToolCall, ToolRegistry, get_tool_engine
 
-CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus" / "openapi"
+CORPUS = corpus_folder("openapi")
 ORJSON = "LIMIT orjson, gc paused"
 SYNC = "LIMIT httpx2.Client, arguments and answer validated"
 ASYNC = "LIMIT httpx2.AsyncClient, arguments and answer validated"

@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks.harness import Row, measure, show
 from benchmarks.quick_calls import async_block, sync_block
 from toolyard import PythonToolEngine, ScriptToolLoader, ToolCall, ToolRegistry, function_tool
-from toolyard.links.workers import LEVELS, Code, WorkerPool, WorkerSettings, probe_level, why_not
+from toolyard.links.scripts import LEVELS, Code, WorkerPool, WorkerSettings, probe_level, why_not
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples" / "scripts"
 PIPE = "LIMIT a bare pipe to a Python process and back"

@@ -21,18 +21,17 @@ import numpy as np
 from benchmarks.eval_search import corpus, read_tools
 from benchmarks.harness import Row, measure, show
 from toolyard import Tool, ToolRegistry
-from toolyard.insight.cache import ItemCache
-from toolyard.insight.dense import DenseIndex
-from toolyard.insight.embedders import default_embedder
-from toolyard.insight.embedders.base import Embedder, Matrix, unit
+from toolyard.insight.cache.items import ItemCache
+from toolyard.insight.embeddings.choice import default_embedder
+from toolyard.insight.embeddings.embedder import Embedder, Matrix, normalise_rows
+from toolyard.insight.embeddings.vectors import cached_vectors
 from toolyard.insight.search import candidates
-from toolyard.insight.search.index import ToolIndex, View
-from toolyard.insight.search.judge import evidence, ordered, probabilities
+from toolyard.insight.search.index import IndexView, ToolIndex
+from toolyard.insight.search.judge import collect_evidence, compute_probabilities, order_rows
 from toolyard.insight.search.meaning import Known, Meaning
 from toolyard.insight.search.query import Query, QueryVectors, read_query
 from toolyard.insight.search.table import table_of
 from toolyard.insight.search.weights import HYBRID_WEIGHTS
-from toolyard.insight.vectors import cached_vectors
 
 ROOT = Path(__file__).resolve().parents[1]
 QUERIES = 40
@@ -56,7 +55,7 @@ class Varied:
                 seed = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
                 noise = np.random.default_rng(seed).standard_normal(self.dimensions, np.float32)
                 rows[place] += noise * np.float32(0.02)
-        return unit(rows)
+        return normalise_rows(rows)
 
 
 def _plain(text: str) -> str:
@@ -93,7 +92,7 @@ def _size(embedder: Embedder, count: int, goal: float) -> bool:
     assert known is not None
     queries = [read_query(text) for text in _queries()]
     vectors = [meaning.of_query(query, known) for query in queries]
-    matrix = np.ascontiguousarray(known.dense.vectors)
+    matrix = np.ascontiguousarray(known.dense.rows)
     turn = iter(range(10**9))
 
     def product() -> object:
@@ -116,23 +115,20 @@ def _size(embedder: Embedder, count: int, goal: float) -> bool:
     measure(rows, 25)
     good = show(f"S. search: the first {FIRST} of {name}", rows)
     recall = _recall(queries, view, known, vectors)
-    share = known.dense.looked_at
-    print(f"recall of the exact ranking's first {FIRST}: {recall:.3f} (goal {RECALL}); vectors looked at: {share:.2f}")
+    print(f"recall of the exact ranking's first {FIRST}: {recall:.3f} (goal {RECALL})")
     return good and recall >= RECALL
 
 
-def _found(query: Query, view: View, known: Known, vectors: QueryVectors) -> list[int]:
+def _found(query: Query, view: IndexView, known: Known, vectors: QueryVectors) -> list[int]:
     table = table_of(query, view, known, vectors, None)
-    order, scores = ordered(table, HYBRID_WEIGHTS)
-    probabilities(evidence(table, order, scores, FIRST), HYBRID_WEIGHTS)
+    order, scores = order_rows(table, HYBRID_WEIGHTS)
+    compute_probabilities(collect_evidence(table, order, scores, FIRST), HYBRID_WEIGHTS)
     return [int(row) for row in table.rows[order[:FIRST]]]
 
 
-def _recall(queries: list[Query], view: View, known: Known, vectors: list[QueryVectors]) -> float:
+def _recall(queries: list[Query], view: IndexView, known: Known, vectors: list[QueryVectors]) -> float:
     """Beside the same search with every vector compared in full, and the places of every word looked at."""
-    exact = msgspec.structs.replace(
-        known, dense=DenseIndex(known.dense.vectors, exact_below=10**9), axes=None, sketch=None
-    )
+    exact = msgspec.structs.replace(known, axes=None, sketch=None)
     found = [_found(query, view, known, vector) for query, vector in zip(queries, vectors, strict=True)]
     usual, candidates._MOST_POSTINGS = candidates._MOST_POSTINGS, 10**9
     try:

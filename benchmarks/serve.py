@@ -1,10 +1,9 @@
-"""G. The service: server CPU of a request, beside the same uvicorn that answers a constant. Needs wrk."""
+"""G. The service: server CPU of a request, beside a Starlette route that does the same by hand."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -17,14 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Row, show
+from benchmarks.load import make_request
 from benchmarks.material import catalog
 
 ROUNDS, SECONDS, CONNECTIONS = 15, 1, 32
-CONSTANT = "LIMIT uvicorn, a constant of the same bytes"
-BARE = "POST :invoke, core echo; no keys, metrics or logs"
 LISTED = "LIMIT uvicorn, a constant as long as the list of 10,000 tools"
-ECHO = {"args": {"text": "hello, how are you today"}}
-INVOKE = "/v1/tools/echo:invoke"
+BODY = {"args": {"text": "hello, how are you today"}}
+KINDS = {
+    "shout": "an ordinary function, on a thread",
+    "whisper": "an async function",
+    "fetch": "a tool of another engine (REST, on loopback)",
+}
+ROOT = Path(__file__).resolve().parent.parent
 _TICK = os.sysconf("SC_CLK_TCK")
 
 TOOLS = """
@@ -32,7 +35,12 @@ from toolyard import tool
 
 @tool
 def shout(text: str) -> str:
-    "A tool that may block, so it runs on a thread."
+    "An ordinary function, which may block."
+    return text
+
+@tool
+async def whisper(text: str) -> str:
+    "One that waits by itself."
     return text
 """
 
@@ -46,24 +54,23 @@ class Load:
     url: str
     limit: str | None = None
     goal: float | None = None
-    lua: str = ""
+    body: bytes | None = None
+    headers: dict[str, str] = field(default_factory=dict)
     token: str | None = None
     note: str = ""
     samples: list[float] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
 
-    def run(self, wrk: str, folder: Path, seconds: int) -> None:
+    def run(self, folder: Path, seconds: int) -> None:
         """One block. An answer that is not a 2xx is no answer to what is measured."""
-        script = folder / "load.lua"
-        script.write_text(self.lua + _REPORT)
-        key = ["-H", f"Authorization: Bearer {self.token}"] if self.token else []
+        headers = {**self.headers, **({"Authorization": f"Bearer {self.token}"} if self.token else {})}
+        if self.body is not None:
+            headers.setdefault("Content-Type", "application/json")
+        file = folder / "load.request"
+        file.write_bytes(make_request("GET" if self.body is None else "POST", self.url, self.body, headers))
+        command = [sys.executable, "-m", "benchmarks.load", self.url, str(CONNECTIONS), str(seconds), str(file)]
         before = cpu_of(self.pid)
-        said = subprocess.run(
-            [wrk, "-t1", f"-c{CONNECTIONS}", f"-d{seconds}", "-s", str(script), *key, self.url],
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
+        said = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
         used = cpu_of(self.pid) - before
         requests, refused, broken = map(int, said.rpartition("COUNTED ")[2].split())
         if refused or broken or not requests:
@@ -72,30 +79,18 @@ class Load:
         self.rates.append(requests / seconds)
 
 
-_REPORT = """
-function done(summary, latency, requests)
-  local e = summary.errors
-  io.write(string.format("COUNTED %d %d %d\\n", summary.requests, e.status, e.connect + e.read + e.write + e.timeout))
-end
-"""
-
-
 def run() -> bool:
     """Start every server, send to them in turn, and print the ratios."""
-    wrk = shutil.which("wrk")
-    if wrk is None:
-        print("\n## G. The service: NOT MEASURED. wrk is missing; install it (Debian: apt-get install wrk)")
-        return False
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         loads = _loads(stack, folder)
         for load in loads:
-            load.run(wrk, folder, 1)
+            load.run(folder, 3)
             load.samples.clear()
             load.rates.clear()
         for _ in range(ROUNDS):
             for load in loads:
-                load.run(wrk, folder, SECONDS)
+                load.run(folder, SECONDS)
     return _show(loads)
 
 
@@ -111,59 +106,61 @@ def _show(loads: list[Load]) -> bool:
         )
         for load in loads
     ]
-    return show(f"G. The service: server CPU a request, wrk with {CONNECTIONS} connections, {ROUNDS} rounds", rows)
+    return show(f"G. The service: server CPU a request, {CONNECTIONS} connections, {ROUNDS} rounds", rows)
 
 
 def _loads(stack: ExitStack, folder: Path) -> list[Load]:
-    plain = {"metrics": False, "page": False, "log": "off"}
     open_end = {"rate": 1e9, "burst": 1e9, "concurrency": 100_000, "page": False, "log": "off"}
-    core = {"type": "domains", "domains": ["core"]}
-    (folder / "threads.py").write_text(TOOLS)
-    threads = {"type": "python", "target": "threads.py", "namespace": "threads"}
-    bare = stack.enter_context(yard(folder, "bare", {"tools": [core, threads], "server": plain}))
-    kept = {"tools": [core], "server": open_end, "sessions": {"store": "sqlite", "path": "s.db"}}
+    upstream = stack.enter_context(peer(folder, "constant", b'"hello, how are you today"'))
+    (folder / "functions.py").write_text(TOOLS)
+    (folder / "spec.json").write_text(json.dumps(_spec(upstream[1])))
+    sources = [
+        {"type": "python", "target": "functions.py", "namespace": "bench"},
+        {"type": "rest", "spec": "spec.json", "namespace": "bench", "base_url": upstream[1]},
+    ]
+    plain = {**open_end, "metrics": False}
+    bare = stack.enter_context(yard(folder, "bare", {"tools": sources, "server": plain}))
+    kept = {"tools": sources, "server": open_end, "sessions": {"store": "sqlite", "path": "s.db"}}
     (folder / "full.json").write_text(json.dumps(kept))
     token = _token(folder, "full.json")
     full = stack.enter_context(yard(folder, "full", kept))
     (folder / "tools.json").write_text(json.dumps({"many": catalog(10_000)}))
-    source = {"type": "file", "path": "tools.json"}
-    many = stack.enter_context(yard(folder, "many", {"tools": [source], "server": plain}))
-    same = stack.enter_context(peer(folder, "constant", _answer(bare[1] + INVOKE, ECHO)))
+    many = stack.enter_context(
+        yard(folder, "many", {"tools": [{"type": "file", "path": "tools.json"}], "server": plain})
+    )
     listed = stack.enter_context(peer(folder, "constant", _answer(many[1] + "/v1/tools")))
-    by_hand = stack.enter_context(peer(folder, "starlette", b""))
-    invoke, invocation, shout = _post(ECHO), _invocations(), _post({"args": {"text": "hello"}})
-    return [
-        Load(CONSTANT, same[0], same[1] + INVOKE, lua=invoke),
-        Load(BARE, bare[0], bare[1] + INVOKE, CONSTANT, 2.0, invoke),
-        Load(
-            "the same with keys, limits, metrics and SQLite", full[0], full[1] + INVOKE, BARE, 1.5, invoke, token=token
-        ),
-        Load("POST /arp/v1/tool-invocations, answers kept", bare[0], bare[1] + ARP, CONSTANT, lua=invocation),
-        Load("POST :invoke of a tool on a thread", bare[0], bare[1] + THREAD, CONSTANT, lua=shout),
-        Load("peer: Starlette by hand, validated", by_hand[0], by_hand[1] + INVOKE, CONSTANT, lua=invoke),
+    by_hand = stack.enter_context(peer(folder, "starlette", b"", BENCH_UPSTREAM=upstream[1]))
+    body = json.dumps(BODY).encode()
+    arp = {"invocation_id": "@ID@", "tool_name": "bench::shout", "args": {"text": "hello"}}
+    invocation = json.dumps(arp).encode()
+    loads = []
+    for name, words in KINDS.items():
+        path = f"/v1/tools/bench::{name}:invoke"
+        limit = f"LIMIT Starlette by hand, {words}"
+        loads += [
+            Load(limit, by_hand[0], by_hand[1] + path, body=body),
+            Load(f"POST :invoke, {words}", bare[0], bare[1] + path, limit, 1.5, body),
+        ]
+    with_all = "the same with keys, limits, metrics and SQLite"
+    loads += [
+        Load(with_all, full[0], full[1] + "/v1/tools/bench::shout:invoke", loads[1].name, 1.5, body, token=token),
+        Load("POST /arp/v1/tool-invocations, answers kept", bare[0], bare[1] + ARP, loads[0].name, None, invocation),
         Load(LISTED, listed[0], listed[1] + "/v1/tools"),
         Load("GET /v1/tools of 10,000 tools", many[0], many[1] + "/v1/tools", LISTED, 3.0),
     ]
+    return loads
 
 
-ARP, THREAD = "/arp/v1/tool-invocations", "/v1/tools/threads::shout:invoke"
+ARP = "/arp/v1/tool-invocations"
 
 
-def _post(body: dict[str, Any]) -> str:
-    text = json.dumps(body)
-    return f"wrk.method = 'POST'\nwrk.headers['Content-Type'] = 'application/json'\nwrk.body = '{text}'\n"
-
-
-def _invocations() -> str:
-    """Each with an id of its own, in every block."""
-    body = json.dumps({"invocation_id": "ID", "tool_name": "echo", "args": {"text": "hello"}})
-    return (
-        "local n, run = 0, tostring({}):sub(8)\n"
-        "local h = {['Content-Type'] = 'application/json'}\n"
-        "function init() run = tostring(os.time()) .. tostring(os.clock()) end\n"
-        "function request()\n  n = n + 1\n"
-        f"  return wrk.format('POST', nil, h, ('{body}'):gsub('ID', run .. '-' .. n))\nend\n"
-    )
+def _spec(url: str) -> dict[str, Any]:
+    """An API of one operation."""
+    parameter = {"name": "text", "in": "query", "required": True, "schema": {"type": "string"}}
+    answer = {"description": "The same.", "content": {"application/json": {"schema": {"type": "string"}}}}
+    operation = {"operationId": "fetch", "parameters": [parameter], "responses": {"200": answer}}
+    info = {"title": "bench", "version": "1"}
+    return {"openapi": "3.1.0", "info": info, "servers": [{"url": url}], "paths": {"/": {"get": operation}}}
 
 
 @contextmanager
@@ -176,19 +173,20 @@ def yard(folder: Path, name: str, config: dict[str, Any]) -> Iterator[tuple[int,
 
 
 @contextmanager
-def peer(folder: Path, kind: str, body: bytes) -> Iterator[tuple[int, str]]:
+def peer(folder: Path, kind: str, body: bytes, **env: str) -> Iterator[tuple[int, str]]:
     """One of `serve_apps`."""
     file = Path(tempfile.mkstemp(dir=folder)[1])
     file.write_bytes(body)
-    here = Path(__file__).resolve().parent.parent
-    with started([sys.executable, "-m", "benchmarks.serve_apps", kind, str(file)], here) as found:
+    with started([sys.executable, "-m", "benchmarks.serve_apps", kind, str(file)], ROOT, **env) as found:
         yield found
 
 
 @contextmanager
-def started(command: list[str], folder: Path) -> Iterator[tuple[int, str]]:
+def started(command: list[str], folder: Path, **env: str) -> Iterator[tuple[int, str]]:
     """Its id and where it listens."""
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, **env}
+    )
     try:
         assert process.stdout is not None
         line = process.stdout.readline()

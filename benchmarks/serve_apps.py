@@ -1,12 +1,14 @@
 """Servers to compare with: `python -m benchmarks.serve_apps constant|starlette FILE`; prints its port once it listens.
 
-`constant` answers every request with the bytes of FILE; `starlette` does the work of an invocation, validated.
+`constant` answers every request with the bytes of FILE; `starlette` does the work of an invocation by hand: reads,
+validates, calls the same tool (an ordinary function on a thread), answers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -48,21 +50,38 @@ def constant(body: bytes) -> Asgi:
 
 def starlette(_: bytes) -> Asgi:
     """What somebody would write by hand: route, read, validate, call, answer."""
+    import httpx2
     import jsonschema_rs
     from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
     from starlette.requests import Request
     from starlette.responses import JSONResponse
     from starlette.routing import Route
 
     check = jsonschema_rs.validator_for(ECHO_SCHEMA).validate
-    tools = {"echo": (check, lambda text: {"text": text})}
+    client = httpx2.AsyncClient()
+
+    def shout(text: str) -> str:
+        return text
+
+    async def whisper(text: str) -> str:
+        return text
+
+    async def fetch(text: str) -> Any:
+        answer = await client.get(os.environ["BENCH_UPSTREAM"], params={"text": text})
+        return answer.json()
+
+    async def call(name: str, arguments: dict[str, Any]) -> Any:
+        if name == "shout":
+            return await run_in_threadpool(shout, **arguments)
+        return await (whisper if name == "whisper" else fetch)(**arguments)
 
     async def invoke(request: Request) -> JSONResponse:
-        validate, call = tools[request.path_params["name"]]
         body = await request.json()
-        validate(body["args"])
-        result = call(**body["args"])
-        return JSONResponse({"schema_version": "0.1.0", "ok": True, "result": result, "metrics": {"latency_ms": 0}})
+        check(body["args"])
+        result = await call(request.path_params["name"].rpartition("::")[2], body["args"])
+        answer = {"schema_version": "0.1.0", "ok": True, "result": {"result": result}, "metrics": {"latency_ms": 0}}
+        return JSONResponse(answer)
 
     return Starlette(routes=[Route("/v1/tools/{name}:invoke", invoke, methods=["POST"])])
 

@@ -8,9 +8,10 @@ from typing import Any
 from toolyard import Tool, ToolCall, ToolResult
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.simulator import Simulator
-from toolyard.engines.simulator.draw import Draw, GaveUp, plain_letters
+from toolyard.engines.simulator.draw import Draw, GaveUp
 from toolyard.engines.simulator.profile import Profile
-from toolyard.engines.simulator.values import Values
+from toolyard.engines.simulator.values import SchemaValues
+from toolyard.words.identifiers import plain_letters
 
 Kinds = dict[str, dict[str, Profile]]
 
@@ -61,14 +62,14 @@ class Chain:
         create, get = self._verbs["create"], self._verbs["get"]
         self._scope = {name: arguments.get(name) for name in create.role.scope}
         thing = _inside(made.result, create) or {}
-        self._known = {**create.sent(arguments), **thing}
+        self._known = {**create.sent_fields(arguments), **thing}
         if self._key(get) is None:
             return
         self._held["create"] = True
         _, got = self._call("get")
         shown = _inside(got.result, get)
         # What is no object, the bytes of a file for instance, can only be there or not.
-        self._held["get"] = not got.is_error and (get.thing is None or _agree(_showable(thing, get), shown or {}))
+        self._held["get"] = not got.is_error and (get.entity_path is None or _agree(_showable(thing, get), shown or {}))
         listing = self._can_list()
         if listing:
             self._held["list"] = self._listed()
@@ -85,9 +86,9 @@ class Chain:
         return next((name for name in names if profile is not None and self._takes(profile, name)), None)
 
     def _can_list(self) -> bool:
-        place = self._verbs["list"].list if "list" in self._verbs else None
+        place = self._verbs["list"].list_path if "list" in self._verbs else None
         if place is None:
-            return "list" in self._verbs and self._verbs["list"].free
+            return "list" in self._verbs and self._verbs["list"].is_free
         if not self._is_among():
             return False
         fields = self._verbs["get"].role.fields
@@ -97,7 +98,7 @@ class Chain:
         """False if the list has to be asked for others: its `status` may only be one that this thing does not have."""
         tool = self._verbs["list"].tool
         properties = tool.parameters.get("properties") or {}
-        values = Values(tool.parameters or {"type": "object"})
+        values = SchemaValues(tool.parameters or {"type": "object"})
         return all(values.checker(properties.get(name, True))(value) for name, value in self._filters().items())
 
     def _filters(self) -> dict[str, Any]:
@@ -110,14 +111,14 @@ class Chain:
         update = self._verbs["update"]
         arguments, result = self._call("update")
         if not result.is_error:
-            self._known |= update.sent(arguments)
+            self._known |= update.sent_fields(arguments)
         _, got = self._call("get")
         shown = _inside(got.result, get)
-        place = get.thing
+        place = get.entity_path
         if got.is_error or result.is_error or (shown is None and place is not None):
             self._held["update"] = False
             return
-        changed = {plain_letters(name): value for name, value in update.sent(arguments).items()}
+        changed = {plain_letters(name): value for name, value in update.sent_fields(arguments).items()}
         names = [name for name in shown or () if plain_letters(name) in changed]
         values = get.values
         self._held["update"] = all(
@@ -136,7 +137,7 @@ class Chain:
         if result.is_error:
             return False
         items: Any = result.result
-        for name in profile.list.path if profile.list is not None else ("items",):
+        for name in profile.list_path.names if profile.list_path is not None else ("items",):
             items = items.get(name) if isinstance(items, dict) else None
         fields = self._verbs["get"].role.fields
         called = set(_names(self._known, fields))
@@ -144,7 +145,7 @@ class Chain:
 
     def _takes(self, profile: Profile, key: str) -> bool:
         arguments = _arguments(profile.tool, {str(profile.role.key): key}, full=False)
-        return Values(profile.tool.parameters).check(arguments)
+        return SchemaValues(profile.tool.parameters).check(arguments)
 
     def _call(self, verb: str) -> tuple[dict[str, Any], ToolResult]:
         profile = self._verbs[verb]
@@ -161,7 +162,7 @@ class Chain:
 
 def _arguments(tool: Tool, known: dict[str, Any], *, full: bool) -> dict[str, Any]:
     """Arguments that the tool takes: those that are known, and what it needs, or most of what it may have."""
-    values = Values(tool.parameters or {"type": "object"})
+    values = SchemaValues(tool.parameters or {"type": "object"})
     x = tool.qualified_name.encode()
     try:
         arguments: dict[str, Any] = values.make(Draw(x))
@@ -181,7 +182,7 @@ def _arguments(tool: Tool, known: dict[str, Any], *, full: bool) -> dict[str, An
 
 
 def _inside(result: Any, profile: Profile) -> dict[str, Any] | None:
-    for name in profile.thing.path if profile.thing is not None else ():
+    for name in profile.entity_path.names if profile.entity_path is not None else ():
         result = result.get(name) if isinstance(result, dict) else None
     return result if isinstance(result, dict) else None
 
@@ -199,7 +200,7 @@ def _names(thing: dict[str, Any], fields: tuple[str, ...]) -> list[str]:
 
 def _showable(thing: dict[str, Any], get: Profile) -> dict[str, Any]:
     """What of a thing the other tool may show: one that says it makes a task cannot be blamed for not being one."""
-    place, values = get.thing, get.values
+    place, values = get.entity_path, get.values
     if place is None or values is None:
         return thing
     return {name: value for name, value in thing.items() if values.checker(place.properties.get(name, True))(value)}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolyard.engines.simulator.merge import flat
 from toolyard.model.fingerprint import canonical
 from toolyard.schema.refs import resolve_pointer
+from toolyard.schema.ways import find_ways
 
 _SAID = frozenset(("type", "properties", "required"))
 _NOTES = frozenset(("description", "title", "examples", "example", "default", "deprecated", "readOnly"))
@@ -33,7 +33,7 @@ def allows_nothing(root: dict[str, Any], node: Any = None, seen: tuple[str, ...]
 
 
 def _plain(root: dict[str, Any], node: Any) -> dict[str, Any] | None:
-    ways = flat(root, node)
+    ways = find_ways(root, node)
     if len(ways) != 1 or ways[0].checked:
         return None
     found = canonical(_bare(ways[0].schema))
