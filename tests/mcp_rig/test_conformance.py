@@ -13,7 +13,7 @@ from mcp_rig.processes import START, telling, toolyard
 from mcp_rig.real_servers import needed
 
 TESTS = Path(__file__).resolve().parents[1]
-YARD = TESTS / "serving" / "mcp_face"
+YARD = TESTS / "serving" / "mcp"
 
 CONTENT = {f"tools-call-{kind}" for kind in ("simple-text", "image", "audio", "embedded-resource", "mixed-content")}
 BOTH = {
@@ -131,7 +131,7 @@ CLIENT = {
 
 @pytest.mark.parametrize(("version", "scenario"), [(v, s) for v, found in CLIENT.items() for s in sorted(found)])
 def test_our_client_passes(version, scenario, tmp_path):
-    command = f"{sys.executable} {TESTS / 'links' / 'mcp_client' / 'conformance_client.py'}"
+    command = f"{sys.executable} {TESTS / 'links' / 'mcp' / 'conformance_client.py'}"
     words = ("--command", command, "--scenario", scenario, "--spec-version", version)
     (checks,) = run("client", *words, folder=tmp_path).values()
     assert any(check["status"] == "SUCCESS" for check in checks)
