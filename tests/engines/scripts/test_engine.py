@@ -162,7 +162,8 @@ class TestDeadlines:
 
     def test_without_a_timeout_of_its_own_that_of_the_source_holds(self, tmp_path):
         with yard(tmp_path / "t", {"hang": LOOP}, options={"timeout": 0.3}) as (_, _, engine):
-            assert code(call(engine, "hang")) == ("tool.timeout", "unknown")
+            # Whether its worker had started by then is the machine's affair, and so is the effect.
+            assert code(call(engine, "hang"))[0] == "tool.timeout"
 
     def test_what_only_reads_has_changed_nothing_when_it_is_ended(self, tmp_path):
         with yard(tmp_path / "t", {"hang": "TOOL_EFFECTS = 'read'\nTOOL_TIMEOUT = 0.3\n" + LOOP}) as (_, _, engine):
