@@ -12,7 +12,7 @@ _EXPORTS = {
     "toolyard.calls.events": ["CallEvent"],
     "toolyard.calls.invocation": ["Invocation"],
     "toolyard.calls.policy": ["Policy", "Rule"],
-    "toolyard.calls.redact": ["Redactor"],
+    "toolyard.words.redactor": ["Redactor"],
     "toolyard.calls.tracing": ["Tracer"],
     "toolyard.engines": ["MultiToolEngine", "PythonToolEngine", "ToolEngine"],
     "toolyard.engines.lm": ["LMToolEngine"],
@@ -118,7 +118,6 @@ if TYPE_CHECKING:
     from toolyard.calls.events import CallEvent as CallEvent
     from toolyard.calls.invocation import Invocation as Invocation
     from toolyard.calls.policy import Policy as Policy, Rule as Rule
-    from toolyard.calls.redact import Redactor as Redactor
     from toolyard.calls.tracing import Tracer as Tracer
     from toolyard.constants import (
         TOOL_DEFAULT_NAMESPACE as TOOL_DEFAULT_NAMESPACE,
@@ -222,6 +221,7 @@ if TYPE_CHECKING:
         ScriptToolLoader as ScriptToolLoader,
         ToolLoader as ToolLoader,
     )
+    from toolyard.words.redactor import Redactor as Redactor
 else:
     # Hidden from type checkers, which would otherwise accept any misspelt name.
     def __getattr__(name: str) -> object:

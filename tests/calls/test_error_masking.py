@@ -129,7 +129,7 @@ def test_the_log_has_the_last_frames_innermost_first(caplog):
 
 
 def test_known_secrets_are_not_in_the_log(caplog):
-    from toolyard.calls.redact import Redactor
+    from toolyard.words.redactor import Redactor
 
     with engine_of(crash, redactor=Redactor(["/home/someone"])) as made, caplog.at_level(logging.ERROR):
         made.discreet = True

@@ -7,13 +7,13 @@ import pytest
 from call_support import SOON, Hung, call, codes, engine_of, executions, registry_of, until
 
 from toolyard.calls.policy import Policy, Rule
-from toolyard.calls.redact import REDACTED, Redactor
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import CallTimeout, Denied, InvalidOutput, NoEngine, ToolFailed, Unavailable
 from toolyard.model.tool import Effects, Tool
 from toolyard.registry import ToolRegistry
+from toolyard.words.redactor import REDACTED, Redactor
 
 
 def add(x: int, y: int = 1) -> int:

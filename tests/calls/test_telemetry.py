@@ -15,10 +15,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from toolyard.calls.events import CallEvent
-from toolyard.calls.redact import Redactor
 from toolyard.calls.telemetry import OpenTelemetrySink
 from toolyard.calls.tracing import Tracer
 from toolyard.model import McpBinding, PythonBinding, RestBinding, ScriptBinding, Tool, ToolCall
+from toolyard.words.redactor import Redactor
 
 TOOL = Tool("get", "weather", "Weather of a place", binding=PythonBinding(print), version="2.1")
 CALL = ToolCall("weather::get", {"q": 1}, "c1")

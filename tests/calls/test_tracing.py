@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from toolyard.calls.events import CallEvent, json_bytes
-from toolyard.calls.redact import REDACTED, Redactor
 from toolyard.calls.sinks import JsonlSink, LoggingSink
 from toolyard.calls.tracing import SpanSink, Tracer, TracingOptions
 from toolyard.model import Tool, ToolCall
 from toolyard.model.errors import ConfigError
 from toolyard.schema.options import options_schema
+from toolyard.words.redactor import REDACTED, Redactor
 
 TRACING_SCHEMA = options_schema(TracingOptions)
 

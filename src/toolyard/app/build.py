@@ -14,7 +14,6 @@ from toolyard.app.entry import PluginEntry
 from toolyard.app.plugin_options import make_plugin
 from toolyard.app.secrets import clean_report, hide_secrets
 from toolyard.calls.policy import Approver, Policy
-from toolyard.calls.redact import Redactor
 from toolyard.calls.tracing import Tracer
 from toolyard.engines.base import ToolEngine
 from toolyard.model.report import LoadReport
@@ -22,6 +21,7 @@ from toolyard.plugins import ENRICHMENTS, LOADERS, Enrichment, Loader
 from toolyard.registry import ToolRegistry
 from toolyard.registry.enriching import in_order
 from toolyard.registry.parts import prepare_all
+from toolyard.words.redactor import Redactor
 
 _CATALOG_ONLY = (".jsonl", ".ndjson")
 ConfigLike = str | Path | Mapping[str, Any]

@@ -15,12 +15,12 @@ from toolyard.app.secrets import find_secrets, hide_secrets
 from toolyard.app.server_block import ServerBlock
 from toolyard.app.sessions_block import SessionsBlock, read_sessions
 from toolyard.calls.policy import PolicyOptions
-from toolyard.calls.redact import looks_secret
 from toolyard.calls.tracing import TracingOptions
 from toolyard.model.errors import ConfigError
 from toolyard.model.json_words import json_type
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
 from toolyard.schema.options import Text, Variable, check_keys, option_type, read_options, read_value
+from toolyard.words.redactor import looks_secret
 
 T = TypeVar("T")
 MAX_CONFIG_BYTES = 4 * 1024 * 1024

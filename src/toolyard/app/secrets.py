@@ -11,9 +11,9 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from toolyard.calls.redact import Redactor, looks_secret, names_a_secret
 from toolyard.model.errors import CallError, ToolyardError
 from toolyard.model.report import LoadReport, SourceReport
+from toolyard.words.redactor import Redactor, looks_secret, names_a_secret
 
 _SHORTEST = 6
 _SHOWN = 60

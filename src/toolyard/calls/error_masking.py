@@ -12,9 +12,9 @@ import traceback
 
 import msgspec
 
-from toolyard.calls.redact import Redactor
 from toolyard.model.errors import CallError, ErrorInfo, ToolFailed
 from toolyard.model.tool import Tool
+from toolyard.words.redactor import Redactor
 
 _log = logging.getLogger(__name__)
 

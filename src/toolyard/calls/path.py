@@ -7,11 +7,11 @@ from toolyard.calls.events import Mode
 from toolyard.calls.plan import CallPlans
 from toolyard.calls.policy import Policy
 from toolyard.calls.recorder import Recorder
-from toolyard.calls.redact import Redactor
 from toolyard.calls.tracing import Tracer
 from toolyard.loop.threads import Threads
 from toolyard.registry import ToolRegistry
 from toolyard.sessions.sessions import Sessions
+from toolyard.words.redactor import Redactor
 
 _ASKED_AT_ONCE = 64
 

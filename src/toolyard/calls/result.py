@@ -10,7 +10,6 @@ import msgspec
 
 from toolyard.calls.error_masking import is_own_exception, told_discreetly
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.redact import Redactor, hides
 from toolyard.calls.settings import Settings
 from toolyard.calls.utf8_safety import bounded_info, writable_call, writable_info
 from toolyard.model.bindings import PythonBinding
@@ -23,6 +22,7 @@ from toolyard.registry.bind import Bound
 from toolyard.schema.violations import describe
 from toolyard.sessions.entry import any_call_text, call_text, entry_text, result_text
 from toolyard.sessions.state import Changes
+from toolyard.words.redactor import Redactor, hides
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder().decode

@@ -12,12 +12,12 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from toolyard.calls.events import CallEvent, Mode
-from toolyard.calls.redact import REDACTED, Redactor
 from toolyard.calls.sinks import JsonlSink, Level, LoggingSink
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import ConfigError
 from toolyard.model.tool import Tool
 from toolyard.schema.options import Text, read_options
+from toolyard.words.redactor import REDACTED, Redactor
 
 _log = logging.getLogger(__name__)
 

@@ -25,7 +25,6 @@ from toolyard.calls.faults.plan import FaultPlan
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.path import CallPath
 from toolyard.calls.policy import Policy
-from toolyard.calls.redact import Redactor
 from toolyard.calls.request import CallRequest
 from toolyard.calls.scope import refusals
 from toolyard.calls.settings import MAX_RESULT_BYTES, Abandoned, Gates, OutputCheck, Settings
@@ -53,6 +52,7 @@ from toolyard.sessions.session import Session
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.state import State
 from toolyard.sessions.store import Key
+from toolyard.words.redactor import Redactor
 
 T = TypeVar("T")
 

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from toolyard import CallError, Denied, InvalidOutput, ToolFailed
-from toolyard.calls.redact import Redactor
 from toolyard.dialects.mcp import McpDialect
 from toolyard.engines.mcp.answer import cleaned, read_answer
 from toolyard.model.call import ToolResult
 from toolyard.model.content import Content, audio, image, resource, resource_link, text
+from toolyard.words.redactor import Redactor
 
 PICTURE = image(b"png", "image/png")
 

@@ -7,9 +7,9 @@ from links.fake_server import FakeServer, whole
 
 from engines.mcp.support import WebServer, call, web, yard
 from toolyard import MCPToolEngine, MCPToolLoader, ToolCall, ToolRegistry
-from toolyard.calls.redact import REDACTED
 from toolyard.loop.home import link_loop
 from toolyard.model.errors import SyncInAsyncError
+from toolyard.words.redactor import REDACTED
 
 TOKEN = "t0ken-of-the-hour"
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from toolyard.calls.redact import Redactor
 from toolyard.dialects.mcp_wrapping import plain_value, text_says
 from toolyard.dialects.outcome import read_result, read_value
 from toolyard.model.content import Block, Content
 from toolyard.model.errors import CallError, Effect, InvalidOutput, ToolFailed
 from toolyard.model.json_words import json_type
 from toolyard.model.tool import Schema
+from toolyard.words.redactor import Redactor
 
 _COMPLETE = "complete"
 _KINDS: dict[str, tuple[str, ...]] = {

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.redact import Redactor
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.options import McpEngineOptions, OutwardOptions
 from toolyard.engines.outward import OutwardEngine
@@ -22,6 +21,7 @@ from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
 from toolyard.schema.options import option_type, read_value
 from toolyard.sessions.store import Key
+from toolyard.words.redactor import Redactor
 
 if TYPE_CHECKING:
     from toolyard.engines.mcp.connections import Borrowed, Links

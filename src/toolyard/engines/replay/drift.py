@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from toolyard.calls.redact import hides
 from toolyard.engines.replay.cassette import Cassette, Recording
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import InvalidArguments, UnknownToolError
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import bind, find
+from toolyard.words.redactor import hides
 
 
 class Moved(msgspec.Struct, frozen=True, omit_defaults=True):

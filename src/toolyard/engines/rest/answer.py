@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
-from toolyard.calls.redact import Redactor
 from toolyard.engines.rest.media import charset_of, kind_of, plain
 from toolyard.links.http.messages import HARMLESS, Incoming
 from toolyard.links.http.retry import RETRYABLE, retry_after
 from toolyard.model.errors import CallError, Effect, MalformedSource, ToolFailed, Unavailable
 from toolyard.parsing import parse_json
+from toolyard.words.redactor import Redactor
 
 EXCERPT = 2048
 """Characters of a failed answer that are shown."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from toolyard.calls.redact import Redactor
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.dialects.mcp import hinted_effects
 from toolyard.dialects.mcp_wrapping import plain_output
@@ -29,6 +28,7 @@ from toolyard.schema.admission import AdmittedTool, admit_tool, summarise_change
 from toolyard.schema.normalise import Change
 from toolyard.sources.base import ToolLoader
 from toolyard.sources.options import McpSourceOptions
+from toolyard.words.redactor import Redactor
 
 if TYPE_CHECKING:
     from toolyard.links.mcp import Listing

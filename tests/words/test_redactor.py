@@ -10,9 +10,9 @@ from urllib.parse import quote, quote_plus
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.calls import redact
-from toolyard.calls.redact import REDACTED, Redactor, hides, looks_secret, names_a_secret
 from toolyard.model.errors import ConfigError
+from toolyard.words import redactor
+from toolyard.words.redactor import REDACTED, Redactor, hides, looks_secret, names_a_secret
 
 SECRET = 'p/ä"ss wörd+\\1'
 
@@ -280,7 +280,7 @@ def test_a_megabyte_of_mixed_hostile_text_is_redacted():
 
 
 def test_no_shape_has_a_quantifier_inside_a_quantifier():
-    for _, shape in redact._SHAPES:
+    for _, shape in redactor._SHAPES:
         assert not re.search(r"[+*]\)[+*{]", shape), shape
 
 
