@@ -1,17 +1,140 @@
-"""`ListingCall`: one call that lists or searches entities."""
+"""`ListingCall`: one call that lists or searches entities; `PageRequest`: which part of the list it asks for.
+
+What an answer says about its list (totals, pages, cursors) is put right by what is in it.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from toolyard.engines.simulator.answer_writer import FIRST_ID, AnswerWriter
 from toolyard.engines.simulator.draw import Draw, encode
-from toolyard.engines.simulator.entity_store import Fields
-from toolyard.engines.simulator.pages import SAID, PageRequest
+from toolyard.engines.simulator.entities import FIRST_ID, AnswerWriter, Fields
 from toolyard.model.json_words import copied
 from toolyard.words.identifiers import plain_letters
+
+_SIZES = ("limit", "perpage", "pagesize", "maxresults", "size", "count", "top", "first", "rows", "maxitems", "take")
+_OFFSETS = ("offset", "skip", "start", "startindex", "from")
+_PAGES = ("page", "pagenumber", "pageindex", "pageno")
+_CURSORS = (
+    *("cursor", "nextcursor", "pagecursor", "pagetoken", "nextpagetoken", "nexttoken"),
+    *("after", "startingafter", "continuationtoken", "marker"),
+)
+_USUAL = 20
+"""Items of a page, where only its number or where it begins is given."""
+_SHOWN = frozenset(("count", "resultcount", "numresults"))
+_COUNTS = frozenset(("total", "totalcount", "totalresults", "totalitems", "totalelements", "totalsize", "totalhits"))
+_COUNTS |= {"totalentries", "totalrecords", "numberofresults"}
+_LAST = frozenset(("totalpages", "pagecount", "pages", "numpages", "lastpage"))
+_MORE = frozenset(("hasmore", "hasnext", "hasnextpage", "truncated", "istruncated"))
+_NEXT = frozenset(("nextcursor", "nextpagetoken", "nexttoken", "nextpage", "nextoffset", "continuationtoken", "next"))
+_ABOUT = frozenset(("meta", "metadata", "pagination", "paging", "pageinfo", "page", "links"))
+"""Parts of an answer that are about its list."""
+SAID = _SHOWN | _COUNTS | _LAST | _MORE | _NEXT
+"""Names, in plain letters, of what an answer may say about its list."""
+
+
+class PageRequest:
+    """What the arguments ask for, by their names in plain letters."""
+
+    def __init__(self, asked: dict[str, Any]) -> None:
+        self._page = _read_int(asked, _PAGES)
+        self._size = _read_int(asked, _SIZES)
+        offset = _read_int(asked, _OFFSETS) or 0
+        cursor = _read_cursor(asked)
+        if self._size is None and (cursor is not None or (self._page or 0) > 1):
+            self._size = _USUAL
+        if cursor is not None:
+            self.begin = cursor
+        elif self._size is not None and self._page is not None:
+            self.begin = max(self._page - 1, 0) * self._size
+        else:
+            self.begin = offset
+
+    def cut_page(self, numbers: list[int]) -> list[int]:
+        """Those of the page."""
+        return numbers if self._size is None else numbers[self.begin : self.begin + self._size]
+
+    def correct_counts(
+        self, whole: Any, path: tuple[str, ...], counts: tuple[int, int], check: Callable[[Any], bool]
+    ) -> None:
+        """Put right what an answer says about its list; `counts` are those shown and all. What is not allowed stays."""
+        at = whole
+        for name in path[:-1]:
+            at = at.get(name) if isinstance(at, dict) else None
+        if not isinstance(at, dict):
+            return
+        for part in _parts_about_lists(whole, at, path):
+            kept = any(plain_letters(name) in _COUNTS for name in part)
+            for name in list(part):
+                self._correct_one(
+                    part, name, self._values_for_name(plain_letters(name), part[name], counts, kept), whole, check
+                )
+
+    def _correct_one(
+        self, part: dict[str, Any], name: str, ways: tuple[Any, ...], whole: Any, check: Callable[[Any], bool]
+    ) -> None:
+        before = part[name]
+        for value in ways:
+            if value is _GONE:
+                del part[name]
+            else:
+                part[name] = value
+            if value == before or check(whole):
+                return
+            part[name] = before
+
+    def _values_for_name(self, letters: str, before: Any, counts: tuple[int, int], kept: bool) -> tuple[Any, ...]:
+        """What may be said under a name, the best first; nothing if it is about something else."""
+        shown, total = counts
+        is_number = isinstance(before, int) and not isinstance(before, bool)
+        end = self.begin + shown if self._size is not None else total
+        more = end < total
+        if is_number and (letters in _COUNTS or letters in _SHOWN):
+            return (shown if letters in _SHOWN and kept else total,)
+        if is_number and letters in _LAST:
+            return (-(-total // self._size) if self._size else min(total, 1),)
+        if isinstance(before, bool):
+            return (more,) if letters in _MORE else (False,) if letters == "incompleteresults" else ()
+        if letters not in _NEXT or isinstance(before, (dict, list)):
+            return ()
+        if not more:
+            return None, _GONE, ""
+        page = max(self._page or 1, 1) + 1
+        return (page, str(page)) if letters == "nextpage" else (str(end), end)
+
+
+_GONE = object()
+
+
+def _parts_about_lists(whole: Any, at: dict[str, Any], path: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    yield at
+    around = [at, whole] if isinstance(whole, dict) and whole is not at else [at]
+    for part in around:
+        if part is not at:
+            yield part
+        for name, value in list(part.items()):
+            if isinstance(value, dict) and plain_letters(name) in _ABOUT and name not in path:
+                yield value
+
+
+def _read_int(asked: dict[str, Any], names: tuple[str, ...]) -> int | None:
+    for name in names:
+        value = asked.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return value
+    return None
+
+
+def _read_cursor(asked: dict[str, Any]) -> int | None:
+    """Where a list is to go on, as an answer said it."""
+    for name in _CURSORS:
+        value = asked.get(name)
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
+            return int(value)
+    return None
+
 
 _QUERIES = ("q", "query", "search", "searchterm", "searchquery", "keyword", "keywords", "term")
 _IDS = ("id", "uuid", "guid", "token", "sha", "etag")

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from math import ceil, floor
 from typing import Any, Protocol
 
-from toolyard.engines.simulator.byte_tables import SIZE, ByteTable, NumberTable, mix_examples
-from toolyard.engines.simulator.draw import ROOM, Draw, GaveUp
-from toolyard.engines.simulator.formats import Text, text_of
-from toolyard.engines.simulator.name_hints import PLAIN_WORDS, format_for, range_for, words_for
+from toolyard.engines.simulator.draw import ROOM, SIZE, ByteTable, Check, Draw, GaveUp, Make, NumberTable, mix_examples
+from toolyard.engines.simulator.formats import PLAIN_WORDS, Text, format_for, range_for, text_of, words_for
 from toolyard.engines.simulator.patterns import Unreadable, writer_of
 from toolyard.model.json_words import copied
 from toolyard.words.identifiers import split_identifier
-
-Make = Callable[[Draw], Any]
-Check = Callable[[Any], bool]
 
 
 class MakerSource(Protocol):
@@ -63,10 +58,6 @@ def choose_value(values: list[Any]) -> Make:
 
 flag = ByteTable((False, True))
 """True or false."""
-
-
-def nothing(draw: Draw) -> None:
-    """Null."""
 
 
 def example_values(schema: Mapping[str, Any], kind: str, check: Check) -> list[Any]:

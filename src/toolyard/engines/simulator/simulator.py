@@ -1,17 +1,175 @@
-"""`Simulator`: answers tools without a model and without anything behind them."""
+"""`Simulator`: answers tools without a model and without anything behind them.
+
+`CrudCall` is one call to a tool that creates, shows, lists, changes or deletes entities that a session remembers.
+"""
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from threading import Lock
 from typing import Any
 
 from toolyard.calls.invocation import Invocation
-from toolyard.engines.simulator.crud import CrudCall
+from toolyard.engines.simulator.containers import COMMON
 from toolyard.engines.simulator.draw import Draw, GaveUp, encode
-from toolyard.engines.simulator.profile import Profile
-from toolyard.model.errors import InvalidOutput
+from toolyard.engines.simulator.entities import AnswerWriter, EntityStore, Fields, spellings_of
+from toolyard.engines.simulator.listing import ListingCall
+from toolyard.engines.simulator.profile import Profile, own_names
+from toolyard.model.errors import InvalidOutput, ToolFailed
+from toolyard.model.json_words import copied
 from toolyard.model.tool import Tool
 from toolyard.words.identifiers import plain_letters
+from toolyard.words.plurals import singular
+
+_MADE = ("created", "createdcount", "inserted", "insertedcount", "added", "count", "total", "totalcount", "processed")
+"""What an answer calls the number of entities that were created."""
+_ONLY = "it"
+"""What the one entity is called of which there is only one."""
+
+
+class CrudCall:
+    """What a session knows, as one call sees and changes it."""
+
+    def __init__(self, profile: Profile, seed: int | str, state: MutableMapping[str, Any]) -> None:
+        self._profile = profile
+        self._seed = seed
+        self._state = state
+
+    def answer(self, arguments: dict[str, Any]) -> Any:
+        """The call's value, what it does to the entities of the session done."""
+        role = self._profile.role
+        scope = [arguments.get(name) for name in role.scope]
+        kind = f"{role.kind} {encode(scope).decode()}" if scope else role.kind
+        own = own_names(role.noun)
+        parents = {
+            plain_letters(name): arguments[name]
+            for name in role.scope
+            if name in arguments and plain_letters(name) not in COMMON and plain_letters(name) not in own
+        }
+        self._store = EntityStore(self._state, kind)
+        self._writer = AnswerWriter(self._profile, self._store, encode([self._seed, kind]), parents)
+        if role.verb == "create":
+            return self._create_one(arguments)
+        if role.verb == "list":
+            return ListingCall(self._writer, arguments).answer()
+        if role.verb == "none" or (role.key is None and not role.single):
+            return self._answer_other(arguments)
+        if role.single and role.verb == "get" and set(arguments) - set(role.scope):
+            return self._answer_other(arguments)
+        return self._answer_one(arguments)
+
+    def _answer_one(self, arguments: dict[str, Any]) -> Any:
+        """Show, change or delete the one that is asked for."""
+        role, store = self._profile.role, self._store
+        given = None if role.key is None else arguments.get(role.key)
+        key: Any = _ONLY if given is None else given
+        called, fields = ({"@": _ONLY}, ("",)) if given is None else ({str(role.key): given}, role.fields)
+        number = store.find(key, fields)
+        gone = number is None and store.is_gone(key, fields)
+        if gone and role.verb != "replace":
+            raise ToolFailed(
+                f"there is no {role.noun or 'such thing'}{'' if given is None else f' {given!r}'}: it was deleted",
+                hint="it was removed earlier in this session",
+                effect="none",
+            )
+        if role.verb == "delete":
+            return self._delete_one(arguments, number, called)
+        if number is None:
+            if gone:
+                store.restore(key, fields)
+            known = self._fields_by_key(given)
+            number = store.add(known, called)
+        else:
+            known = store.read(number)
+        if role.verb in ("update", "replace"):
+            known = {**known, **copied(self._profile.sent_fields(arguments))}
+        return self._writer.show_entity(number, known, arguments)
+
+    def _create_one(self, arguments: dict[str, Any]) -> Any:
+        several = self._sent_entities(arguments)
+        if several:
+            return self._create_all(several, arguments)
+        known = copied(self._profile.sent_fields(arguments))
+        number = self._store.add(known, {})
+        self._store.mark_written()
+        ids = self._writer.assign_ids(number, known, self._profile.entity_path)
+        return self._writer.show_entity(number, {**ids, **known}, arguments)
+
+    def _sent_entities(self, arguments: dict[str, Any]) -> list[Fields]:
+        """The entities themselves, where a call creates several: the body is a list, or `labels` of a label."""
+        noun = self._profile.role.noun
+        names = (plain_letters(noun), plain_letters(noun.rpartition(" ")[2]))
+        for name, value in self._profile.sent_fields(arguments).items():
+            if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+                letters = plain_letters(name)
+                if name == self._profile.body_argument or (letters not in names and singular(letters) in names):
+                    return value
+        return []
+
+    def _create_all(self, several: list[Fields], arguments: dict[str, Any]) -> Any:
+        profile, store, writer = self._profile, self._store, self._writer
+        path, maker = profile.list_path, profile.list_maker
+        made = []
+        for item in several:
+            known: Fields = copied(item)
+            number = store.add(known, {})
+            known = {**writer.assign_ids(number, known, path), **known}
+            store.write(number, known)
+            made.append(known if path is None or maker is None else writer.make_entity(number, known, maker, path))
+        store.mark_written()
+        if profile.is_free:
+            return writer.fit_schema({"items": made, "count": len(made)}, arguments)
+        known = {**arguments, **dict.fromkeys(_MADE, len(made))}
+        known["ids"] = known[f"{plain_letters(profile.role.noun)}ids"] = [
+            one.get("id") for one in made if isinstance(one, dict)
+        ]
+        if path is None:
+            return writer.make_answer(arguments, known)
+        if not path.names:
+            return writer.fit_schema(made, arguments)
+        return writer.put_part(path.names, made, arguments, known)
+
+    def _delete_one(self, arguments: dict[str, Any], number: int | None, called: dict[str, Any]) -> Any:
+        if number is None:
+            self._store.mark_gone(called)
+            fields: Fields = {}
+        else:
+            fields = self._store.read(number)
+            self._store.remove(number)
+        if self._profile.is_free:
+            answer = {"deleted": True} if "@" in called else {**called, "deleted": True}
+            return self._writer.fit_schema(answer, arguments)
+        return self._writer.make_answer(arguments, {**fields, **arguments, "deleted": True})
+
+    def _answer_other(self, arguments: dict[str, Any]) -> Any:
+        """A tool without entities: by its arguments, and by how often it was called if it does something."""
+        profile = self._profile
+        text = profile.prefix + encode(arguments)
+        if profile.role.writes:
+            name = f"calls of {profile.tool.qualified_name}"
+            count = self._state.get(name, 0)
+            self._state[name] = count + 1
+            text += b"%d" % count
+        if profile.is_free:
+            simple = {name: value for name, value in arguments.items() if not isinstance(value, (list, dict))}
+            return self._writer.fit_schema({"status": "success", **simple}, arguments)
+        return self._writer.make_answer(arguments, arguments, text)
+
+    def _fields_by_key(self, key: Any) -> Fields:
+        """An entity of which only its name is known."""
+        profile = self._profile
+        role, path, values = profile.role, profile.entity_path or profile.list_path, profile.values
+        if key is None:
+            return {}
+        letters = {plain_letters(name): name for name in reversed(path.properties)} if path is not None else {}
+        for field in role.fields:
+            name = letters.get(field)
+            if name is not None and path is not None and values is not None:
+                for spelling in spellings_of(key):
+                    if values.checker(path.properties[name])(spelling):
+                        return {name: spelling}
+        return {"id" if role.key is None or profile.is_free else role.key: key}
+
 
 _KEPT = 20_000
 """Tools whose profiles are kept."""

@@ -9,22 +9,18 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from toolyard.engines.simulator.arrays import ArrayMaker
-from toolyard.engines.simulator.byte_tables import ByteTable
-from toolyard.engines.simulator.choices import Choice
-from toolyard.engines.simulator.draw import DEEP, LEAVES, Draw
-from toolyard.engines.simulator.lazy import unwrap
-from toolyard.engines.simulator.objects import (
+from toolyard.engines.simulator.containers import (
     COMMON,
     ECHOED,
     OFTEN,
     SELDOM,
     UPPER,
+    ArrayMaker,
     ObjectMaker,
     known_values,
     put_known,
 )
-from toolyard.engines.simulator.scalars import Make
+from toolyard.engines.simulator.draw import DEEP, LEAVES, ByteTable, Choice, Draw, Make, unwrap
 
 _UNKNOWN = 8
 """What is counted for a part that keeps its own account."""

@@ -9,14 +9,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from toolyard.engines.simulator import scalars
-from toolyard.engines.simulator.arrays import array_maker
-from toolyard.engines.simulator.byte_tables import ByteTable, join_tables
-from toolyard.engines.simulator.choices import Choice
-from toolyard.engines.simulator.draw import LEAVES, Draw, GaveUp
-from toolyard.engines.simulator.lazy import Lazy
-from toolyard.engines.simulator.objects import object_maker
-from toolyard.engines.simulator.scalars import Check, Make
+from toolyard.engines.simulator.containers import array_maker, object_maker
+from toolyard.engines.simulator.draw import (
+    LEAVES,
+    ByteTable,
+    Check,
+    Choice,
+    Draw,
+    GaveUp,
+    Lazy,
+    Make,
+    join_tables,
+    nothing,
+)
+from toolyard.engines.simulator.scalars import (
+    OWN,
+    choose_value,
+    flag,
+    integer_maker,
+    may_repeat,
+    number_maker,
+    text_maker,
+)
 from toolyard.engines.simulator.unrolled import unroll_maker
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.schema import compile_schema
@@ -89,14 +103,14 @@ class SchemaValues:
                     why = str(error)
         if not makers:
             return _fail_with(f"{name}: {why}" if name else why)
-        if plain_letters(name) in scalars.OWN and not checked:
+        if plain_letters(name) in OWN and not checked:
             # A thing without a name cannot be asked for.
-            makers = [pair for pair in makers if pair[1] is not scalars.nothing] or makers
+            makers = [pair for pair in makers if pair[1] is not nothing] or makers
         if len(makers) == 1 and not checked:
             return makers[0][1]
-        if not checked and scalars.may_repeat(name):
+        if not checked and may_repeat(name):
             tables = [make for _, make in makers if isinstance(make, ByteTable)]
-            nulls = [make for _, make in makers if make is scalars.nothing]
+            nulls = [make for _, make in makers if make is nothing]
             if len(tables) + len(nulls) == len(makers):
                 return join_tables(tables, bool(nulls))
         return Choice(makers, self.checker(node) if checked else None)
@@ -111,20 +125,20 @@ class SchemaValues:
                 allowed = list(filter(self.checker(node), allowed))
             if not allowed:
                 raise GaveUp("no value is among those allowed")
-            return 0, scalars.choose_value(allowed)
+            return 0, choose_value(allowed)
         if kind == "object":
             needed = schema.get("required")
             return 3 + len(needed or ()) if isinstance(needed, list) else 3, object_maker(self, schema)
         if kind == "array":
             return 2 + (8 if schema.get("minItems") else 0), array_maker(self, schema, name)
         if kind == "null":
-            return 0, scalars.nothing
+            return 0, nothing
         if kind == "boolean":
-            return 0, scalars.flag
+            return 0, flag
         check = self.checker(schema if way.checked else node) if self._has_limits(schema) else _accept_any
         if kind == "string":
-            return 0, scalars.text_maker(schema, name, check)
-        make = scalars.integer_maker if kind == "integer" else scalars.number_maker
+            return 0, text_maker(schema, name, check)
+        make = integer_maker if kind == "integer" else number_maker
         return 0, make({**schema, "type": kind}, name, check)
 
     def _has_limits(self, schema: dict[str, Any]) -> bool:

@@ -3,7 +3,7 @@
 import pytest
 
 from toolyard import RestBinding, Tool
-from toolyard.engines.simulator.roles import fields_of, role_of
+from toolyard.engines.simulator.profile import fields_of, role_of
 from toolyard.model.bindings import RestParameter
 
 

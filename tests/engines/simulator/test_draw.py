@@ -1,6 +1,6 @@
 """Tables of 256 values: every value is in them, and every part is like the whole."""
 
-from toolyard.engines.simulator.byte_tables import SIZE, ByteTable, NumberTable, join_tables, mix_examples
+from toolyard.engines.simulator.draw import SIZE, ByteTable, NumberTable, join_tables, mix_examples
 
 
 def test_rows_hold_every_value_and_keep_numbers_apart_from_flags():

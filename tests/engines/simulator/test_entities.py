@@ -4,7 +4,7 @@ import json
 
 from hypothesis import given, strategies as st
 
-from toolyard.engines.simulator.entity_store import EntityStore
+from toolyard.engines.simulator.entities import EntityStore
 
 
 class Kept(dict):

@@ -1,0 +1,283 @@
+"""Entities of a session: `EntityStore` keeps those of one kind, `AnswerWriter` puts them into answers.
+
+They are kept in the session as JSON, so that they are rolled back, forked and stored with it: each entity by itself,
+what they are called by in pages, so that one more entity is not all of them written again, and how many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from typing import Any
+
+from toolyard.engines.simulator.draw import Draw, Make, encode
+from toolyard.engines.simulator.profile import AnswerPath, Profile, own_names
+from toolyard.model.json_words import copied
+from toolyard.words.identifiers import plain_letters
+
+Fields = dict[str, Any]
+StoredName = list[Any]
+"""The number of a thing, and what it is called by."""
+
+_INSIDE = ("metadata", "attributes", "properties")
+"""Parts of a thing in which its name may be."""
+_LONGEST = 100
+_PAGE = 32
+"""Things on a page."""
+
+
+class EntityStore:
+    """Those of one kind and scope."""
+
+    def __init__(self, state: MutableMapping[str, Any], kind: str) -> None:
+        self._state = state
+        self._kind = kind
+        self._index: dict[str, Any] = state.get(kind) or {"next": 1, "live": 0, "gone": [], "written": False}
+        self._pages: dict[int, list[StoredName]] = {}
+
+    @property
+    def is_written(self) -> bool:
+        """True if a call made or removed one, so that no others are to be made up."""
+        return bool(self._index["written"])
+
+    def mark_written(self) -> None:
+        """Remember that a call made or removed one."""
+        self._index["written"] = True
+        self._save_index()
+
+    def __len__(self) -> int:
+        return int(self._index["live"])
+
+    def numbers(self) -> list[int]:
+        """Those that are there, eldest first."""
+        return [number for number, _ in self._live_entries()]
+
+    def next_number(self) -> int:
+        """The number of the one that is made next."""
+        number: int = self._index["next"]
+        return number
+
+    def find(self, value: Any, fields: tuple[str, ...]) -> int | None:
+        """The one that is called so, the latest of several."""
+        return _find_entry(reversed(self._live_entries()), str(value), fields)
+
+    def is_gone(self, value: Any, fields: tuple[str, ...]) -> bool:
+        """True if one that was called so has been removed."""
+        return _find_entry(iter(self._index["gone"]), str(value), fields) is not None
+
+    def read(self, number: int) -> Fields:
+        """What is known about one."""
+        fields: Fields = self._state.get(f"{self._kind}#{number}") or {}
+        return fields
+
+    def add(self, fields: Fields, called: dict[str, Any]) -> int:
+        """Keep a new one; `called` are further names it goes by."""
+        number = self.next_number()
+        self._index["next"] = number + 1
+        self._index["live"] += 1
+        self._write_page(number, [*self._read_page(number), [number, _handles_of(fields) | _short_texts(called)]])
+        self._state[f"{self._kind}#{number}"] = fields
+        self._save_index()
+        return number
+
+    def write(self, number: int, fields: Fields) -> None:
+        """Keep what has become of one."""
+        page = self._read_page(number)
+        new = [[each, known | _handles_of(fields)] if each == number else [each, known] for each, known in page]
+        if new != page:
+            self._write_page(number, new)
+        if self.read(number) != fields:
+            self._state[f"{self._kind}#{number}"] = fields
+
+    def remove(self, number: int) -> None:
+        """Forget one, but not that it was there."""
+        page = self._read_page(number)
+        gone = [[0, handles] for each, handles in page if each == number]
+        self._index["gone"] += gone
+        self._index["live"] -= len(gone)
+        self._write_page(number, [entry for entry in page if entry[0] != number])
+        if f"{self._kind}#{number}" in self._state:
+            del self._state[f"{self._kind}#{number}"]
+        self.mark_written()
+
+    def mark_gone(self, called: dict[str, Any]) -> None:
+        """Remember that one was removed that nobody had asked for before."""
+        self._index["gone"].append([0, _short_texts(called)])
+        self.mark_written()
+
+    def restore(self, value: Any, fields: tuple[str, ...]) -> None:
+        """One that was removed may be made again."""
+        text = str(value)
+        self._index["gone"] = [
+            entry for entry in self._index["gone"] if _find_entry(iter([entry]), text, fields) is None
+        ]
+        self._save_index()
+
+    def _live_entries(self) -> list[StoredName]:
+        """Those that are there, eldest first, and what they are called by."""
+        return [entry for first in range(0, self.next_number(), _PAGE) for entry in self._read_page(first)]
+
+    def _read_page(self, number: int) -> list[StoredName]:
+        """The entries among which that number is, or would be."""
+        at = number // _PAGE
+        if at not in self._pages:
+            self._pages[at] = self._state.get(f"{self._kind}#page {at}") or []
+        return self._pages[at]
+
+    def _write_page(self, number: int, entries: list[StoredName]) -> None:
+        at = number // _PAGE
+        self._pages[at] = self._state[f"{self._kind}#page {at}"] = entries
+
+    def _save_index(self) -> None:
+        self._state[self._kind] = self._index
+
+
+def _find_entry(entries: Iterator[StoredName], value: str, fields: tuple[str, ...]) -> int | None:
+    kept = list(entries)
+    for field in fields:
+        for number, handles in kept:
+            if handles.get(field) == value:
+                return int(number)
+    return None
+
+
+def _handles_of(fields: Fields) -> dict[str, str]:
+    """What a thing may be asked for by: anything short, since nobody knows what others call it by."""
+    inner = [fields[part] for part in _INSIDE if isinstance(fields.get(part), dict)]
+    found: dict[str, str] = {}
+    for part in (*inner, fields):
+        found |= _short_texts(part)
+    return found
+
+
+def _short_texts(values: dict[str, Any]) -> dict[str, str]:
+    return {
+        plain_letters(name): str(value)
+        for name, value in values.items()
+        if isinstance(value, (str, int)) and not isinstance(value, bool) and len(str(value)) <= _LONGEST
+    }
+
+
+FIRST_ID = 1000
+"""Where the ids of entities begin; they go up one by one."""
+_COUNTED = ("id", "number")
+_WELL = {"ok": True, "success": True, "successful": True}
+"""What an answer says of itself when a call went well."""
+
+
+class AnswerWriter:
+    """Writes what one call says; what it says about an entity is remembered."""
+
+    def __init__(self, profile: Profile, store: EntityStore, key: bytes, parents: Fields) -> None:
+        self.profile = profile
+        self.store = store
+        self.key = key
+        """What entities of this kind and scope are drawn from, with their number."""
+        self._parents = parents
+        """Whose they are, by names in plain letters."""
+
+    def assign_ids(self, number: int, known: Fields, path: AnswerPath | None) -> Fields:
+        """Ids that go up one by one, where whole numbers are ids."""
+        values = self.profile.values
+        if self.profile.is_free or path is None or values is None:
+            return {} if "id" in known else {"id": FIRST_ID + number}
+        noun = plain_letters(self.profile.role.noun)
+        found: Fields = {}
+        for name, node in path.properties.items():
+            letters = plain_letters(name)
+            if name not in known and (letters in _COUNTED or letters == noun + "id"):
+                value = number if letters == "number" else FIRST_ID + number
+                if values.checker(node)(value):
+                    found[name] = value
+        return found
+
+    def make_entity(self, number: int, known: Fields, maker: Make, path: AnswerPath) -> Any:
+        """An entity as one part of an answer shows it; what it is made of is remembered."""
+        values = self.profile.values
+        if values is None:
+            return known
+        known = self._spell_fields(known, path)
+        own = own_names(self.profile.role.noun)
+        echo = {**self._parents, **{plain_letters(name): value for name, value in known.items()}}
+        # What it can be asked for by is not to be left out.
+        draw = Draw(self.key + b"%d" % number, echo, frozenset((*echo, *own, *own.values(), "metadata", "name")))
+        value = values.make_part(maker, values.checker(path.node), draw)
+        if isinstance(value, dict):
+            self.store.write(number, {**known, **copied(value)})
+        return value
+
+    def _spell_fields(self, known: Fields, path: AnswerPath) -> Fields:
+        """What is known as that part of an answer has it: its `pet_id` as `id`, and numbers that came as text."""
+        values, own = self.profile.values, own_names(self.profile.role.noun)
+        if values is None:
+            return known
+        theirs = {own.get(plain_letters(name), ""): value for name, value in known.items()}
+        found = dict(known)
+        for name, node in path.properties.items():
+            letters = plain_letters(name)
+            value = known.get(name, theirs.get(letters))
+            if not isinstance(value, (str, int)) or isinstance(value, bool):
+                continue
+            if name in known or letters in theirs:
+                accepts = values.checker(node)
+                found[name] = next((spelling for spelling in spellings_of(value) if accepts(spelling)), value)
+        return found
+
+    def show_entity(self, number: int, known: Fields, arguments: dict[str, Any]) -> Any:
+        """An answer with the entity in it."""
+        path, maker = self.profile.entity_path, self.profile.entity_maker
+        if path is None or maker is None:
+            self.store.write(number, known)
+            if self.profile.is_free:
+                return self.fit_schema(known, arguments)
+            return self.make_answer(arguments, {**known, **arguments})
+        entity = self.make_entity(number, known, maker, path)
+        return self.put_part(path.names, entity, arguments) if path.names else entity
+
+    def put_part(
+        self,
+        names: tuple[str, ...],
+        part: Any,
+        arguments: dict[str, Any],
+        known: Fields | None = None,
+        must: frozenset[str] = frozenset(),
+    ) -> Any:
+        """An answer with that part in its place; without it where the schema will not have it."""
+        known = arguments if known is None else known
+        whole = self.make_answer(arguments, known, must=must.union(map(plain_letters, names)))
+        changed = copied(whole)
+        at: Any = changed
+        for name in names[:-1]:
+            if not isinstance(at, dict):
+                return whole
+            at = at.setdefault(name, {})
+        if not isinstance(at, dict):
+            return whole
+        at[names[-1]] = part
+        values = self.profile.values
+        return changed if values is None or values.check(changed) else whole
+
+    def make_answer(
+        self,
+        arguments: dict[str, Any],
+        known: Fields,
+        text: bytes | None = None,
+        must: frozenset[str] = frozenset(),
+    ) -> Any:
+        """An answer by the schema of the tool alone, with what is known under its name."""
+        values = self.profile.values
+        if values is None:
+            return {}
+        text = self.profile.prefix + encode(arguments) if text is None else text
+        echo = {**_WELL, **{plain_letters(name): value for name, value in known.items()}}
+        return values.make(Draw(text, echo, must))
+
+    def fit_schema(self, value: Any, arguments: dict[str, Any]) -> Any:
+        """The value, or where the schema will not have it, another."""
+        values = self.profile.values
+        return value if values is None or values.check(value) else self.make_answer(arguments, arguments)
+
+
+def spellings_of(key: Any) -> tuple[Any, ...]:
+    """A key as it came, as a number if it is one in text, and as text."""
+    numeric = isinstance(key, str) and key.isascii() and key.isdigit() and len(key) < 16
+    return (key, int(key), str(key)) if numeric else (key, str(key))
