@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.harness import Row, measure, show
 
 if TYPE_CHECKING:
+    from toolyard.insight.dataflow.match import Vectors
     from toolyard.insight.dataflow.profile import Told
-    from toolyard.insight.dataflow.text_similarity import Vectors
 
 SMALL, LARGE = 800, 8000
 GOAL = 2.5
@@ -85,8 +85,8 @@ def _at_hand(told: Sequence[Told]) -> Vectors:
     """Gives the vectors of texts, which have been made before."""
     import numpy as np
 
+    from toolyard.insight.dataflow.match import token_vectors
     from toolyard.insight.dataflow.profile import outputs_of
-    from toolyard.insight.dataflow.text_similarity import token_vectors
 
     every = [text for one in told for text in (*outputs_of(one.given).texts(), *one.inputs.texts(), one.text)]
     numbers = {text: number for number, text in enumerate(dict.fromkeys(every))}
@@ -95,10 +95,9 @@ def _at_hand(told: Sequence[Told]) -> Vectors:
 
 
 def _time(count: int) -> bool:
-    from toolyard.insight.dataflow.compute import compute_edges, limits_of
-    from toolyard.insight.dataflow.match import MIN_SCORE
+    from toolyard.insight.dataflow.edges import compute_edges, limits_of
+    from toolyard.insight.dataflow.match import MIN_SCORE, token_vectors
     from toolyard.insight.dataflow.profile import outputs_of, told_of
-    from toolyard.insight.dataflow.text_similarity import token_vectors
     from toolyard.insight.dataflow.words import forget
 
     tools = _tools(count)
@@ -140,7 +139,7 @@ def _more(count: int) -> bool:
     """One tool more, of which the others were compared before."""
     import numpy as np
 
-    from toolyard.insight.dataflow.compute import compute_edges, grow_edges, limits_of
+    from toolyard.insight.dataflow.edges import compute_edges, grow_edges, limits_of
     from toolyard.insight.dataflow.match import MIN_SCORE
     from toolyard.insight.dataflow.profile import told_of
 
@@ -161,7 +160,7 @@ def _more(count: int) -> bool:
 
 
 def _memory(count: int) -> float:
-    from toolyard.insight.dataflow.compute import compute_edges, limits_of
+    from toolyard.insight.dataflow.edges import compute_edges, limits_of
     from toolyard.insight.dataflow.match import MIN_SCORE
     from toolyard.insight.dataflow.profile import told_of
 

@@ -19,12 +19,10 @@ import numpy as np
 
 from toolyard.insight.cache.items import ItemCache
 from toolyard.insight.dataflow.artifact import Array, Dataflow
-from toolyard.insight.dataflow.compute import compute_edges, limits_of
-from toolyard.insight.dataflow.edges import EdgeLimits
-from toolyard.insight.dataflow.match import MIN_SCORE, MODEL, TOKENS, MatchWeights, match_kinds
+from toolyard.insight.dataflow.edges import EdgeLimits, compute_edges, limits_of
+from toolyard.insight.dataflow.match import MIN_SCORE, MODEL, TOKENS, MatchWeights, match_kinds, token_vectors
 from toolyard.insight.dataflow.profile import outputs_of, told_of
 from toolyard.insight.dataflow.tables import tables_of
-from toolyard.insight.dataflow.text_similarity import token_vectors
 from toolyard.insight.embeddings.choice import default_embedder
 from toolyard.insight.embeddings.vectors import cached_vectors
 from toolyard.model.tool import Tool

@@ -4,7 +4,7 @@ Every query is asked twice: as it is, and with its right tools taken away, when 
 each source of queries: hit@1, recall@5 (right tools among the first five, of at most five), MRR; then what is still
 offered at the threshold where at most one query in ten without an answer is offered something.
 
-    shipped      the weights in toolyard/insight/search/weights.py, which were fitted on all of these queries
+    shipped      the weights in toolyard/insight/search/rank.py, which were fitted on all of these queries
     halves       weights fitted on one half of the queries and tried on the other, both ways
     as asked     what `registry.search(query, k=5)` returns, with no option: what hardly fits is left out. Then how
                  often it offers something for the words of a tool's name, and for what no tool does
@@ -33,14 +33,20 @@ from toolyard.insight.cache.items import ItemCache
 from toolyard.insight.embeddings.choice import default_embedder
 from toolyard.insight.embeddings.embedder import Embedder, Matrix
 from toolyard.insight.embeddings.vectors import cached_vectors
+from toolyard.insight.search.candidates import Meaning
 from toolyard.insight.search.index import ToolIndex
-from toolyard.insight.search.judge import collect_evidence, compute_probabilities, order_rows
-from toolyard.insight.search.meaning import Meaning
-from toolyard.insight.search.query import read_query
+from toolyard.insight.search.query import read_query, words
+from toolyard.insight.search.rank import (
+    HYBRID_WEIGHTS,
+    LEXICAL_WEIGHTS,
+    RankWeights,
+    Table,
+    collect_evidence,
+    compute_probabilities,
+    order_rows,
+    table_of,
+)
 from toolyard.insight.search.searcher import Searcher
-from toolyard.insight.search.table import Table, table_of
-from toolyard.insight.search.text import words
-from toolyard.insight.search.weights import HYBRID_WEIGHTS, LEXICAL_WEIGHTS, RankWeights
 
 ROOT = Path(__file__).resolve().parents[1]
 FALSE_OFFERS = 0.10

@@ -21,12 +21,12 @@ from benchmarks.material import corpus_folder
 from toolyard import FileToolLoader, Tool, ToolRegistry
 from toolyard.insight.cache.items import FILE
 from toolyard.insight.dataflow.enrichment import DataflowEnrichment
-from toolyard.insight.dataflow.text_similarity import token_vectors
+from toolyard.insight.dataflow.match import token_vectors
 from toolyard.insight.embeddings.choice import default_embedder
 from toolyard.insight.embeddings.embedder import Embedder, Matrix
 from toolyard.insight.embeddings.enrichment import EmbeddingsEnrichment
 from toolyard.insight.embeddings.vectors import text_of
-from toolyard.insight.neighbors.enrichment import NeighborsEnrichment
+from toolyard.insight.neighbors import NeighborsEnrichment
 from toolyard.insight.outputs.enrichment import OutputParametersEnrichment
 
 ROOT = Path(__file__).resolve().parents[1]

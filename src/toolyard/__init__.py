@@ -23,7 +23,7 @@ _EXPORTS = {
     "toolyard.insight.base": ["ToolEnrichment"],
     "toolyard.insight.dataflow.enrichment": ["DataflowEnrichment"],
     "toolyard.insight.embeddings.enrichment": ["EmbeddingsEnrichment"],
-    "toolyard.insight.neighbors.enrichment": ["NeighborsEnrichment"],
+    "toolyard.insight.neighbors": ["NeighborsEnrichment"],
     "toolyard.insight.outputs.enrichment": ["OutputParametersEnrichment"],
     "toolyard.insight.sample": ["Edge", "Feed", "Sample"],
     "toolyard.insight.samplers.base": ["ToolSampler"],
@@ -137,7 +137,7 @@ if TYPE_CHECKING:
     from toolyard.insight.base import ToolEnrichment as ToolEnrichment
     from toolyard.insight.dataflow.enrichment import DataflowEnrichment as DataflowEnrichment
     from toolyard.insight.embeddings.enrichment import EmbeddingsEnrichment as EmbeddingsEnrichment
-    from toolyard.insight.neighbors.enrichment import NeighborsEnrichment as NeighborsEnrichment
+    from toolyard.insight.neighbors import NeighborsEnrichment as NeighborsEnrichment
     from toolyard.insight.outputs.enrichment import OutputParametersEnrichment as OutputParametersEnrichment
     from toolyard.insight.sample import Edge as Edge, Feed as Feed, Sample as Sample
     from toolyard.insight.samplers.base import ToolSampler as ToolSampler

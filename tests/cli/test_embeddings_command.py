@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from toolyard.cli.main import run
-from toolyard.insight.embeddings.install import install_commands, install_missing
+from toolyard.insight.embeddings.choice import install_commands, install_missing
 from toolyard.insight.embeddings.weights import PACKAGE
 from toolyard.model.errors import ConfigError
 

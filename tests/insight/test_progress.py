@@ -3,7 +3,7 @@
 import io
 import sys
 
-from toolyard.insight import progress
+from toolyard.insight import base
 
 
 class Terminal(io.StringIO):
@@ -14,27 +14,27 @@ class Terminal(io.StringIO):
 def test_nothing_is_shown_where_nobody_sits(monkeypatch):
     out = io.StringIO()
     monkeypatch.setattr(sys, "stderr", out)
-    monkeypatch.setattr(progress, "PATIENCE", -1)
-    assert list(progress.track_progress(range(5), "work", 5)) == [0, 1, 2, 3, 4]
+    monkeypatch.setattr(base, "PATIENCE", -1)
+    assert list(base.track_progress(range(5), "work", 5)) == [0, 1, 2, 3, 4]
     assert out.getvalue() == ""
 
 
 def test_work_that_is_soon_done_has_no_bar(monkeypatch):
     out = Terminal()
     monkeypatch.setattr(sys, "stderr", out)
-    monkeypatch.setattr(progress, "PATIENCE", 1000)
-    assert list(progress.track_progress(range(5), "work", 5)) == [0, 1, 2, 3, 4]
+    monkeypatch.setattr(base, "PATIENCE", 1000)
+    assert list(base.track_progress(range(5), "work", 5)) == [0, 1, 2, 3, 4]
     assert out.getvalue() == ""
 
 
 def test_long_work_has_one(monkeypatch):
     out = Terminal()
     monkeypatch.setattr(sys, "stderr", out)
-    monkeypatch.setattr(progress, "PATIENCE", -1)
-    assert list(progress.track_progress(iter(range(5)), "weaving", 5)) == [0, 1, 2, 3, 4]
+    monkeypatch.setattr(base, "PATIENCE", -1)
+    assert list(base.track_progress(iter(range(5)), "weaving", 5)) == [0, 1, 2, 3, 4]
     assert "weaving" in out.getvalue()
 
 
 def test_a_process_without_standard_error_works_too(monkeypatch):
     monkeypatch.setattr(sys, "stderr", None)
-    assert list(progress.track_progress([1], "work", 1)) == [1]
+    assert list(base.track_progress([1], "work", 1)) == [1]

@@ -16,7 +16,7 @@ def install_(
     json: JsonOption = False,
 ) -> int:
     """Install the weights and what runs them, about 90 MB and no torch, and prepare them."""
-    from toolyard.insight.embeddings.install import install_commands, install_missing
+    from toolyard.insight.embeddings.choice import install_commands, install_missing
 
     if dry_run:
         commands = install_commands()

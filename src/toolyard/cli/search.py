@@ -9,8 +9,7 @@ from cyclopts import Parameter
 
 from toolyard.cli.output import counted, print_json, print_table, print_text, warn
 from toolyard.cli.yard import JsonOption, SkipOption, open_registry
-from toolyard.insight.search.results import Hit
-from toolyard.insight.search.searcher import MOST_HITS
+from toolyard.insight.search.searcher import MOST_HITS, Hit
 from toolyard.model.errors import ConfigError
 
 

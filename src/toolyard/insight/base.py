@@ -1,4 +1,4 @@
-"""What an enrichment is.
+"""What an enrichment is, and the progress bar of those that take long.
 
 ```python
 @register_tool_enrichment("word_counts")
@@ -13,9 +13,11 @@ class WordCounts(ToolEnrichment):
 
 from __future__ import annotations
 
+import sys
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
 
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
@@ -34,3 +36,44 @@ class ToolEnrichment(ABC):
     @abstractmethod
     def enrich(self, snapshot: View) -> tuple[Sequence[Tool], Mapping[str, Any]]:
         """The tools (same number, same order; changed ones replaced) and the artifacts to add."""
+
+
+T = TypeVar("T")
+
+PATIENCE = 1.0
+"""Seconds of work before a bar appears."""
+
+
+def track_progress(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
+    """The items; once that has taken a second, with a bar on standard error if somebody sits there."""
+    if not _is_watched():
+        yield from items
+        return
+    begun = time.monotonic()
+    source = iter(items)
+    done = 0
+    for item in source:
+        yield item
+        done += 1
+        if time.monotonic() - begun > PATIENCE:
+            break
+    else:
+        return
+    yield from _with_bar(source, label, total, done)
+
+
+def _is_watched() -> bool:
+    stream = sys.stderr
+    return stream is not None and not stream.closed and stream.isatty()
+
+
+def _with_bar(items: Iterator[T], label: str, total: int | None, done: int) -> Iterator[T]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(label, total=total, completed=done)
+        for item in items:
+            yield item
+            progress.advance(task)

@@ -6,9 +6,9 @@ from hypothesis import given, settings, strategies as st
 from tests.insight.dataflow.test_edges import TOOLS
 from tests.insight.dataflow.yard import TEXT, many, record, tool
 from toolyard.insight.dataflow.artifact import Dataflow
-from toolyard.insight.dataflow.compute import EdgeSet, compute_edges, grow_edges, limits_of, merge_edges, move_edges
+from toolyard.insight.dataflow.edges import EdgeSet, compute_edges, grow_edges, limits_of, merge_edges, move_edges
+from toolyard.insight.dataflow.match import token_vectors
 from toolyard.insight.dataflow.profile import told_of
-from toolyard.insight.dataflow.text_similarity import token_vectors
 from toolyard.insight.sample import Edge, Feed
 
 

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.insight.dataflow.yard import FLAG, NUMBER, TEXT, WHOLE, many, record, tool
-from toolyard.insight.dataflow import edges, match, text_similarity
+from toolyard.insight.dataflow import edges, match
 from toolyard.insight.dataflow.artifact import Dataflow
-from toolyard.insight.dataflow.compute import compute_edges, limits_of
-from toolyard.insight.dataflow.match import TOKENS, details_fit, fit_types
+from toolyard.insight.dataflow.edges import compute_edges, limits_of
+from toolyard.insight.dataflow.match import TOKENS, details_fit, fit_types, token_vectors
 from toolyard.insight.dataflow.profile import Kind, outputs_of, told_of, types_of
-from toolyard.insight.dataflow.text_similarity import token_vectors
 
 
 def naive(tools, min_score):
@@ -100,9 +99,9 @@ def test_an_edge_is_kept_if_it_is_among_the_best_of_either_end(tools, neighbors)
 
 def test_both_ways_to_compare_texts_agree(monkeypatch):
     tools = [tool(f"get_user_{n}", {"user_id": TEXT}, {"users": many(record(id=TEXT, name=TEXT))}) for n in range(6)]
-    monkeypatch.setattr(text_similarity, "_DENSE", 0.0)
+    monkeypatch.setattr(match, "_DENSE", 0.0)
     dense = found_in(tools, 0.3)
-    monkeypatch.setattr(text_similarity, "_DENSE", 2.0)
+    monkeypatch.setattr(match, "_DENSE", 2.0)
     sparse = found_in(tools, 0.3)
     assert dense.edge_count == sparse.edge_count > 0
     assert np.allclose(dense.arrays.scores, sparse.arrays.scores, atol=1e-3)

@@ -11,7 +11,7 @@ from toolyard import ToolRegistry
 from toolyard.insight.dataflow import enrichment as enrichment_module
 from toolyard.insight.dataflow.artifact import pack_paths
 from toolyard.insight.dataflow.enrichment import DataflowEnrichment
-from toolyard.insight.dataflow.text_similarity import token_vectors
+from toolyard.insight.dataflow.match import token_vectors
 from toolyard.model.errors import ConfigError
 from toolyard.plugins import get_tool_enrichment
 

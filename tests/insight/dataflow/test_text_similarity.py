@@ -5,10 +5,9 @@ import pytest
 
 from tests.insight.dataflow.yard import TEXT, WHOLE, tool
 from toolyard.insight.dataflow import match
-from toolyard.insight.dataflow.match import TOKENS
+from toolyard.insight.dataflow.match import TOKENS, Texts, token_vectors
 from toolyard.insight.dataflow.profile import text_of, told_of
 from toolyard.insight.dataflow.tables import tables_of
-from toolyard.insight.dataflow.text_similarity import Texts, token_vectors
 
 
 @pytest.mark.parametrize(

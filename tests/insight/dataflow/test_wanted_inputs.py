@@ -3,9 +3,8 @@
 from hypothesis import given, settings, strategies as st
 
 from tests.insight.dataflow.yard import FLAG, TEXT, WHOLE, many, record, tool
-from toolyard.insight.dataflow.profile import Kind, outputs_of, told_of
+from toolyard.insight.dataflow.profile import Kind, WantedInputs, ends_of, outputs_of, told_of
 from toolyard.insight.dataflow.value_meanings import add_claim, parts_of
-from toolyard.insight.dataflow.wanted_inputs import WantedInputs, ends_of
 
 
 def asked_by(*takers):

@@ -5,9 +5,9 @@ from hypothesis import given, strategies as st
 
 from tests.insight.dataflow.yard import TEXT, tool
 from toolyard.insight.dataflow import words
-from toolyard.insight.dataflow.compute import compute_edges, limits_of
+from toolyard.insight.dataflow.edges import compute_edges, limits_of
+from toolyard.insight.dataflow.match import token_vectors
 from toolyard.insight.dataflow.profile import told_of
-from toolyard.insight.dataflow.text_similarity import token_vectors
 from toolyard.insight.dataflow.words import forget, forget_too_many, remembered, singular, words_of
 
 

@@ -7,8 +7,7 @@ import pytest
 
 from insight.embedder_stub import HashEmbedder
 from toolyard.insight.embeddings.bert import BertEmbedder
-from toolyard.insight.embeddings.choice import default_embedder, embedder_of, missing_parts
-from toolyard.insight.embeddings.install import install_commands
+from toolyard.insight.embeddings.choice import default_embedder, embedder_of, install_commands, missing_parts
 from toolyard.insight.embeddings.remote import RemoteEmbedder
 from toolyard.insight.embeddings.weights import PACKAGE, lacking_modules, packaged_folder
 from toolyard.model.errors import ConfigError

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from tests.insight.samplers.test_chain import graphs
 from tests.insight.samplers.yard import names, registry, tool
 from toolyard import SamplingError
-from toolyard.insight.samplers.fans import FanInSampler, FanOutSampler
+from toolyard.insight.samplers.chain import FanInSampler, FanOutSampler
 
 STAR = [(0, at, 0.5) for at in range(1, 6)]
 

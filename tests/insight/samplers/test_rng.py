@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.insight.samplers.rng import RandomStream, derive_seed, fresh_seed
+from toolyard.insight.samplers.base import RandomStream, derive_seed, fresh_seed
 
 
 def test_seeds_are_derived_from_every_word_and_do_not_change_between_releases():

@@ -4,8 +4,8 @@ import math
 
 from hypothesis import given, strategies as st
 
-from toolyard.insight.samplers.rng import RandomStream
-from toolyard.insight.samplers.shares import share_slots
+from toolyard.insight.samplers.base import RandomStream
+from toolyard.insight.samplers.mix import share_slots
 
 LETTERS = "abcdef"
 

@@ -5,7 +5,7 @@ import numpy as np
 from toolyard import Tool, ToolRegistry
 from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.insight.embeddings.enrichment import Embeddings
-from toolyard.insight.neighbors.enrichment import NeighborsEnrichment
+from toolyard.insight.neighbors import NeighborsEnrichment
 
 
 class Gives:

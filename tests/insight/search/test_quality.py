@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.eval_search import collected, scored
 from toolyard.insight.embeddings.choice import default_embedder
-from toolyard.insight.search.weights import HYBRID_WEIGHTS, LEXICAL_WEIGHTS
+from toolyard.insight.search.rank import HYBRID_WEIGHTS, LEXICAL_WEIGHTS
 
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "retrieval"
 

@@ -9,13 +9,19 @@ from typing import Any, ClassVar
 import numpy as np
 
 from toolyard.insight.base import ToolEnrichment
-from toolyard.insight.cache.arrays import hash_catalog, keep_arrays, read_arrays
-from toolyard.insight.cache.items import CacheOption, ItemCache, force_option, say_once
+from toolyard.insight.cache.items import (
+    CacheOption,
+    ItemCache,
+    force_option,
+    hash_catalog,
+    keep_arrays,
+    read_arrays,
+    say_once,
+)
 from toolyard.insight.dataflow.artifact import Array, Arrays, Dataflow
-from toolyard.insight.dataflow.compute import compute_edges, grow_edges, limits_of
-from toolyard.insight.dataflow.match import MIN_SCORE
+from toolyard.insight.dataflow.edges import compute_edges, grow_edges, limits_of
+from toolyard.insight.dataflow.match import MIN_SCORE, token_vectors
 from toolyard.insight.dataflow.profile import Told, told_of
-from toolyard.insight.dataflow.text_similarity import token_vectors
 from toolyard.insight.embeddings.choice import Model, default_embedder, embedder_of
 from toolyard.insight.embeddings.vectors import cached_vectors
 from toolyard.insight.options import DataflowOptions

@@ -1,18 +1,23 @@
-"""What is compared of a tool: the values that it gives and takes, with name, type, text and meaning."""
+"""What is compared of a tool: the values that it gives and takes, with name, type, text and meaning.
+
+Of outputs only what some input asks for is looked at.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import compress
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from toolyard.insight.dataflow.names import asked_of, owner_in, read_name, read_words, tool_nouns
+from toolyard.insight.dataflow.names import Name, asked_of, owner_in, read_name, read_words, tool_nouns
 from toolyard.insight.dataflow.paths import Holder, Leaf, Walk, needed_of
 from toolyard.insight.dataflow.schema_fold import BOOLEAN, SCALAR, Schema
 from toolyard.insight.dataflow.value_meanings import (
     ALONE,
     GONE,
+    HANDED,
     HANDLE,
     MADE,
     MAKERS,
@@ -27,10 +32,65 @@ from toolyard.insight.dataflow.value_meanings import (
     Phrase,
     add_claim,
     counted_out,
+    members_of,
 )
-from toolyard.insight.dataflow.wanted_inputs import WantedInputs, is_asked
 from toolyard.insight.dataflow.words import remembered, words_of
 from toolyard.model.tool import Tool
+
+
+class WantedInputs(dict[str, Name | None]):
+    """What inputs ask for: by the name of an output what that says, or None if nobody asks for any value called so.
+
+    It may say yes to what will not do. It never says no to what shares a facet with an input.
+    """
+
+    def __init__(self, claims: Iterable[Claim]) -> None:
+        owners: defaultdict[str, set[Phrase]] = defaultdict(set)
+        for name, owner, _ in claims:
+            owners[name].add(owner)
+        self._ends: defaultdict[str, set[str]] = defaultdict(set)
+        """For each attribute that is asked for, how the owners end, whose it is to be."""
+        for name, some in owners.items():
+            ends = {end for owner in some for end in ends_of(owner)}
+            for attribute, _, _ in members_of(name):
+                self._ends[attribute] |= ends
+        self._handed = set().union(*(self._ends.get(attribute, ()) for attribute, _, _ in members_of(HANDED)))
+
+    def __missing__(self, name: str) -> Name | None:
+        known = read_name(name)
+        found = self[name] = self._look_up(known) if known else None
+        return found
+
+    def _look_up(self, name: Name) -> Name | None:
+        _, _, attribute, own, generic, _, tells, listed, _ = name
+        if listed:
+            # What it is depends on whether it is a list.
+            return name
+        ends = self._ends.get(attribute)
+        if not generic:
+            return name if ends or self._handed.intersection(ends_of((*own, attribute))) else None
+        if ends is None:
+            return None
+        if attribute in ALONE or (own and ends.intersection(ends_of(own))):
+            return name
+        # Whose it is may yet be said by its surroundings, or by its description.
+        return tuple.__new__(Name, (*name[:-1], ends)) if tells or not own else None
+
+
+def ends_of(owner: Phrase) -> tuple[str, ...]:
+    """How it ends, and how it is written in one word: equal parts of two owners have one of these in common."""
+    if len(owner) < 2:
+        return owner or ("",)
+    return owner[-1], "".join(owner)
+
+
+def is_asked(owners: Owners, ends: Collection[str]) -> bool:
+    """Whether any of the owners ends so."""
+    for owner, _ in owners:  # noqa: SIM110 - a generator takes twice as long
+        if owner[-1] in ends or "".join(owner) in ends:
+            return True
+    return False
+
 
 _MAX_TEXT = 160
 ITEMS, MANY = 6, 12

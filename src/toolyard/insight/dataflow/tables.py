@@ -13,14 +13,10 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from toolyard.insight.dataflow.artifact import offsets_of
-from toolyard.insight.dataflow.profile import KindRow, Told, Values, outputs_of, pick_fields
+from toolyard.insight.dataflow.artifact import Array, offsets_of
+from toolyard.insight.dataflow.profile import KindRow, Told, Values, WantedInputs, outputs_of, pick_fields
 from toolyard.insight.dataflow.value_meanings import SCOPED, Claim, add_claim, members_of, parts_of, shares_of
-from toolyard.insight.dataflow.wanted_inputs import WantedInputs
-
-Array = npt.NDArray[Any]
 
 _SHAPE, _STATE, _REQUIRED, _ATTRIBUTE = map(pick_fields, ("shape", "state", "required", "attribute"))
 _SHAPE_AND_NEED = pick_fields("shape", "required")

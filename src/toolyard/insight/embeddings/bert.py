@@ -1,7 +1,8 @@
-"""`BertEmbedder`: a small BERT on onnxruntime, in 8-bit integers, without torch."""
+"""`BertEmbedder`: a small BERT on onnxruntime, in 8-bit integers, without torch; its graph is made of the weights."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import threading
@@ -10,19 +11,219 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from toolyard.insight.cache.items import CacheOption, cache_folder, say_once
 from toolyard.insight.embeddings.embedder import Matrix
-from toolyard.insight.embeddings.onnx_graph import GRAPH_VERSION, ModelShape, build_graph, read_shape
-from toolyard.insight.embeddings.weights import INSTALL, PACKAGE
+from toolyard.insight.embeddings.weights import INSTALL, PACKAGE, read_tensors
 from toolyard.model.errors import ConfigError
 
 if TYPE_CHECKING:
+    import onnx
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
+
+
+GRAPH_VERSION = 2
+"""Changes when the same weights give other vectors."""
+_OPSET = 20
+_IR_VERSION = 10
+_CONTRIB = "com.microsoft"
+_TOP = 127
+_TOP_OF_MATRIX = 63
+"""A bit less than there is room for: without instructions of their own, processors add two products in 16 bits."""
+_REACH = 4.0
+"""Standard deviations within which nearly all values are."""
+_USUAL_LENGTH = 256
+
+_TINY = np.float32(1e-12)
+
+Array = NDArray[Any]
+
+
+class _State(msgspec.Struct, frozen=True):
+    """What flows through the graph, and how large its columns get, where the weights tell."""
+
+    node: str
+    ranges: Any = None
+
+
+class ModelShape(msgspec.Struct, frozen=True):
+    """What the files beside the weights say about them."""
+
+    layers: int
+    heads: int
+    width: int
+    epsilon: float
+    longest: int
+    """Tokens of a text; what follows is not read."""
+    pooling: Literal["mean", "cls"]
+
+
+def can_read(folder: Path) -> bool:
+    """True if a graph can be made of the model in the folder."""
+    try:
+        read_shape(folder)
+    except (ConfigError, OSError, KeyError, ValueError, TypeError):
+        return False
+    return True
+
+
+def read_shape(folder: Path) -> ModelShape:
+    """The shape of the model in the folder; `ConfigError` if it is of another kind."""
+    config = _read_settings(folder / "config.json")
+    pooling = _read_settings(folder / "1_Pooling" / "config.json")
+    length = _read_settings(folder / "sentence_bert_config.json").get("max_seq_length")
+    if config.get("model_type") != "bert" or config.get("hidden_act") != "gelu":
+        raise ConfigError(f"{folder}: only BERT models with gelu are run without torch")
+    chosen = [key for key, value in pooling.items() if key.startswith("pooling_mode_") and value is True]
+    if chosen not in ([], ["pooling_mode_mean_tokens"], ["pooling_mode_cls_token"]):
+        raise ConfigError(f"{folder}: {chosen[0]} is not known; it pools by the mean or by the first token")
+    most = int(config.get("max_position_embeddings", _USUAL_LENGTH))
+    return ModelShape(
+        layers=int(config["num_hidden_layers"]),
+        heads=int(config["num_attention_heads"]),
+        width=int(config["hidden_size"]),
+        epsilon=float(config.get("layer_norm_eps", 1e-12)),
+        longest=min(int(length or most), most),
+        pooling="cls" if chosen == ["pooling_mode_cls_token"] else "mean",
+    )
+
+
+def build_graph(folder: Path, shape: ModelShape) -> bytes:
+    """The graph of the model in the folder; needs the package `onnx`."""
+    return _Builder(read_tensors(folder / "model.safetensors"), shape).build()
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        data = json.loads(path.read_bytes())
+    except ValueError:
+        raise ConfigError(f"{path} is not JSON") from None
+    return data if isinstance(data, dict) else {}
+
+
+class _Builder:
+    def __init__(self, weights: dict[str, Array], shape: ModelShape) -> None:
+        # Some files put "bert." before every name.
+        self._weights = {name.removeprefix("bert."): tensor for name, tensor in weights.items()}
+        self._shape = shape
+        self._nodes: list[onnx.NodeProto] = []
+        self._constants: list[onnx.TensorProto] = []
+
+    def build(self) -> bytes:
+        from onnx import TensorProto, helper
+
+        state = self._add_embeddings()
+        for layer in range(self._shape.layers):
+            state = self._add_layer(f"encoder.layer.{layer}", state)
+        self._add_pooling(state.node)
+        graph = helper.make_graph(
+            self._nodes,
+            "sentence",
+            [helper.make_tensor_value_info("ids", TensorProto.INT64, [1, "tokens"])],
+            [helper.make_tensor_value_info("vector", TensorProto.FLOAT, [1, self._shape.width])],
+            self._constants,
+        )
+        opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(_CONTRIB, 1)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
+        return bytes(model.SerializeToString())
+
+    def _add_embeddings(self) -> _State:
+        words = self._read_tensor("embeddings.word_embeddings.weight")
+        scales = np.maximum(np.abs(words).max(axis=1, keepdims=True) / _TOP, _TINY)
+        rows = self._add_node("Gather", self._add_constant(np.round(words / scales).astype(np.int8)), "ids", axis=0)
+        rows = self._add_node("Cast", rows, to=1)
+        word = self._add_node("Mul", rows, self._add_node("Gather", self._add_constant(scales), "ids", axis=0))
+        # Every token is of the first type. The first positions are cut off: to gather them breaks the runtime.
+        places = self._read_tensor("embeddings.position_embeddings.weight")
+        places = places + self._read_tensor("embeddings.token_type_embeddings.weight")[0]
+        count = self._add_node("Shape", "ids", start=1, end=2)
+        place = self._add_node(
+            "Slice", self._add_constant(places), self._add_integers([0]), count, self._add_integers([0])
+        )
+        return self._add_norm(self._add_node("Add", word, place), "embeddings.LayerNorm")
+
+    def _add_layer(self, at: str, state: _State) -> _State:
+        attended = self._add_product(self._add_attention(f"{at}.attention.self", state), f"{at}.attention.output.dense")
+        state = self._add_norm(self._add_node("Add", attended, state.node), f"{at}.attention.output.LayerNorm")
+        inner = self._add_node("Gelu", self._add_product(state, f"{at}.intermediate.dense"))
+        outer = self._add_product(_State(inner), f"{at}.output.dense")
+        return self._add_norm(self._add_node("Add", outer, state.node), f"{at}.output.LayerNorm")
+
+    def _add_attention(self, at: str, state: _State) -> _State:
+        joined = self._add_product(state, *(f"{at}.{part}" for part in ("query", "key", "value")))
+        query, key, value = self._add_outputs("Split", 3, joined, axis=2, num_outputs=3)
+        heads = self._shape.heads
+        return _State(self._add_node("MultiHeadAttention", query, key, value, domain=_CONTRIB, num_heads=heads))
+
+    def _add_product(self, state: _State, *names: str) -> str:
+        """The state times the matrices of those names, side by side, plus their biases."""
+        matrix = np.concatenate([self._read_tensor(f"{name}.weight").T for name in names], axis=1)
+        bias = np.concatenate([self._read_tensor(f"{name}.bias") for name in names])
+        node = state.node
+        if state.ranges is not None:
+            # What a column of the state is divided by, a row of the matrix is multiplied with.
+            even = np.sqrt(state.ranges / np.maximum(np.abs(matrix).max(axis=1), _TINY))
+            even = (even / np.exp(np.log(even).mean())).astype(np.float32)
+            node = self._add_node("Mul", node, self._add_constant(1 / even))
+            matrix = matrix * even[:, None]
+        scales = np.maximum(np.abs(matrix).max(axis=0) / _TOP_OF_MATRIX, _TINY).astype(np.float32)
+        whole = np.round(matrix / scales).astype(np.int8)
+        constants = [self._add_constant(array) for array in (whole, scales, np.zeros(len(scales), np.int8), bias)]
+        return self._add_node("DynamicQuantizeMatMul", node, *constants, domain=_CONTRIB)
+
+    def _add_norm(self, state: str, name: str) -> _State:
+        scale, bias = (self._read_tensor(f"{name}.{part}") for part in ("weight", "bias"))
+        constants = [self._add_constant(array) for array in (scale, bias)]
+        node = self._add_node("LayerNormalization", state, *constants, epsilon=self._shape.epsilon)
+        return _State(node, np.maximum(np.abs(scale) * _REACH + np.abs(bias), _TINY))
+
+    def _add_pooling(self, state: str) -> None:
+        if self._shape.pooling == "mean":
+            row = self._add_node("ReduceMean", state, self._add_integers([1]), keepdims=0)
+        else:
+            first = self._add_node(
+                "Slice", state, self._add_integers([0]), self._add_integers([1]), self._add_integers([1])
+            )
+            row = self._add_node("Squeeze", first, self._add_integers([1]))
+        self._add("LpNormalization", [row], ["vector"], axis=1, p=2)
+
+    def _read_tensor(self, name: str) -> Array:
+        tensor = self._weights.get(name)
+        if tensor is None:
+            raise ConfigError(f"the weights lack {name}; they are not of a BERT model")
+        return np.asarray(tensor, np.float32)
+
+    def _add_constant(self, array: Array) -> str:
+        from onnx import numpy_helper
+
+        name = f"c{len(self._constants)}"
+        self._constants.append(numpy_helper.from_array(np.array(array, order="C"), name))
+        return name
+
+    def _add_integers(self, numbers: Sequence[int]) -> str:
+        return self._add_constant(np.array(numbers, np.int64))
+
+    def _add_node(self, kind: str, *inputs: str, domain: str = "", **options: Any) -> str:
+        return self._add_outputs(kind, 1, *inputs, domain=domain, **options)[0]
+
+    def _add_outputs(self, kind: str, count: int, *inputs: str, domain: str = "", **options: Any) -> list[str]:
+        outputs = [f"n{len(self._nodes)}_{place}" for place in range(count)]
+        self._add(kind, inputs, outputs, domain=domain, **options)
+        return outputs
+
+    def _add(self, kind: str, inputs: Sequence[str], outputs: list[str], **options: Any) -> None:
+        from onnx import helper
+
+        self._nodes.append(helper.make_node(kind, inputs, outputs, **options))
+
 
 BATCH = 128
 """Texts between two looks at the cache's file."""

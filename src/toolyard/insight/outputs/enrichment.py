@@ -19,10 +19,9 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from toolyard.insight.base import ToolEnrichment
+from toolyard.insight.base import ToolEnrichment, track_progress
 from toolyard.insight.cache.items import CacheOption, ItemCache, force_option, item_key
 from toolyard.insight.options import OutputOptions
-from toolyard.insight.progress import track_progress
 from toolyard.links.lm.config import LMConfig, LMOptions, read_lm_config
 from toolyard.model.bindings import RestBinding
 from toolyard.model.errors import ConfigError

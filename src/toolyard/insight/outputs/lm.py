@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from toolyard.insight.progress import track_progress
+from toolyard.insight.base import track_progress
 from toolyard.loop.home import home_loop, link_loop
 from toolyard.model.errors import CallError, InvalidSchemaError, MalformedSource, SyncInAsyncError
 from toolyard.model.tool import Schema, Tool

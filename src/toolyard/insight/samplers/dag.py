@@ -10,7 +10,7 @@ import msgspec
 
 from toolyard.insight.sample import Sample
 from toolyard.insight.samplers.base import SampleRequest, SamplerOptions, Score, ToolSampler, Tries
-from toolyard.insight.samplers.graph import Graph
+from toolyard.insight.samplers.snapshot_view import Graph
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Arc = tuple[int, int]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from toolyard.insight.search.text import is_stop, stems
+from toolyard.insight.search.query import is_stop, stems
 from toolyard.model.tool import Tool
 
 Floats = npt.NDArray[np.float32]

@@ -1,20 +1,27 @@
-"""What samplers work out about a snapshot, once, and share: names, namespaces, the graph, likeness."""
+"""What samplers work out about a snapshot, once, and share: names, namespaces, the graph, words, likeness."""
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
+import numpy as np
+import numpy.typing as npt
+
+from toolyard.insight.dataflow.artifact import Dataflow
+from toolyard.insight.sample import Edge
+from toolyard.insight.search.query import is_stop, stem, stems, words
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
 
 if TYPE_CHECKING:
-    from toolyard.insight.samplers.content import ContentWords
-    from toolyard.insight.samplers.graph import Graph
     from toolyard.insight.samplers.similarity import ToolLikeness, WordLikeness
+
 
 T = TypeVar("T")
 
@@ -43,8 +50,6 @@ class SnapshotView:
 
     def graph(self, min_score: float, spaces: tuple[str, ...]) -> Graph:
         """The dataflow between tools of these namespaces, without the edges below `min_score`."""
-        from toolyard.insight.samplers.graph import build_graph
-
         key = (min_score, spaces)
         with self._lock:
             graph = self._graphs.pop(key, None)
@@ -92,8 +97,6 @@ class SnapshotView:
 
     @cached_property
     def _content(self) -> ContentWords:
-        from toolyard.insight.samplers.content import ContentWords
-
         return ContentWords(self.tools)
 
     @cached_property
@@ -132,3 +135,176 @@ def world_of(view: View) -> SnapshotView:
     except TypeError:
         # A view of the caller's own that cannot be hashed or weakly held.
         return SnapshotView(view)
+
+
+_SHORTEST = 4
+"""Letters of a word that another one may begin or end with: `mail` is in `email`, `car` need not be in `card`."""
+_LONGEST = 40
+"""Letters of a word that is looked into; beyond, it is none."""
+_COMPOUND = re.compile(r"[^\W_]+(?:[-\u2010\u2011][^\W_]+)+")
+_HYPHEN = re.compile(r"[-\u2010\u2011]")
+_EMPTY = "api call data detail details function info information input output provided return value"
+"""Words that any description may have, whatever the tool is for."""
+
+
+class ContentWords:
+    """Which tools say which words, in their names and descriptions."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._count = len(tools)
+        self._places: dict[str, list[int]] = {}
+        for place, tool in enumerate(tools):
+            text = " . ".join((tool.name, *tool.aliases, tool.description, *tool.tags))
+            for word in content_words(text):
+                self._places.setdefault(word, []).append(place)
+        self._within: dict[str, list[str]] = {}
+        for word in self._places:
+            for part in _list_ends(word):
+                self._within.setdefault(part, []).append(word)
+
+    def shared(self, text: str) -> npt.NDArray[np.bool_]:
+        """Whether each tool has a word of the text, one that begins or ends with one, or the other way round.
+
+        `e-mail`, `mail` and `emails` are all in `send_email`.
+        """
+        found = np.zeros(self._count, np.bool_)
+        for word in content_words(text):
+            for known in (word, *_list_ends(word), *self._within.get(word, ())):
+                found[self._places.get(known, [])] = True
+        return found
+
+
+def content_words(text: str) -> list[str]:
+    """The stems of the words that say what a text is about, each once; a word with hyphens without them as well."""
+    compounds = (_HYPHEN.sub("", found.lower()) for found in _COMPOUND.findall(text))
+    found = dict.fromkeys((*stems(text), *map(stem, compounds)))
+    return [
+        word for word in found if len(word) > 1 and not (word.isdigit() or is_stop(word) or word in _list_empty_words())
+    ]
+
+
+@cache
+def _list_empty_words() -> frozenset[str]:
+    return frozenset(map(stem, _EMPTY.split()))
+
+
+def has_words(text: str) -> bool:
+    """Whether a text says anything at all."""
+    return bool(words(text))
+
+
+def _list_ends(word: str) -> Iterator[str]:
+    """The beginnings and ends of a word that may be words themselves."""
+    for length in range(_SHORTEST, len(word) if len(word) <= _LONGEST else 0):
+        yield word[:length]
+        yield word[-length:]
+
+
+Arrows = list[tuple[int, float]]
+
+
+class Graph:
+    """Edges by place, forward and back, best first. Between two overloads of one name there is none."""
+
+    def __init__(self, dataflow: Dataflow, name_ids: Sequence[int], out: list[Arrows], into: list[Arrows]) -> None:
+        self._dataflow = dataflow
+        self.name_ids = name_ids
+        self.out = out
+        self.into = into
+        self._hubs: dict[tuple[bool, int], list[int]] = {}
+
+    @cached_property
+    def linked(self) -> tuple[int, ...]:
+        """The places that have an edge."""
+        return tuple(place for place, arrows in enumerate(self.out) if arrows or self.into[place])
+
+    @cached_property
+    def name_count(self) -> int:
+        """How many names have an edge."""
+        return len({self.name_ids[place] for place in self.linked})
+
+    @cached_property
+    def sources(self) -> tuple[int, ...]:
+        """The places that feed another."""
+        return tuple(place for place, arrows in enumerate(self.out) if arrows)
+
+    @cached_property
+    def reach(self) -> list[int]:
+        """For each place, how many names hang together with it, itself included."""
+        sizes = [1] * len(self.out)
+        seen = [False] * len(self.out)
+        for start in self.linked:
+            if seen[start]:
+                continue
+            seen[start] = True
+            group = [start]
+            for place in group:
+                for other, _ in (*self.out[place], *self.into[place]):
+                    if not seen[other]:
+                        seen[other] = True
+                        group.append(other)
+            size = len({self.name_ids[place] for place in group})
+            for place in group:
+                sizes[place] = size
+        return sizes
+
+    def hubs(self, forward: bool, count: int) -> list[int]:
+        """The places that feed, or are fed by, at least so many others; kept, because every draw asks for them."""
+        found = self._hubs.get((forward, count))
+        if found is None:
+            arrows = self.out if forward else self.into
+            found = self._hubs[forward, count] = [place for place in self.linked if len(arrows[place]) >= count]
+        return found
+
+    def edge(self, source: int, target: int) -> Edge:
+        """An edge with what it carries."""
+        edge = self._dataflow.edge(source, target)
+        if edge is None:
+            raise KeyError((source, target))
+        return edge
+
+    def path(self, places: Sequence[int]) -> list[Edge]:
+        """The edges from each place to the next."""
+        return [self.edge(source, target) for source, target in pairwise(places)]
+
+    def among(self, places: Sequence[int]) -> list[Edge]:
+        """Every edge from one of these places to another."""
+        inside = frozenset(places)
+        return [
+            self.edge(source, target)
+            for source in dict.fromkeys(places)
+            for target, _ in self.out[source]
+            if target in inside
+        ]
+
+
+def build_graph(
+    artifact: Any, tools: Sequence[Tool], name_ids: Sequence[int], min_score: float, allowed: frozenset[str] | None
+) -> Graph:
+    """The graph of an artifact, without weak edges and those that leave the allowed namespaces."""
+    dataflow = artifact if isinstance(artifact, Dataflow) else Dataflow.from_edges(tools, _read_edges(artifact, tools))
+    inside = [allowed is None or tool.namespace in allowed for tool in tools]
+    out: list[Arrows] = [[] for _ in tools]
+    into: list[Arrows] = [[] for _ in tools]
+    for place in range(len(tools)):
+        if not inside[place]:
+            continue
+        for other, score in dataflow.out_edges(place):
+            if score >= min_score and inside[other] and name_ids[other] != name_ids[place]:
+                out[place].append((other, score))
+                into[other].append((place, score))
+    for arrows in into:
+        arrows.sort(key=lambda arrow: (-arrow[1], arrow[0]))
+    return Graph(dataflow, name_ids, out, into)
+
+
+def _read_edges(artifact: Mapping[str, Any], tools: Sequence[Tool]) -> Iterator[tuple[int, int, float]]:
+    """The edges of an artifact that is a plain mapping of the documented form."""
+    places = {(tool.namespace, tool.name, tool.fingerprint): place for place, tool in enumerate(tools)}
+    for place, tool in enumerate(tools):
+        spaces = artifact.get("out", {}).get(tool.qualified_name, {}).get(tool.fingerprint, {})
+        for space, arrows in spaces.items():
+            for name, fingerprint, score, *_ in arrows:
+                other = places.get((space, name, fingerprint))
+                if other is not None:
+                    yield place, other, score

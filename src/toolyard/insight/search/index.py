@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from toolyard.insight.cache.items import say_once
 from toolyard.insight.embeddings.vectors import Background
-from toolyard.insight.search.meaning import Known, Meaning
+from toolyard.insight.search.candidates import Known, Meaning
 from toolyard.insight.search.postings import Postings, Vocabulary
-from toolyard.insight.search.text import required
+from toolyard.insight.search.query import required
 from toolyard.model.errors import ConfigError, EnrichmentError, ToolyardError
 from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot

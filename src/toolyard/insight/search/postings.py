@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from toolyard.insight.search.text import fields, stems, words
+from toolyard.insight.search.query import fields, stems, words
 from toolyard.model.tool import Tool
 
 Ints = NDArray[np.int32]

@@ -1,24 +1,196 @@
-"""A query, read: its parts, their words, and the vectors of both."""
+"""The words of texts, queries and tools, and a query as it is read: its parts, their words, the vectors of both."""
 
 from __future__ import annotations
 
 import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from toolyard.insight.embeddings.embedder import Matrix
-from toolyard.insight.search.postings import Postings
-from toolyard.insight.search.text import MOST_QUERY, is_stop, segments, stem, words
+from toolyard.model.tool import Tool
+
+T = TypeVar("T")
+
+MOST_QUERY = 2000
+"""Characters of a query that are read."""
+MOST_SEGMENTS = 8
+_MOST_TEXT = 4000
+"""Characters of one field of a tool that are read."""
+_MOST_PROPERTIES = 200
+
+_HUMP = re.compile(r"([a-z0-9])([A-Z])")
+_ACRONYM = re.compile(r"([A-Z]+)([A-Z][a-z])")
+_WORD = re.compile(r"[^\W_]+")
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+"
+)
+"""Letters of scripts that put no spaces between words, or few: Thai, Lao, Burmese, Khmer, kana, Han, Hangul."""
+_SENTENCE = re.compile(r"(?<=[.!?;])[\"')]*\s+|\n+|[\u3002\uff1f\uff01\uff1b]")
+_CLAUSE = re.compile(
+    r",?\s+(?:and\s+)?(?:then|after that|afterwards|additionally|furthermore|also|finally|lastly|next|moreover|besides|"
+    r"as well as|plus)\b,?\s*|,\s+and\s+|\s+and\s+(?=(?:i|please|can|could|what|how|who|where|when|tell|get|find|give|"
+    r"show|provide|suggest|recommend|help|calculate|check|book|search|set|send|make|create|retrieve|compute|determine|"
+    r"let|whether|the|also|is|are|display|convert|generate|order|play|update|add|list|fetch|analyze)\b)|[;:]\s+",
+    re.IGNORECASE,
+)
+_STOP = (
+    "a an the of to in on at for from by with about into over under and or but if then than as is are was were be "
+    "been being am do does did doing have has had having will would shall should can could may might must i me my "
+    "mine we us our ours you your yours he him his she her hers it its they them their theirs this that these those "
+    "there here what which who whom whose when where why how all any both each few more most other some such no nor "
+    "not only own same so too very just also please help need want like let know tell give show get s t re ve ll d "
+    "m im ive id lets using use via per etc e g thanks thank hi hello hey assist able going looking look wondering "
+    "wonder provide trying interested out up down again further once between during before after above below now "
+    "first second third next finally lastly additionally furthermore moreover tool tools"
+)
+_MOST_KNOWN, _LONGEST_KNOWN = 200_000, 100
+_stemming = threading.local()
+
+
+class _Memo(dict[str, T]):
+    """What was made of each text before; it begins anew when it is full."""
+
+    def __init__(self, make: Callable[[str], T]) -> None:
+        self._make = make
+
+    def __missing__(self, key: str) -> T:
+        made = self._make(key)
+        if len(self) >= _MOST_KNOWN:
+            self.clear()
+        if len(key) <= _LONGEST_KNOWN:
+            self[key] = made
+        return made
+
+
+def _stem(word: str) -> str:
+    # The stemmer keeps state while it works, so each thread has one.
+    stemmer = getattr(_stemming, "stemmer", None)
+    if stemmer is None:
+        import snowballstemmer  # type: ignore[import-untyped]
+
+        stemmer = _stemming.stemmer = snowballstemmer.stemmer("english")
+    return str(stemmer.stemWord(word))
+
+
+def _spoken(token: str) -> list[str]:
+    return _WORD.findall(_ACRONYM.sub(r"\1 \2", _HUMP.sub(r"\1 \2", token)).lower())
+
+
+def _split(token: str) -> list[str]:
+    found = _spoken(token)
+    return found if token.isascii() else list(chain.from_iterable(map(_pairs, found)))
+
+
+def _pairs(word: str) -> list[str]:
+    """A word as it is; where words are not told apart by spaces, every two letters that stand together."""
+    found: list[str] = []
+    end = 0
+    for run in _UNSPACED.finditer(word):
+        found += [word[end : run.start()]] if end < run.start() else []
+        letters, end = run.group(), run.end()
+        found += [letters[at : at + 2] for at in range(max(1, len(letters) - 1))]
+    return [*found, word[end:]] if end < len(word) else found
+
+
+_stems = _Memo(_stem)
+# A catalog has few different tokens, each of them many times.
+_words_of = _Memo(_split)
+_stems_of = _Memo(lambda token: [stem(word) for word in _words_of[token]])
+
+
+def stem(word: str) -> str:
+    """The stem of an English word; other words stay as they are, more or less."""
+    return _stems[word]
+
+
+def words(text: str) -> list[str]:
+    """The words of a text in lower case: `getHTTPUrl_v2` is `get http url v2`; of Chinese, every two letters."""
+    return list(chain.from_iterable(map(_words_of.__getitem__, _tokens(text))))
+
+
+def stems(text: str) -> list[str]:
+    """The stems of a text's words, one for each."""
+    return list(chain.from_iterable(map(_stems_of.__getitem__, _tokens(text))))
+
+
+def _tokens(text: str) -> list[str]:
+    return _WORD.findall(text[:_MOST_TEXT].replace("'s ", " ").replace("'S ", " "))
+
+
+def is_stop(stemmed: str) -> bool:
+    """True for words that say little about what is asked for."""
+    return stemmed in _stop_stems()
+
+
+def _stop_stems(made: list[frozenset[str]] = []) -> frozenset[str]:  # noqa: B006 - made once
+    if not made:
+        made.append(frozenset(stem(word) for word in _STOP.split()))
+    return made[0]
+
+
+def segments(query: str) -> list[str]:
+    """The query, then its sentences if it has several, then its clauses: what asks for one tool each."""
+    sentences = [part.strip() for part in _SENTENCE.split(query) if part and len(part.strip()) > 2] or [query]
+    clauses: list[str] = []
+    for sentence in sentences:
+        clauses += [part.strip() for part in _CLAUSE.split(sentence) if part and len(part.split()) > 2] or [sentence]
+    parts = [query, *(sentences if len(sentences) > 1 else ()), *(clauses if clauses != sentences else ())]
+    return list(dict.fromkeys(parts))[: MOST_SEGMENTS + 1]
+
+
+def fields(tool: Tool) -> tuple[list[str], list[str], list[str], list[str], list[str]]:
+    """Stems of a tool's names, description with tags, parameter names, their descriptions, and their values."""
+    properties = list(_properties(tool.parameters))[:_MOST_PROPERTIES]
+    names = [stemmed for name in (tool.name, *tool.aliases) for stemmed in stems(name)]
+    described = [stemmed for text in (tool.description, *tool.tags) for stemmed in stems(text)]
+    keys = [stemmed for key, _ in properties for stemmed in stems(key)]
+    texts = [stemmed for _, part in properties for stemmed in stems(_text(part.get("description")))]
+    return names, described, keys, texts, list(_values(properties))
+
+
+def required(tool: Tool) -> list[list[str]]:
+    """The stems of each parameter that a call must give."""
+    named = tool.parameters.get("required")
+    return [stems(str(name)) for name in named[:_MOST_PROPERTIES]] if isinstance(named, list) else []
+
+
+def vector_text(tool: Tool) -> str:
+    """What is embedded of a tool: its name as words, its description, the names of its parameters."""
+    keys = ", ".join(_as_words(key) for key, _ in list(_properties(tool.parameters))[:_MOST_PROPERTIES])
+    return f"{_as_words(tool.name)}. {tool.description[:_MOST_TEXT]} ({keys})"
+
+
+def _as_words(name: str) -> str:
+    return " ".join(chain.from_iterable(map(_spoken, _tokens(name))))
+
+
+def _values(properties: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
+    for _, part in properties:
+        values = part.get("enum")
+        if isinstance(values, list):
+            for value in values[:_MOST_PROPERTIES]:
+                yield from stems(str(value))
+
+
+def _properties(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    found = schema.get("properties")
+    if isinstance(found, Mapping):
+        for key, part in found.items():
+            yield str(key), part if isinstance(part, Mapping) else {}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
 
 _MOST_TERMS = 96
 """Different words of a query that count."""
-_STOP_WEIGHT = 0.15
-_UNKNOWN_WEIGHT = 0.58
-"""What a word loses that is in no tool of a large catalog."""
-_OTHERS = 1000
-"""Tools that there might be, and that would have none of the words."""
 _VALUE = re.compile("[0-9]+|[\"'`\u2018\u201c]|@|https?:")
 _PROPER = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
 
@@ -41,19 +213,6 @@ class Query(msgspec.Struct, frozen=True):
     """About how many values for parameters it holds: numbers, quotations, names."""
 
 
-class Weighed(msgspec.Struct, frozen=True):
-    """A query's words, as rare as they are in one catalog."""
-
-    terms: NDArray[np.int32]
-    """Those that the catalog has."""
-    weights: NDArray[np.float32]
-    """Segments by terms."""
-    totals: NDArray[np.float32]
-    """Of each segment."""
-    rarity: NDArray[np.float32]
-    """Of each of the query's stems."""
-
-
 def read_query(text: str) -> Query:
     """Cut a query into segments and words; of a very long one, the beginning."""
     # Half a surrogate pair is no text for a model.
@@ -74,31 +233,6 @@ def read_query(text: str) -> Query:
     values = min(len(_VALUE.findall(text)) / 2, 4.0) + len(_PROPER.findall(text))
     said = sum(not (word.isdigit() or idle) for word, idle in zip(found.values(), stop, strict=True))
     return Query(text, parts, tuple(found), tuple(found.values()), has, stop, said, values)
-
-
-def weigh_words(query: Query, numbers: dict[str, int], postings: Postings) -> Weighed:
-    """The words by their rarity in a catalog. One that no tool has counts less: it may be a value."""
-    known = [numbers.get(stemmed) for stemmed in query.stems]
-    counts = np.array([0 if number is None else postings.count(number) for number in known], np.float32)
-    rarity = rarity_of(counts, postings.rows)
-    there = np.flatnonzero(counts > 0)
-    terms = np.array([known[place] for place in there], np.int32)
-    single = (rarity * np.where(query.stop, _STOP_WEIGHT, 1.0))[there].astype(np.float32)
-    weights = query.has[:, there] * single
-    spelt = np.array([not word.isdigit() for word in query.surfaces], np.bool_)
-    # What thousands of tools do not have is a value, most likely; what three do not have may be any word.
-    share = 1 - _UNKNOWN_WEIGHT * postings.rows / (postings.rows + _OTHERS)
-    unknown = query.has @ np.where((counts == 0) & spelt & ~query.stop, share * rarity, 0.0)
-    totals = (weights.sum(axis=1) + unknown + 1e-6).astype(np.float32)
-    return Weighed(terms, weights.astype(np.float32), totals, rarity)
-
-
-def rarity_of(counts: NDArray[np.float32], rows: int) -> NDArray[np.float32]:
-    """Inverse document frequency, as BM25 has it, among the tools that are there and many that might be.
-
-    In a catalog of ten tools for orders, `order` would else say nothing of what is asked.
-    """
-    return np.log1p((rows + _OTHERS - counts + 0.5) / (counts + 0.5)).astype(np.float32)
 
 
 class QueryVectors(msgspec.Struct, frozen=True):

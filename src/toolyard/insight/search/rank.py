@@ -1,136 +1,283 @@
-"""What speaks for each candidate: shares of words, of names, of meaning, and what a call would lack."""
+"""From features of candidates to an order and a probability, by fitted weights."""
 
 from __future__ import annotations
+
+import math
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from toolyard.insight.embeddings.embedder import Matrix
-from toolyard.insight.search.postings import IN_NAME, IN_TEXT, Postings
-from toolyard.insight.search.query import Query, QueryVectors, Weighed, rarity_of
+from toolyard.insight.search.candidates import Known, Mask, by_meaning, by_words
+from toolyard.insight.search.index import IndexView
+from toolyard.insight.search.query import Query, QueryVectors
+from toolyard.insight.search.signals import Signals, Weighed, pick_candidates, soft_signals, weigh_words, word_signals
+
+
+class RankWeights(msgspec.Struct, frozen=True):
+    """The numbers of one mode."""
+
+    rank: tuple[float, ...]
+    offer: tuple[float, ...]
+    """One for each column of the evidence, and the constant."""
+    threshold: float
+    """For those who would rather have nothing than something wrong: if the best hit must reach it, one query in ten
+    that nothing fits is still offered something."""
+    others: float
+    """The probability that the other hits must reach then."""
+    fit: float = float("inf")
+    """The score from which on a tool fits, however many others do as well and make each of them the less likely."""
+
+
+FEW, MANY = (200, 0.1), (2_000, 0.03)
+"""Tools of a catalog, and the probability under which nothing is offered unless another one is asked for.
+
+It is where two or three right answers in a hundred are lost. The more tools there are, the more of them are nearly
+right, and the less sure is the best of them."""
+FEW_WORDS, SHORT = 3, 0.3
+"""So few words of a task are found by chance in some tool of many: the probability that is asked for among those."""
+
+
+def floor_of(tools: int, words: int, *, wordless: bool = False) -> float:
+    """The probability that a hit must reach in a catalog of that size, for a query of so many words that say something.
+
+    If no tool has a word of the query (`wordless`), it may be in another language, or no word at all: among thousands
+    of tools something is always a little like it, so as much is asked as among few.
+    """
+    most = SHORT if words <= FEW_WORDS else FEW[1] if wordless else MANY[1]
+    part = math.log(max(tools, 1) / FEW[0]) / math.log(MANY[0] / FEW[0])
+    return FEW[1] + (most - FEW[1]) * min(max(part, 0.0), 1.0)
+
+
+HYBRID_WEIGHTS = RankWeights(
+    rank=(
+        -6.783,
+        7.399,
+        0.2643,
+        0.6931,
+        0.4805,
+        6.736,
+        0.1501,
+        -1.243,
+        2.459,
+        0.2643,
+        6.511,
+        0.4805,
+        -0.7225,
+        0.1501,
+        -4.96,
+    ),
+    offer=(
+        0.5906,
+        2.088,
+        -0.8068,
+        -1.585,
+        0.5211,
+        -4.612,
+        0.1859,
+        0.3934,
+        -2.182,
+        -0.8068,
+        6.712,
+        0.5211,
+        2.017,
+        0.1859,
+        -0.3715,
+        0.1007,
+        0.009591,
+        0.2255,
+        -0.1964,
+        0.3094,
+        0.766,
+        -0.5604,
+        1.477,
+        3.88,
+        -0.1295,
+        -4.159,
+        7.348,
+        -1.193,
+        0.3159,
+        -3.475,
+        -4.837,
+        0.2903,
+        -6.407,
+    ),
+    threshold=0.598,
+    others=0.1,
+    fit=7.5,
+)
+LEXICAL_WEIGHTS = RankWeights(
+    rank=(
+        11.74,
+        5.498,
+        1.124,
+        2.464,
+        1.218,
+        1.124,
+        -4.852,
+    ),
+    offer=(
+        -2.109,
+        2.468,
+        0.4563,
+        -2.324,
+        0.9447,
+        0.4563,
+        -1.024,
+        0.01605,
+        -0.05328,
+        0.3669,
+        -0.1286,
+        0.9563,
+        0.7987,
+        0.5223,
+        0.9547,
+        6.734,
+        -0.1786,
+        -6.55,
+        5.194,
+        -1.447,
+        -7.968,
+    ),
+    threshold=0.567,
+    others=0.1,
+    fit=10.0,
+)
+
 
 Floats = NDArray[np.float32]
 
-_SOFT_FROM = 0.3
-"""Cosine of two words below which they have nothing to do with each other."""
-_IMPORTANT = 1.5
-"""Rarity from which on a word of a name must be answered for."""
-_STOP_WEIGHT = 0.15
+_CLOSER = 28
+"""Candidates that are compared word by word."""
+LEXICAL = ("match", "words", "name", "match_part", "words_part", "name_part", "lacking")
+HYBRID = (
+    *("match", "words", "name", "meaning", "soft_name", "soft_words", "least"),
+    *("match_part", "words_part", "name_part", "meaning_part", "soft_name_part", "soft_words_part", "least_part"),
+    "lacking",
+)
+"""The columns; `_part` is the most that any segment of the query gives."""
 
 
-class WordVectors(msgspec.Struct, frozen=True):
-    """Vectors of a catalog's words, and which of them have one."""
+class Table(msgspec.Struct, frozen=True):
+    """Candidates by features."""
 
-    matrix: Matrix
-    row: NDArray[np.int32]
-    """By term; -1 if it has none."""
-    stop: NDArray[np.bool_]
-    """By term, whether it is a stop word."""
-
-
-class Signals(msgspec.Struct, frozen=True):
-    """Features of candidates: segments by candidates."""
-
-    match: Floats
-    """BM25F, as a share of what the segment could reach."""
-    words: Floats
-    """Share of the segment's words that the tool has, by rarity."""
-    name: Floats
-    """Share of the tool's name that the segment has, by rarity."""
+    rows: NDArray[np.intp]
+    values: Floats
+    segments: int
+    total: float
+    """How much the words of the query weigh."""
 
 
-def word_signals(weights: Weighed, postings: Postings, rows: NDArray[np.intp]) -> tuple[Signals, Gathered]:
-    """The signals that words alone give."""
-    offsets, terms, inner, zones = postings.of_rows(rows)
-    gathered = Gathered(offsets, terms, zones, rarity_of(_count_rows(postings, terms), postings.rows))
-    width = max(len(postings.counts), 1)
-    place = np.full(width, -1, np.int32)
-    place[weights.terms] = np.arange(len(weights.terms))
-    at = place[terms]
-    hit = np.flatnonzero(at >= 0)
-    owner = gathered.owner[hit]
-    by_segment = weights.weights[:, at[hit]]
-    match = _sum_by_candidate(by_segment * inner[hit], owner, len(rows)) / weights.totals[:, None]
-    words = _sum_by_candidate(by_segment, owner, len(rows)) / weights.totals[:, None]
-    in_name = zones[hit] == IN_NAME
-    rarity = gathered.rarity[hit] * in_name
-    names = _sum_by_candidate((by_segment > 0) * rarity, owner, len(rows))
-    total = np.bincount(gathered.owner, gathered.rarity * (zones == IN_NAME), minlength=len(rows)) + 1e-6
-    return Signals(match, words, (names / total).astype(np.float32)), gathered
+def table_of(
+    query: Query,
+    view: IndexView,
+    known: Known | None,
+    vectors: QueryVectors | None,
+    where: Mask | None,
+    k: int = 0,
+) -> Table:
+    """The features of what is worth a closer look, for `k` hits; without vectors, those of words alone."""
+    state = view.state
+    weights = weigh_words(query, state.numbers, state.postings)
+    rows = by_words(weights, state.postings, where, k)
+    if known is not None and vectors is not None:
+        rows = np.concatenate([rows, by_meaning(known, vectors.segments, len(state.tools), where, k)])
+    rows = np.unique(rows)
+    if not len(rows):
+        width = len(LEXICAL) if known is None else len(HYBRID)
+        return Table(rows, np.zeros((0, width), np.float32), len(query.segments), 0.0)
+    signals, gathered = word_signals(weights, state.postings, rows)
+    parts = [signals.match, signals.words, signals.name]
+    if known is None or vectors is None:
+        return _build_table(query, view, rows, parts, weights)
+    meaning = vectors.segments @ known.dense.rows[rows].T
+    if len(rows) > max(k, _CLOSER):
+        near = _first_look(signals, meaning, max(k, _CLOSER))
+        rows, meaning = rows[near], meaning[:, near]
+        parts = [part[:, near] for part in parts]
+        gathered = pick_candidates(gathered, near)
+    soft = soft_signals(query, weights.rarity, gathered, known.words, vectors)
+    return _build_table(query, view, rows, [*parts, meaning, *soft], weights)
 
 
-class Gathered(msgspec.Struct, frozen=True, dict=True):
-    """The terms of the candidates, one candidate behind the other."""
-
-    offsets: NDArray[np.int64]
-    terms: NDArray[np.int32]
-    zones: NDArray[np.int8]
-    rarity: Floats
-
-    @property
-    def owner(self) -> NDArray[np.intp]:
-        """The candidate of each."""
-        known = self.__dict__.get("owner")
-        if known is None:
-            known = self.__dict__["owner"] = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
-        return known
+def _first_look(signals: Signals, meaning: Floats, count: int) -> NDArray[np.intp]:
+    rough = 3 * signals.match[0] + 5 * signals.words[0] + 8 * meaning.max(axis=0) + signals.name.max(axis=0)
+    return np.sort(np.argpartition(rough, len(rough) - count)[len(rough) - count :])
 
 
-def pick_candidates(gathered: Gathered, chosen: NDArray[np.intp]) -> Gathered:
-    """Those of some of the candidates."""
-    starts, lengths = gathered.offsets[chosen], np.diff(gathered.offsets)[chosen]
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
-    return Gathered(offsets, gathered.terms[places], gathered.zones[places], gathered.rarity[places])
+def _build_table(query: Query, view: IndexView, rows: NDArray[np.intp], parts: list[Floats], weights: Weighed) -> Table:
+    whole = [part[0] for part in parts]
+    most = [part.max(axis=0) for part in parts]
+    values = np.stack([*whole, *most, _count_lacking(query, view, rows)], axis=1)
+    return Table(rows, values.astype(np.float32), len(query.segments), float(weights.totals[0]))
 
 
-def soft_signals(
-    query: Query, rarity: Floats, gathered: Gathered, words: WordVectors, vectors: QueryVectors
-) -> tuple[Floats, Floats, Floats]:
-    """Likeness word by word: of the name to the segment, of the segment to the tool, and of the name's least word.
-
-    Each is segments by candidates.
-    """
-    count, segments = len(gathered.offsets) - 1, len(query.segments)
-    zero = np.zeros((segments, count), np.float32)
-    there = np.flatnonzero((gathered.zones >= IN_TEXT) & (words.row[gathered.terms] >= 0))
-    places = np.array(vectors.word_places, np.intp)
-    if not len(there) or not len(places):
-        return zero, zero, zero
-    terms, inverse = np.unique(gathered.terms[there], return_inverse=True)
-    like = np.clip((vectors.words @ words.matrix[words.row[terms]].T - _SOFT_FROM) / (1 - _SOFT_FROM), 0, 1)
-    like *= np.sqrt(like)  # to the power of 1.5, in a tenth of the time
-    owner, zones = gathered.owner[there], gathered.zones[there]
-    weight = gathered.rarity[there] * np.where(words.stop[gathered.terms[there]], _STOP_WEIGHT, 1.0)
-    starts = np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]])
-    owners = owner[starts]
-    best = np.zeros((len(places), count), np.float32)
-    best[:, owners] = np.maximum.reduceat(like[:, inverse], starts, axis=1)
-    own = query.has[:, places]
-    value = own * rarity[places]
-    answered = (value @ best) / (value.sum(axis=1, keepdims=True) + 1e-6)
-    named = np.flatnonzero(zones == IN_NAME)
-    if not len(named):
-        return zero, answered.astype(np.float32), zero
-    masked = np.where(own[:, :, None], like[None], 0.0).max(axis=1)
-    close = masked[:, inverse[named]]
-    name_owner, name_weight = owner[named], weight[named]
-    total = np.bincount(name_owner, name_weight, minlength=count) + 1e-6
-    covered = _sum_by_candidate(close * name_weight, name_owner, count) / total
-    first = np.flatnonzero(np.r_[True, name_owner[1:] != name_owner[:-1]])
-    least = np.zeros((segments, count), np.float32)
-    least[:, name_owner[first]] = np.minimum.reduceat(np.where(name_weight > _IMPORTANT, close, 1.0), first, axis=1)
-    return covered.astype(np.float32), answered.astype(np.float32), least
+def _count_lacking(query: Query, view: IndexView, rows: NDArray[np.intp]) -> Floats:
+    """Required parameters that the query neither names nor seems to have a value for: 0, 1/2, 2/3, 3/4, ..."""
+    said = set(query.stems)
+    lacks = view.state.lacks
+    count = [sum(said.isdisjoint(words) for words in lacks[row]) for row in rows]
+    lacking = np.maximum(np.array(count, np.float32) - query.values, 0)
+    return np.asarray(lacking / (1 + lacking), np.float32)
 
 
-def _count_rows(postings: Postings, terms: NDArray[np.int32]) -> Floats:
-    return postings.counts[terms].astype(np.float32)
+Doubles = NDArray[np.float64]
+
+RIVALS = 12
+"""Candidates that a hit is compared with."""
+_ALIKE = 0.5
+"""Scores this near to the best are the same tool again, as far as a query can tell: no rivals of each other."""
+_MANY = 10
+"""Candidates from which on the last of them shows how tools score that do not fit."""
 
 
-def _sum_by_candidate(values: NDArray[np.floating], owner: NDArray[np.intp], count: int) -> Floats:
-    """Sums by candidate, of each segment."""
-    segments = len(values)
-    keys = (np.arange(segments)[:, None] * count + owner).ravel()
-    sums = np.bincount(keys, values.ravel(), minlength=segments * count)
-    return sums.reshape(segments, count).astype(np.float32)
+def order_rows(table: Table, weights: RankWeights) -> tuple[NDArray[np.intp], Doubles]:
+    """Places in the table, best first and of equals the first registered, and the scores in that order."""
+    scores = table.values @ np.asarray(weights.rank)
+    order = np.lexsort((table.rows, -scores))
+    return order, scores[order]
+
+
+def collect_evidence(table: Table, order: NDArray[np.intp], scores: Doubles, k: int) -> Doubles:
+    """What the probability of each of the first `k` is made of: its features, and how it stands among its rivals."""
+    alike = int(np.count_nonzero(scores >= scores[0] - _ALIKE))
+    rivals = scores[alike:]
+    # Those that are alike count as one.
+    scores_apart = np.concatenate([scores[:1], rivals])
+    count = min(k, len(order))
+    own = table.values[order[:count]].astype(np.float64)
+    score = scores[:count]
+    rival = np.full(count, scores[0])
+    rival[:alike] = rivals[0] if len(rivals) else scores[0] - 5
+    chance = np.log(np.exp(score - scores[0]) / np.exp(scores_apart[:RIVALS] - scores[0]).sum() + 1e-4)
+    half = (own.shape[1] - 1) // 2
+    whole, part = own[:, :half], own[:, half : 2 * half]
+    # Products: the words of the query and of the name must both be answered for.
+    both = [whole[:, 1] * part[:, 2], part[:, 1] * part[:, 2], np.minimum(part[:, 1], part[:, 2])]
+    if half > 3:
+        both += [part[:, 3] * part[:, 4], part[:, 4] * part[:, 5], part[:, 3] ** 2, np.minimum(part[:, 4], part[:, 5])]
+    fixed = np.ones(count)
+    # Where there are not ten, the last says nothing, and what speaks for the hit itself must do.
+    few = 0.0 if len(scores_apart) >= _MANY else 1.0
+    drop = fixed * 0 if few else score - scores_apart[_MANY - 1]
+    rest = [
+        score,
+        score - rival,
+        chance,
+        fixed * np.log(table.segments),
+        fixed * np.log1p(table.total),
+        drop,
+        fixed * few,
+        few * score,
+        few * part[:, 1] * part[:, 2],
+        (np.arange(count) == 0) * 1.0,
+    ]
+    # As `column_stack` would have it, which takes thrice as long.
+    return np.concatenate([own, np.array([*rest, *both]).T], axis=1)
+
+
+def compute_probabilities(found: Doubles, weights: RankWeights) -> Doubles:
+    """How likely each is what was asked for."""
+    offer = np.asarray(weights.offer)
+    logits = found @ offer[:-1] + offer[-1]
+    return np.asarray(1 / (1 + np.exp(-np.clip(logits, -30, 30))))

@@ -4,28 +4,67 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Literal, NamedTuple
 
+import msgspec
 import numpy as np
 
 from toolyard.insight.cache.items import CacheOption, ItemCache
 from toolyard.insight.embeddings.choice import default_embedder, missing_parts
 from toolyard.insight.embeddings.embedder import Embedder
 from toolyard.insight.embeddings.weights import INSTALL
-from toolyard.insight.search.candidates import Mask
+from toolyard.insight.search.candidates import Known, Mask, Meaning
 from toolyard.insight.search.index import IndexView, ToolIndex
-from toolyard.insight.search.judge import collect_evidence, compute_probabilities, order_rows
-from toolyard.insight.search.meaning import Known, Meaning
-from toolyard.insight.search.query import Query, QueryVectors, read_query
-from toolyard.insight.search.results import Hit, SearchResults
-from toolyard.insight.search.table import Table, table_of
-from toolyard.insight.search.text import MOST_QUERY
-from toolyard.insight.search.weights import HYBRID_WEIGHTS, LEXICAL_WEIGHTS, RankWeights, floor_of
+from toolyard.insight.search.query import MOST_QUERY, Query, QueryVectors, read_query
+from toolyard.insight.search.rank import (
+    HYBRID_WEIGHTS,
+    LEXICAL_WEIGHTS,
+    RankWeights,
+    Table,
+    collect_evidence,
+    compute_probabilities,
+    floor_of,
+    order_rows,
+    table_of,
+)
 from toolyard.model.errors import ConfigError, EnrichmentError
 from toolyard.model.json_words import nearest
 from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot
+
+Mode = Literal["hybrid", "lexical"]
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """One tool that fits."""
+
+    tool: Tool
+    score: float
+    """How likely it is what was asked for, from 0 to 1; 1 if the query is its name."""
+    reasons: Mapping[str, float] = {}
+    """What spoke for it: `words` (share of the query it has), `name` (share of its name in the query), `meaning`
+    (likeness of the vectors; not there if the search was lexical)."""
+
+    def at_most(self, score: float) -> Hit:
+        """The same hit, no more likely than that."""
+        return self if self.score <= score else msgspec.structs.replace(self, score=score)
+
+
+class SearchResults(list[Hit]):
+    """The hits, best first; fewer than asked for, even none, where fewer fit."""
+
+    def __init__(self, hits: Iterable[Hit] = (), *, mode: Mode, note: str = "") -> None:
+        super().__init__(hits)
+        self.mode = mode
+        """`lexical` if words alone were compared."""
+        self.note = note
+        """Why the search was lexical, or could find nothing, and what to do about it; else empty."""
+
+    def __repr__(self) -> str:
+        found = ", ".join(f"{hit.tool.qualified_name} {hit.score:.2f}" for hit in self)
+        return f"SearchResults([{found}], mode={self.mode!r})"
+
 
 MOST_HITS = 100
 _NAME_LIKE = re.compile(r"[^\s\"'`(),;?!]+")

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.insight.samplers.yard import tool
-from toolyard.insight.samplers.content import ContentWords, content_words, has_words
+from toolyard.insight.samplers.snapshot_view import ContentWords, content_words, has_words
 
 
 @pytest.mark.parametrize(

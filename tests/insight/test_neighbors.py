@@ -7,8 +7,8 @@ from hypothesis import given, settings, strategies as st
 from tests.insight.embedder_stub import HashEmbedder
 from tests.insight.samplers.yard import Gives, registry, tool, tools
 from toolyard import ConfigError, EnrichmentError, NeighborsEnrichment, Tool, ToolRegistry, get_tool_enrichment
-from toolyard.insight.neighbors import rows
-from toolyard.insight.neighbors.rows import NeighborSearch
+from toolyard.insight import neighbors
+from toolyard.insight.neighbors import NeighborSearch
 
 GRID = np.random.default_rng(5).normal(size=(90, 6))
 
@@ -75,7 +75,7 @@ def test_as_a_mapping_it_is_of_the_documented_form():
 
 def test_blocks_do_not_change_what_is_found(monkeypatch):
     whole = found(90, GRID)
-    monkeypatch.setattr(rows, "AT_ONCE", 700)
+    monkeypatch.setattr(neighbors, "AT_ONCE", 700)
     assert [found(90, GRID).near(place) for place in range(90)] == [whole.near(place) for place in range(90)]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolyard.insight.search.weights import FEW, FEW_WORDS, HYBRID_WEIGHTS, LEXICAL_WEIGHTS, MANY, SHORT, floor_of
+from toolyard.insight.search.rank import FEW, FEW_WORDS, HYBRID_WEIGHTS, LEXICAL_WEIGHTS, MANY, SHORT, floor_of
 
 LONG = FEW_WORDS + 1
 

@@ -4,8 +4,16 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolyard import Tool
-from toolyard.insight.search.query import read_query
-from toolyard.insight.search.text import MOST_SEGMENTS, fields, required, segments, stems, vector_text, words
+from toolyard.insight.search.query import (
+    MOST_SEGMENTS,
+    fields,
+    read_query,
+    required,
+    segments,
+    stems,
+    vector_text,
+    words,
+)
 
 
 def test_names_fall_apart_where_people_see_a_word_begin():

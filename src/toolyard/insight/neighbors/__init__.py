@@ -1,1 +1,0 @@
-"""Tools that are alike, and those that are nearly the same."""
