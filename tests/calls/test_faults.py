@@ -431,7 +431,7 @@ async def test_a_call_that_is_cancelled_while_it_is_kept_waiting_was_never_made(
 
 
 def test_what_stands_in_for_a_live_engine_fails_as_the_live_one_would():
-    from toolyard.engines.outward import OutwardEngine
+    from toolyard.engines.base import OutwardEngine
 
     class Live(OutwardEngine):
         def answer(self, invocation):

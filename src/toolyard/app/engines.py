@@ -12,9 +12,8 @@ from typing import Any
 from toolyard.app.config import Config
 from toolyard.app.entry import PluginEntry
 from toolyard.app.plugin_options import make_plugin, wired_options
-from toolyard.engines.base import ToolEngine
+from toolyard.engines.base import OutwardEngine, ToolEngine
 from toolyard.engines.multi import MultiToolEngine
-from toolyard.engines.outward import OutwardEngine
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.bindings import McpBinding, PythonBinding, RestBinding, ScriptBinding
 from toolyard.model.errors import ConfigError, PluginError

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from toolyard.calls.waits import Flow, Wait
+from toolyard.loop.threads import loop_runs_here
 
 T = TypeVar("T")
 
@@ -70,3 +72,18 @@ async def adrive_value(flow: Flow) -> Any:
 
 def _keep_value(flow: Flow, values: list[Any]) -> Flow:
     values.append((yield from flow))
+
+
+class EitherWay:
+    """A wait for what can be had in both ways, such as an exchange with a client that has a-twins."""
+
+    __slots__ = ("here", "there")
+
+    def __init__(self, here: Callable[[], Any], there: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        self.here = here
+        self.there = there
+
+
+def drive_here(flow: Flow) -> Any:
+    """What a flow returns; where an event loop runs, a coroutine for it."""
+    return adrive_value(flow) if loop_runs_here() else drive_value(flow)

@@ -10,8 +10,7 @@ from cyclopts import Parameter
 
 from toolyard.cli.output import counted, print_json, print_table, print_text, working
 from toolyard.cli.yard import ConfigOption, JsonOption, SkipOption, open_registry
-from toolyard.engines.replay.cassette import Cassette, Recording
-from toolyard.engines.replay.drift import drift_of
+from toolyard.engines.replay.cassette import Cassette, Recording, drift_of
 from toolyard.model.errors import ErrorInfo
 
 NameOption = Annotated[str | None, Parameter(name="--tool", help="Only recordings of the tool of that name.")]

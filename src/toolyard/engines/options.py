@@ -18,9 +18,7 @@ class OutwardOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     simulate: Annotated[
         Literal["read", "live"],
-        Meta(
-            description="What a simulation may really call: what only reads, or everything.",
-        ),
+        Meta(description="What a simulation may really call: what only reads, or everything."),
     ]
     simulate_with: Annotated[Any, Meta(description="The engine that answers simulated calls in place of this one.")]
 
@@ -30,9 +28,7 @@ class RestEngineOptions(TlsOptions, frozen=True, kw_only=True):
 
     auth: Annotated[
         Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
-        Meta(
-            description="One credential or several: mappings with a type, one of bearer, basic, api_key, oauth2.",
-        ),
+        Meta(description="One credential or several: mappings with a type, one of bearer, basic, api_key, oauth2."),
     ]
     base_url: Annotated[
         str | None, Meta(description="Where the service of every tool is, in place of what its source says.")
@@ -73,16 +69,12 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     cassette: Annotated[str | Path, Meta(description="The file that holds the recorded calls.")]
     mode: Annotated[
         Literal["replay", "record", "auto", "passthrough"],
-        Meta(
-            description="Answer from the cassette, record, record what is missing, or pass everything on.",
-        ),
+        Meta(description="Answer from the cassette, record, record what is missing, or pass everything on."),
     ]
     engine: Annotated[Any, Meta(description="The engine that answers what is recorded.")]
     match: Annotated[
         Literal["arguments", "strict", "fifo"],
-        Meta(
-            description="When a recorded call is the same: by its arguments, by everything, or by its turn.",
-        ),
+        Meta(description="When a recorded call is the same: by its arguments, by everything, or by its turn."),
     ]
     repeat: Annotated[bool, Meta(description="Whether a recorded answer may be given more than once.")]
 
@@ -92,22 +84,18 @@ class LMEngineOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     lm_config: Annotated[
         LMOptions | None,
-        Meta(
-            description="The model that is asked; without one, answers are made of the schemas alone.",
-        ),
+        Meta(description="The model that is asked; without one, answers are made of the schemas alone."),
     ]
     error_categories: Annotated[
         Sequence[Mapping[str, Any]] | None,
-        Meta(
-            description="Failures to simulate: type, probability and message of each.",
-        ),
+        Meta(description="Failures to simulate: type, probability and message of each."),
     ]
     instruction: Annotated[str | None, Meta(description="What the model is told, in place of the usual words.")]
     max_history_tokens: Annotated[
-        int | None, Meta(description="Most of the session's history that the model is shown.")
+        int | None, Meta(ge=0, description="Most of the session's history that the model is shown.")
     ]
     repairs: Annotated[
-        int, Meta(ge=0, description="Times that a model may mend an answer that its schema does not allow.")
+        int, Meta(ge=0, le=2, description="Times that a model may mend an answer that its schema does not allow.")
     ]
     max_string_length: Annotated[int, Meta(ge=1, description="Longest text that is made up.")]
     max_items: Annotated[int, Meta(ge=1, description="Longest list that is made up.")]

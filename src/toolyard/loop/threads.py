@@ -7,6 +7,7 @@ left behind and another thread takes its place. And it never keeps the interpret
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -127,3 +128,10 @@ async def wrapped(future: Future[T]) -> T:
     import asyncio
 
     return await asyncio.wrap_future(future)
+
+
+def loop_runs_here() -> bool:
+    """True if this thread runs an event loop, so that it must not block."""
+    # Without asyncio in the process no loop runs, and importing it is not free.
+    running = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
+    return running is not None and running() is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,9 +10,12 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from toolyard.model.errors import ConfigError
 from toolyard.schema.options import Text, locate_file
 
-_CERTIFICATE_FILES = 2
+_CERTIFICATE_FILES, _CERTIFICATE_PARTS = 2, 3
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"(?:[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)?")
 
 
 def locate_unless_url(value: Any, base: Path) -> Any:
@@ -32,16 +36,37 @@ def locate_token_store(auth: Any, base: Path) -> Any:
     return {**auth, "store": str(base / store)} if isinstance(store, str) else auth
 
 
+def check_headers(headers: Mapping[str, str] | None, where: str) -> dict[str, str]:
+    """For `check`: what can be sent as headers; the error shows no value."""
+    for name, value in (headers or {}).items():
+        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+            raise ConfigError(f"{where}: {name!r} is no name of a header")
+        if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
+            raise ConfigError(f"{where}.{name}: must be text that fits into a header: visible ASCII, no line breaks")
+    return dict(headers or {})
+
+
+def check_certificate(cert: str | Sequence[str] | None, where: str) -> Any:
+    """For `check`: a file, or two or three texts."""
+    if cert is None or isinstance(cert, str):
+        return cert
+    if not 1 < len(cert) <= _CERTIFICATE_PARTS:
+        raise ConfigError(f"{where} must be a file, or certificate and key, or these and the key's password")
+    return tuple(cert)
+
+
 class TlsOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How a server is talked to over HTTP."""
 
-    headers: Annotated[Mapping[str, str] | None, Meta(description="Headers of every request.")]
+    headers: Annotated[
+        Mapping[str, str] | None, Meta(extra={"check": check_headers}, description="Headers of every request.")
+    ]
     verify: Annotated[bool, Meta(description="Whether the server's certificate is checked.")]
     ca: Annotated[str | None, Meta(extra={"locate": locate_file}, description="File of the authorities to trust.")]
     cert: Annotated[
         str | Sequence[str] | None,
         Meta(
-            extra={"locate": locate_certificate},
+            extra={"locate": locate_certificate, "check": check_certificate},
             description="Client certificate: a file, or certificate and key, or these and the key's password.",
         ),
     ]

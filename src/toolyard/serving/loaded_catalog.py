@@ -9,7 +9,7 @@ from collections.abc import MutableMapping, Sequence
 
 from toolyard.app.secrets import clean_report
 from toolyard.app.toolyard import Toolyard
-from toolyard.engines.scripts.sandbox_level import weakest_level
+from toolyard.engines.scripts.runner import weakest_level
 from toolyard.model.errors import ToolyardError
 from toolyard.model.report import LoadReport
 from toolyard.serving.registered_tools import KIND, Registrations

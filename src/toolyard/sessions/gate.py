@@ -8,13 +8,13 @@ waiter's own, so a place is never lost and never given twice.
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
+from toolyard.loop.threads import loop_runs_here
 from toolyard.model.errors import SyncInAsyncError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Gate:
         """Wait for a place in this thread, until a monotonic time; False if there was none by then."""
         if self.enter_at_once():
             return True
-        if _loop_runs_here():
+        if loop_runs_here():
             # Whoever is inside may need this very loop to get out.
             raise SyncInAsyncError(f"waiting here would stop the event loop of this thread; await {twin} instead")
         waiter = _Thread()
@@ -189,9 +189,3 @@ class _Task:
     def _wake(self) -> None:
         if not self.future.done():
             self.future.set_result(None)
-
-
-def _loop_runs_here() -> bool:
-    # Without asyncio in the process no loop runs, and importing it is not free.
-    running = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
-    return running is not None and running() is not None

@@ -291,7 +291,7 @@ def test_a_run_is_replayed_from_the_journal_repairs_included(tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"repairs": 3}, "repairs must be a whole number of 0 to 2"),
+        ({"repairs": 3}, "repairs: must be 2 or less, not 3"),
         ({"max_history_tokens": -1}, "max_history_tokens"),
         ({"max_items": 0}, "max_items"),
         ({"max_string_length": True}, "max_string_length"),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from engines.lm.support import FREE, WEATHER
-from toolyard.engines.lm.response_schema import Bounds, asked_for, response_format
+from toolyard.engines.lm.response import Bounds, asked_for, response_format
 from toolyard.model.tool import Tool
 from toolyard.schema.compile import compile_schema
 

@@ -6,7 +6,7 @@ import pytest
 
 from toolyard import CallError, Denied, InvalidOutput, ToolFailed
 from toolyard.dialects.mcp import McpDialect
-from toolyard.engines.mcp.answer import cleaned, read_answer
+from toolyard.engines.mcp.answer import read_answer, redact_error
 from toolyard.model.call import ToolResult
 from toolyard.model.content import Content, audio, image, resource, resource_link, text
 from toolyard.words.redactor import Redactor
@@ -147,8 +147,8 @@ def test_a_server_that_wants_more_is_told_that_nobody_gives_it():
 
 def test_secrets_are_taken_out_of_an_error_and_all_it_carries():
     error = ToolFailed("bad key swordfish-42", hint="not swordfish-42", details={"data": ["swordfish-42"], "n": 1})
-    same = cleaned(error, Redactor(["swordfish-42"]))
+    same = redact_error(error, Redactor(["swordfish-42"]))
     assert same is error
     assert "swordfish" not in f"{same} {same!r} {same.info}"
     plain = CallError("fine")
-    assert cleaned(plain, Redactor(["swordfish-42"])).info.message == "fine"
+    assert redact_error(plain, Redactor(["swordfish-42"])).info.message == "fine"

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolyard import ConfigError, MalformedSource, SourceUnavailable
-from toolyard.engines.replay.cassette import Cassette, Recording, call_key
-from toolyard.engines.replay.drift import nearest
+from toolyard.engines.replay.cassette import Cassette, Recording, call_key, nearest
 from toolyard.model.errors import CallError, ErrorInfo
 
 TEXT = st.one_of(

@@ -22,7 +22,7 @@ from toolyard import (
     Unavailable,
 )
 from toolyard.calls.request import CallRequest
-from toolyard.engines.outward import OutwardEngine
+from toolyard.engines.base import OutwardEngine
 from toolyard.model.content import text
 from toolyard.sessions.sessions import Sessions
 
@@ -403,8 +403,8 @@ def test_many_threads_record_into_one_cassette(tape, registry):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"mode": "rewind"}, "mode must be one of replay, record, auto, passthrough"),
-        ({"match": "loosely"}, "match must be one of arguments, strict, fifo"),
+        ({"mode": "rewind"}, "mode: no such choice 'rewind'"),
+        ({"match": "loosely"}, "match: no such choice 'loosely'"),
         ({"mode": "record"}, "mode 'record' needs an engine"),
         ({"mode": "auto", "engine": "live"}, "engine by name works in a config"),
         ({}, "no cassette to replay"),

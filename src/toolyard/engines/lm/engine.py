@@ -13,15 +13,15 @@ from toolyard.model.errors import ConfigError, InvalidOutput
 from toolyard.model.tool import Tool
 from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
+from toolyard.schema.options import read_arguments
 
 if TYPE_CHECKING:
     from toolyard.calls.faults import FaultPlan
-    from toolyard.engines.lm.answer import Unfit
     from toolyard.engines.lm.prompt import Built
+    from toolyard.engines.lm.response import Unfit
     from toolyard.links.lm import LMAnswer, Spent
 
 MAX_HISTORY_TOKENS = 16_000
-_MOST_REPAIRS = 2
 _QUOTED = 8_000
 """Characters of an unusable answer that the model is shown again."""
 _NOTHING = "(nothing)"
@@ -54,7 +54,7 @@ class LMToolEngine(ToolEngine):
         error_categories: Sequence[Mapping[str, Any]] | None = None,
         instruction: str | None = None,
         max_history_tokens: int | None = MAX_HISTORY_TOKENS,
-        repairs: int = _MOST_REPAIRS,
+        repairs: int = 2,
         max_string_length: int = 400,
         max_items: int = 16,
         timeout: float | None = 300.0,
@@ -66,26 +66,29 @@ class LMToolEngine(ToolEngine):
         if error_categories is not None:
             settings["faults"] = _plan_faults(error_categories, settings.get("faults"), lm_config)
         super().__init__(registry, timeout=timeout, output_check="strict", **settings)
-        length, items = _read_int("max_string_length", max_string_length, 1), _read_int("max_items", max_items, 1)
-        if max_history_tokens is not None:
-            _read_int("max_history_tokens", max_history_tokens, 0)
-        self._rounds = 1 + _read_int("repairs", repairs, 0, _MOST_REPAIRS)
+        read = read_arguments(
+            LMEngineOptions,
+            max_string_length=max_string_length,
+            max_items=max_items,
+            max_history_tokens=max_history_tokens,
+            repairs=repairs,
+        )
+        self._rounds = 1 + read["repairs"]
         self._root: ToolEngine = self
         self._client: Any = None
         self._simulator: Any = None
         config: Mapping[str, Any] = {"type": _SCHEMA} if lm_config is None else lm_config
         if isinstance(config, Mapping) and config.get("type") == _SCHEMA:
-            self._simulator = _simulator(config)
+            self._simulator = _make_simulator(config)
             return
         from toolyard.engines.lm.prompt import Prompts
-        from toolyard.engines.lm.response_schema import Bounds
+        from toolyard.engines.lm.response import Bounds
         from toolyard.links.lm import LMClient
 
         self._client = LMClient(config)
         settled = self._client.config
-        self._prompts = Prompts(
-            instruction, max_history_tokens, Bounds(length, items), settled.response_format, settled.strict
-        )
+        bounds = Bounds(read["max_string_length"], read["max_items"])
+        self._prompts = Prompts(instruction, max_history_tokens, bounds, settled.response_format, settled.strict)
         for secret in self.secrets:
             self._path.redactor.add(secret)
 
@@ -114,8 +117,8 @@ class LMToolEngine(ToolEngine):
         return self._ask_model(invocation)
 
     async def _ask_model(self, invocation: Invocation) -> Any:
-        from toolyard.engines.lm.answer import Unfit, read_result
         from toolyard.engines.lm.prompt import REPAIR
+        from toolyard.engines.lm.response import Unfit, read_result
         from toolyard.links.lm import Message
 
         built = self._prompts.build(self._root.tool_registry, invocation)
@@ -172,7 +175,7 @@ def _unusable_result(tool: Tool, unfit: Unfit, count: int) -> InvalidOutput:
     )
 
 
-def _simulator(config: Mapping[str, Any]) -> Any:
+def _make_simulator(config: Mapping[str, Any]) -> Any:
     from toolyard.engines.simulator import Simulator
     from toolyard.plugins import check_options
 
@@ -191,10 +194,3 @@ def _plan_faults(categories: Any, faults: Any, config: Any) -> FaultPlan:
         categories = [dict(item) if isinstance(item, Mapping) else item for item in categories]
     seed = config.get("seed") if isinstance(config, Mapping) else None
     return from_error_categories(categories, seed=seed if type(seed) is int else 0)
-
-
-def _read_int(name: str, value: Any, least: int, most: int | None = None) -> int:
-    if type(value) is not int or value < least or (most is not None and value > most):
-        limit = f"at least {least}" if most is None else f"{least} to {most}"
-        raise ConfigError(f"{name} must be a whole number of {limit}, not {value!r}")
-    return value

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from toolyard.calls.invocation import Invocation
-from toolyard.engines.lm.response_schema import Bounds, response_format
+from toolyard.engines.lm.response import Bounds, response_format
 from toolyard.links.lm.shapes import Message, likely_tokens
 from toolyard.model.call import ToolCall
 from toolyard.model.tool import Tool

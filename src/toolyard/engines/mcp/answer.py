@@ -71,7 +71,7 @@ def _read_content(
     return value if not blocks or says_it_all else Content(blocks, value)
 
 
-def cleaned(error: CallError, redactor: Redactor) -> CallError:
+def redact_error(error: CallError, redactor: Redactor) -> CallError:
     """The same error without secrets."""
     info = error.info
     message, hint = redactor.text(info.message), None if info.hint is None else redactor.text(info.hint)

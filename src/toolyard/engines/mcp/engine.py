@@ -4,33 +4,37 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from toolyard.calls.drive import EitherWay, drive_here
 from toolyard.calls.invocation import Invocation
-from toolyard.engines.base import ToolEngine
+from toolyard.calls.waits import Flow
+from toolyard.engines.base import OutwardEngine, ToolEngine
+from toolyard.engines.mcp.answer import read_answer, redact_error
 from toolyard.engines.options import McpEngineOptions, OutwardOptions
-from toolyard.engines.outward import OutwardEngine
+from toolyard.loop.forking import renewed_in_child
 from toolyard.model.bindings import McpBinding, McpServer
 from toolyard.model.call import ToolCall
 from toolyard.model.context import Notice, Notify, Progress
-from toolyard.model.errors import CallError, ConfigError, NoEngine
+from toolyard.model.errors import CallError, ConfigError, NoEngine, Unavailable
 from toolyard.model.names import show
 from toolyard.model.tool import Effects, Tool
 from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
-from toolyard.schema.options import option_type, read_value
+from toolyard.schema.options import read_arguments
 from toolyard.sessions.store import Key
 from toolyard.words.redactor import Redactor
 
 if TYPE_CHECKING:
-    from toolyard.engines.mcp.connections import Borrowed, Links
-    from toolyard.links.mcp import McpLink
+    from toolyard.links.mcp import Handlers, McpLink
+
 
 Connection = Literal["shared", "per_session"]
 OnProgress = Callable[[ToolCall, Progress], None]
 
-_WAYS = ("shared", "per_session")
 _MAX_ROUTES = 8192
 _log = logging.getLogger(__name__)
 
@@ -102,14 +106,18 @@ class MCPToolEngine(OutwardEngine):
         reach: dict[str, Any] = {"args": args, "env": env, "cwd": cwd, "headers": headers, "auth": auth}
         reach |= {"transport": transport, "verify": verify, "ca": ca, "cert": cert, "connect_timeout": connect_timeout}
         self.server = _own_server(url, command, reach)
-        if connection not in _WAYS:
-            raise ConfigError(f"connection must be one of {', '.join(_WAYS)}; not {connection!r}")
+        read = read_arguments(
+            McpEngineOptions,
+            connection=connection,
+            max_session_connections=max_session_connections,
+            json_text=json_text,
+        )
         if on_progress is not None and not callable(on_progress):
             raise ConfigError("on_progress must be a function")
         self.connection: Connection = connection
         self._on_progress = on_progress
-        self._json_text = read_value(option_type(bool), json_text, "json_text")
-        self._links = _links(sampling, elicitation, roots, max_session_connections)
+        self._json_text = read["json_text"]
+        self._links = _open_links(sampling, elicitation, roots, read["max_session_connections"])
         self._routes: dict[int, _Route] = {}
         self._redactors: dict[McpServer, Redactor] = {}
         self._lock = threading.Lock()
@@ -134,7 +142,7 @@ class MCPToolEngine(OutwardEngine):
         binding = tool.binding
         if type(binding) is not McpBinding:
             return False
-        return self._place(binding) is not None
+        return self._find_server(binding) is not None
 
     def blocks(self, tool: Tool) -> bool:
         """Never: `answer` gives a coroutine where a loop runs, and elsewhere keeps the deadline by itself."""
@@ -146,45 +154,29 @@ class MCPToolEngine(OutwardEngine):
 
     def answer(self, invocation: Invocation) -> Any:
         """The answer's value; where an event loop runs, a coroutine for it."""
-        import asyncio
+        return drive_here(self._call_tool(invocation, self._find_route(invocation.tool)))
 
-        route = self._route(invocation.tool)
+    def _call_tool(self, invocation: Invocation, route: _Route) -> Flow:
+        borrowed = self._borrow_link(invocation, route)
+        link, name, arguments = borrowed.link, route.binding.tool_name, invocation.arguments
+        conditions: dict[str, Any] = {
+            "deadline": invocation.deadline,
+            "notify": self._notifier(invocation),
+            "mirrored": route.binding.mirrored,
+            "reads": route.tool.effects is Effects.READ,
+        }
         try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            looping = False
-        else:
-            looping = True
-        # Outside of the handler, whose exception would pass for the cause of whatever goes wrong now.
-        return self._aanswer(invocation, route) if looping else self._answer(invocation, route)
-
-    def _answer(self, invocation: Invocation, route: _Route) -> Any:
-        borrowed = self._borrowed(invocation, route)
-        try:
-            found = borrowed.link.call(
-                route.binding.tool_name, invocation.arguments, **self._conditions(invocation, route)
+            found = yield EitherWay(
+                lambda: link.call(name, arguments, **conditions), lambda: link.acall(name, arguments, **conditions)
             )
-            return self._read(found, route)
+            return self._read_answer(found, route)
         except CallError as error:
-            raise self._clean(error, route, borrowed.link) from None
+            # Tokens that were got meanwhile are known to the link alone, and come and go.
+            raise redact_error(redact_error(error, route.redactor), Redactor(link.passing_secrets)) from None
         finally:
             borrowed.done()
 
-    async def _aanswer(self, invocation: Invocation, route: _Route) -> Any:
-        borrowed = self._borrowed(invocation, route)
-        try:
-            found = await borrowed.link.acall(
-                route.binding.tool_name, invocation.arguments, **self._conditions(invocation, route)
-            )
-            return self._read(found, route)
-        except CallError as error:
-            raise self._clean(error, route, borrowed.link) from None
-        finally:
-            borrowed.done()
-
-    def _read(self, answer: Any, route: _Route) -> Any:
-        from toolyard.engines.mcp.answer import read_answer
-
+    def _read_answer(self, answer: Any, route: _Route) -> Any:
         tool = route.tool
         return read_answer(
             answer,
@@ -195,21 +187,7 @@ class MCPToolEngine(OutwardEngine):
             effect="none" if tool.effects is Effects.READ else "unknown",
         )
 
-    def _clean(self, error: CallError, route: _Route, link: McpLink) -> CallError:
-        from toolyard.engines.mcp.answer import cleaned
-
-        # Tokens that were got meanwhile are known to the link alone, and come and go.
-        return cleaned(cleaned(error, route.redactor), Redactor(link.passing_secrets))
-
-    def _conditions(self, invocation: Invocation, route: _Route) -> dict[str, Any]:
-        return {
-            "deadline": invocation.deadline,
-            "notify": self._notify(invocation),
-            "mirrored": route.binding.mirrored,
-            "reads": route.tool.effects is Effects.READ,
-        }
-
-    def _borrowed(self, invocation: Invocation, route: _Route) -> Borrowed:
+    def _borrow_link(self, invocation: Invocation, route: _Route) -> Borrowed:
         if self.connection == "per_session" and invocation.session_id:
             return self._links.own(route.server, invocation.session.key)
         # A call in no session has nothing that a later one could find again.
@@ -217,7 +195,7 @@ class MCPToolEngine(OutwardEngine):
             route.shared = self._links.shared(route.server)
         return route.shared
 
-    def _notify(self, invocation: Invocation) -> Notify | None:
+    def _notifier(self, invocation: Invocation) -> Notify | None:
         told = self._on_progress
         if told is None:
             return invocation.listener
@@ -233,7 +211,7 @@ class MCPToolEngine(OutwardEngine):
 
         return notify
 
-    def _route(self, tool: Tool) -> _Route:
+    def _find_route(self, tool: Tool) -> _Route:
         known = self._routes.get(id(tool))
         if known is not None and known.tool is tool:
             return known
@@ -245,13 +223,13 @@ class MCPToolEngine(OutwardEngine):
                 f"{tool.qualified_name} has no MCP server behind it",
                 hint="load the tool with MCPToolLoader, or give its source another engine",
             )
-        server = self._place(binding)
+        server = self._find_server(binding)
         if server is None:
             raise NoEngine(
                 f"no MCP server is known here as {show(binding.server)}, where {tool.qualified_name} is said to be",
                 hint="it is called by its address, by 'stdio: ' and its command, or by the namespace of its tools",
             )
-        route = _Route(tool, binding, server, self._hiding(server), is_wrapped(tool.output_parameters))
+        route = _Route(tool, binding, server, self._redactor_for(server), is_wrapped(tool.output_parameters))
         if self.server is None and binding.place is None:
             return route  # where it is may be another place after the next change of the registry
         with self._lock:
@@ -261,7 +239,7 @@ class MCPToolEngine(OutwardEngine):
             self._routes[id(tool)] = route
         return route
 
-    def _hiding(self, server: McpServer) -> Redactor:
+    def _redactor_for(self, server: McpServer) -> Redactor:
         """Hides what the server was given; traces and logs are told, too, before it is first called."""
         from toolyard.links.mcp.options import secrets_of
 
@@ -273,7 +251,7 @@ class MCPToolEngine(OutwardEngine):
                 self._redactors[server] = Redactor(secrets)
             return self._redactors[server]
 
-    def _place(self, binding: McpBinding) -> McpServer | None:
+    def _find_server(self, binding: McpBinding) -> McpServer | None:
         """Where the tool is: the server of that name, or behind a namespace of that name, as other tools know it."""
         known = self.server or binding.place
         if known is not None:
@@ -318,13 +296,147 @@ def _own_server(url: Any, command: Any, reach: dict[str, Any]) -> McpServer | No
     return read_server(url, command, **reach)
 
 
-def _links(sampling: Any, elicitation: Any, roots: Any, most: Any) -> Links:
-    from toolyard.engines.mcp.connections import Links
-
-    if type(most) is not int or most < 1:
-        raise ConfigError(f"max_session_connections must be a whole number of at least 1, not {most!r}")
+def _open_links(sampling: Any, elicitation: Any, roots: Any, most: int) -> Links:
     if sampling is None and elicitation is None and roots is None:
         return Links(None, most)
     from toolyard.links.mcp.options import read_handlers
 
     return Links(read_handlers(sampling, elicitation, roots), most)
+
+
+_CLOSING_SECONDS = 10.0
+
+Owner = tuple[Key, McpServer]
+
+
+class _Own:
+    """The connection of one session, and how many calls are on it."""
+
+    __slots__ = ("calls", "link")
+
+    def __init__(self, link: McpLink) -> None:
+        self.link = link
+        self.calls = 0
+
+
+class Borrowed:
+    """A connection for the time of one call."""
+
+    __slots__ = ("_own", "_owner", "link")
+
+    def __init__(self, link: McpLink, own: _Own | None = None, owner: Links | None = None) -> None:
+        self.link = link
+        self._own = own
+        self._owner = owner
+
+    def done(self) -> None:
+        """The call is over."""
+        if self._own is not None and self._owner is not None:
+            self._owner.left(self._own)
+            self._own = None
+
+
+class Links:
+    """Opened when first needed. Those of sessions are at most `most`; the one longest unused makes room."""
+
+    def __init__(self, handlers: Handlers | None, most: int) -> None:
+        self._given = handlers
+        self._most = most
+        self._lock = threading.Lock()
+        self._shared: dict[McpServer, McpLink] = {}
+        self._own: OrderedDict[Owner, _Own] = OrderedDict()
+        self._closing: set[Future[None]] = set()
+        self._closed = False
+        renewed_in_child(self)
+
+    def forked(self) -> None:
+        """In the child of a fork no call is under way, and nothing is being closed."""
+        self._lock = threading.Lock()
+        self._closing = set()
+        for own in self._own.values():
+            own.calls = 0
+
+    def shared(self, server: McpServer) -> Borrowed:
+        """The connection that everybody uses who wants the same server."""
+        link = self._shared.get(server)
+        return Borrowed(self._lease(server) if link is None else link)
+
+    def own(self, server: McpServer, session: Key) -> Borrowed:
+        """The session's own connection."""
+        from toolyard.links.mcp import McpLink
+        from toolyard.links.mcp.options import limits_of
+
+        with self._lock:
+            self._check_open(server)
+            found = self._own.get((session, server))
+            if found is None:
+                self._make_room(server)
+                found = _Own(McpLink(server, limits=limits_of(server), handlers=self._handlers()))
+                self._own[session, server] = found
+            self._own.move_to_end((session, server))
+            found.calls += 1
+            return Borrowed(found.link, found, self)
+
+    def left(self, own: _Own) -> None:
+        """One call less on a session's connection."""
+        with self._lock:
+            own.calls -= 1
+
+    def ended(self, session: Key) -> None:
+        """Hang up for a session that is over; nobody waits for it."""
+        with self._lock:
+            for key in [key for key in self._own if key[0] == session]:
+                self._hang_up(self._own.pop(key))
+
+    def close(self) -> None:
+        """Hang up, and give back what is shared."""
+        from toolyard.links.mcp import give_back
+
+        with self._lock:
+            self._closed = True
+            for own in self._own.values():
+                self._hang_up(own)
+            self._own.clear()
+            shared, self._shared = list(self._shared.values()), {}
+            closing = set(self._closing)
+        for link in shared:
+            give_back(link)
+        wait(closing, timeout=_CLOSING_SECONDS)
+
+    def _lease(self, server: McpServer) -> McpLink:
+        from toolyard.links.mcp import lease
+        from toolyard.links.mcp.options import limits_of
+
+        with self._lock:
+            self._check_open(server)
+            if server not in self._shared:
+                self._shared[server] = lease(server, limits=limits_of(server), handlers=self._handlers())
+            return self._shared[server]
+
+    def _handlers(self) -> Handlers:
+        from toolyard.links.mcp import Handlers
+
+        return self._given or Handlers()
+
+    def _check_open(self, server: McpServer) -> None:
+        if self._closed:
+            raise Unavailable(f"the engine that calls {server.name} is closed", retryable=False)
+
+    def _make_room(self, server: McpServer) -> None:
+        if len(self._own) < self._most:
+            return
+        idle = next((key for key, own in self._own.items() if own.calls == 0), None)
+        if idle is None:
+            raise Unavailable(
+                f"{self._most} sessions have a connection of their own to servers such as {server.name}, all in use",
+                hint="try again later, or raise max_session_connections",
+            )
+        _log.warning("session %s lost its connection to %s to make room for another", idle[0].session_id, idle[1].name)
+        self._hang_up(self._own.pop(idle))
+
+    def _hang_up(self, own: _Own) -> None:
+        from toolyard.loop.home import link_loop
+
+        future = link_loop.submit(own.link.aclose())
+        self._closing.add(future)
+        future.add_done_callback(self._closing.discard)

@@ -7,13 +7,13 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from msgspec import UNSET, structs
 
 from toolyard.calls.answerer import Answerer
 from toolyard.calls.deadline import too_late
-from toolyard.calls.drive import adrive_value, drive_value
+from toolyard.calls.drive import drive_here
 from toolyard.calls.error_masking import is_own_exception
 from toolyard.calls.faults.apply import behind_a_cassette
 from toolyard.calls.faults.plan import FaultPlan
@@ -21,12 +21,13 @@ from toolyard.calls.faults.rules import Fault
 from toolyard.calls.flow import answer_flow
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.result import plain_answer
+from toolyard.calls.waits import Flow
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.execute_override import OverridingEngine
 from toolyard.engines.options import ReplayOptions
 from toolyard.engines.replay.call_counts import Places
-from toolyard.engines.replay.cassette import Cassette, Recording, call_key
-from toolyard.engines.replay.drift import Changed, Drift, Moved, nearest
+from toolyard.engines.replay.cassette import Cassette, Changed, Drift, Moved, Recording, call_key, nearest
+from toolyard.loop.threads import loop_runs_here
 from toolyard.model.call import ToolCall
 from toolyard.model.content import Content
 from toolyard.model.errors import CallError, ConfigError, ErrorInfo, NoEngine, SourceUnavailable, ToolFailed
@@ -34,6 +35,7 @@ from toolyard.model.tool import Tool
 from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import bind
+from toolyard.schema.options import read_arguments
 from toolyard.sessions.entry import Entry
 from toolyard.sessions.store import Key
 
@@ -79,8 +81,7 @@ class ReplayToolEngine(ToolEngine):
         repeat: bool = True,
         **settings: Any,
     ) -> None:
-        _one_of("mode", mode, get_args(ReplayMode))
-        _one_of("match", match, get_args(ReplayMatch))
+        read_arguments(ReplayOptions, mode=mode, match=match)
         if isinstance(engine, str):
             raise ConfigError(
                 "engine by name works in a config, where engines have names; here, give the engine itself"
@@ -95,7 +96,7 @@ class ReplayToolEngine(ToolEngine):
         self.repeat = repeat
         self.behind = engine
         self.reaches_out = mode != "replay" and engine is not None and engine.reaches_out
-        self.cassette = _opened(cassette, mode)
+        self.cassette = _open_cassette(cassette, mode)
         self._places = Places(self._slot, self._is_recorded)
         self._root: ToolEngine = self
         self._lock = threading.Lock()
@@ -141,21 +142,21 @@ class ReplayToolEngine(ToolEngine):
     def answer(self, invocation: Invocation) -> Any:
         """What was recorded, or what the engine answers now; where an event loop runs, perhaps a coroutine."""
         if self.mode == "passthrough":
-            return self._live(invocation, None)
-        asked = self._asked(invocation.tool.qualified_name, invocation.arguments)
+            return drive_here(self._live_flow(invocation, None))
+        asked = self._call_asked(invocation.tool.qualified_name, invocation.arguments)
         if self.mode != "record":
-            number = self._found(invocation, asked)
+            number = self._find_due(invocation, asked)
             if number is not None:
                 return self._play(number, invocation)
             if self.mode == "replay":
-                raise self._missing(asked)
-        return self._live(invocation, asked)
+                raise self._miss(asked)
+        return drive_here(self._live_flow(invocation, asked))
 
     def _redact(self, value: Any) -> Any:
         known = self._root._path.redactor.value(value)
         return known if self.behind is None else self.behind._path.redactor.value(known)
 
-    def _asked(self, name: str, arguments: dict[str, Any]) -> Recording:
+    def _call_asked(self, name: str, arguments: dict[str, Any]) -> Recording:
         """The call as a cassette has it, so far without an answer."""
         return Recording(name=name, arguments=self._redact(arguments))
 
@@ -182,7 +183,7 @@ class ReplayToolEngine(ToolEngine):
         due = self.cassette.recordings[numbers[place]].error if place < len(numbers) else None
         return isinstance(due, ErrorInfo) and (due.code, due.message) == (info.code, info.message)
 
-    def _found(self, invocation: Invocation, asked: Recording) -> int | None:
+    def _find_due(self, invocation: Invocation, asked: Recording) -> int | None:
         """The number of the recording that is due."""
         if self.match == "strict":
             place = self._places.before(invocation, _EVERYTHING)
@@ -219,7 +220,7 @@ class ReplayToolEngine(ToolEngine):
         invocation.replayed = True
         return recording.play()
 
-    def _missing(self, asked: Recording) -> NoEngine:
+    def _miss(self, asked: Recording) -> NoEngine:
         near = nearest(self.cassette, asked.name, asked.arguments)
         with self._lock:
             if len(self._misses) < _MOST_MISSES:
@@ -233,48 +234,24 @@ class ReplayToolEngine(ToolEngine):
             details={} if near is None else {"recorded_arguments": near},
         )
 
-    def _live(self, invocation: Invocation, asked: Recording | None) -> Any:
+    def _live_flow(self, invocation: Invocation, asked: Recording | None) -> Flow:
         """Have the engine answer, and keep what it says unless the cassette is to be left alone."""
-        import asyncio
-
-        answerer, faults, asked = self._behind(invocation, asked)
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            looping = False
-        else:
-            looping = True
-        if looping:
-            return self._alive(invocation, answerer, faults, asked)
+        answerer, faults, asked = self._engine_behind(invocation, asked)
         began = time.perf_counter()
         with behind_a_cassette(invocation):
             try:
-                value = drive_value(answer_flow(answerer, invocation, faults, on_loop=False))
+                value = yield from answer_flow(answerer, invocation, faults, on_loop=loop_runs_here())
             except CallError as error:
                 self._keep(asked, invocation, began, error=error.info, unforeseen=is_own_exception(error))
                 raise
-            return self._kept(asked, invocation, began, value, answerer)
-
-    async def _alive(
-        self, invocation: Invocation, answerer: Answerer, faults: FaultPlan | None, asked: Recording | None
-    ) -> Any:
-        import asyncio
-
-        began = time.perf_counter()
-        with behind_a_cassette(invocation):
-            try:
-                value = await adrive_value(answer_flow(answerer, invocation, faults, on_loop=True))
-            except CallError as error:
-                self._keep(asked, invocation, began, error=error.info, unforeseen=is_own_exception(error))
-                raise
-            except asyncio.CancelledError:
+            except BaseException as error:
                 # Whoever waits for this one, too, may be the first to see that it is too late.
-                if invocation.remaining == 0.0:
+                if type(error).__name__ == "CancelledError" and invocation.remaining == 0.0:
                     self._keep(asked, invocation, began, error=too_late(invocation).info)
                 raise
-            return self._kept(asked, invocation, began, value, answerer)
+            return self._keep_value(asked, invocation, began, value, answerer)
 
-    def _behind(
+    def _engine_behind(
         self, invocation: Invocation, asked: Recording | None
     ) -> tuple[Answerer, FaultPlan | None, Recording | None]:
         """Who answers, what goes wrong there, and the recording to be made of it, if there is to be one."""
@@ -288,7 +265,7 @@ class ReplayToolEngine(ToolEngine):
         known = asked is not None and self.cassette.of_call(asked.key)
         return simulator, live.settings.faults, None if known or simulator is not live else asked
 
-    def _kept(
+    def _keep_value(
         self, asked: Recording | None, invocation: Invocation, began: float, value: Any, answerer: Answerer
     ) -> Any:
         if asked is None:
@@ -308,7 +285,7 @@ class ReplayToolEngine(ToolEngine):
             return
         if isinstance(outcome.get("error"), ErrorInfo):
             outcome["unforeseen"] = outcome.get("unforeseen") or UNSET
-            outcome["error"] = self._redacted(outcome["error"])
+            outcome["error"] = self._redact_error(outcome["error"])
         else:
             outcome["result"] = self._redact(outcome["result"])
             if isinstance(outcome["content"], list):
@@ -333,7 +310,7 @@ class ReplayToolEngine(ToolEngine):
         with self._lock:
             self._played.add(number)
 
-    def _redacted(self, info: ErrorInfo) -> ErrorInfo:
+    def _redact_error(self, info: ErrorInfo) -> ErrorInfo:
         hint = None if info.hint is None else self._redact(info.hint)
         return structs.replace(info, message=self._redact(info.message), hint=hint, details=self._redact(info.details))
 
@@ -379,7 +356,7 @@ class _Behind:
         return self._engine.route(tool) if routed is self._front else routed
 
 
-def _opened(path: str | Path, mode: ReplayMode) -> Cassette:
+def _open_cassette(path: str | Path, mode: ReplayMode) -> Cassette:
     if mode == "passthrough":
         return Cassette(path)
     try:
@@ -390,8 +367,3 @@ def _opened(path: str | Path, mode: ReplayMode) -> Cassette:
         if mode == "replay":
             raise ConfigError(f"no cassette to replay: {error}; record one with mode: record") from None
         return Cassette(path)
-
-
-def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise ConfigError(f"{name} must be one of {', '.join(known)}; not {value!r}")

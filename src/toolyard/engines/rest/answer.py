@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
-from toolyard.engines.rest.media import charset_of, kind_of, plain
+from toolyard.links.http.media import bare_media_type, charset_of, media_kind
 from toolyard.links.http.messages import HARMLESS, Incoming
 from toolyard.links.http.retry import RETRYABLE, retry_after
 from toolyard.model.errors import CallError, Effect, MalformedSource, ToolFailed, Unavailable
@@ -38,7 +38,7 @@ class Expected:
         self.method = method
         self.needs = " or ".join(" with ".join(names) for names in security if names)
         """The security schemes that the specification asks for."""
-        self.json = bool(accepts) and all(kind_of(item) == "json" and "*" not in item for item in accepts)
+        self.json = bool(accepts) and all(media_kind(item) == "json" and "*" not in item for item in accepts)
         """Every answer that means success is JSON."""
         self.what = f"{method} {origin}"
 
@@ -56,8 +56,8 @@ def read_answer(incoming: Incoming, expected: Expected, secrets: Sequence[str], 
     if not body or expected.method == "HEAD":
         return None
     stated = incoming.header("content-type")
-    name = plain(stated)
-    kind = kind_of(stated) if name else "binary"
+    name = bare_media_type(stated)
+    kind = media_kind(stated) if name else "binary"
     if kind == "json":
         return _read_json(body, stated, expected, incoming, secrets)
     if expected.json:
@@ -152,14 +152,14 @@ def _error_details(incoming: Incoming, redactor: Redactor) -> dict[str, Any]:
 
 def _decode_text(incoming: Incoming) -> str:
     stated = incoming.header("content-type")
-    if stated and kind_of(stated) in ("binary", "multipart"):
+    if stated and media_kind(stated) in ("binary", "multipart"):
         return f"<{len(incoming.body)} bytes>" if incoming.body else ""
     return incoming.body[: 4 * _READ].decode(charset_of(stated) or "utf-8", "replace")
 
 
 def _quote_body(incoming: Incoming, redactor: Redactor) -> str:
     """What the service itself says went wrong, on one line."""
-    if kind_of(incoming.header("content-type") or "text/plain") != "json" or len(incoming.body) > _READ:
+    if media_kind(incoming.header("content-type") or "text/plain") != "json" or len(incoming.body) > _READ:
         return ""
     try:
         value = parse_json(incoming.body, what="answer")

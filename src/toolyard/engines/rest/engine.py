@@ -9,21 +9,23 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from toolyard.calls.drive import EitherWay, drive_here
 from toolyard.calls.invocation import Invocation
-from toolyard.engines.base import ToolEngine
+from toolyard.calls.waits import Flow
+from toolyard.engines.base import OutwardEngine, ToolEngine
 from toolyard.engines.options import OutwardOptions, RestEngineOptions
-from toolyard.engines.outward import OutwardEngine
 from toolyard.model.bindings import RestBinding
 from toolyard.model.errors import CallError, CallTimeout, Denied, NoEngine, SessionError, Unavailable
 from toolyard.model.tool import Effects, Tool
 from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
+from toolyard.schema.common_options import check_headers
+from toolyard.schema.options import read_arguments
 from toolyard.sessions.store import Key
 
 if TYPE_CHECKING:
-    from toolyard.engines.rest.auth import Chosen, Entry
+    from toolyard.engines.rest.options import AuthEntry, Chosen
     from toolyard.engines.rest.request import Operation
-    from toolyard.links.http.breaker import Breaker
     from toolyard.links.http.client import GuardedClient
     from toolyard.links.http.messages import Incoming, Outgoing
 
@@ -101,21 +103,34 @@ class RESTToolEngine(OutwardEngine):
         **settings: Any,
     ) -> None:
         super().__init__(registry, timeout=timeout, retries=retries, **settings)
-        from toolyard.engines.rest.auth import read_auth
-        from toolyard.engines.rest.options import make_client, read_base_url, read_breaker, read_headers
+        from toolyard.engines.rest.options import make_client, read_auth, read_base_url
+        from toolyard.links.http.breaker import Breaker
 
+        read = read_arguments(
+            RestEngineOptions,
+            allow_hosts=allow_hosts,
+            allow_networks=allow_networks,
+            verify=verify,
+            ca=ca,
+            cert=cert,
+            headers=headers,
+            http2=http2,
+            breaker_failures=breaker_failures,
+            breaker_pause=breaker_pause,
+        )
         self.base_url = read_base_url(base_url)
         self._auth = read_auth(auth, "auth")
-        self._headers = read_headers(headers)
-        self._agent = () if user_agent is None else read_headers({"user-agent": user_agent})
-        self._key_header = None if idempotency_header is None else read_headers({idempotency_header: "x"})[0][0]
-        self.idempotent = self._key_header is not None
-        self._breaker: Breaker = read_breaker(breaker_failures, breaker_pause)
-        self._client: GuardedClient = make_client(
-            allow_hosts, allow_networks, verify, ca, cert, max_response_bytes, max_connections, http2
-        )
+        self._headers: tuple[tuple[str, str], ...] = tuple(read["headers"].items())
+        agent = {} if user_agent is None else {"user-agent": user_agent}
+        self._agent = tuple(check_headers(agent, "user_agent").items())
+        if idempotency_header is not None:
+            check_headers({idempotency_header: ""}, "idempotency_header")
+        self._key_header = idempotency_header
+        self.idempotent = idempotency_header is not None
+        self._breaker = Breaker(time.monotonic, read["breaker_failures"], read["breaker_pause"])
+        self._client: GuardedClient = make_client(read, max_bytes=max_response_bytes, pool=max_connections)
         self._operations: dict[int, tuple[RestBinding, Operation, Chosen]] = {}
-        self._sessions: OrderedDict[Key, tuple[Entry, ...]] = OrderedDict()
+        self._sessions: OrderedDict[Key, tuple[AuthEntry, ...]] = OrderedDict()
         self._fetched: OrderedDict[str, None] = OrderedDict()
         self._root: ToolEngine = self
         self._homes: tuple[int, frozenset[str]] = (-1, frozenset())
@@ -153,30 +168,30 @@ class RESTToolEngine(OutwardEngine):
 
         They come before the engine's own, live in memory only, and end with the session. A fork has none.
         """
-        from toolyard.engines.rest.auth import read_auth
+        from toolyard.engines.rest.options import read_auth
 
         entries, key = read_auth(auth, "credentials"), Key(owner or "", session_id)
         with self._lock:
             if entries and key not in self._sessions and len(self._sessions) >= _MAX_SESSIONS:
                 # To drop another's would let its calls go out in the engine's own name.
                 raise SessionError(f"{_MAX_SESSIONS:,} sessions have credentials of their own, the most allowed")
-            self._drop(key)
+            self._drop_credentials(key)
             if entries:
                 self._sessions[key] = entries
-                self._hide(entries)
+                self._hide_secrets(entries)
 
     def ended(self, session_id: str, owner: str | None = None) -> None:
         """Forget the session's credentials."""
         super().ended(session_id, owner)
         with self._lock:
-            self._drop(Key(owner or "", session_id))
+            self._drop_credentials(Key(owner or "", session_id))
 
-    def _hide(self, entries: tuple[Entry, ...]) -> None:
+    def _hide_secrets(self, entries: tuple[AuthEntry, ...]) -> None:
         for entry in entries:
             for secret in entry.secrets:
                 self._root._path.redactor.add_passing(secret)
 
-    def _drop(self, key: Key) -> None:
+    def _drop_credentials(self, key: Key) -> None:
         for entry in self._sessions.pop(key, ()):
             for secret in entry.secrets:
                 self._root._path.redactor.forget(secret)
@@ -193,34 +208,18 @@ class RESTToolEngine(OutwardEngine):
 
     def answer(self, invocation: Invocation) -> Any:
         """The answer's value; where an event loop runs, a coroutine for it."""
-        import asyncio
+        return drive_here(self._exchange(self._write_request(invocation)))
 
-        sent = self._write(invocation)
+    def _exchange(self, sent: _Sent) -> Flow:
+        client, outgoing = self._client, sent.outgoing
         try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            looping = False
-        else:
-            looping = True
-        # Outside of the handler, whose exception would pass for the cause of whatever goes wrong now.
-        return self._aanswer(sent) if looping else self._read(sent, self._exchange(sent))
-
-    async def _aanswer(self, sent: _Sent) -> Any:
-        try:
-            incoming = await self._client.asend(sent.outgoing)
+            incoming = yield EitherWay(lambda: client.send(outgoing), lambda: client.asend(outgoing))
         except CallError as error:
-            self._note(sent, error)
+            self._count_failure(sent, error)
             raise
-        return self._read(sent, incoming)
+        return self._read_answer(sent, incoming)
 
-    def _exchange(self, sent: _Sent) -> Incoming:
-        try:
-            return self._client.send(sent.outgoing)
-        except CallError as error:
-            self._note(sent, error)
-            raise
-
-    def _write(self, invocation: Invocation) -> _Sent:
+    def _write_request(self, invocation: Invocation) -> _Sent:
         from toolyard.links.http.messages import Outgoing
 
         tool = invocation.tool
@@ -229,9 +228,9 @@ class RESTToolEngine(OutwardEngine):
                 f"{tool.qualified_name} has no HTTP operation behind it",
                 hint="load the tool with RESTToolLoader, or give its source another engine",
             )
-        operation, chosen = self._operation(tool.binding)
+        operation, chosen = self._prepare_operation(tool.binding)
         if self._sessions:
-            chosen = self._own(invocation, operation, chosen)
+            chosen = self._choose_own(invocation, operation, chosen)
         url, headers, body = operation.write(invocation.arguments)
         more = self._agent + self._headers if operation.trusted else self._agent
         if more:
@@ -255,16 +254,15 @@ class RESTToolEngine(OutwardEngine):
         )
         return _Sent(operation, chosen, outgoing)
 
-    def _operation(self, binding: RestBinding) -> tuple[Operation, Chosen]:
+    def _prepare_operation(self, binding: RestBinding) -> tuple[Operation, Chosen]:
         known = self._operations.get(id(binding))
         if known is not None:
             return known[1], known[2]
-        from toolyard.engines.rest.auth import choose
-        from toolyard.engines.rest.options import named_hosts
-        from toolyard.engines.rest.request import Operation
+        from toolyard.engines.rest.options import choose_credentials
+        from toolyard.engines.rest.request import Operation, named_hosts
 
         operation = Operation(binding, self.base_url, named_hosts(binding.named, self.base_url))
-        chosen = choose(operation, self._auth)
+        chosen = choose_credentials(operation, self._auth)
         if len(self._operations) >= _MAX_OPERATIONS:
             self._operations.clear()
         # The binding stays with it, so that its id is not given to another.
@@ -291,7 +289,7 @@ class RESTToolEngine(OutwardEngine):
             if type(tool.binding) is RestBinding and self._is_mine(tool):
                 # One whose address is none is said so when it is called.
                 with suppress(NoEngine):
-                    operation = self._operation(tool.binding)[0]
+                    operation = self._prepare_operation(tool.binding)[0]
                     if operation.trusted:
                         found.add(operation.origin)
         return frozenset(found)
@@ -306,13 +304,13 @@ class RESTToolEngine(OutwardEngine):
         """From then on, that one's tools are meant."""
         self._root = root
 
-    def _own(self, invocation: Invocation, operation: Operation, chosen: Chosen) -> Chosen:
-        from toolyard.engines.rest.auth import choose
+    def _choose_own(self, invocation: Invocation, operation: Operation, chosen: Chosen) -> Chosen:
+        from toolyard.engines.rest.options import choose_credentials
 
         entries = self._sessions.get(invocation.session.key)
-        return chosen if entries is None else choose(operation, entries, self._auth)
+        return chosen if entries is None else choose_credentials(operation, entries, self._auth)
 
-    def _read(self, sent: _Sent, incoming: Incoming) -> Any:
+    def _read_answer(self, sent: _Sent, incoming: Incoming) -> Any:
         from toolyard.engines.rest.answer import read_answer
 
         if sent.chosen.named:
@@ -329,7 +327,7 @@ class RESTToolEngine(OutwardEngine):
         """Values of the headers that go along: who asks may well be said there."""
         return tuple(value for _, value in self._headers if len(value) >= _SECRET)
 
-    def _note(self, sent: _Sent, error: CallError) -> None:
+    def _count_failure(self, sent: _Sent, error: CallError) -> None:
         """Count what says that the server is in trouble."""
         from toolyard.links.http.oauth import NoToken
 

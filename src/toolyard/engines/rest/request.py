@@ -2,21 +2,98 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote, unquote
 
 from toolyard.engines.rest.answer import Expected
-from toolyard.engines.rest.body import write_body
-from toolyard.engines.rest.media import kind_of
-from toolyard.engines.rest.options import known_hosts
-from toolyard.engines.rest.serialise import cookie_pairs, header_text, path_text, query_pairs
-from toolyard.engines.rest.url import Template, check_step
+from toolyard.engines.rest.serialise import Pairs, cookie_pairs, header_text, path_text, query_pairs, write_body
+from toolyard.links.http.addresses import AddressRule, Blocked, with_port
+from toolyard.links.http.media import media_kind
+from toolyard.links.http.url import Target, read_url
 from toolyard.model.bindings import RestBinding, RestParameter
-from toolyard.model.errors import InvalidArguments, NoEngine
+from toolyard.model.errors import ConfigError, InvalidArguments, NoEngine
+
+_PLACE = re.compile(r"\{([^{}]+)\}")
+_LITERAL = "/!$&'()*+,;=:@%~"
+_BARE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_DOTS = frozenset({".", ".."})
+_SEPARATORS = re.compile(r"[/\\]")
+
+
+class Template:
+    """One address, `https://host/base/pets/{petId}`, and how many steps its path has."""
+
+    def __init__(self, base_url: str, path: str) -> None:
+        try:
+            base = read_url(base_url)
+        except Blocked as error:
+            raise NoEngine(
+                f"the tool's base URL cannot be called: {error}",
+                hint="give base_url to the source or to the engine",
+            ) from None
+        if "?" in base.path:
+            raise NoEngine("the tool's base URL holds a query", hint="give base_url without one")
+        self.target: Target = base
+        # What follows '#' only told two paths of one specification apart.
+        own, _, query = path.partition("#")[0].partition("?")
+        self.query = _quote_literal(query)
+        """What the path itself asks for, before any parameter."""
+        whole = f"{base.path.rstrip('/')}/{own.lstrip('/')}"
+        parts = _PLACE.split(whole)
+        self._literals = [_quote_literal(part) for part in parts[::2]]
+        self._names = parts[1::2]
+        self._steps = whole.count("/")
+        self._origin = base.origin
+        for step in "".join(self._literals).split("/") if not self._names else ():
+            if unquote(step) in _DOTS:
+                raise NoEngine("the tool's path leads upwards, which no request can mean")
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The path parameters, in order."""
+        return self._names
+
+    def fill(self, values: Mapping[str, str], query: Pairs) -> str:
+        """The address with encoded values in their places; `InvalidArguments` if one cannot stand there."""
+        path = self._literals[0]
+        for name, literal in zip(self._names, self._literals[1:], strict=True):
+            path += values[name] + literal
+        if self._names:
+            for step in path.split("/"):
+                read = unquote(step)
+                if read in _DOTS or ".." in _SEPARATORS.split(read):
+                    raise InvalidArguments("the values given make a path that leads upwards")
+        sign, asked = "?", self.query
+        if query:
+            pairs = "&".join([f"{name}={value}" for name, value in query])
+            asked = f"{asked}&{pairs}" if asked else pairs
+        url = f"{self._origin}{path}{sign}{asked}" if asked else self._origin + path
+        self._check_address(url, path)
+        return url
+
+    def _check_address(self, url: str, path: str) -> None:
+        """Read again what was written, as whoever gets it will."""
+        found = read_url(url)
+        where = found.path.partition("?")[0]
+        if found.origin != self._origin or where != path or where.count("/") != self._steps or "#" in where:
+            raise InvalidArguments("the values given would lead to another address than the tool's")
+
+
+def check_step(argument: str, value: object, written: str) -> None:
+    """Refuse a path value that stands for nothing, or that some reader of paths would resolve."""
+    if not written:
+        raise InvalidArguments(f"{argument!r} is part of the path and must not be empty")
+    if isinstance(value, str) and not _DOTS.isdisjoint(_SEPARATORS.split(value) if "." in value else ()):
+        raise InvalidArguments(f"{argument!r} is part of the path and must not hold '.' or '..' as a step of it")
+
+
+def _quote_literal(text: str) -> str:
+    return quote(_BARE_PERCENT.sub("%25", text), safe=_LITERAL + "?")
+
 
 Headers = tuple[tuple[str, str], ...]
-
-_TLS_PORT = 443
 
 
 class Operation:
@@ -45,7 +122,7 @@ class Operation:
         if lacking:
             raise NoEngine(f"nothing says which argument is {lacking[0]!r} of the tool's path")
         self._path = [(name, places[name]) for name in dict.fromkeys(self.url.names)]
-        self._accept = ("accept", _accept(binding.accepts))
+        self._accept = ("accept", _accept_header(binding.accepts))
 
     def write(self, arguments: Mapping[str, Any]) -> tuple[str, Headers, bytes | None]:
         """The address, headers and body that these arguments make."""
@@ -90,9 +167,25 @@ class Operation:
         return [("cookie", "; ".join([f"{name}={value}" for name, value in pairs]))] if pairs else []
 
 
-def _accept(accepts: Sequence[str]) -> str:
+def named_hosts(named: Sequence[str], base_url: str | None) -> tuple[str, ...]:
+    """Hosts the operator named, in their one spelling."""
+    if base_url is not None:
+        target = read_url(base_url)
+        return (with_port(target.host, target.port),)
+    return known_hosts(named)
+
+
+def known_hosts(named: Sequence[str]) -> tuple[str, ...]:
+    """Hosts in their one spelling."""
+    try:
+        return tuple(sorted(AddressRule.of(named).hosts))
+    except ConfigError as error:
+        raise NoEngine(f"a host that was named for this tool is none: {error}") from None
+
+
+def _accept_header(accepts: Sequence[str]) -> str:
     """JSON first; and anything rather than a refusal, since what went wrong may be said in another way."""
     if not accepts:
         return "application/json, */*;q=0.5"
-    ordered = sorted(dict.fromkeys(accepts), key=lambda item: kind_of(item) != "json")
+    ordered = sorted(dict.fromkeys(accepts), key=lambda item: media_kind(item) != "json")
     return ", ".join([*(item for item in ordered if item.isprintable() and item.isascii()), "*/*;q=0.1"])

@@ -1,24 +1,34 @@
-"""`ScriptRunner`: has handlers of scripts run, in worker processes or, where that was chosen, in this one."""
+"""`ScriptRunner`: has handlers of scripts run, in worker processes or, where that was chosen, in this one.
+
+`ScriptModules` are the scripts that run in this process, because somebody chose that they should.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
+import re
+import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from types import CoroutineType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from toolyard.calls.drive import EitherWay, drive_here
 from toolyard.calls.invocation import Invocation
-from toolyard.model.bindings import ScriptBinding
-from toolyard.model.errors import CallError, ConfigError, InvalidArguments, NoEngine, Unavailable
+from toolyard.calls.waits import Flow
+from toolyard.model.bindings import PythonBinding, ScriptBinding
+from toolyard.model.errors import CallError, ConfigError, InvalidArguments, NoEngine, ToolFailed, Unavailable
 from toolyard.model.tool import Tool
+from toolyard.registry.function_call import function_caller, settle_coroutine, tool_failed
 
 if TYPE_CHECKING:
-    from toolyard.engines.scripts.in_process import ScriptModules
-    from toolyard.links.scripts import Answer, Code, WorkerPool
+    from toolyard.links.scripts import Code, WorkerPool
+
 
 _AHEAD, _PART = 0.05, 0.1
 """Seconds, and the part of what is left, by which a script is ended before its caller stops waiting."""
@@ -32,7 +42,7 @@ class ScriptRunner:
 
     def __init__(self) -> None:
         self._pools: dict[Place, WorkerPool] = {}
-        self._modules: ScriptModules | None = None
+        self._modules = ScriptModules()
         self._lock = threading.Lock()
         self._is_closed = False
 
@@ -45,17 +55,8 @@ class ScriptRunner:
         """What the handler returned; where an event loop runs, a coroutine for it."""
         binding = _script_binding(invocation)
         if binding.isolation == "inprocess":
-            return self._own_modules().answer(invocation, binding)
-        import asyncio
-
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            looping = False
-        else:
-            looping = True
-        # Outside of the handler, whose exception would pass for the cause of whatever goes wrong now.
-        return self._acall_worker(invocation, binding) if looping else self._call_worker(invocation, binding)
+            return self._modules.answer(invocation, binding)
+        return drive_here(self._call_worker(invocation, binding))
 
     def close(self) -> None:
         """End every worker."""
@@ -67,40 +68,29 @@ class ScriptRunner:
         for pool in self._close_pools():
             await pool.aclose()
 
-    def _call_worker(self, invocation: Invocation, binding: ScriptBinding) -> Any:
-        pool, code = self._pool_for(binding), code_of(binding)
-        try:
-            found = pool.call(
-                code,
-                binding.handler,
-                invocation.arguments,
-                ctx=_script_context(invocation, binding),
-                deadline=invocation.deadline,
-            )
-        except CallError as error:
-            _keep_what_failed_printed(invocation, error)
-            raise
-        return _take_value(invocation, found)
-
-    async def _acall_worker(self, invocation: Invocation, binding: ScriptBinding) -> Any:
+    def _call_worker(self, invocation: Invocation, binding: ScriptBinding) -> Flow:
         pool = self._pools.get((binding.directory, binding.settings))
         if pool is None:
-            import asyncio
-
-            # To find out what this machine can do takes a moment, the first time.
-            pool = await asyncio.to_thread(self._pool_for, binding)
-        code, deadline = code_of(binding), invocation.deadline
-        if deadline is not None:
-            # Before the caller stops waiting: then what was printed is not lost.
-            deadline -= min(_AHEAD, _PART * max(deadline - time.monotonic(), 0))
+            pool = yield EitherWay(lambda: self._pool_for(binding), lambda: self._apool_for(binding))
+        called = (code_of(binding), binding.handler, invocation.arguments)
+        ctx, deadline = _script_context(invocation, binding), invocation.deadline
         try:
-            found = await pool.acall(
-                code, binding.handler, invocation.arguments, ctx=_script_context(invocation, binding), deadline=deadline
+            found = yield EitherWay(
+                lambda: pool.call(*called, ctx=ctx, deadline=deadline),
+                lambda: pool.acall(*called, ctx=ctx, deadline=_before_deadline(deadline)),
             )
         except CallError as error:
             _keep_what_failed_printed(invocation, error)
             raise
-        return _take_value(invocation, found)
+        if found.stdout or found.stderr:
+            invocation.printed = (found.stdout, found.stderr)
+        return found.value
+
+    async def _apool_for(self, binding: ScriptBinding) -> WorkerPool:
+        import asyncio
+
+        # To find out what this machine can do takes a moment, the first time.
+        return await asyncio.to_thread(self._pool_for, binding)
 
     def _pool_for(self, binding: ScriptBinding) -> WorkerPool:
         key = (binding.directory, binding.settings)
@@ -121,21 +111,12 @@ class ScriptRunner:
                     raise Unavailable(f"{label}: {error}", retryable=False) from None
             return self._pools[key]
 
-    def _own_modules(self) -> ScriptModules:
-        with self._lock:
-            if self._modules is None:
-                from toolyard.engines.scripts.in_process import ScriptModules
-
-                self._modules = ScriptModules()
-            return self._modules
-
     def _close_pools(self) -> list[WorkerPool]:
         with self._lock:
             self._is_closed = True
             pools = list(self._pools.values())
             self._pools.clear()
-            if self._modules is not None:
-                self._modules.close()
+            self._modules.close()
         return pools
 
 
@@ -182,10 +163,9 @@ def _script_context(invocation: Invocation, binding: ScriptBinding) -> Mapping[s
     return given
 
 
-def _take_value(invocation: Invocation, found: Answer) -> Any:
-    if found.stdout or found.stderr:
-        invocation.printed = (found.stdout, found.stderr)
-    return found.value
+def _before_deadline(deadline: float | None) -> float | None:
+    """A moment before a task stops waiting: then what was printed is not lost."""
+    return None if deadline is None else deadline - min(_AHEAD, _PART * max(deadline - time.monotonic(), 0))
 
 
 def _keep_what_failed_printed(invocation: Invocation, error: CallError) -> None:
@@ -194,3 +174,94 @@ def _keep_what_failed_printed(invocation: Invocation, error: CallError) -> None:
     if isinstance(error, ScriptFailed | ScriptTimeout):
         gap = "" if not error.stderr or error.stderr.endswith("\n") else "\n"
         invocation.printed = (error.stdout, f"{error.stderr}{gap}{error.trace}" if error.trace else error.stderr)
+
+
+_ENTRY = re.compile(r"TOOLS\[(\d+)\]")
+_numbers = itertools.count(1)
+
+
+class ScriptModules:
+    """What was executed so far: each file once for its bytes, under a name that is nobody else's."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[tuple[str, str, str | None], dict[str, PythonBinding]] = {}
+        self._modules: dict[tuple[str, str, str | None], ModuleType] = {}
+        self._lock = threading.RLock()
+
+    def answer(self, invocation: Invocation, binding: ScriptBinding) -> Any:
+        """The handler's value, or a coroutine for it. Nothing holds it, and nothing can end it."""
+        tool = invocation.tool
+        try:
+            handler = self._handler_of(binding)
+        except (CallError, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            raise tool_failed(tool, error) from error
+        ctx = invocation.tool_context() if handler.takes_ctx else None
+        value = function_caller(tool, handler)(invocation.arguments, ctx)
+        return settle_coroutine(tool, value) if type(value) is CoroutineType else value
+
+    def close(self) -> None:
+        """Forget them; what still runs keeps what it has."""
+        with self._lock:
+            for module in self._modules.values():
+                sys.modules.pop(module.__name__, None)
+            self._modules.clear()
+            self._handlers.clear()
+
+    def _handler_of(self, binding: ScriptBinding) -> PythonBinding:
+        key = (binding.directory, binding.file, binding.sha256)
+        with self._lock:
+            known = self._handlers.setdefault(key, {})
+            if binding.handler not in known:
+                function = _find_handler(self._execute_module(key, binding), binding)
+                known[binding.handler] = PythonBinding(function, binding.is_async, binding.takes_ctx)
+            return known[binding.handler]
+
+    def _execute_module(self, key: tuple[str, str, str | None], binding: ScriptBinding) -> ModuleType:
+        if key not in self._modules:
+            stem = re.sub(r"\W", "_", binding.file.removesuffix(".py"))
+            module = ModuleType(f"toolyard_script_{next(_numbers)}_{stem}")
+            module.__file__ = f"{binding.directory}/{binding.file}"
+            # Dataclasses and the like look their module up; no other module has such a name.
+            sys.modules[module.__name__] = module
+            try:
+                code = compile(binding.code, module.__file__, "exec", dont_inherit=True)
+                exec(code, module.__dict__)  # noqa: S102 - `isolation: inprocess` asks for it
+            except BaseException:
+                del sys.modules[module.__name__]
+                raise
+            self._modules[key] = module
+        return self._modules[key]
+
+
+def _find_handler(module: ModuleType, binding: ScriptBinding) -> Any:
+    entry = _ENTRY.fullmatch(binding.handler)
+    try:
+        found = module.TOOLS[int(entry[1])]["handler"] if entry else getattr(module, binding.handler)
+    except (AttributeError, IndexError, KeyError, TypeError):
+        found = None
+    if not callable(found):
+        raise ToolFailed(f"{binding.file}: {binding.handler} is not a function there", effect="none")
+    return found
+
+
+def weakest_level(tools: Iterable[Tool]) -> str:
+    """The level in force where it is weakest: `inprocess` if nothing holds a script, `none` if there is no script."""
+    ways = {
+        "inprocess" if binding.isolation == "inprocess" else getattr(binding.settings, "sandbox", "auto")
+        for binding in (tool.binding for tool in tools)
+        if type(binding) is ScriptBinding
+    }
+    if not ways or "inprocess" in ways:
+        return "inprocess" if ways else "none"
+    from toolyard.links.scripts import LEVELS, probe_level
+
+    found: list[str] = []
+    for way in ways:
+        try:
+            found.append(probe_level(way))
+        except ConfigError:
+            # It cannot be had here, so none of those scripts is run.
+            continue
+    return max(found, key=lambda level: [str(each) for each in LEVELS].index(level), default="none")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from toolyard.links.http.media import MediaKind, bare_media_type, choose_media_type, media_kind
 from toolyard.model.bindings import RestPart
-from toolyard.sources.rest.media import Kind, best, kind_of, plain
 from toolyard.sources.rest.notes import Notes
 from toolyard.sources.rest.refs import Files
 from toolyard.sources.rest.schemas import Node, SchemaPart, Schemas
@@ -60,7 +60,7 @@ class Bodies:
             if raw is not None:
                 self._notes.add(f"{place}/requestBody", "the request body says nothing about its content; left out")
             return None
-        media_type = best(map(str, content))
+        media_type = choose_media_type(map(str, content))
         media = self._files.settle(content.get(media_type), file)
         described = media.node if type(media.node) is dict else {}
         part = self._schemas.convert(described.get("schema", {}), media.file)
@@ -71,14 +71,14 @@ class Bodies:
         return body
 
     def _shape(self, body: RequestBody, media: Node) -> None:
-        kind = kind_of(body.media_type)
+        kind = media_kind(body.media_type)
         resolved = look(body.part.node, body.targets)
         if kind == "binary" and resolved.get("type") in _JSON_LIKE:
             kind = "json"  # A type of somebody's own for what is plainly data.
         if kind in ("text", "binary"):
             self._whole(body, resolved, kind)
             return
-        if plain(body.media_type) in ("*/*", "application/*", "*"):
+        if bare_media_type(body.media_type) in ("*/*", "application/*", "*"):
             body.media_type = "application/json"
         encoding = media.get("encoding")
         encoding = encoding if type(encoding) is dict else {}
@@ -96,11 +96,11 @@ class Bodies:
         if kind in ("form", "multipart"):
             self._encode(body, encoding, kind)
 
-    def _whole(self, body: RequestBody, resolved: Node, kind: Kind) -> None:
+    def _whole(self, body: RequestBody, resolved: Node, kind: MediaKind) -> None:
         """Text is an argument of text; bytes are one of base64."""
         said = {key: resolved[key] for key in _SAID if key in resolved}
         body.binary = kind == "binary"
-        body.node = {**said, "type": "string", "contentMediaType": plain(body.media_type)}
+        body.node = {**said, "type": "string", "contentMediaType": bare_media_type(body.media_type)}
         if body.binary:
             body.node["contentEncoding"] = "base64"
         else:
@@ -108,7 +108,7 @@ class Bodies:
             body.node |= {key: resolved[key] for key in limits if key in resolved and resolved.get("type") == "string"}
         body.targets = {}
 
-    def _encode(self, body: RequestBody, encoding: Node, kind: Kind) -> None:
+    def _encode(self, body: RequestBody, encoding: Node, kind: MediaKind) -> None:
         properties: Node = {}
         for name, node in (body.properties or {}).items():
             said = encoding.get(name)
@@ -183,7 +183,7 @@ def _gather(
 def _is_binary(node: Node) -> bool:
     if node.get("type", "string") != "string" or "contentEncoding" in node:
         return False
-    return node.get("format") == "binary" or kind_of(str(node.get("contentMediaType", "text/plain"))) == "binary"
+    return node.get("format") == "binary" or media_kind(str(node.get("contentMediaType", "text/plain"))) == "binary"
 
 
 def _base64(node: Any, resolved: Node, inner: Node, several: bool) -> Node:

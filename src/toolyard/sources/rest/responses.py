@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from toolyard.sources.rest.media import kind_of, plain
+from toolyard.links.http.media import bare_media_type, media_kind
 from toolyard.sources.rest.refs import Files, ResolvedRef
 from toolyard.sources.rest.swagger2 import Swagger
 
@@ -46,8 +46,8 @@ def _success_codes(responses: dict[str, Any]) -> list[str]:
 
 
 def _json_schema(content: dict[str, Any], file: str, files: Files) -> ResolvedRef | None:
-    kinds = [kind for kind in content if type(kind) is str and kind_of(kind) == "json"]
-    kinds.sort(key=lambda kind: plain(kind) != "application/json")
+    kinds = [kind for kind in content if type(kind) is str and media_kind(kind) == "json"]
+    kinds.sort(key=lambda kind: bare_media_type(kind) != "application/json")
     for kind in kinds:
         media = files.settle(content[kind], file)
         if type(media.node) is dict and isinstance(media.node.get("schema"), (dict, bool)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolyard.sources.rest.media import kind_of
+from toolyard.links.http.media import media_kind
 from toolyard.sources.rest.notes import Notes
 from toolyard.sources.rest.refs import Files
 
@@ -84,8 +84,8 @@ class Swagger:
                 self._notes.add(place, "more than one body parameter, or form ones beside it; the first one kept")
             raw, file = whole[0].node, whole[0].file
             media: dict[str, Any] = {"schema": raw.get("schema", {})}
-            types = [kind for kind in consumes if kind_of(kind) in ("json", "text", "binary")] or ["application/json"]
-            content = dict.fromkeys(types, media)
+            types = [kind for kind in consumes if media_kind(kind) in ("json", "text", "binary")]
+            content = dict.fromkeys(types or ["application/json"], media)
             described = {"description": raw["description"]} if type(raw.get("description")) is str else {}
             return {"content": content, "required": raw.get("required") is True, **described}, file
         return self._form([item.node for item in found], consumes, place), found[0].file
@@ -106,9 +106,9 @@ class Swagger:
             properties[name] = schema
             if raw.get("required") is True:
                 required.append(name)
-        form = next((kind for kind in consumes if kind_of(kind) in ("form", "multipart")), _FORM)
+        form = next((kind for kind in consumes if media_kind(kind) in ("form", "multipart")), _FORM)
         if has_file:
-            form = next((kind for kind in consumes if kind_of(kind) == "multipart"), _MULTIPART)
+            form = next((kind for kind in consumes if media_kind(kind) == "multipart"), _MULTIPART)
         media = {"schema": {"type": "object", "properties": properties, "required": required}, "encoding": encoding}
         return {"content": {form: media}, "required": bool(required)}
 

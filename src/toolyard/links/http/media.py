@@ -1,38 +1,40 @@
-"""Media types: how a body of one is written and read."""
+"""Media types: how a body of one is written and read, and which of those offered is used."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Literal
 
-Kind = Literal["json", "form", "multipart", "text", "binary"]
+MediaKind = Literal["json", "form", "multipart", "text", "binary"]
 
+_ORDER: tuple[MediaKind, ...] = ("json", "form", "multipart", "text", "binary")
 _TEXTS = frozenset(
     f"application/{name}"
     for name in (
         *("xml", "yaml", "x-yaml", "toml", "csv", "rtf", "sql", "graphql", "javascript", "ecmascript", "x-sh"),
-        *("ndjson", "x-ndjson", "jsonl", "x-jsonlines", "json-seq", "jwt", "jose"),
+        *("ndjson", "x-ndjson", "jsonl", "x-jsonlines", "json-seq", "jwt", "jose", "jose+json"),
     )
 )
-
+_ANYTHING = frozenset({"*/*", "application/*", "*"})
 _NO_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape", "mbcs", "oem"})
 _LONGEST = 127
 """Characters of a type and of a subtype each, by RFC 6838; what is longer is no type."""
 
 
-def plain(media_type: str) -> str:
+def bare_media_type(media_type: str) -> str:
     """Without parameters, in lower case."""
     name = media_type.partition(";")[0].strip().lower()
     return name if len(name) <= 2 * _LONGEST + 1 else "application/octet-stream"
 
 
 @lru_cache(maxsize=1024)
-def kind_of(media_type: str) -> Kind:
+def media_kind(media_type: str) -> MediaKind:
     """What a body of this type is made of; one for any type is JSON."""
-    name = plain(media_type)
+    name = bare_media_type(media_type)
     if name in _TEXTS:
         return "text"
-    if name in ("application/json", "text/json", "*/*", "application/*", "*") or name.endswith("+json"):
+    if name in ("application/json", "text/json") or name in _ANYTHING or name.endswith("+json"):
         return "json"
     if name == "application/x-www-form-urlencoded":
         return "form"
@@ -60,10 +62,23 @@ def charset_of(media_type: str) -> str | None:
     return None
 
 
-def sent_as(media_type: str) -> str:
+def choose_media_type(media_types: Iterable[str]) -> str | None:
+    """The one to use: JSON before forms before text before bytes; plain `application/json` before its variants."""
+    known = list(media_types)
+    if len(known) == 1:
+        return known[0]
+    return min(known, key=_rank_media_type) if known else None
+
+
+def _rank_media_type(media_type: str) -> tuple[int, bool, bool]:
+    name = bare_media_type(media_type)
+    return _ORDER.index(media_kind(media_type)), name in _ANYTHING, name != "application/json"
+
+
+def concrete_media_type(media_type: str) -> str:
     """The type a request can name: one with a wildcard says nothing."""
     if "*" not in media_type:
         return media_type
-    if kind_of(media_type) == "json":
+    if media_kind(media_type) == "json":
         return "application/json"
-    return "text/plain" if plain(media_type).startswith("text/") else "application/octet-stream"
+    return "text/plain" if bare_media_type(media_type).startswith("text/") else "application/octet-stream"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from engines.lm.support import text
-from toolyard.engines.lm.answer import Unfit, read_result
+from toolyard.engines.lm.response import Unfit, read_result
 from toolyard.schema.compile import compile_schema
 
 OBJECT = {"type": "object", "properties": {"a": {}}, "required": ["a"]}
