@@ -24,7 +24,7 @@ LOADERS: PluginTable[Loader] = PluginTable(
     {
         "domains": "toolyard.sources.domains:DomainToolLoader",
         "file": "toolyard.sources.file:FileToolLoader",
-        "inline": "toolyard.sources.inline:InlineToolLoader",
+        "inline": "toolyard.sources.file:InlineToolLoader",
         "mcp": "toolyard.sources.mcp.loader:MCPToolLoader",
         "mcp_config": "toolyard.sources.mcp.config:MCPConfigToolLoader",
         "python": "toolyard.sources.python:PythonToolLoader",

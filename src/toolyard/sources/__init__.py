@@ -2,8 +2,7 @@
 
 from toolyard.sources.base import ToolLoader
 from toolyard.sources.domains import DomainToolLoader
-from toolyard.sources.file import FileToolLoader
-from toolyard.sources.inline import InlineToolLoader
+from toolyard.sources.file import FileToolLoader, InlineToolLoader
 from toolyard.sources.mcp.config import MCPConfigToolLoader
 from toolyard.sources.mcp.loader import MCPToolLoader
 from toolyard.sources.python import PythonToolLoader

@@ -1,21 +1,228 @@
-"""Catalog files: YAML, JSON and JSON lines."""
+"""Catalogs: files of YAML, JSON and JSON lines, and tools written out in a config.
+
+The shapes of a catalog are told apart without guessing:
+
+shape 1   {weather_api: [tool, ...], hr_api: [...]}   namespaces to lists
+shape 2   [tool, ...]                                  a bare list
+shape 3   {get_weather: {...}, ...}                    names to definitions
+          {namespace: weather_api, tools: [...]}       a list with its namespace beside it
+          {name: get_weather, parameters: ...}         one tool
+
+A JSON catalog may be indexed instead of read: names now, schemas when somebody asks (`index_json`).
+"""
 
 from __future__ import annotations
 
-from functools import partial
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+import msgspec
+
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
+from toolyard.model.deferred import DeferredTool
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource
+from toolyard.model.json_words import json_type, pointer_of
 from toolyard.model.report import SourceReport
-from toolyard.model.tool import Tool
+from toolyard.model.tool import Effects, Schema, Tool
 from toolyard.parsing import iter_json_lines, locate, parse_json, parse_yaml, paused_gc, read_bytes
 from toolyard.schema.admission import admit_deferred
+from toolyard.schema.admit import admit_schema
 from toolyard.sources.base import Intake, ToolLoader
-from toolyard.sources.json_index import IndexedTool, index_json
-from toolyard.sources.options import FileOptions
-from toolyard.sources.shapes import CatalogEntry, entries
+from toolyard.sources.options import FileOptions, InlineOptions
+
+_CONTAINERS = ("tools", "functions", "functionDeclarations")
+"""Keys under which other systems list their tools."""
+
+
+class CatalogEntry(msgspec.Struct, frozen=True):
+    """One definition in a file: what, where, and what the file says about its names."""
+
+    raw: Any
+    pointer: str
+    namespace: str | None = None
+    name: str | None = None
+
+
+def list_entries(document: Any, where: str) -> Iterator[CatalogEntry]:
+    """Every definition of a parsed catalog, in file order; `MalformedSource` for any other shape."""
+    if isinstance(document, list):
+        return _read_list(document, (), None)
+    if not isinstance(document, dict):
+        what = "is empty" if document is None else f"holds {json_type(document)}"
+        raise MalformedSource(f"{what}; a catalog is a list of tools or a mapping", where=where)
+    if _is_tool(document):
+        return iter([CatalogEntry(document, "")])
+    listed = next((key for key in _CONTAINERS if _holds_tools(document.get(key))), None)
+    if listed is not None:
+        return _read_container(document, listed, where)
+    namespace = document.get("namespace")
+    if isinstance(namespace, str):
+        return _read_mapping({key: value for key, value in document.items() if key != "namespace"}, namespace, where)
+    return _read_mapping(document, None, where)
+
+
+def _holds_tools(value: Any) -> bool:
+    """A list, or names to definitions; a mapping with a definition's own keys is a tool of that name."""
+    if isinstance(value, list):
+        return True
+    if not isinstance(value, dict) or _is_tool(value) or value.keys() & {"parameters", "inputSchema", "input_schema"}:
+        return False
+    return all(isinstance(item, dict) for item in value.values())
+
+
+def _is_tool(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    return isinstance(value.get("name"), str) or (value.get("type") == "function" and "function" in value)
+
+
+def _read_container(document: dict[str, Any], key: str, where: str) -> Iterator[CatalogEntry]:
+    namespace = document.get("namespace")
+    if namespace is not None and not isinstance(namespace, str):
+        raise MalformedSource(f"'namespace' must be text, not {json_type(namespace)}", where=where)
+    extra = sorted(set(document) - {key, "namespace", "$schema", "version", "description", "nextCursor", "_meta"})
+    if extra:
+        raise MalformedSource(
+            f"key {extra[0]!r} beside {key!r} means nothing; a catalog has namespace and {key}", where=where
+        )
+    tools = document[key]
+    return _read_named(tools, (key,), namespace) if isinstance(tools, dict) else _read_list(tools, (key,), namespace)
+
+
+def _read_mapping(document: dict[str, Any], namespace: str | None, where: str) -> Iterator[CatalogEntry]:
+    kinds = {json_type(value) for value in document.values()}
+    if kinds == {"object"}:
+        yield from _read_named(document, (), namespace)
+    elif kinds == {"array"}:
+        for key, tools in document.items():
+            yield from _read_list(tools, (key,), key)
+    elif document:
+        scalars = [key for key, value in document.items() if not isinstance(value, (dict, list))]
+        odd = scalars[0] if scalars else next(reversed(document))
+        raise MalformedSource(
+            f"key {odd!r} holds {json_type(document[odd])}; a catalog maps namespaces to lists of tools, "
+            "or tool names to definitions, not both",
+            where=where,
+        )
+
+
+def _read_named(tools: dict[str, Any], path: tuple[str, ...], namespace: str | None) -> Iterator[CatalogEntry]:
+    for name, raw in tools.items():
+        yield CatalogEntry(raw, pointer_of((*path, name)), namespace, name)
+
+
+def _read_list(tools: list[Any], path: tuple[str, ...], namespace: str | None) -> Iterator[CatalogEntry]:
+    prefix = pointer_of(path)
+    for index, raw in enumerate(tools):
+        yield CatalogEntry(raw, f"{prefix}/{index}", namespace)
+
+
+_EMPTY = msgspec.Raw(b"{}")
+
+
+class _Entry(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A tool as it stands in the file, its schemas left as they lie."""
+
+    name: str
+    namespace: str | None = None
+    description: str = ""
+    parameters: msgspec.Raw = _EMPTY
+    output_parameters: msgspec.Raw = _EMPTY
+    metadata: dict[str, Any] = {}
+    version: str | None = None
+    tags: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    effects: Effects = Effects.UNKNOWN
+
+
+_decode_entries = msgspec.json.Decoder(list[_Entry]).decode
+_decode_entry_lines = msgspec.json.Decoder(_Entry).decode_lines
+
+
+class IndexedTool(DeferredTool, frozen=True, kw_only=True, dict=True, eq=False):
+    """A tool of an indexed catalog.
+
+    What a full load would have reported about a schema is raised by the first look at it. One thing is
+    given up for the speed: a key repeated beside the schemas (two descriptions, say) is not noticed.
+    """
+
+    entry: _Entry
+
+    @cached_property  # type: ignore[misc]
+    def parameters(self) -> Schema:
+        """The arguments, decoded and admitted when first read."""
+        return self._read("parameters", self.entry.parameters, is_input=True)
+
+    @cached_property  # type: ignore[misc]
+    def output_parameters(self) -> Schema:
+        """The answer, decoded and admitted when first read."""
+        return self._read("output_parameters", self.entry.output_parameters, is_input=False)
+
+    def _read(self, field: str, raw: msgspec.Raw, *, is_input: bool) -> Schema:
+        data = parse_json(bytes(raw), what=f"{self.source}, {field} of {self.qualified_name}")
+        return admit_schema(data, is_input=is_input).schema
+
+
+_NAMESPACE = rb'"namespace"\s*:\s*"[^"\\]*"\s*'
+_BEFORE = re.compile(rb"\s*\{\s*(?:" + _NAMESPACE + rb",\s*)?" + rb'"[^"\\]+"\s*:\s*')
+_AFTER = re.compile(rb"\s*(?:,\s*" + _NAMESPACE + rb")?\}\s*")
+
+
+def index_json(data: bytes, namespace: str | None, source: str, *, lines: bool) -> list[IndexedTool] | None:
+    """The tools of a plain catalog with their schemas left raw; None if the file is not that plain."""
+    try:
+        if lines:
+            return _decode_lines(data, namespace, source)
+        if data.lstrip()[:1] == b"[":
+            return _decode_list(data, namespace, None, source)
+        return _decode_mapping(data, namespace, source)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        # Whatever is wrong or unusual here, the full load reads it, or says what and where.
+        return None
+
+
+def _decode_list(data: Any, namespace: str | None, home: str | None, source: str) -> list[IndexedTool]:
+    return _make_tools(_decode_entries(data), namespace or home or TOOL_DEFAULT_NAMESPACE, source)
+
+
+def _decode_lines(data: bytes, namespace: str | None, source: str) -> list[IndexedTool]:
+    return _make_tools(_decode_entry_lines(data), namespace or TOOL_DEFAULT_NAMESPACE, source)
+
+
+def _make_tools(entries: list[_Entry], namespace: str, source: str) -> list[IndexedTool]:
+    return [
+        IndexedTool(
+            entry.name,
+            entry.namespace or namespace,
+            entry.description,
+            metadata=entry.metadata,
+            version=entry.version,
+            tags=entry.tags,
+            aliases=entry.aliases,
+            effects=entry.effects,
+            source=source,
+            entry=entry,
+        )
+        for entry in entries
+    ]
+
+
+def _decode_mapping(data: bytes, namespace: str | None, source: str) -> list[IndexedTool] | None:
+    """One list of tools with its namespace for a key, or beside it; nothing else may stand around the list."""
+    groups = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    key = next((key for key in groups if key != "namespace"), "")
+    tools = bytes(groups.get(key, b""))
+    start = data.find(tools)
+    if not _BEFORE.fullmatch(data, 0, start) or not _AFTER.fullmatch(data, start + len(tools)):
+        return None
+    if key == "tools":
+        home = msgspec.json.decode(groups["namespace"], type=str) if "namespace" in groups else None
+        return _decode_list(tools, namespace, home, source)
+    return _decode_list(tools, namespace, key, source) if len(groups) == 1 else None
+
 
 _YAML = frozenset({".yaml", ".yml"})
 _JSON = frozenset({".json"})
@@ -26,7 +233,7 @@ _LOCATED = 50
 
 
 class FileToolLoader(ToolLoader):
-    """Reads one catalog in any of the shapes of `sources/shapes.py`.
+    """Reads one catalog in any of the shapes above.
 
     Namespace precedence: the tool's own key, then the argument, then the file's, then "default".
     With `lazy`, a JSON catalog is only indexed: names and descriptions are read and checked now, each
@@ -91,7 +298,7 @@ class FileToolLoader(ToolLoader):
         document = parse_yaml(data, what=self.source) if is_yaml else parse_json(data, what=self.source)
         default = self.namespace
         source = self.source
-        for entry in entries(document, self.source):
+        for entry in list_entries(document, self.source):
             namespace = default or entry.namespace or TOOL_DEFAULT_NAMESPACE
             where = partial(self._where, data, entry, is_yaml)
             place = f"#{entry.pointer}"
@@ -114,3 +321,37 @@ class FileToolLoader(ToolLoader):
         self._located += 1
         line = locate(data, entry.pointer, yaml=is_yaml) if self._located <= _LOCATED else None
         return f"{self.source}:{line}" if line is not None else f"{self.source}#{entry.pointer}"
+
+
+class InlineToolLoader(ToolLoader):
+    """A list of definitions, or a mapping of names to definitions, in any catalog dialect."""
+
+    option_structs: ClassVar[tuple[type, ...]] = (InlineOptions,)
+
+    label = "inline"
+    """A config with several of them numbers them from the second on, so that their tools can be told apart."""
+
+    def __init__(
+        self,
+        tools: Sequence[Mapping[str, Any]] | Mapping[str, Mapping[str, Any]],
+        namespace: str = TOOL_DEFAULT_NAMESPACE,
+        *,
+        on_error: str = "raise",
+        on_duplicate: str = "raise",
+    ) -> None:
+        self.namespace = namespace
+        self._set_policies(on_error, on_duplicate)
+        self._tools = tools
+
+    def load(self) -> list[Tool]:
+        """The tools, each with `inline#<position>` as its place."""
+        intake = Intake(self, own=False)
+        named = self._tools.items() if isinstance(self._tools, Mapping) else None
+        if named is None and (isinstance(self._tools, (str, bytes)) or not isinstance(self._tools, Sequence)):
+            raise MalformedSource(f"tools must be a list or a mapping, not {json_type(self._tools)}", where=self.label)
+        pairs = named if named is not None else [(None, raw) for raw in self._tools]
+        for index, (name, raw) in enumerate(pairs):
+            place = f"#/{index if name is None else name}"
+            where = f"{self.label}{place}"
+            intake.define(raw, where, namespace=self.namespace, name=name, source=self.label, place=place)
+        return intake.finish()

@@ -8,7 +8,7 @@ import pytest
 from engines.mcp.support import entry, web
 
 from toolyard import MCPToolLoader
-from toolyard.sources.mcp.approvals import Approvals
+from toolyard.sources.mcp.following import Approvals
 
 
 @pytest.fixture

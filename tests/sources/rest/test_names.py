@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from sources.rest.documents import OK, document, notes_of, tools_of
 from toolyard.model.names import check_tool_name
-from toolyard.sources.rest.names import base_name, distinct
+from toolyard.sources.rest.names import base_name, distinct_names
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ OPERATIONS = st.dictionaries(st.tuples(st.sampled_from(["GET", "POST"]), PATHS),
 
 def named(operations):
     asked = [(base_name(wanted, method, path), method, path) for (method, path), wanted in operations]
-    return dict(zip([key for key, _ in operations], distinct(asked), strict=True))
+    return dict(zip([key for key, _ in operations], distinct_names(asked), strict=True))
 
 
 @given(OPERATIONS, st.randoms())

@@ -6,7 +6,7 @@ import pytest
 
 from sources.rest.documents import document, loader_of, notes_of, tool_of
 from toolyard import MalformedSource
-from toolyard.sources.rest.text import read_text
+from toolyard.sources.rest.document import read_text
 
 HEAD = "openapi: 3.0.0\ninfo: {title: t, version: 1.0}\n"
 GET = "    get:\n      operationId: call\n      responses:\n        200: {description: fine}\n"

@@ -9,8 +9,8 @@ from waiting import until
 
 from toolyard import MalformedSource, Tool, ToolRegistry
 from toolyard.scripts import ScriptToolLoader
+from toolyard.sources.scripts.loader import Eyes
 from toolyard.sources.scripts.manifest import sha256_of
-from toolyard.sources.scripts.watch import Eyes
 
 NEW_EACH_TIME = "import os\nTOOL_DESCRIPTION = os.urandom(8).hex()\n"
 

@@ -32,8 +32,7 @@ from toolyard.words.redactor import Redactor
 
 if TYPE_CHECKING:
     from toolyard.links.mcp import Listing
-    from toolyard.sources.mcp.approvals import Approvals
-    from toolyard.sources.mcp.following import Followed
+    from toolyard.sources.mcp.following import Approvals, Followed
 
 
 HEADER = "x-mcp-header"
@@ -176,7 +175,7 @@ class MCPToolLoader(ToolLoader):
 
     def approve(self, *names: str) -> None:
         """Approve the tools of these names as the server described them last, or all of them."""
-        from toolyard.sources.mcp.approvals import approval_of
+        from toolyard.sources.mcp.following import approval_of
 
         approvals = self._approvals()
         if approvals is None:
@@ -202,7 +201,7 @@ class MCPToolLoader(ToolLoader):
     def _approvals(self) -> Approvals | None:
         if self.approved is None:
             return None
-        from toolyard.sources.mcp.approvals import Approvals
+        from toolyard.sources.mcp.following import Approvals
 
         # Two servers may be called the same; how they are told apart may be secret, so only its hash is kept.
         server = self.server

@@ -1,14 +1,15 @@
-"""Request bodies: which of the media types offered is sent, and what arguments make it up."""
+"""Bodies: which of the media types offered is sent, what arguments make it up, and what a call gives back."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from toolyard.links.http.media import MediaKind, bare_media_type, choose_media_type, media_kind
 from toolyard.model.bindings import RestPart
-from toolyard.sources.rest.notes import Notes
-from toolyard.sources.rest.refs import Files
+from toolyard.sources.rest.document import Files, Notes, ResolvedRef
 from toolyard.sources.rest.schemas import Node, SchemaPart, Schemas
+from toolyard.sources.rest.swagger2 import Swagger
 
 _PLAIN_OBJECT = frozenset(
     {
@@ -72,7 +73,7 @@ class Bodies:
 
     def _shape(self, body: RequestBody, media: Node) -> None:
         kind = media_kind(body.media_type)
-        resolved = look(body.part.node, body.targets)
+        resolved = resolve_part(body.part.node, body.targets)
         if kind == "binary" and resolved.get("type") in _JSON_LIKE:
             kind = "json"  # A type of somebody's own for what is plainly data.
         if kind in ("text", "binary"):
@@ -82,7 +83,7 @@ class Bodies:
             body.media_type = "application/json"
         encoding = media.get("encoding")
         encoding = encoding if type(encoding) is dict else {}
-        found = flatten(body.part)
+        found = flatten_object(body.part)
         if found is None:
             if type(body.node) is not dict:
                 body.node = {}
@@ -113,9 +114,9 @@ class Bodies:
         for name, node in (body.properties or {}).items():
             said = encoding.get(name)
             said = said if type(said) is dict else {}
-            resolved = look(node, body.targets)
+            resolved = resolve_part(node, body.targets)
             several = resolved.get("type") == "array"
-            inner = look(resolved.get("items", {}), body.targets) if several else resolved
+            inner = resolve_part(resolved.get("items", {}), body.targets) if several else resolved
             binary = kind == "multipart" and _is_binary(inner)
             properties[name] = _base64(node, resolved, inner, several) if binary else node
             content_type = _first_type(said.get("contentType"))
@@ -127,7 +128,7 @@ class Bodies:
         body.properties = properties
 
 
-def look(node: Any, targets: dict[str, SchemaPart]) -> Node:
+def resolve_part(node: Any, targets: dict[str, SchemaPart]) -> Node:
     """A converted schema, or the component it refers to; empty for what is no object."""
     for _ in range(16):
         ref = node.get("$ref") if type(node) is dict else None
@@ -138,12 +139,12 @@ def look(node: Any, targets: dict[str, SchemaPart]) -> Node:
     return node if type(node) is dict else {}
 
 
-def flatten(part: SchemaPart) -> tuple[Node, list[str], dict[str, SchemaPart]] | None:
+def flatten_object(part: SchemaPart) -> tuple[Node, list[str], dict[str, SchemaPart]] | None:
     """Properties, the required ones of them, and the components they refer to; None if that is not all there is."""
     properties: Node = {}
     required: dict[str, None] = {}
     targets: dict[str, SchemaPart] = {}
-    if not _gather(part.node, part, properties, required, targets, []) or not properties:
+    if not _gather_object(part.node, part, properties, required, targets, []) or not properties:
         return None
     hidden = {name for name, node in properties.items() if type(node) is dict and node.get("readOnly") is True}
     shown = {name: node for name, node in properties.items() if name not in hidden}
@@ -154,7 +155,7 @@ def flatten(part: SchemaPart) -> tuple[Node, list[str], dict[str, SchemaPart]] |
     return shown, [name for name in required if name not in hidden], targets
 
 
-def _gather(
+def _gather_object(
     node: Any,
     part: SchemaPart,
     properties: Node,
@@ -173,11 +174,11 @@ def _gather(
     ref = node.get("$ref")
     if type(ref) is str:
         target = part.refs[ref[8:]]
-        if target in on_the_way or not _gather(
+        if target in on_the_way or not _gather_object(
             target.node, target, properties, required, targets, [*on_the_way, target]
         ):
             return False
-    return all(_gather(sub, part, properties, required, targets, on_the_way) for sub in node.get("allOf", ()))
+    return all(_gather_object(sub, part, properties, required, targets, on_the_way) for sub in node.get("allOf", ()))
 
 
 def _is_binary(node: Node) -> bool:
@@ -199,4 +200,50 @@ def _first_type(value: Any) -> str | None:
     for item in value.split(",") if type(value) is str else ():
         if item.strip() and "*" not in item:
             return str(item.strip())
+    return None
+
+
+_SUCCESS = re.compile(r"2(?:[0-9]{2}|[xX]{2})")
+
+
+def find_success(
+    operation: dict[str, Any], file: str, files: Files, swagger: Swagger | None
+) -> tuple[ResolvedRef | None, tuple[str, ...]]:
+    """The schema of the first success that has JSON, with its file; and the media types of all successes.
+
+    `default` counts where it is all there is: beside others it describes what went wrong.
+    """
+    responses = operation.get("responses")
+    if type(responses) is not dict:
+        return None, ()
+    schema: ResolvedRef | None = None
+    accepts: dict[str, None] = {}
+    for code in _success_codes(responses):
+        settled = files.settle(responses[code], file)
+        raw = swagger.response(settled.node, operation) if swagger is not None else settled.node
+        content = raw.get("content") if type(raw) is dict else None
+        if type(content) is not dict:
+            continue
+        accepts.update(dict.fromkeys(map(str, content)))
+        if schema is None:
+            schema = _json_schema(content, settled.file, files)
+    return schema, tuple(accepts)
+
+
+def _success_codes(responses: dict[str, Any]) -> list[str]:
+    codes = [code for code in responses if code[:1] == "2" and _SUCCESS.fullmatch(code)]
+    if len(codes) > 1:
+        codes.sort(key=str.upper)
+    if not codes and "default" in responses and all(code == "default" or code[:2] == "x-" for code in responses):
+        return ["default"]
+    return codes
+
+
+def _json_schema(content: dict[str, Any], file: str, files: Files) -> ResolvedRef | None:
+    kinds = [kind for kind in content if type(kind) is str and media_kind(kind) == "json"]
+    kinds.sort(key=lambda kind: bare_media_type(kind) != "application/json")
+    for kind in kinds:
+        media = files.settle(content[kind], file)
+        if type(media.node) is dict and isinstance(media.node.get("schema"), (dict, bool)):
+            return ResolvedRef(media.node["schema"], media.file)
     return None

@@ -13,7 +13,7 @@ from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.keywords import JSON_TYPES
 from toolyard.schema.compile import compile_schema
 from toolyard.schema.typenames import join, read_type
-from toolyard.sources.rest.notes import Notes
+from toolyard.sources.rest.document import Notes
 
 Node = dict[str, Any]
 

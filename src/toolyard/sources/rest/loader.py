@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
+from toolyard.links.http.addresses import with_port
 from toolyard.links.http.url import read_url
 from toolyard.model.errors import ConfigError, MalformedSource
 from toolyard.model.names import check_namespace
@@ -19,7 +20,6 @@ from toolyard.schema.admission import AdmittedTool
 from toolyard.sources.base import ToolLoader
 from toolyard.sources.options import RestOptions
 from toolyard.sources.rest.selection import Selection
-from toolyard.sources.rest.servers import origin_of
 
 if TYPE_CHECKING:
     from toolyard.sources.rest.operations import Setting
@@ -88,9 +88,8 @@ class RESTToolLoader(ToolLoader):
     def load(self) -> list[Tool]:
         """Every operation of the document; see `report` for what was changed or left out."""
         # A config may name this loader long before anybody needs what reads a document.
-        from toolyard.sources.rest.notes import Notes
+        from toolyard.sources.rest.document import Notes, read_text
         from toolyard.sources.rest.operations import Reader
-        from toolyard.sources.rest.text import read_text
 
         data = self._read()
         rejected: list[Rejection] = []
@@ -115,16 +114,16 @@ class RESTToolLoader(ToolLoader):
 
     def _read(self) -> bytes:
         if self._url is not None:
-            from toolyard.sources.rest.fetch import fetch
+            from toolyard.sources.rest.document import fetch_document
 
-            return fetch(self._url, headers=self._headers, timeout=self._timeout, max_bytes=self._max_bytes)
+            return fetch_document(self._url, headers=self._headers, timeout=self._timeout, max_bytes=self._max_bytes)
         assert self._path is not None
         return read_bytes(self._path, max_bytes=self._max_bytes)
 
     def _setting(self) -> Setting:
         from toolyard.sources.rest.operations import Setting
 
-        named = [origin_of(url) for url in (self._url, self.base_url) if url]
+        targets = [read_url(url) for url in (self._url, self.base_url) if url]
         return Setting(
             source=self.source,
             namespace=self.namespace,
@@ -133,8 +132,8 @@ class RESTToolLoader(ToolLoader):
             url=self._url,
             base_url=self.base_url,
             variables=self._variables,
-            named=tuple(dict.fromkeys(named)),
-            origins=tuple(dict.fromkeys(read_url(url).origin for url in (self._url, self.base_url) if url)),
+            named=tuple(dict.fromkeys(with_port(target.host, target.port) for target in targets)),
+            origins=tuple(dict.fromkeys(target.origin for target in targets)),
             allowed=self._allow_hosts,
             selection=self._selection,
             max_bytes=self._max_bytes,

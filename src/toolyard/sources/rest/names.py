@@ -1,4 +1,4 @@
-"""Names of tools: what the document calls an operation, made legal; one name a tool, whatever the order."""
+"""Names and descriptions of tools: what the document calls an operation, made legal; one name a tool."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from toolyard.constants import MAX_NAME_LENGTH
 from toolyard.model.errors import InvalidNameError
@@ -26,10 +27,10 @@ def base_name(operation_id: object, method: str, path: str) -> str:
                 return spelling
             if len(spelling) > MAX_NAME_LENGTH and _is_legal(short := _shorten_name(spelling, operation_id)):
                 return short
-    return _shorten_name(described(method, path), f"{method} {path}")
+    return _shorten_name(name_by_path(method, path), f"{method} {path}")
 
 
-def described(method: str, path: str) -> str:
+def name_by_path(method: str, path: str) -> str:
     """`get_pets_petId` for `GET /pets/{petId}`."""
     words = _NOT_A_WORD.sub("_", path).strip("_")
     return f"{_NOT_A_WORD.sub('_', method.lower()).strip('_') or 'call'}_{words or 'root'}"
@@ -61,7 +62,7 @@ def _short_digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
-def distinct(operations: Sequence[tuple[str, str, str]]) -> list[str]:
+def distinct_names(operations: Sequence[tuple[str, str, str]]) -> list[str]:
     """One name for each (wanted name, method, path), never the same twice.
 
     Of several that want one name, the first by path and method has it and the others add theirs; the order of
@@ -84,7 +85,7 @@ def distinct(operations: Sequence[tuple[str, str, str]]) -> list[str]:
 
 def _other_name(name: str, operation: tuple[str, str, str], taken: set[str]) -> str:
     _, method, path = operation
-    added = described(method, path)
+    added = name_by_path(method, path)
     whole = f"{name} {method} {path}"
     candidate = _shorten_name(f"{name}_{added}" if name != added else f"{name}_{_short_digest(whole)}", whole)
     number = 1
@@ -93,3 +94,29 @@ def _other_name(name: str, operation: tuple[str, str, str], taken: set[str]) -> 
         candidate = f"{name[: MAX_NAME_LENGTH - len(tail) - 1].rstrip('_ :')}_{tail}"
         number += 1
     return candidate
+
+
+MAX_LENGTH = 1024
+_SENTENCE = re.compile(r"[.!?]['\")\]]?(?=\s)|\n\n")
+
+
+def describe_operation(operation: dict[str, Any]) -> tuple[str, str | None]:
+    """Summary and description as one text; and the whole of it, if that had to be cut."""
+    summary, description = operation.get("summary"), operation.get("description")
+    first = summary.strip() if type(summary) is str else ""
+    second = description.strip() if type(description) is str else ""
+    if not first or not second or second.startswith(first):
+        whole = second or first
+    else:
+        whole = f"{first}\n\n{second}"
+    if len(whole) <= MAX_LENGTH:
+        return whole, None
+    return _cut_text(whole), whole
+
+
+def _cut_text(text: str) -> str:
+    room = text[: MAX_LENGTH - 1]
+    ends = [match.end() for match in _SENTENCE.finditer(room)]
+    if ends and ends[-1] > MAX_LENGTH // 3:
+        return room[: ends[-1]].rstrip() + " …"
+    return (room[:-1].rpartition(" ")[0] or room[:-1]).rstrip() + " …"

@@ -10,23 +10,15 @@ import msgspec
 
 from toolyard.model.errors import DefinitionError
 from toolyard.model.tool import Effects
-from toolyard.sources.rest.arguments import name_arguments
-from toolyard.sources.rest.assembly import Assembly
-from toolyard.sources.rest.bodies import Bodies, RequestBody
-from toolyard.sources.rest.descriptions import describe
-from toolyard.sources.rest.document import Site, SpecVersion, sites, version_of
-from toolyard.sources.rest.names import base_name, distinct
-from toolyard.sources.rest.notes import Notes
+from toolyard.sources.rest.bodies import Bodies, RequestBody, find_success
+from toolyard.sources.rest.document import Files, Notes, Site, SpecVersion, list_operations, version_of
+from toolyard.sources.rest.names import base_name, describe_operation, distinct_names
 from toolyard.sources.rest.parameters import OperationParameter, Parameters, template_names
-from toolyard.sources.rest.plan import Plan
-from toolyard.sources.rest.refs import Files
-from toolyard.sources.rest.responses import success
+from toolyard.sources.rest.plan import Assembly, Plan, RestTool, name_arguments
 from toolyard.sources.rest.schemas import Schemas
-from toolyard.sources.rest.security import Security
 from toolyard.sources.rest.selection import Selection
-from toolyard.sources.rest.servers import Servers, swagger_servers
+from toolyard.sources.rest.servers import Security, Servers, swagger_servers
 from toolyard.sources.rest.swagger2 import Swagger
-from toolyard.sources.rest.tool import RestTool
 
 Keys = dict[tuple[str, str], OperationParameter]
 Refuse = Callable[[Exception, str, str | None], None]
@@ -81,7 +73,7 @@ class Reader:
         left_out = 0
         selection = self._setting.selection
         takes = None if selection.takes_all else selection.takes
-        for site in sites(self._document, self._version, self.files, self._notes):
+        for site in list_operations(self._document, self._version, self.files, self._notes):
             raw = site.raw
             if takes is not None and type(raw) is dict and not takes(site.method, site.path, raw):
                 left_out += 1
@@ -99,7 +91,7 @@ class Reader:
         if left_out:
             self._notes.add("#/paths", "operations left out by include and exclude", count=left_out)
         asked = [(base_name(site.raw.get("operationId"), site.method, site.path), site) for site, _ in wanted]
-        names = distinct([(name, site.method, site.path) for name, site in asked])
+        names = distinct_names([(name, site.method, site.path) for name, site in asked])
         return [(self._tool(name, plan, site), site.place) for name, (site, plan) in zip(names, wanted, strict=True)]
 
     def _plan(self, site: Site) -> Plan:
@@ -113,7 +105,7 @@ class Reader:
         parameters, body = self._arguments(site, plan)
         for renamed in name_arguments(plan, parameters, body):
             self._notes.add(site.place, renamed)
-        found, plan.accepts = success(raw, site.file, self.files, self._swagger)
+        found, plan.accepts = find_success(raw, site.file, self.files, self._swagger)
         if found is not None:
             plan.output = self._schemas.convert(found.node, found.file)
         plan.security, plan.schemes, unknown = self._security.needs(raw)
@@ -194,8 +186,8 @@ class Reader:
     def _fit(self, site: Site, plan: Plan) -> None:
         """Say now what will have to be left open when the schemas are put together."""
         for what, parts, make in (
-            ("input", plan.parts(), plan.input),
-            ("output", [plan.output] if plan.output is not None else [], plan.answer),
+            ("input", plan.parts(), plan.input_schema),
+            ("output", [plan.output] if plan.output is not None else [], plan.output_schema),
         ):
             if not self._assembly.fits(parts):
                 for name in make()[1][:_LIST_LIMIT]:
@@ -209,7 +201,7 @@ class Reader:
             self._notes.add(
                 site.place, f"operationId {asked[:200]!r} written as {name!r}", f"{setting.namespace}::{name}"
             )
-        description, whole = describe(raw)
+        description, whole = describe_operation(raw)
         tags = raw.get("tags")
         return RestTool(
             name=name,

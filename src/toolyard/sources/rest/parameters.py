@@ -6,8 +6,7 @@ import re
 from typing import Any, get_args
 
 from toolyard.model.bindings import Location, RestParameter, Style
-from toolyard.sources.rest.notes import Notes
-from toolyard.sources.rest.refs import Files
+from toolyard.sources.rest.document import Files, Notes
 from toolyard.sources.rest.schemas import Node, SchemaPart, Schemas
 
 _LOCATIONS = frozenset(get_args(Location))

@@ -1,15 +1,217 @@
-"""What is known of one operation once its document is read, and what is made of it on demand."""
+"""`Plan`: what is known of one operation once its document is read, and the tool that is made of it on demand.
+
+`Assembly` puts a tool's own schemas together: the root, and under `$defs` the components it reaches, as its direction
+sees them. Arguments are named as on the wire, and told apart where two places use one name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
+from typing import Any, Literal
 
 from toolyard.model.bindings import RestBinding, RestBody, RestScheme
-from toolyard.sources.rest.assembly import Assembly, strip
+from toolyard.model.deferred import DeferredTool
+from toolyard.model.errors import InvalidSchemaError
+from toolyard.model.tool import Schema
+from toolyard.schema.budget import DEFAULT_BUDGET, check_budget, subschemas
 from toolyard.sources.rest.bodies import RequestBody
 from toolyard.sources.rest.parameters import OperationParameter
 from toolyard.sources.rest.schemas import Node, SchemaPart
+
+Direction = Literal["request", "response"]
+
+_UNSEEN: dict[Direction, str] = {"request": "readOnly", "response": "writeOnly"}
+_MAX_COUNT = DEFAULT_BUDGET.nodes * 9 // 10
+"""Subschemas of one tool's schema. What assembly adds to those counted when converting fits in the rest."""
+_MAX_FAN_OUT = DEFAULT_BUDGET.fan_out // 4
+_SURE_FAN_OUT = DEFAULT_BUDGET.fan_out // 20
+"""Where references run in circles the count depends on where it begins, but not by this much."""
+
+EVERYTHING = "everything"
+"""Listed as left open when not even the schema around the components is small enough."""
+
+
+class Assembly:
+    """Puts schemas together from the parts of one document; components are stripped once a direction."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[SchemaPart, Direction], Any] = {}
+        self._fan_out: dict[SchemaPart, int] = {}
+        self._proven = False
+
+    def all_fit(self, total: int, branching: Sequence[SchemaPart]) -> bool:
+        """Whether every schema that can be made of these parts is surely within the budget."""
+        worst = max([self.fan_out(part) for part in branching], default=0)
+        self._proven = total <= _MAX_COUNT and worst <= _SURE_FAN_OUT
+        return total <= _MAX_COUNT and worst <= _MAX_FAN_OUT
+
+    def fits(self, parts: Iterable[SchemaPart]) -> bool:
+        """Whether a schema of these parts is surely within the budget."""
+        return sum([part.weight if part.weight >= 0 else self._weigh(part) for part in parts]) <= _MAX_COUNT
+
+    def _weigh(self, part: SchemaPart) -> int:
+        if not part.name:
+            # A schema of an operation: the components it names are weighed once for all operations.
+            targets = part.refs.values()
+            onward = sum([target.weight if target.weight >= 0 else self._weigh(target) for target in targets])
+            part.weight = part.count + onward
+            return part.weight
+        known = {part, *part.refs.values()}
+        queue = list(known)
+        total = 0
+        for reached in queue:
+            total += reached.count
+            if reached.inline and self.fan_out(reached) > _MAX_FAN_OUT:
+                total = _MAX_COUNT + 1
+            if total > _MAX_COUNT:
+                break
+            for target in reached.refs.values():
+                if target not in known:
+                    known.add(target)
+                    queue.append(target)
+        part.weight = total
+        return total
+
+    def fan_out(self, part: SchemaPart) -> int:
+        """How many subschemas may judge one value, components counted as often as they do; an upper bound.
+
+        A component that leads back to one still being computed adds nothing, as in the budget's own count.
+        """
+        costs = self._fan_out
+        if part in costs:
+            return costs[part]
+        stack = [(part, False)]
+        entered: set[SchemaPart] = set()
+        while stack:
+            item, done = stack.pop()
+            if done:
+                costs[item] = item.count + sum([costs.get(target, 0) for target in item.inline])
+            elif item not in costs and item not in entered:
+                entered.add(item)
+                stack.append((item, True))
+                stack.extend([(target, False) for target in item.inline])
+        return costs[part]
+
+    def put_together(
+        self, root: Node, targets: Mapping[str, SchemaPart], direction: Direction
+    ) -> tuple[Node, list[str]]:
+        """The root with its `$defs`, and the names of components that had to be left open.
+
+        `targets` holds at least what the root refers to directly.
+        """
+        chosen, left = self._choose(root, targets, direction)
+        definitions = dict(chosen)
+        for name in left:
+            definitions[name] = {}
+        schema = {**root, "$defs": definitions} if definitions else root
+        try:
+            if not self._proven:
+                check_budget(schema)
+        except InvalidSchemaError:
+            return _reduce_schema(root, list(definitions))
+        return schema, left
+
+    def _choose(
+        self, root: Node, targets: Mapping[str, SchemaPart], direction: Direction
+    ) -> tuple[list[tuple[str, Any]], list[str]]:
+        """Components breadth first, so that what is left open, if anything, lies deepest."""
+        queue = [targets[name] for name in list_references(root)]
+        known = set(queue)
+        chosen: list[tuple[str, Any]] = []
+        left: list[str] = []
+        total = 0
+        for part in queue:
+            total += part.count
+            if total > _MAX_COUNT:
+                left.append(part.name)
+                total -= part.count
+                continue
+            chosen.append((part.name, self.view(part, direction)))
+            for target in part.refs.values():
+                if target not in known:
+                    known.add(target)
+                    queue.append(target)
+        return chosen, left
+
+    def view(self, part: SchemaPart, direction: Direction) -> Any:
+        """The component without what the other direction alone may see."""
+        if not part.directed:
+            return part.node
+        key = (part, direction)
+        if key not in self._seen:
+            self._seen[key] = strip_direction(part.node, direction)
+        return self._seen[key]
+
+
+def _reduce_schema(root: Node, names: list[str]) -> tuple[Node, list[str]]:
+    """What is left of a schema over the budget: without components, else without all but the names of properties."""
+    schema: Node = {**root, "$defs": {name: {} for name in names}} if names else root
+    try:
+        check_budget(schema)
+    except InvalidSchemaError:
+        kept: Node = {key: root[key] for key in ("type", "required", "additionalProperties") if key in root}
+        properties = root.get("properties", {})
+        if len(properties) > _MAX_COUNT:
+            return ({"type": root["type"]} if "type" in root else {}), [EVERYTHING]
+        schema = {**kept, "properties": {name: {} for name in properties}} if properties else {}
+        if type(schema.get("additionalProperties")) is dict:
+            del schema["additionalProperties"]
+        return schema, [EVERYTHING]
+    return schema, names
+
+
+def list_references(node: Node) -> list[str]:
+    """Names of the components a schema refers to itself."""
+    found: dict[str, None] = {}
+    stack: list[Any] = [node]
+    while stack:
+        item = stack.pop()
+        if type(item) is dict:
+            ref = item.get("$ref")
+            if type(ref) is str:
+                found[ref[8:]] = None
+            stack.extend([sub for _, sub in subschemas(item)])
+    return list(found)
+
+
+def strip_direction(node: Any, direction: Direction) -> Any:
+    """A schema without the properties that the other direction alone may see."""
+    if type(node) is not dict:
+        return node
+    hidden = _flagged_properties(node, _UNSEEN[direction])
+    out: Node = {}
+    for key, value in node.items():
+        if key == "properties":
+            out[key] = {name: strip_direction(sub, direction) for name, sub in value.items() if name not in hidden}
+        elif key == "required" and hidden:
+            if kept := [name for name in value if name not in hidden]:
+                out[key] = kept
+        elif key in ("allOf", "anyOf", "oneOf", "prefixItems"):
+            out[key] = [_drop_required(strip_direction(sub, direction), hidden) for sub in value]
+        elif key in ("items", "additionalProperties", "not"):
+            out[key] = strip_direction(value, direction)
+        else:
+            out[key] = value
+    return out
+
+
+def _flagged_properties(node: Node, flag: str) -> set[str]:
+    """Names of the properties with the flag, in the schema itself and in what it is all of."""
+    found: set[str] = set()
+    for item in (node, *node.get("allOf", ())):
+        properties = item.get("properties", {}) if type(item) is dict else {}
+        found.update([name for name, sub in properties.items() if type(sub) is dict and sub.get(flag) is True])
+    return found
+
+
+def _drop_required(node: Any, hidden: set[str]) -> Any:
+    if not hidden or type(node) is not dict or hidden.isdisjoint(node.get("required", ())):
+        return node
+    kept = [name for name in node["required"] if name not in hidden]
+    return {**{key: value for key, value in node.items() if key != "required"}, **({"required": kept} if kept else {})}
+
 
 BODY = "body"
 """The argument that is the whole body."""
@@ -77,15 +279,7 @@ class Plan:
             binary=body.binary,
         )
 
-    def parameters(self) -> Node:
-        """The input schema."""
-        return self.input()[0]
-
-    def output_parameters(self) -> Node:
-        """The output schema; empty if nothing is known of the answer."""
-        return self.answer()[0]
-
-    def input(self) -> tuple[Node, list[str]]:
+    def input_schema(self) -> tuple[Node, list[str]]:
         """The input schema, and the components that did not fit into it."""
         properties: Node = {name: parameter.node for name, parameter in self.arguments.items()}
         required = [name for name, parameter in self.arguments.items() if parameter.required]
@@ -106,10 +300,10 @@ class Plan:
         """Add the arguments of the body; the names of those that must be given."""
         properties = root["properties"]
         if body.properties is None:
-            properties[self.whole] = strip(body.node, "request")
+            properties[self.whole] = strip_direction(body.node, "request")
             return [self.whole] if body.sent else []
         for argument, name in self.properties.items():
-            properties[argument] = strip(body.properties[name], "request")
+            properties[argument] = strip_direction(body.properties[name], "request")
         names = {name: argument for argument, name in self.properties.items()}
         required = [names[name] for name in body.required]
         if body.sent:
@@ -123,8 +317,8 @@ class Plan:
             }
         return []
 
-    def answer(self) -> tuple[Node, list[str]]:
-        """The output schema, and the components that did not fit into it."""
+    def output_schema(self) -> tuple[Node, list[str]]:
+        """The output schema, empty if nothing is known of the answer; and the components that did not fit into it."""
         if self.output is None:
             return {}, []
         root, targets, hops = self.output.node, self.output.refs, 0
@@ -134,4 +328,69 @@ class Plan:
             root, targets, hops = part.node, part.refs, hops + 1
         if type(root) is not dict:
             return ({} if root else {"not": {}}), []
-        return self.assembly.put_together(strip(root, "response"), targets, "response")
+        return self.assembly.put_together(strip_direction(root, "response"), targets, "response")
+
+
+def name_arguments(plan: Plan, parameters: Iterable[OperationParameter], body: RequestBody | None) -> list[str]:
+    """Give every parameter and every property of the body its argument; the renames, in words.
+
+    Of several with one name the path parameter keeps it; `name_in_query`, `name_in_header`, `name_in_cookie` and
+    `name_in_body` are the others.
+    """
+    given = list(parameters)
+    inside = [] if body is None else list(body.properties) if body.properties is not None else [BODY]
+    names = [parameter.name for parameter in given] + inside
+    plan.body = body
+    if len(set(names)) == len(names):
+        plan.arguments = {parameter.name: parameter for parameter in given}
+        if body is not None and body.properties is not None:
+            plan.properties = {name: name for name in inside}
+        return []
+    return _tell_apart(plan, given, inside, names)
+
+
+def _tell_apart(plan: Plan, given: list[OperationParameter], inside: list[str], names: list[str]) -> list[str]:
+    shared = {name for name in names if names.count(name) > 1}
+    taken = set(names)
+    renamed: list[str] = []
+
+    def choose(name: str, place: str) -> str:
+        if name not in shared or place == "path":
+            return name
+        wanted = argument = f"{name}_in_{place}"
+        number = 2
+        while argument in taken:
+            argument = f"{wanted}_{number}"
+            number += 1
+        taken.add(argument)
+        renamed.append(f"{place} {name!r} is the argument {argument!r}: another place uses the name too")
+        return argument
+
+    plan.arguments = {choose(parameter.name, parameter.location): parameter for parameter in given}
+    if plan.body is not None and plan.body.properties is None:
+        plan.whole = choose(BODY, "body")
+    else:
+        plan.properties = {choose(name, "body"): name for name in inside}
+    return renamed
+
+
+class RestTool(DeferredTool, frozen=True, kw_only=True, dict=True, eq=False):
+    """One operation. Reading the document has shown that nothing about it can fail later."""
+
+    plan: Plan
+
+    # Two threads may both make one of these; either result serves.
+    @cached_property  # type: ignore[misc]
+    def parameters(self) -> Schema:
+        """The arguments, put together when first read."""
+        return self.plan.input_schema()[0]
+
+    @cached_property  # type: ignore[misc]
+    def output_parameters(self) -> Schema:
+        """The answer, put together when first read."""
+        return self.plan.output_schema()[0]
+
+    @cached_property  # type: ignore[misc]
+    def binding(self) -> RestBinding:
+        """How the operation is called, put together when first read."""
+        return self.plan.binding()

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolyard.model.keywords import JSON_TYPES
+from toolyard.sources.rest.document import MAIN, Files, Notes, ResolvedRef
 from toolyard.sources.rest.keywords import (
     ANNOTATIONS,
     LIMITS,
@@ -23,8 +24,6 @@ from toolyard.sources.rest.keywords import (
     read_required,
     read_type_of,
 )
-from toolyard.sources.rest.notes import Notes
-from toolyard.sources.rest.refs import MAIN, Files, ResolvedRef
 
 Node = dict[str, Any]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolyard.links.http.media import media_kind
-from toolyard.sources.rest.notes import Notes
-from toolyard.sources.rest.refs import Files
+from toolyard.sources.rest.document import Files, Notes
 
 _SCHEMA_KEYS = frozenset(
     {
