@@ -107,28 +107,20 @@ class RESTToolEngine(OutwardEngine):
         from toolyard.links.http.breaker import Breaker
 
         read = read_arguments(
-            RestEngineOptions,
-            allow_hosts=allow_hosts,
-            allow_networks=allow_networks,
-            verify=verify,
-            ca=ca,
-            cert=cert,
-            headers=headers,
-            http2=http2,
-            breaker_failures=breaker_failures,
-            breaker_pause=breaker_pause,
+            RestEngineOptions, headers=headers, breaker_failures=breaker_failures, breaker_pause=breaker_pause
         )
         self.base_url = read_base_url(base_url)
         self._auth = read_auth(auth, "auth")
         self._headers: tuple[tuple[str, str], ...] = tuple(read["headers"].items())
         agent = {} if user_agent is None else {"user-agent": user_agent}
         self._agent = tuple(check_headers(agent, "user_agent").items())
-        if idempotency_header is not None:
-            check_headers({idempotency_header: ""}, "idempotency_header")
+        check_headers({} if idempotency_header is None else {idempotency_header: ""}, "idempotency_header")
         self._key_header = idempotency_header
         self.idempotent = idempotency_header is not None
         self._breaker = Breaker(time.monotonic, read["breaker_failures"], read["breaker_pause"])
-        self._client: GuardedClient = make_client(read, max_bytes=max_response_bytes, pool=max_connections)
+        reach = {"allow_hosts": allow_hosts, "allow_networks": allow_networks, "http2": http2}
+        tls = {"verify": verify, "ca": ca, "cert": cert}
+        self._client: GuardedClient = make_client(max_response_bytes, max_connections, **reach, **tls)
         self._operations: dict[int, tuple[RestBinding, Operation, Chosen]] = {}
         self._sessions: OrderedDict[Key, tuple[AuthEntry, ...]] = OrderedDict()
         self._fetched: OrderedDict[str, None] = OrderedDict()

@@ -6,11 +6,12 @@ One without goes to where the operator said that tools are, and to no place that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from toolyard.engines.options import RestEngineOptions
 from toolyard.engines.rest.request import Operation
 from toolyard.links.http.addresses import AddressRule
 from toolyard.links.http.auth import AUTH_KINDS, Together, token_hosts
@@ -20,7 +21,7 @@ from toolyard.links.http.url import read_origin, read_url
 from toolyard.model.bindings import RestScheme
 from toolyard.model.errors import CallError, ConfigError
 from toolyard.model.json_words import json_type
-from toolyard.schema.options import Text, check_keys, option_type, read_value
+from toolyard.schema.options import Text, check_keys, option_type, read_arguments, read_value
 
 _TEXT = option_type(Text)
 _TEXTS = option_type(Annotated[tuple[Text, ...], Meta(min_length=1, extra={"one": True})])
@@ -42,8 +43,9 @@ def read_base_url(value: Any) -> str | None:
     return target.url.rstrip("/")
 
 
-def make_client(read: Mapping[str, Any], *, max_bytes: int, pool: int) -> GuardedClient:
+def make_client(max_bytes: int, pool: int, **given: Any) -> GuardedClient:
     """The client these options describe."""
+    read = read_arguments(RestEngineOptions, **given)
     if read["ca"] is not None and not read["verify"]:
         raise ConfigError("ca says whom to trust, and verify: false to trust anybody; give one of them")
     return GuardedClient(
