@@ -8,12 +8,11 @@ TYPE_CHECKING = False  # typing itself would triple the import time
 _EXPORTS = {
     "toolyard.constants": ["TOOL_DEFAULT_NAMESPACE", "TOOL_NAMESPACE_SEP"],
     "toolyard.app.toolyard": ["Toolyard"],
-    "toolyard.calls.budgets": ["Budget"],
-    "toolyard.calls.events": ["CallEvent"],
+    "toolyard.calls.sinks": ["CallEvent"],
     "toolyard.calls.invocation": ["Invocation"],
-    "toolyard.calls.policy": ["Policy", "Rule"],
+    "toolyard.calls.policy": ["Budget", "Policy", "Rule"],
+    "toolyard.calls.tracer": ["Tracer"],
     "toolyard.words.redactor": ["Redactor"],
-    "toolyard.calls.tracing": ["Tracer"],
     "toolyard.engines": ["MultiToolEngine", "PythonToolEngine", "ToolEngine"],
     "toolyard.engines.lm": ["LMToolEngine"],
     "toolyard.engines.mcp": ["MCPToolEngine"],
@@ -114,11 +113,10 @@ __all__ = sorted(_HOME)
 
 if TYPE_CHECKING:
     from toolyard.app.toolyard import Toolyard as Toolyard
-    from toolyard.calls.budgets import Budget as Budget
-    from toolyard.calls.events import CallEvent as CallEvent
     from toolyard.calls.invocation import Invocation as Invocation
-    from toolyard.calls.policy import Policy as Policy, Rule as Rule
-    from toolyard.calls.tracing import Tracer as Tracer
+    from toolyard.calls.policy import Budget as Budget, Policy as Policy, Rule as Rule
+    from toolyard.calls.sinks import CallEvent as CallEvent
+    from toolyard.calls.tracer import Tracer as Tracer
     from toolyard.constants import (
         TOOL_DEFAULT_NAMESPACE as TOOL_DEFAULT_NAMESPACE,
         TOOL_NAMESPACE_SEP as TOOL_NAMESPACE_SEP,

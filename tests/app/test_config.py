@@ -4,9 +4,8 @@ from toolyard import ConfigError
 from toolyard.app import build_registry
 from toolyard.app.config import read_config
 from toolyard.app.plugin_options import read_plugin_options
-from toolyard.calls.budgets import Budget
-from toolyard.calls.policy import PolicyOptions, RuleOptions
-from toolyard.calls.tracing import JsonlOptions, TracingOptions
+from toolyard.calls.policy import Budget, PolicyOptions, RuleOptions
+from toolyard.calls.tracer import JsonlOptions, TracingOptions
 from toolyard.plugins import LOADERS
 
 

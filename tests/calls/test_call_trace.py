@@ -7,7 +7,7 @@ from call_support import SOON, Hung, Listener, Spans, call, engine_of, registry_
 from msgspec import UNSET
 
 from toolyard.calls.policy import Policy, Rule
-from toolyard.calls.tracing import Tracer
+from toolyard.calls.tracer import Tracer
 from toolyard.engines.base import ToolEngine
 from toolyard.model.call import ToolCall
 from toolyard.words.redactor import Redactor

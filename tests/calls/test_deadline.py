@@ -152,7 +152,7 @@ class TestDeadline:
         def quick():
             return None
 
-        monkeypatch.setattr(module, "_start", lambda engine, invocation: Late())
+        monkeypatch.setattr(module, "_start_thread", lambda engine, invocation: Late())
         assert module.answer_in_thread(engine, invocation_of(quick, deadline=time.monotonic())) == "there"
 
 

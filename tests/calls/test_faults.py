@@ -450,7 +450,7 @@ def test_what_stands_in_for_a_live_engine_fails_as_the_live_one_would():
 def test_a_fault_is_in_the_trace_as_the_error_it_is():
     from call_support import Listener
 
-    from toolyard.calls.tracing import Tracer
+    from toolyard.calls.tracer import Tracer
 
     listener = Listener()
     with engine_of(Counted().tool(), tracer=Tracer([listener]), faults=plan({"type": "rate_limit"})) as engine:

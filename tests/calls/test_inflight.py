@@ -6,7 +6,7 @@ import threading
 import pytest
 from call_support import SOON, Hung, call, engine_of, executions, until
 
-from toolyard.calls.inflight import InflightCalls
+from toolyard.calls.batch import InflightCalls
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.sessions.sessions import Sessions
 

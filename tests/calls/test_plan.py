@@ -9,7 +9,7 @@ import pytest
 from call_support import call, codes, executions, registry_of
 from hypothesis import given, settings, strategies as st
 
-from toolyard.calls.tracing import Tracer
+from toolyard.calls.tracer import Tracer
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import Denied, InvalidArguments, ToolFailed, UnknownToolError

@@ -6,10 +6,9 @@ import threading
 import pytest
 from call_support import Hung, Spans, call, codes, engine_of, executions, invocation_of, registry_of, until
 
-from toolyard.calls.budgets import Budget
-from toolyard.calls.policy import Policy
+from toolyard.calls.policy import Budget, Policy
 from toolyard.calls.recorder import Recorder
-from toolyard.calls.tracing import Tracer
+from toolyard.calls.tracer import Tracer
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import SessionError

@@ -5,7 +5,7 @@ from call_support import engine_of, executions
 from hypothesis import given, strategies as st
 
 from toolyard import ToolCall
-from toolyard.calls.replay import replayed
+from toolyard.calls.batch import find_recorded
 from toolyard.calls.request import CallRequest
 
 RAN = []
@@ -40,9 +40,9 @@ async def run(engine, *calls, **options):
 
 
 async def test_a_new_id_is_not_replayed_and_one_without_an_id_never(engine):
-    assert replayed(session_of(engine), ToolCall("n::note", {"word": "a"}, "c1")) is None
+    assert find_recorded(session_of(engine), ToolCall("n::note", {"word": "a"}, "c1")) is None
     await run(engine, ToolCall("n::note", {"word": "a"}))
-    assert replayed(session_of(engine), ToolCall("n::note", {"word": "a"})) is None
+    assert find_recorded(session_of(engine), ToolCall("n::note", {"word": "a"})) is None
 
 
 async def test_an_answered_id_gives_the_answer_again(engine):

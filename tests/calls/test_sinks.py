@@ -10,9 +10,8 @@ import threading
 
 import pytest
 
-from toolyard.calls.events import CallEvent
-from toolyard.calls.sinks import JsonlSink, LoggingSink
-from toolyard.calls.tracing import Tracer
+from toolyard.calls.sinks import CallEvent, JsonlSink, LoggingSink
+from toolyard.calls.tracer import Tracer
 from toolyard.model.errors import ConfigError
 
 
@@ -169,7 +168,7 @@ def test_several_processes_share_a_file_and_move_it_without_losing_more_than_the
     path = tmp_path / "calls.jsonl"
     code = (
         "import sys\n"
-        "from toolyard.calls.events import CallEvent\n"
+        "from toolyard.calls.sinks import CallEvent\n"
         "from toolyard.calls.sinks import JsonlSink\n"
         "sink = JsonlSink(sys.argv[1], max_bytes=20_000)\n"
         "for seq in range(50):\n"

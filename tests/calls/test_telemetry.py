@@ -14,9 +14,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from toolyard.calls.events import CallEvent
-from toolyard.calls.telemetry import OpenTelemetrySink
-from toolyard.calls.tracing import Tracer
+from toolyard.calls.sinks import CallEvent, OpenTelemetrySink
+from toolyard.calls.tracer import Tracer
 from toolyard.model import McpBinding, PythonBinding, RestBinding, ScriptBinding, Tool, ToolCall
 from toolyard.words.redactor import Redactor
 
@@ -274,8 +273,8 @@ def test_without_an_sdk_nothing_is_recorded_and_nothing_fails():
 
 def test_opentelemetry_is_imported_only_when_a_sink_is_made():
     code = (
-        "import sys, toolyard.calls.policy, toolyard.calls.telemetry as t\n"
-        "from toolyard.calls.tracing import Tracer\n"
+        "import sys, toolyard.calls.policy, toolyard.calls.sinks as t\n"
+        "from toolyard.calls.tracer import Tracer\n"
         "heavy = {'opentelemetry', 'pydantic', 'asyncio'} & set(sys.modules)\n"
         "Tracer.from_config({'opentelemetry': True})\n"
         "print(sorted(heavy), 'opentelemetry.trace' in sys.modules, 'opentelemetry.sdk' in sys.modules)"

@@ -26,7 +26,7 @@ from toolyard import (
     Tracer,
     function_tool,
 )
-from toolyard.calls.budgets import Budget
+from toolyard.calls.policy import Budget
 
 
 def engine_of(*functions, **options):

@@ -14,7 +14,7 @@ from toolyard.app.entry import PluginEntry
 from toolyard.app.plugin_options import make_plugin
 from toolyard.app.secrets import clean_report, hide_secrets
 from toolyard.calls.policy import Approver, Policy
-from toolyard.calls.tracing import Tracer
+from toolyard.calls.tracer import Tracer
 from toolyard.engines.base import ToolEngine
 from toolyard.model.report import LoadReport
 from toolyard.plugins import ENRICHMENTS, LOADERS, Enrichment, Loader

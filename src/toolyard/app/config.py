@@ -15,7 +15,7 @@ from toolyard.app.secrets import find_secrets, hide_secrets
 from toolyard.app.server_block import ServerBlock
 from toolyard.app.sessions_block import SessionsBlock, read_sessions
 from toolyard.calls.policy import PolicyOptions
-from toolyard.calls.tracing import TracingOptions
+from toolyard.calls.tracer import TracingOptions
 from toolyard.model.errors import ConfigError
 from toolyard.model.json_words import json_type
 from toolyard.parsing import parse_json, parse_yaml, read_bytes

@@ -9,7 +9,7 @@ from toolyard.app.plugin_options import plugin_options, wired_options
 from toolyard.app.server_block import ServerBlock
 from toolyard.app.sessions_block import sessions_schema
 from toolyard.calls.policy import PolicyOptions
-from toolyard.calls.tracing import TracingOptions
+from toolyard.calls.tracer import TracingOptions
 from toolyard.model.errors import PluginError
 from toolyard.plugins import ENGINES, ENRICHMENTS, LOADERS, PluginTable
 from toolyard.plugins.table import parameters_of

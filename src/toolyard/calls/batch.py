@@ -1,17 +1,25 @@
-"""`Batch`: the calls one caller hands in together, answered in order in one turn of the session."""
+"""`Batch`: the calls one caller hands in together, answered in order in one turn of the session.
+
+A call that is sent again is the same call: while the first is under way both get its answer (`InflightCalls`), and
+afterwards the recorded one, where the caller asked for that (`find_recorded`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
-from toolyard.calls.events import Mode
+import msgspec
+
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.request import CallRequest, Listener, Scope
-from toolyard.model.call import ToolCall, ToolResult
-from toolyard.model.errors import DefinitionError
+from toolyard.model.call import Mode, ToolCall, ToolResult
+from toolyard.model.errors import CallConflict, DefinitionError, StaleDefinition
 from toolyard.registry.bind import Bound
+from toolyard.sessions.entry import read_entry
+from toolyard.sessions.session import Session
 
 _NOTHING: Mapping[str, Any] = {}
 _LONGEST = 1e8
@@ -87,3 +95,116 @@ def check_timeout(timeout: float | None) -> None:
         return
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= _LONGEST:
         raise DefinitionError(f"timeout must be a number of seconds above 0 and not over {_LONGEST:g}, not {timeout!r}")
+
+
+class InflightCall:
+    """One call from the moment it was handed in until its batch is over."""
+
+    __slots__ = ("answered_by", "batch", "call", "result", "users")
+
+    def __init__(self, call: ToolCall, batch: InflightCalls) -> None:
+        self.call = call
+        self.batch = batch
+        self.result: ToolResult | None = None
+        self.answered_by: InflightCalls | None = None
+        self.users: list[InflightCalls] = [batch]
+        """The batches that wait for an answer."""
+
+
+class InflightCalls:
+    """The flights of one batch: those it leads, and those of other batches it joined.
+
+    Batches take turns in a session, so by the time this one has its turn, whatever it joined is over: joining
+    needs no waiting of its own.
+    """
+
+    __slots__ = ("_joined", "_led", "_session")
+
+    def __init__(self, session: Session, calls: Sequence[ToolCall]) -> None:
+        self._session = session
+        self._led: dict[str, InflightCall] = {}
+        self._joined: dict[str, InflightCall] = {}
+        for call in calls:
+            if call.call_id is None:
+                continue
+            flight = session.flights.setdefault(call.call_id, InflightCall(call, self))
+            if flight.batch is self:
+                self._led[call.call_id] = flight
+            elif flight.call == call:
+                self._joined[call.call_id] = flight
+                flight.users.append(self)
+
+    def answered(self, call: ToolCall) -> ToolResult | None:
+        """The answer another batch got for this very call; None if it has to be made."""
+        if call.call_id is None:
+            return None
+        flight = self._joined.get(call.call_id) or self._led.get(call.call_id)
+        if flight is None or flight.answered_by in (None, self) or flight.call != call:
+            return None
+        return flight.result
+
+    def landed(self, call: ToolCall, result: ToolResult) -> None:
+        """Tell whoever joined."""
+        if call.call_id is None:
+            return
+        # Whoever has its turn first answers, be it the one who was first to ask or not.
+        flight = self._led.get(call.call_id) or self._joined.get(call.call_id)
+        if flight is not None and flight.answered_by is None and flight.call == call:
+            flight.result = result
+            flight.answered_by = self
+
+    def over(self) -> None:
+        """The batch is done; a flight without an answer stays for whoever else waits for one."""
+        for call_id, flight in (self._led | self._joined).items():
+            with suppress(ValueError):
+                flight.users.remove(self)
+            done = not flight.users or (flight.answered_by is not None and flight.batch is self)
+            if done and self._session.flights.get(call_id) is flight:
+                self._session.flights.pop(call_id, None)
+
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+def find_recorded(session: Session, call: ToolCall) -> ToolResult | None:
+    """The recorded answer, a conflict if the id stands for another call, or None if it is new here.
+
+    Only for whoever has the session's turn.
+    """
+    if call.call_id is None:
+        return None
+    known, history = session.answered, session.history
+    # Whatever was added since, by whichever process, is looked at once.
+    for number, text in enumerate(history.since(session.looked_at), session.looked_at):
+        entry = read_entry(text)
+        # Refused for what came along with it, not for what it asks: with the new catalog it may be sent again.
+        if entry.tool_call.call_id is not None and not _was_stale(entry.tool_output):
+            known.setdefault(entry.tool_call.call_id, number)
+    session.looked_at = len(history)
+    place = known.get(call.call_id)
+    if place is None:
+        return None
+    entry = read_entry(next(history.since(place)))
+    if _is_same_call(entry.tool_call, call):
+        return entry.tool_output
+    conflict = CallConflict(
+        f"call_id {call.call_id!r} was used before in this session, for another call",
+        hint="give every call an id of its own; to have it done again, send it with another id",
+    )
+    return ToolResult.failed(call, conflict.info)
+
+
+def _was_stale(result: ToolResult) -> bool:
+    return result.error_info is not None and result.error_info.code == StaleDefinition.code
+
+
+def _is_same_call(recorded: ToolCall, call: ToolCall) -> bool:
+    try:
+        return recorded.name == call.name and _arguments_text(recorded) == _arguments_text(call)
+    except (TypeError, ValueError, RecursionError):
+        return False  # no JSON, so it cannot be what was recorded
+
+
+def _arguments_text(call: ToolCall) -> bytes:
+    # As text, because in Python 1, 1.0 and True are equal.
+    return _encode((call.arguments, call.overload))

@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from toolyard.calls.answerer import Answerer
-from toolyard.calls.invocation import Invocation
+from toolyard.calls.invocation import Answerer, Invocation
 from toolyard.loop.backoff import backoff_delay
 from toolyard.model.errors import CallError, CallTimeout, SyncInAsyncError, Unavailable
 from toolyard.model.tool import Effects
@@ -63,7 +62,7 @@ def call_engine(engine: Answerer, invocation: Invocation) -> Any:
         raise tool_failed(tool, error) from error
 
 
-def _start(engine: Answerer, invocation: Invocation) -> Future[Any]:
+def _start_thread(engine: Answerer, invocation: Invocation) -> Future[Any]:
     def work() -> Any:
         invocation.begun = True
         # In a context of its own: a tool that calls back into its session would wait for itself.
@@ -84,7 +83,7 @@ def _start(engine: Answerer, invocation: Invocation) -> Future[Any]:
 
 def answer_in_thread(engine: Answerer, invocation: Invocation) -> Any:
     """Have a thread of the engine answer, and wait for it until the deadline."""
-    future = _start(engine, invocation)
+    future = _start_thread(engine, invocation)
     try:
         return future.result(invocation.remaining)
     except TimeoutError:
@@ -104,7 +103,7 @@ async def aanswer_in_thread(engine: Answerer, invocation: Invocation) -> Any:
     """`answer_in_thread` for a task."""
     import asyncio
 
-    future = _start(engine, invocation)
+    future = _start_thread(engine, invocation)
     waiting = asyncio.wrap_future(future)
     try:
         async with asyncio.timeout_at(invocation.deadline):
@@ -113,11 +112,11 @@ async def aanswer_in_thread(engine: Answerer, invocation: Invocation) -> Any:
         raise
     except TimeoutError:
         _leave_behind(engine, invocation, future)
-        _ignore(waiting)
+        _ignore_outcome(waiting)
         raise too_late(invocation) from None
     except BaseException:
         _leave_behind(engine, invocation, future)
-        _ignore(waiting)
+        _ignore_outcome(waiting)
         raise
 
 
@@ -126,8 +125,8 @@ async def aon_this_loop(work: Coroutine[Any, Any, Any], invocation: Invocation) 
     import asyncio
 
     if invocation.deadline is None:
-        return await _settled(work, invocation)
-    task = asyncio.ensure_future(_settled(work, invocation))
+        return await _await_settled(work, invocation)
+    task = asyncio.ensure_future(_await_settled(work, invocation))
     try:
         await asyncio.wait({task}, timeout=invocation.remaining)
         if task.done():
@@ -139,7 +138,7 @@ async def aon_this_loop(work: Coroutine[Any, Any, Any], invocation: Invocation) 
     raise too_late(invocation)
 
 
-async def _settled(work: Coroutine[Any, Any, Any], invocation: Invocation) -> Any:
+async def _await_settled(work: Coroutine[Any, Any, Any], invocation: Invocation) -> Any:
     import asyncio
 
     try:
@@ -168,7 +167,7 @@ async def _see_off(task: Any, invocation: Invocation) -> None:
             ended: Future[None] = Future()
             invocation.left_behind = ended
             task.add_done_callback(lambda _: ended.set_result(None))
-        _ignore(task)
+        _ignore_outcome(task)
 
 
 def _leave_behind(engine: Answerer, invocation: Invocation, future: Future[Any]) -> None:
@@ -181,7 +180,7 @@ def _leave_behind(engine: Answerer, invocation: Invocation, future: Future[Any])
         engine.threads.write_off(future)
 
 
-def _ignore(future: Any) -> None:
+def _ignore_outcome(future: Any) -> None:
     """Whatever becomes of it, nobody is waiting any more; asyncio need not complain."""
     future.add_done_callback(lambda done: done.cancelled() or done.exception())
 

@@ -14,9 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from types import CoroutineType
 
-from toolyard.calls.answerer import Answerer
 from toolyard.calls.batch import Batch
-from toolyard.calls.call_trace import CallTrace
 from toolyard.calls.deadline import (
     begin_again,
     call_engine,
@@ -26,16 +24,16 @@ from toolyard.calls.deadline import (
     leave_gates,
     retry_pause,
 )
-from toolyard.calls.faults.apply import altered, check_time, in_its_place, own_failure_first, wait_of
-from toolyard.calls.faults.plan import FaultPlan
-from toolyard.calls.invocation import Invocation
-from toolyard.calls.path import CallPath
-from toolyard.calls.plan import CallPlan, CallPlans
+from toolyard.calls.drive import AnswerInThread, AskApproval, AwaitAnswer, EnterGate, Flow, Pause, WriteStore
+from toolyard.calls.failure import check_writable, failure_result
+from toolyard.calls.fault_effects import alter_answer, answer_instead, check_time, own_failure_first, wait_for_fault
+from toolyard.calls.faults import FaultPlan
+from toolyard.calls.invocation import Answerer, Invocation
+from toolyard.calls.plan import CallPath, CallPlan, CallPlans
 from toolyard.calls.policy import Policy
-from toolyard.calls.result import failure_result, make_result
-from toolyard.calls.scope import bind_within, check_known
-from toolyard.calls.utf8_safety import check_writable
-from toolyard.calls.waits import AnswerInThread, AskApproval, AwaitAnswer, EnterGate, Flow, Pause, WriteStore
+from toolyard.calls.request import bind_within, check_known
+from toolyard.calls.result import make_result
+from toolyard.calls.tracer import CallTrace
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import CallError, SessionError, Unavailable
 from toolyard.registry.bind import Bound, bind
@@ -176,15 +174,15 @@ def answer_flow(engine: Answerer, invocation: Invocation, faults: FaultPlan | No
         fault = faults.decide(invocation.tool.qualified_name, invocation.session, invocation.mode)
     if fault is None:
         return (yield from _tries_flow(engine, invocation, on_loop))
-    wait, late = wait_of(fault, invocation)
+    wait, late = wait_for_fault(fault, invocation)
     if wait:
         yield Pause(wait)
     check_time(invocation, late)
     if fault.instead:
-        return in_its_place(fault, invocation)
+        return answer_instead(fault, invocation)
     with own_failure_first(invocation):
         value = yield from _tries_flow(engine, invocation, on_loop)
-    return altered(fault, invocation, value, engine.settings.max_result_bytes)
+    return alter_answer(fault, invocation, value, engine.settings.max_result_bytes)
 
 
 def _tries_flow(engine: Answerer, invocation: Invocation, on_loop: bool) -> Flow:

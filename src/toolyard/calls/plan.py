@@ -1,19 +1,29 @@
-"""`CallPlan`: which steps a call of one tool by one engine needs, found out once. What is None or False is left out."""
+"""`CallPlan`: which steps a call of one tool by one engine needs, found out once. What is None or False is left out.
+
+`CallPath` is what every call of an engine has in common: registry, sessions, policy and tracing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from toolyard.calls.answerer import Answerer, Root
-from toolyard.calls.events import Mode
-from toolyard.calls.faults.plan import FaultPlan
+from toolyard.calls.faults import FaultPlan
+from toolyard.calls.invocation import Answerer, Root
+from toolyard.calls.policy import Policy
+from toolyard.calls.recorder import Recorder
 from toolyard.calls.settings import Settings
+from toolyard.calls.tracer import Tracer
+from toolyard.loop.threads import Threads
 from toolyard.model.bindings import ScriptBinding
+from toolyard.model.call import Mode
 from toolyard.model.tool import Effects, Tool
+from toolyard.registry import ToolRegistry
 from toolyard.registry.prepared import PreparedTool
 from toolyard.registry.snapshot import Snapshot
 from toolyard.sessions.entry import entry_frame
+from toolyard.sessions.sessions import Sessions
+from toolyard.words.redactor import Redactor
 
 
 class CallPlan:
@@ -80,3 +90,49 @@ class CallPlans(dict[PreparedTool, CallPlan]):
         """Make the plan of a tool that is called for the first time."""
         plan = self[prepared] = CallPlan(self.root, prepared, self.mode)
         return plan
+
+
+_ASKED_AT_ONCE = 64
+
+
+class CallPath:
+    """What every call of an engine has in common; a part that has nothing to do is None."""
+
+    def __init__(
+        self,
+        root: Root,
+        registry: ToolRegistry,
+        sessions: Sessions,
+        *,
+        policy: Policy | None = None,
+        tracer: Tracer | None = None,
+        redactor: Redactor | None = None,
+    ) -> None:
+        self.root = root
+        self.registry = registry
+        self.sessions = sessions
+        self.policy = policy if policy is not None and not policy.trivial else None
+        self.asks = self.policy is not None and self.policy.asks
+        self.tracer = tracer if tracer is not None and tracer.active else None
+        self.redactor = redactor or Redactor()
+        self.discreet = False
+        """True: what a tool's own exception says goes to the log, and callers are told where to find it there."""
+        # Threads of their own: people who think it over must not keep tools from running.
+        self.approver_threads = Threads(_ASKED_AT_ONCE, "toolyard-approver")
+        self.recorder = Recorder(sessions, counting=policy is not None and policy.counts_calls)
+        self._plans: dict[Mode, CallPlans] = {}
+
+    def plans(self, mode: Mode) -> CallPlans:
+        """Plans for the tools that there are now; a batch keeps those it began with."""
+        plans, snapshot = self._plans.get(mode), self.registry.snapshot
+        if plans is None or plans.snapshot is not snapshot:
+            plans = self._plans[mode] = CallPlans(self.root, snapshot, mode)
+        return plans
+
+    def forget_plans(self) -> None:
+        """Begin anew: who answers which tool has changed."""
+        self._plans = {}
+
+    def close(self) -> None:
+        """Let go of threads."""
+        self.approver_threads.close()

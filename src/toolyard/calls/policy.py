@@ -7,18 +7,122 @@ held: it goes to a model, to the history and to logs.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from itertools import compress
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from toolyard.calls.budgets import Budget, Ledger
-from toolyard.calls.events import Mode
-from toolyard.calls.globs import ToolGlobs, glob_matcher
+from toolyard.model.call import Mode
 from toolyard.model.errors import ConfigError, Denied
+from toolyard.model.names import ToolGlobs, glob_matcher
 from toolyard.model.tool import Effects, Tool
 from toolyard.schema.options import Text, check_fields, read_option, read_options
+
+Per = Literal["session", "tool", "yard"]
+
+
+_WITHIN = {"session": "in one session", "tool": "of one tool in one session", "yard": "in this process"}
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """At most so many calls of the matching tools: those that were let through, whether or not they then failed.
+
+    `per="session"` counts the matching tools together within a session, `per="tool"` each one for itself,
+    `per="yard"` all of them in this process, whatever the session; a simulation counts there like any call.
+    """
+
+    max_calls: Annotated[int, Meta(ge=0, description="Calls that may run; 0 allows none.")]
+    tools: Annotated[ToolGlobs, Meta(description="Which tools count; all of them if not given.")] = ("*",)
+    per: Annotated[
+        Per,
+        Meta(
+            description="session: the matching tools together, in each session; tool: each matching tool for "
+            "itself, in each session; yard: the matching tools together, in the whole process."
+        ),
+    ] = "session"
+
+    def __post_init__(self) -> None:
+        check_fields(self, "Budget")
+
+
+class Ledger:
+    """The budgets of one policy at work. Safe from many threads: whole-process counts change under a lock."""
+
+    __slots__ = ("_drawing", "_lock", "_matched", "_matchers", "_spent", "budgets", "counts_calls")
+
+    def __init__(self, budgets: Sequence[Budget]) -> None:
+        self.budgets = tuple(budgets)
+        self.counts_calls = any(budget.per != "yard" for budget in self.budgets)
+        self._matchers = [glob_matcher(budget.tools) for budget in self.budgets]
+        self._matched: dict[str, tuple[int, ...]] = {}
+        self._drawing: list[dict[str, bool]] = [{} for _ in self.budgets]
+        self._spent = [0] * len(self.budgets)
+        self._lock = threading.Lock()
+
+    def matching(self, name: str) -> tuple[int, ...]:
+        """The numbers of the budgets that a call of this tool draws on."""
+        known = self._matched.get(name)
+        if known is None:
+            known = tuple(number for number, matches in enumerate(self._matchers) if matches(name))
+            if len(self._matched) >= _REMEMBERED:
+                self._matched.clear()
+            self._matched[name] = known
+        return known
+
+    def check(self, name: str, counts: Mapping[str, int]) -> None:
+        """Raise `Denied` if one more call of this tool would pass a budget; nothing is counted."""
+        for number in self.matching(name):
+            budget = self.budgets[number]
+            if budget.per == "tool":
+                used = counts.get(name, 0)
+            elif budget.per == "session":
+                used = self._used(number, counts)
+            else:
+                used = self._spent[number]
+            if used >= budget.max_calls:
+                raise self._exceeded(name, number)
+
+    def _used(self, number: int, counts: Mapping[str, int]) -> int:
+        """Calls of a session that a budget counts. If all of them together are too few to matter, their number."""
+        total = sum(tuple(counts.values()))
+        if total < self.budgets[number].max_calls or "*" in self.budgets[number].tools:
+            return total
+        # Copied, names first: a name that another thread adds in between comes last, and is left out.
+        names, numbers = tuple(counts), tuple(counts.values())
+        known = self._drawing[number]
+        try:
+            return sum(compress(numbers, map(known.__getitem__, names)))
+        except KeyError:
+            kept = known if len(known) < _REMEMBERED else {}
+            known = {**kept, **{name: number in self.matching(name) for name in names}}
+            # Swapped, not filled: another thread may be reading the old one.
+            self._drawing[number] = known
+            return sum(compress(numbers, map(known.__getitem__, names)))
+
+    def spend(self, name: str) -> None:
+        """Count one call on the whole-process budgets: on every one it draws on, or `Denied` and on none."""
+        with self._lock:
+            drawn = [number for number in self.matching(name) if self.budgets[number].per == "yard"]
+            for number in drawn:
+                if self._spent[number] >= self.budgets[number].max_calls:
+                    raise self._exceeded(name, number)
+            for number in drawn:
+                self._spent[number] += 1
+
+    def _exceeded(self, name: str, number: int) -> Denied:
+        budget = self.budgets[number]
+        tools = list(budget.tools)
+        return Denied(
+            f"{name} has no calls left: policy.budgets[{number}] allows {budget.max_calls} calls of "
+            f"{', '.join(tools)} {_WITHIN[budget.per]}",
+            hint="go on without this tool, or raise max_calls of that budget"
+            + ("" if budget.per == "yard" else "; a new session starts from zero"),
+            details={"budget": {"number": number, "max_calls": budget.max_calls, "tools": tools, "per": budget.per}},
+        )
+
 
 Action = Literal["allow", "deny", "ask"]
 
@@ -214,23 +318,23 @@ class Policy:
         """
         if self._trivial:
             return
-        line = self._line(tool, session_id)
+        line = self._find_line(tool, session_id)
         if line.action == "deny":
-            raise _denied(tool.qualified_name, line)
+            raise _deny_call(tool.qualified_name, line)
         if self._ledger.budgets:
             self._ledger.check(tool.qualified_name, counts)
         if line.action == "ask":
             # After the budgets: nobody should be asked about a call that is refused whatever they say.
-            self._ask(line, tool, session_id, arguments, mode)
+            self._ask_approver(line, tool, session_id, arguments, mode)
         if self._ledger.budgets:
             self._ledger.spend(tool.qualified_name)
 
-    def _line(self, tool: Tool, session_id: str) -> _Line:
+    def _find_line(self, tool: Tool, session_id: str) -> _Line:
         # Everything a rule may look at in a tool, so that a redefined tool of the same name is judged anew.
         key = (tool.namespace, tool.name, tool.effects, tool.tags)
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plan(tool)
+            plan = self._plan_lines(tool)
             if len(self._plans) >= _REMEMBERED:
                 self._plans.clear()
             self._plans[key] = plan
@@ -239,7 +343,7 @@ class Policy:
                 return line
         raise AssertionError("the default matches every call")
 
-    def _plan(self, tool: Tool) -> tuple[_Line, ...]:
+    def _plan_lines(self, tool: Tool) -> tuple[_Line, ...]:
         """The lines that may decide about this tool: those that fit, up to the first for every session."""
         plan: list[_Line] = []
         for line in self._lines:
@@ -249,25 +353,27 @@ class Policy:
                     break
         return tuple(plan)
 
-    def _ask(self, line: _Line, tool: Tool, session_id: str, arguments: Mapping[str, Any], mode: Mode) -> None:
+    def _ask_approver(self, line: _Line, tool: Tool, session_id: str, arguments: Mapping[str, Any], mode: Mode) -> None:
         name = tool.qualified_name
         if self._approver is None:
-            raise _denied(name, line, "needs approval, and nobody is there to ask", "give the policy an approver")
+            raise _deny_call(name, line, "needs approval, and nobody is there to ask", "give the policy an approver")
         try:
             # A copy: what is approved is what runs, whatever the approver does to what it was shown.
             answer: object = self._approver(Ask(tool, session_id, copy.deepcopy(arguments), mode))
         except Exception as error:
             # Whatever went wrong, nobody said yes. Its text may quote the arguments; the cause keeps it.
             why = f"needs approval, and asking failed with {type(error).__name__}"
-            raise _denied(name, line, why, "see the approver's own log, then call again") from error
+            raise _deny_call(name, line, why, "see the approver's own log, then call again") from error
         if isinstance(answer, Coroutine):
             answer.close()
-            raise _denied(name, line, "needs approval, and the approver is async", "give the policy a plain function")
+            raise _deny_call(
+                name, line, "needs approval, and the approver is async", "give the policy a plain function"
+            )
         if answer is not True:
-            raise _denied(name, line, "was not approved", "go on without this call")
+            raise _deny_call(name, line, "was not approved", "go on without this call")
 
 
-def _denied(name: str, line: _Line, why: str = "is denied", remedy: str | None = None) -> Denied:
+def _deny_call(name: str, line: _Line, why: str = "is denied", remedy: str | None = None) -> Denied:
     if line.number < 0:
         place = f"policy.default ({line.action}), since no rule matches"
         change = f"add a rule that allows it, such as {{allow: {name!r}}}"

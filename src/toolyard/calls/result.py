@@ -8,21 +8,18 @@ from typing import Any, Protocol
 
 import msgspec
 
-from toolyard.calls.error_masking import is_own_exception, told_discreetly
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.settings import Settings
-from toolyard.calls.utf8_safety import bounded_info, writable_call, writable_info
 from toolyard.model.bindings import PythonBinding
-from toolyard.model.call import ToolCall, ToolResult
+from toolyard.model.call import ToolResult
 from toolyard.model.content import CONTENT, Content
-from toolyard.model.errors import CallError, ErrorInfo, InvalidOutput, SessionError, ToolFailed
-from toolyard.model.tool import Effects
+from toolyard.model.errors import InvalidOutput, SessionError, ToolFailed
 from toolyard.model.tree_size import fits, is_small
 from toolyard.registry.bind import Bound
 from toolyard.schema.violations import describe
-from toolyard.sessions.entry import any_call_text, call_text, entry_text, result_text
+from toolyard.sessions.entry import call_text, entry_text, result_text
 from toolyard.sessions.state import Changes
-from toolyard.words.redactor import Redactor, hides
+from toolyard.words.redactor import hides
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder().decode
@@ -51,9 +48,9 @@ class ResultPlan(Protocol):
 def plain_answer(value: Any, invocation: Invocation, max_bytes: int) -> tuple[Any, bytes]:
     """The value as JSON of its own and its text; raises `InvalidOutput` for what is no JSON or too large."""
     if type(value) in _LEAVES:
-        text, plain = _leaf(value, invocation), value
+        text, plain = _encode_leaf(value, invocation), value
     else:
-        text, plain = _written(value, invocation, max_bytes)
+        text, plain = _encode_answer(value, invocation, max_bytes)
     if len(text) > max_bytes:
         raise _too_large(invocation, f"{len(text):,}", max_bytes)
     return plain, text
@@ -65,7 +62,7 @@ def plain_content(content: Content, invocation: Invocation, max_bytes: int) -> t
     return content.result, {} if kept is None else {CONTENT: plain_answer(kept, invocation, max_bytes)[0]}
 
 
-def _leaf(value: Any, invocation: Invocation) -> bytes:
+def _encode_leaf(value: Any, invocation: Invocation) -> bytes:
     try:
         return _encode(value)
     except ValueError:
@@ -106,7 +103,7 @@ def make_result(plan: ResultPlan, invocation: Invocation, value: Any) -> tuple[T
     plain, text = plain_answer(value, invocation, plan.max_result_bytes)
     invocation.result_bytes = len(text)
     if bound.coercions or invocation.attempt > 1 or invocation.fault is not None:
-        metadata |= _metadata_of(bound, invocation)
+        metadata |= call_metadata(bound, invocation)
     if plan.accepts_output is not None and not plan.accepts_output(plain):
         violations = check_output(plain, invocation, plan.settings)
         if violations:
@@ -121,7 +118,8 @@ def make_result(plan: ResultPlan, invocation: Invocation, value: Any) -> tuple[T
     return result, b"".join((before, bound.sent, between, text, b"}}")), changes
 
 
-def _metadata_of(bound: Bound | None, invocation: Invocation | None) -> dict[str, Any]:
+def call_metadata(bound: Bound | None, invocation: Invocation | None) -> dict[str, Any]:
+    """What the metadata of a result says of how the call went, as far as it came."""
     metadata: dict[str, Any] = {}
     if bound is not None and bound.coercions:
         metadata["coercions"] = [coercion.to_dict() for coercion in bound.coercions]
@@ -130,46 +128,6 @@ def _metadata_of(bound: Bound | None, invocation: Invocation | None) -> dict[str
     if invocation is not None and invocation.fault is not None:
         metadata["fault"] = invocation.fault.told
     return metadata
-
-
-def failure_result(
-    call: ToolCall,
-    bound: Bound | None,
-    invocation: Invocation | None,
-    error: CallError,
-    redactor: Redactor,
-    *,
-    discreet: bool,
-) -> tuple[ToolResult, bytes]:
-    """The result of a call that failed, and its entry: the one place where an exception becomes a `ToolResult`."""
-    info = error.info
-    if discreet and bound is not None and is_own_exception(error):
-        info = told_discreetly(error, bound.tool, redactor)
-    info = _redact_info(bounded_info(info), redactor)
-    if invocation is not None and invocation.tool.effects is Effects.READ:
-        # What only reads has changed nothing, however it failed.
-        info = msgspec.structs.replace(info, effect="none")
-    metadata = _metadata_of(bound, invocation)
-    try:
-        result = ToolResult.failed(call, info, **metadata)
-        if bound is not None:
-            # Whatever it was called, this is the tool that was meant.
-            result = msgspec.structs.replace(result, name=bound.tool.qualified_name)
-        sent = any_call_text(call) if bound is None else call_text(call, bound.sent)
-        return result, entry_text(sent, result_text(result, b"null"))
-    except (TypeError, ValueError, RecursionError):
-        # Half of a surrogate pair, or details of a tool's own that are no JSON: no store can keep that.
-        result = ToolResult.failed(writable_call(call), writable_info(info), **metadata)
-        return result, entry_text(any_call_text(writable_call(call)), result_text(result, b"null"))
-
-
-def _redact_info(info: ErrorInfo, redactor: Redactor) -> ErrorInfo:
-    return msgspec.structs.replace(
-        info,
-        message=redactor.text(info.message),
-        hint=None if info.hint is None else redactor.text(info.hint),
-        details=redactor.value(info.details) if info.details else info.details,
-    )
 
 
 def kept_changes(invocation: Invocation) -> Changes:
@@ -182,7 +140,7 @@ def kept_changes(invocation: Invocation) -> Changes:
         raise ToolFailed(f"{invocation.tool.qualified_name} was answered, but {error}", effect="done") from error
 
 
-def _written(value: Any, invocation: Invocation, max_bytes: int) -> tuple[bytes, Any]:
+def _encode_answer(value: Any, invocation: Invocation, max_bytes: int) -> tuple[bytes, Any]:
     if not is_small(value):
         _check_size(value, invocation, max_bytes)
     try:
@@ -195,7 +153,7 @@ def _written(value: Any, invocation: Invocation, max_bytes: int) -> tuple[bytes,
     if hasattr(type(value), "__next__"):
         # It can be gone through once, and need not end.
         value = list(islice(value, max_bytes))
-    finished = _finished(value, invocation)
+    finished = _finish_objects(value, invocation)
     _check_size(finished, invocation, max_bytes)
     try:
         text = _encode_plain(finished)
@@ -210,7 +168,7 @@ def _check_size(value: Any, invocation: Invocation, max_bytes: int) -> None:
         raise _too_large(invocation, "far more", max_bytes)
 
 
-def _finished(value: Any, invocation: Invocation) -> Any:
+def _finish_objects(value: Any, invocation: Invocation) -> Any:
     """Objects as JSON, and NaN refused: the long way, which the commonest answers never take."""
     from toolyard.schema.derive.values import finisher
 

@@ -8,9 +8,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from toolyard.calls.faults.plan import FaultPlan
-from toolyard.calls.faults.rules import FAULTS_SCHEMA
-from toolyard.calls.globs import ToolGlob, glob_matcher
+from toolyard.calls.faults import FAULTS_SCHEMA, FaultPlan
+from toolyard.model.names import ToolGlob, glob_matcher
 from toolyard.schema.options import check_fields
 from toolyard.sessions.gate import Gate
 

@@ -1,17 +1,80 @@
-"""Sinks that need nothing but the standard library: a logger, and a file of JSON lines."""
+"""`CallEvent`: what is told about one call, and the sinks that take it: a logger, a file of JSON lines, and spans.
+
+The spans are those of the GenAI conventions for tool execution. They need only the OpenTelemetry API, imported when a
+sink is made; without an SDK they go nowhere at almost no cost. Exporting is the SDK's, off the call path.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import threading
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
-from toolyard.calls.events import CallEvent, json_bytes
+from toolyard.constants import TOOL_NAMESPACE_SEP, VERSION
+from toolyard.model.bindings import McpBinding, RestBinding
+from toolyard.model.call import Mode, ToolCall
+from toolyard.model.errors import ConfigError, Effect
+from toolyard.model.tool import Tool
 from toolyard.schema.options import Count, option_type, read_value
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span, TracerProvider
+
+
+class CallEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One answered call. Arguments and result are there only if tracing was told to include them."""
+
+    time: float
+    """Seconds since the epoch when the call began."""
+    latency: float
+    """Seconds it took, waiting for its turn not included."""
+    mode: Mode
+    session_id: str
+    name: str
+    """Qualified name; what the caller wrote, if no tool has it."""
+    call_id: str | None = None
+    owner: str | None = None
+    seq: int | None = None
+    """Number of the history entry."""
+    engine: str | None = None
+    tool_version: str | None = None
+    definition_hash: str | None = None
+    generation: int = 0
+    """Of the registry the call was bound on."""
+    coercions: int = 0
+    attempts: int = 1
+    code: str | None = None
+    """Error code; None for success."""
+    error: str | None = None
+    effect: Effect | None = None
+    """Of a failed call; None for success."""
+    result_bytes: int | None = None
+    stdout: str | None = None
+    """The end of what a script printed; None if it was nothing, or the tool is no script."""
+    stderr: str | None = None
+    """Likewise; where the script raised, its traceback comes last."""
+    notes: dict[str, Any] | None = None
+    """What the engine says about how it answered, such as how much of a long history it looked at."""
+    arguments: Any = msgspec.UNSET
+    result: Any = msgspec.UNSET
+
+
+def json_bytes(value: Any) -> bytes:
+    """One line of JSON for a log or a span; never refuses what a call can carry.
+
+    The fast encoder has no form for numbers over 64 bits and for half a surrogate pair; the slow one has.
+    """
+    try:
+        return msgspec.json.encode(value)
+    except (OverflowError, ValueError):
+        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode("ascii")
+
 
 Level = Literal["debug", "info", "warning", "error"]
 
@@ -33,13 +96,13 @@ class LoggingSink:
         """Log the event, if the logger is listening at that level."""
         level = self._level if event.code is None else max(self._level, logging.WARNING)
         if self._logger.isEnabledFor(level):
-            self._logger.log(level, "%s", _line(event), extra={"toolyard": msgspec.to_builtins(event)})
+            self._logger.log(level, "%s", _log_line(event), extra={"toolyard": msgspec.to_builtins(event)})
 
     def close(self) -> None:
         """Nothing: loggers belong to the application."""
 
 
-def _line(event: CallEvent) -> str:
+def _log_line(event: CallEvent) -> str:
     parts = [event.mode, _one_line(event.name), f"session={_one_line(event.session_id)}"]
     for key in ("seq", "call_id", "engine"):
         value = getattr(event, key)
@@ -89,7 +152,7 @@ class JsonlSink:
             if self._fd is None:
                 raise OSError(f"{self._path} is closed")
             if self._max_bytes is not None:
-                self._fd = self._rotated(self._fd, len(line), self._max_bytes)
+                self._fd = self._rotate(self._fd, len(line), self._max_bytes)
             if self._torn:
                 line = b"\n" + line
             written = os.write(self._fd, line)
@@ -109,23 +172,23 @@ class JsonlSink:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
         return os.open(self._path, flags, 0o600)
 
-    def _rotated(self, fd: int, coming: int, max_bytes: int) -> int:
+    def _rotate(self, fd: int, coming: int, max_bytes: int) -> int:
         """The file to write to: `fd`, or a fresh one if it is full or another process has moved it."""
         if not self._is_current(fd):
-            return self._reopened(fd)
+            return self._reopen(fd)
         size = os.fstat(fd).st_size
         if size == 0 or size + coming <= max_bytes:
             return fd
         # The lock is on the full file, so that of several processes one moves it and the rest see it moved.
-        _lock(fd)
+        _lock_file(fd)
         try:
             if self._is_current(fd):
                 os.replace(self._path, f"{self._path}.1")
         finally:
-            _unlock(fd)
-        return self._reopened(fd)
+            _unlock_file(fd)
+        return self._reopen(fd)
 
-    def _reopened(self, fd: int) -> int:
+    def _reopen(self, fd: int) -> int:
         fresh = self._open()
         os.close(fd)
         self._torn = False
@@ -138,7 +201,7 @@ class JsonlSink:
             return False
 
 
-def _lock(fd: int) -> None:
+def _lock_file(fd: int) -> None:
     # Windows has no such lock; there, one process a file.
     if os.name == "posix":
         import fcntl
@@ -146,8 +209,149 @@ def _lock(fd: int) -> None:
         fcntl.flock(fd, fcntl.LOCK_EX)
 
 
-def _unlock(fd: int) -> None:
+def _unlock_file(fd: int) -> None:
     if os.name == "posix":
         import fcntl
 
         fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+_OPERATION = "execute_tool"
+_LONGEST = 1000
+
+
+class _Open(NamedTuple):
+    span: Span
+    before: Context
+
+
+class OpenTelemetrySink:
+    """Keeps a span open, and current, while the tool runs: what the tool does becomes its children.
+
+    `tracer_provider=None` takes the process's own, also when that is set later.
+    """
+
+    name = "opentelemetry"
+
+    def __init__(self, tracer_provider: TracerProvider | None = None) -> None:
+        try:
+            from opentelemetry import context, trace
+        except ImportError as error:
+            raise ConfigError("tracing to OpenTelemetry needs the package opentelemetry-api; install it") from error
+        self._context = context
+        self._trace = trace
+        self._tracer = trace.get_tracer("toolyard", VERSION, tracer_provider)
+
+    def begin(self, tool: Tool | None, call: ToolCall, session_id: str, mode: Mode) -> object:
+        """Start the span and make it the current one of this thread or task."""
+        span = self._tracer.start_span(
+            _span_name(tool),
+            kind=self._trace.SpanKind.INTERNAL,
+            attributes=_first_attributes(tool, call, session_id, mode),
+        )
+        before = self._context.get_current()
+        self._context.attach(self._trace.set_span_in_context(span, before))
+        return _Open(span, before)
+
+    def end(self, token: object, event: CallEvent) -> None:
+        """Say how the call ended, and end the span."""
+        if not isinstance(token, _Open):
+            raise TypeError(f"not what begin returned: {type(token).__name__}")
+        try:
+            if self._trace.get_current_span() is token.span:
+                # Put back, not detached: in a copy of the context `begin` saw, detaching logs an error.
+                self._context.attach(token.before)
+        finally:
+            self._end_span(token.span, event, None)
+
+    def emit(self, event: CallEvent) -> None:
+        """A span for a call that was not announced by `begin`; nothing can be its child."""
+        tool = None if event.definition_hash is None else _tool_of_name(event.name)
+        call = ToolCall(event.name, {}, event.call_id)
+        span = self._tracer.start_span(
+            _span_name(tool),
+            kind=self._trace.SpanKind.INTERNAL,
+            attributes=_first_attributes(tool, call, event.session_id, event.mode),
+            start_time=_nanoseconds(event.time),
+        )
+        self._end_span(span, event, _nanoseconds(event.time + event.latency))
+
+    def close(self) -> None:
+        """Nothing: the provider belongs to the application, which flushes it."""
+
+    def _end_span(self, span: Span, event: CallEvent, end_time: int | None) -> None:
+        try:
+            if span.is_recording():
+                span.set_attributes(_last_attributes(event))
+                if event.code is not None:
+                    span.set_status(self._trace.StatusCode.ERROR, event.error and _safe_text(event.error))
+        finally:
+            span.end(end_time)
+
+
+def _span_name(tool: Tool | None) -> str:
+    # An unknown name is whatever a model made up; span names must stay few, so it is an attribute only.
+    return _OPERATION if tool is None else f"{_OPERATION} {tool.name}"
+
+
+def _first_attributes(tool: Tool | None, call: ToolCall, session_id: str, mode: Mode) -> dict[str, Any]:
+    """What is known before the call: samplers decide by these."""
+    attributes: dict[str, Any] = {
+        "gen_ai.operation.name": _OPERATION,
+        "gen_ai.tool.name": _safe_text(_tool_of_name(call.name).name) if tool is None else tool.name,
+        "gen_ai.conversation.id": _safe_text(session_id),
+        "toolyard.mode": mode,
+    }
+    if call.call_id is not None:
+        attributes["gen_ai.tool.call.id"] = _safe_text(call.call_id)
+    if tool is None:
+        return attributes
+    attributes["toolyard.namespace"] = tool.namespace
+    if tool.description:
+        attributes["gen_ai.tool.description"] = tool.description
+    if tool.binding is not None:
+        outside = isinstance(tool.binding, RestBinding | McpBinding)
+        attributes["gen_ai.tool.type"] = "extension" if outside else "function"
+    if isinstance(tool.binding, McpBinding):
+        attributes["mcp.method.name"] = "tools/call"
+    return attributes
+
+
+def _last_attributes(event: CallEvent) -> dict[str, Any]:
+    attributes: dict[str, Any] = {
+        "error.type": event.code,
+        "toolyard.version": event.tool_version,
+        "toolyard.definition_hash": event.definition_hash,
+        "toolyard.engine": event.engine,
+        "toolyard.effect": event.effect,
+        "toolyard.coercions": event.coercions,
+        "toolyard.attempts": event.attempts,
+        "toolyard.seq": event.seq,
+    }
+    for name, text in (("stdout", event.stdout), ("stderr", event.stderr)):
+        if text is not None:
+            # The end of it says more than the beginning.
+            attributes[f"toolyard.{name}"] = _safe_text(text[-_LONGEST:])
+    if event.notes is not None:
+        attributes["toolyard.notes"] = json_bytes(event.notes).decode()
+    if event.arguments is not msgspec.UNSET:
+        attributes["gen_ai.tool.call.arguments"] = json_bytes(event.arguments).decode()
+    if event.result is not msgspec.UNSET and event.code is None:
+        attributes["gen_ai.tool.call.result"] = json_bytes(event.result).decode()
+    return {key: value for key, value in attributes.items() if value is not None}
+
+
+def _tool_of_name(name: str) -> Tool:
+    """All that a name tells of a tool."""
+    namespace, sep, bare = name.partition(TOOL_NAMESPACE_SEP)
+    return Tool(bare, namespace) if sep else Tool(name, "")
+
+
+def _safe_text(text: str) -> str:
+    """What a caller wrote, fit for an exporter: one over-long or broken text would cost it the whole batch."""
+    cut = text[:_LONGEST]
+    return cut if cut.isascii() else cut.encode("utf-8", "replace").decode("utf-8")
+
+
+def _nanoseconds(seconds: float) -> int:
+    return int(seconds * 1_000_000_000)

@@ -7,14 +7,10 @@ from collections.abc import Sequence
 from functools import partial
 from threading import get_ident
 
-from toolyard.calls.batch import Batch, check_calls, check_timeout
-from toolyard.calls.drive import adrive, drive
+from toolyard.calls.batch import Batch, InflightCalls, check_calls, check_timeout, find_recorded
+from toolyard.calls.drive import Flow, LeaveTurn, Pause, TakeTurn, adrive, drive
 from toolyard.calls.flow import call_flow
-from toolyard.calls.inflight import InflightCalls
-from toolyard.calls.path import CallPath
-from toolyard.calls.plan import CallPlans
-from toolyard.calls.replay import replayed
-from toolyard.calls.waits import Flow, LeaveTurn, Pause, TakeTurn
+from toolyard.calls.plan import CallPath, CallPlans
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import NoEngine
 from toolyard.sessions.session import Session, Stay
@@ -122,7 +118,7 @@ def _answer_calls(
             since = time.monotonic()
         result = None if inflight is None else inflight.answered(call)
         if result is None and batch.replay:
-            result = replayed(session, call)
+            result = find_recorded(session, call)
         if result is None:
             try:
                 result = yield from call_flow(path, plans, batch, session, call)

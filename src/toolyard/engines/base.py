@@ -18,17 +18,14 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from toolyard.calls.answerer import Answerer
 from toolyard.calls.batch import Batch
-from toolyard.calls.events import Mode
-from toolyard.calls.faults.plan import FaultPlan
-from toolyard.calls.invocation import Invocation
-from toolyard.calls.path import CallPath
+from toolyard.calls.faults import FaultPlan
+from toolyard.calls.invocation import Answerer, Invocation
+from toolyard.calls.plan import CallPath
 from toolyard.calls.policy import Policy
-from toolyard.calls.request import CallRequest
-from toolyard.calls.scope import refusals
+from toolyard.calls.request import CallRequest, refusals
 from toolyard.calls.settings import MAX_RESULT_BYTES, Abandoned, Gates, OutputCheck, Settings
-from toolyard.calls.tracing import Tracer
+from toolyard.calls.tracer import Tracer
 from toolyard.calls.turn import arun_batch, run_batch
 from toolyard.engines.execute_override import (
     NO_CONTEXT,
@@ -42,7 +39,7 @@ from toolyard.engines.execute_override import (
 )
 from toolyard.engines.options import OutwardOptions
 from toolyard.loop.threads import Threads, wrapped
-from toolyard.model.call import ToolCall, ToolResult
+from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.closing import Closing
 from toolyard.model.errors import ConfigError, Denied, NoEngine
 from toolyard.model.tool import Effects, Tool

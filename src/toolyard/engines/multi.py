@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Any
 
-from toolyard.calls.answerer import Answerer
-from toolyard.calls.invocation import Invocation
+from toolyard.calls.invocation import Answerer, Invocation
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.execute_override import OverridingEngine
 from toolyard.model.errors import ConfigError, NoEngine

@@ -7,8 +7,7 @@ from threading import Lock
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from toolyard.calls.answerer import Answerer
-from toolyard.calls.invocation import Invocation
+from toolyard.calls.invocation import Answerer, Invocation
 from toolyard.engines.base import ToolEngine
 from toolyard.model.bindings import PythonBinding, ScriptBinding
 from toolyard.model.errors import ConfigError, NoEngine

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from toolyard.model.errors import DefinitionError, ErrorInfo
+
+Mode = Literal["execute", "simulate"]
+"""Whether a call is made for its effect, or to see what it would answer."""
 
 
 class ToolCall(msgspec.Struct, frozen=True):

@@ -6,13 +6,17 @@ on a screen is refused when a tool is registered.
 
 from __future__ import annotations
 
+import fnmatch
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from typing import Annotated
+
+from msgspec import Meta
 
 from toolyard.constants import MAX_NAME_LENGTH, TOOL_NAMESPACE_SEP
-from toolyard.model.errors import InvalidNameError
+from toolyard.model.errors import ConfigError, InvalidNameError
 
 _PLAIN = re.compile(rf"[A-Za-z0-9_.\-/]{{1,{MAX_NAME_LENGTH}}}")
 _ALL_PLAIN = re.compile(rf"(?:{_PLAIN.pattern}\n)*")
@@ -120,3 +124,40 @@ def _look_alike(name: str) -> str | None:
         letters = ", ".join(f"{scripts[s]!a} ({s.title()})" for s in mixed)
         return f"mixes scripts whose letters look alike: {letters}"
     return None
+
+
+_REACHES_A_TOOL = re.compile(r"::|[*?\[]")
+
+
+def check_tool_glob(glob: str, where: str) -> str:
+    """The glob, if a name can match it: a deny rule that never holds would pass for protection."""
+    if not _REACHES_A_TOOL.search(glob):
+        raise ConfigError(f"{where}: {glob!r} matches no tool; write 'namespace::{glob}', or '*::{glob}' for any")
+    return glob
+
+
+ToolGlob = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        extra_json_schema={
+            "type": "string",
+            "pattern": _REACHES_A_TOOL.pattern,
+            "description": "Glob of qualified names, case-sensitive; `*` crosses `::` as well.",
+        },
+        extra={"check": check_tool_glob},
+    ),
+]
+ToolGlobs = Annotated[tuple[ToolGlob, ...], Meta(min_length=1, extra={"one": True})]
+"""One glob or several; never none, since a condition on nothing is a mistake."""
+
+
+def glob_matcher(globs: Sequence[str]) -> Callable[[str], object]:
+    """A predicate, truthy for a text that any of the globs matches as a whole; compiled once."""
+    if "*" in globs:
+        return _match_all
+    return re.compile("|".join(map(fnmatch.translate, globs))).match
+
+
+def _match_all(_text: str) -> bool:
+    return True

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from toolyard.calls.events import Mode
+from toolyard.model.call import Mode
 from toolyard.model.errors import ConfigError
 from toolyard.model.json_words import nearest
 from toolyard.model.tool import Tool

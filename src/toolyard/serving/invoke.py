@@ -11,9 +11,8 @@ from msgspec import UNSET, UnsetType
 from starlette.responses import Response
 
 from toolyard.app.toolyard import Toolyard
-from toolyard.calls.events import Mode
 from toolyard.calls.request import CallRequest, Listener
-from toolyard.model.call import ToolCall, ToolResult
+from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.errors import ErrorInfo, Interrupted
 from toolyard.model.tool import Effects
 from toolyard.serving.http_fault import HttpFault

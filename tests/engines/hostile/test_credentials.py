@@ -14,7 +14,7 @@ from engines.engine_support import SOON, call
 from engines.hostile.hostile_server import DRIPS, HostileServer, clear, one, operation, specification, written
 from toolyard import ConfigError, RESTToolLoader, ToolRegistry, Toolyard
 from toolyard.calls.sinks import JsonlSink, LoggingSink
-from toolyard.calls.tracing import Tracer
+from toolyard.calls.tracer import Tracer
 from toolyard.engines.rest import RESTToolEngine
 from toolyard.words.redactor import Redactor
 

@@ -9,7 +9,7 @@ from links.lm.model_server import ModelServer
 from waiting import until
 
 from engines.lm.support import FREE, GOOD, LISTED, SYSTEM, WEATHER, call, engine_of, text, user
-from toolyard.calls.tracing import Tracer
+from toolyard.calls.tracer import Tracer
 from toolyard.engines.lm import LMToolEngine
 from toolyard.engines.multi import MultiToolEngine
 from toolyard.engines.python import PythonToolEngine

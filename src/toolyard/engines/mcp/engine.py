@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from toolyard.calls.drive import EitherWay, drive_here
+from toolyard.calls.drive import EitherWay, Flow, drive_here
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.waits import Flow
 from toolyard.engines.base import OutwardEngine, ToolEngine
 from toolyard.engines.mcp.answer import read_answer, redact_error
 from toolyard.engines.options import McpEngineOptions, OutwardOptions

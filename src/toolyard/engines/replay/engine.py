@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from msgspec import UNSET, structs
 
-from toolyard.calls.answerer import Answerer
 from toolyard.calls.deadline import too_late
-from toolyard.calls.drive import drive_here
-from toolyard.calls.error_masking import is_own_exception
-from toolyard.calls.faults.apply import behind_a_cassette
-from toolyard.calls.faults.plan import FaultPlan
-from toolyard.calls.faults.rules import Fault
+from toolyard.calls.drive import Flow, drive_here
+from toolyard.calls.failure import is_own_exception
+from toolyard.calls.fault_effects import behind_a_cassette
+from toolyard.calls.faults import Fault, FaultPlan
 from toolyard.calls.flow import answer_flow
-from toolyard.calls.invocation import Invocation
+from toolyard.calls.invocation import Answerer, Invocation
 from toolyard.calls.result import plain_answer
-from toolyard.calls.waits import Flow
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.execute_override import OverridingEngine
 from toolyard.engines.options import ReplayOptions
@@ -40,7 +37,7 @@ from toolyard.sessions.entry import Entry
 from toolyard.sessions.store import Key
 
 if TYPE_CHECKING:
-    from toolyard.calls.path import CallPath
+    from toolyard.calls.plan import CallPath
 
 ReplayMode = Literal["replay", "record", "auto", "passthrough"]
 ReplayMatch = Literal["arguments", "strict", "fifo"]

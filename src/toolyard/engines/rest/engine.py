@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from toolyard.calls.drive import EitherWay, drive_here
+from toolyard.calls.drive import EitherWay, Flow, drive_here
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.waits import Flow
 from toolyard.engines.base import OutwardEngine, ToolEngine
 from toolyard.engines.options import OutwardOptions, RestEngineOptions
 from toolyard.model.bindings import RestBinding

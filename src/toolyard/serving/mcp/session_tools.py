@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from toolyard.calls.events import Mode
-from toolyard.model.call import ToolCall
+from toolyard.model.call import Mode, ToolCall
 from toolyard.model.errors import CallError, SessionError
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.mcp.builtin_tools import BuiltinTool, fault_result, value_result

@@ -10,8 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from toolyard.calls.events import Mode
-from toolyard.model.call import ToolCall, ToolResult
+from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
 from toolyard.serving.http_fault import HttpFault

@@ -11,9 +11,8 @@ from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
 
-from toolyard.calls.events import Mode
 from toolyard.engines.base import ToolEngine
-from toolyard.model.call import ToolCall
+from toolyard.model.call import Mode, ToolCall
 from toolyard.model.errors import ErrorInfo
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Caller

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from toolyard.calls.faults.rules import Fault
+from toolyard.calls.faults import Fault
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.result import plain_answer
 from toolyard.model.content import Content
@@ -22,7 +22,7 @@ _AGAIN = 1.0
 """Seconds after which a rate limit says to come back, if its rule does not."""
 
 
-def wait_of(fault: Fault, invocation: Invocation) -> tuple[float, bool]:
+def wait_for_fault(fault: Fault, invocation: Invocation) -> tuple[float, bool]:
     """Mark the call with its fault; the seconds it is kept waiting, and whether that is all it has left."""
     invocation.fault = fault
     seconds = 0.0 if fault.rule is None else fault.rule.seconds
@@ -32,11 +32,11 @@ def wait_of(fault: Fault, invocation: Invocation) -> tuple[float, bool]:
     return remaining, True
 
 
-def in_its_place(fault: Fault, invocation: Invocation) -> Any:
+def answer_instead(fault: Fault, invocation: Invocation) -> Any:
     """The answer of a call whose tool is not called; nearly always an error."""
     if fault.type == "unparseable_result":
-        return _garbled(fault, {"name": invocation.tool.qualified_name, "arguments": invocation.arguments})
-    raise _error(fault, invocation, called=False)
+        return _garble(fault, {"name": invocation.tool.qualified_name, "arguments": invocation.arguments})
+    raise _make_error(fault, invocation, called=False)
 
 
 def check_time(invocation: Invocation, late: bool) -> None:
@@ -68,7 +68,7 @@ def behind_a_cassette(invocation: Invocation) -> Iterator[None]:
         invocation.fault = invocation.fault or planned
 
 
-def altered(fault: Fault, invocation: Invocation, value: Any, max_bytes: int) -> Any:
+def alter_answer(fault: Fault, invocation: Invocation, value: Any, max_bytes: int) -> Any:
     """What becomes of the tool's answer; raises if it is lost."""
     if fault.type == "latency":
         return value
@@ -76,13 +76,13 @@ def altered(fault: Fault, invocation: Invocation, value: Any, max_bytes: int) ->
     before = None if invocation.fault is fault else invocation.fault
     invocation.fault = fault
     if not fault.unchecked:
-        raise _error(fault, invocation, called=True)
+        raise _make_error(fault, invocation, called=True)
     plain = plain_answer(value.result if type(value) is Content else value, invocation, max_bytes)[0]
     if fault.type == "unparseable_result":
-        return _garbled(fault, plain)
+        return _garble(fault, plain)
     if fault.type == "partial_result":
-        return _part(plain)
-    found, stale = _earlier(invocation)
+        return _first_half(plain)
+    found, stale = _find_earlier(invocation)
     if not found:
         # Nothing is known that could be out of date.
         invocation.fault = before
@@ -90,7 +90,7 @@ def altered(fault: Fault, invocation: Invocation, value: Any, max_bytes: int) ->
     return stale
 
 
-def _error(fault: Fault, invocation: Invocation, *, called: bool) -> CallError:
+def _make_error(fault: Fault, invocation: Invocation, *, called: bool) -> CallError:
     """What the caller is told; `called` if the tool was, and may have done its work."""
     rule, name = fault.rule, invocation.tool.qualified_name
     said, again = (None, None) if rule is None else (rule.message, rule.retry_after)
@@ -122,7 +122,7 @@ _ERRORS: dict[str, _Made] = {
 }
 
 
-def _garbled(fault: Fault, value: Any) -> str:
+def _garble(fault: Fault, value: Any) -> str:
     """The beginning of what the text would have been; no JSON any more, and never empty."""
     if fault.rule is not None and fault.rule.message is not None:
         return f"<garbled: {fault.rule.message}>"
@@ -130,27 +130,23 @@ def _garbled(fault: Fault, value: Any) -> str:
     return f"<garbled: {text[: 1 + fault.draw % min(len(text), _LONGEST_GARBLED)]}>"
 
 
-def _part(value: Any) -> Any:
+def _first_half(value: Any) -> Any:
     """The first half of it; what has no halves is missing."""
     if isinstance(value, dict):
         if len(value) == 1:
-            return {key: _part(item) for key, item in value.items()}
+            return {key: _first_half(item) for key, item in value.items()}
         return dict(list(value.items())[: (len(value) + 1) // 2])
     return value[: len(value) // 2] if isinstance(value, list | str) else None
 
 
-def _earlier(invocation: Invocation) -> tuple[bool, Any]:
+def _find_earlier(invocation: Invocation) -> tuple[bool, Any]:
     """The last answer that the session has of this very call; none for what changes something."""
     if invocation.tool.effects is Effects.WRITE:
         return False, None
-    name, asked = invocation.tool.qualified_name, _asked(msgspec.json.decode(invocation.bound.sent))
+    name, asked = invocation.tool.qualified_name, digest(msgspec.json.decode(invocation.bound.sent))
     for text in reversed(list(invocation.session.history)):
         entry = read_entry(text)
         result = entry.tool_output
-        if result.name == name and not result.is_error and _asked(entry.tool_call.arguments) == asked:
+        if result.name == name and not result.is_error and digest(entry.tool_call.arguments) == asked:
             return True, result.result
     return False, None
-
-
-def _asked(arguments: Any) -> str:
-    return digest(arguments)

@@ -110,12 +110,12 @@ def test_the_log_has_one_safe_line_whatever_the_text(text, caplog):
     with engine_of(forge) as made, caplog.at_level(logging.ERROR):
         made.discreet = True
         [result] = made.execute("s", [call("forge", text=text)])
-    [record] = [record for record in caplog.records if record.name == "toolyard.calls.error_masking"]
+    [record] = [record for record in caplog.records if record.name == "toolyard.calls.failure"]
     line = record.getMessage()
     assert line.isascii() and line.isprintable() and len(line) < 5000
     assert record.exc_info is None, "Python would write that raw, in many lines"
     assert "hunter2" not in line and result.error_info.details["error_id"] in line
-    assert "test_error_masking.py:" in line and line.count(" forge") == 1
+    assert "test_failure.py:" in line and line.count(" forge") == 1
 
 
 def test_the_log_has_the_last_frames_innermost_first(caplog):

@@ -4,8 +4,7 @@ import pytest
 from call_support import registry_of
 
 from toolyard import PythonToolEngine, ToolCall
-from toolyard.calls.request import CallRequest
-from toolyard.calls.scope import check_known, refusals
+from toolyard.calls.request import CallRequest, check_known, refusals
 from toolyard.model.errors import StaleDefinition
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Protocol, runtime_checkable
@@ -11,12 +12,14 @@ from typing import Annotated, Any, Protocol, runtime_checkable
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from toolyard.calls.events import CallEvent, Mode
-from toolyard.calls.sinks import JsonlSink, Level, LoggingSink
-from toolyard.model.call import ToolCall
-from toolyard.model.errors import ConfigError
+from toolyard.calls.invocation import Invocation
+from toolyard.calls.sinks import CallEvent, JsonlSink, Level, LoggingSink
+from toolyard.model.call import Mode, ToolCall, ToolResult
+from toolyard.model.errors import ConfigError, Interrupted
 from toolyard.model.tool import Tool
+from toolyard.registry.bind import Bound
 from toolyard.schema.options import Text, read_options
+from toolyard.sessions.session import Session
 from toolyard.words.redactor import REDACTED, Redactor
 
 _log = logging.getLogger(__name__)
@@ -102,7 +105,7 @@ class Tracer:
         self.tells_arguments = arguments
         self._results = results
         self._redactor = Redactor() if redactor is None else redactor
-        self._named = list(zip(_names_of(self.sinks), self.sinks, strict=True))
+        self._named = list(zip(_name_sinks(self.sinks), self.sinks, strict=True))
         self._spans = [(name, sink) for name, sink in self._named if isinstance(sink, SpanSink)]
         self._plain = [(name, sink) for name, sink in self._named if not isinstance(sink, SpanSink)]
         self._failures: dict[str, int] = {}
@@ -134,7 +137,7 @@ class Tracer:
             chosen = options.logging if isinstance(options.logging, LoggingOptions) else LoggingOptions()
             sinks.append(LoggingSink(chosen.logger, chosen.level))
         if options.opentelemetry:
-            from toolyard.calls.telemetry import OpenTelemetrySink
+            from toolyard.calls.sinks import OpenTelemetrySink
 
             try:
                 sinks.append(OpenTelemetrySink())
@@ -153,21 +156,23 @@ class Tracer:
         if not self._spans:
             return None
         # Without the arguments: what a sink does not get, it cannot let out past the redactor.
-        told = ToolCall(call.name if tool is not None else self._clean(call.name), {}, call.call_id, call.overload)
+        told = ToolCall(
+            call.name if tool is not None else self._redact_value(call.name), {}, call.call_id, call.overload
+        )
         tokens: list[object] = []
         for name, sink in self._spans:
             try:
                 tokens.append(sink.begin(tool, told, session_id, mode))
             except Exception as error:  # noqa: BLE001 - tracing never fails a call.
                 tokens.append(_MISSED)
-                self._failed(name, error)
+                self._count_failure(name, error)
         return tokens
 
     def end(self, token: list[object] | None, event: CallEvent) -> None:
         """Tell every sink. Call it in the thread or task that called `begin`."""
         if not self.active:
             return
-        told = self._cleaned(event)
+        told = self._redact_event(event)
         # The last opened is closed first, as contexts nest.
         for index in range(len(self._spans) - 1, -1, -1):
             name, sink = self._spans[index]
@@ -177,12 +182,12 @@ class Tracer:
                 elif token[index] is not _MISSED:
                     sink.end(token[index], told)
             except Exception as error:  # noqa: BLE001 - tracing never fails a call.
-                self._failed(name, error)
+                self._count_failure(name, error)
         for name, plain in self._plain:
             try:
                 plain.emit(told)
             except Exception as error:  # noqa: BLE001 - tracing never fails a call.
-                self._failed(name, error)
+                self._count_failure(name, error)
 
     def close(self) -> None:
         """Close every sink, whatever one of them raises."""
@@ -190,46 +195,46 @@ class Tracer:
             try:
                 sink.close()
             except Exception as error:  # noqa: BLE001 - the others must be closed too.
-                self._failed(name, error)
+                self._count_failure(name, error)
 
-    def _cleaned(self, event: CallEvent) -> CallEvent:
+    def _redact_event(self, event: CallEvent) -> CallEvent:
         changes: dict[str, Any] = {}
         for field in ("error", "stdout", "stderr", "notes"):
             told = getattr(event, field)
             if told is not None:
-                changes[field] = self._clean(told)
+                changes[field] = self._redact_value(told)
         if event.definition_hash is None:
             # No tool has this name: it is whatever the caller wrote.
-            changes["name"] = self._clean(event.name)
+            changes["name"] = self._redact_value(event.name)
         for field, wanted in (("arguments", self.tells_arguments), ("result", self._results)):
             value = getattr(event, field)
             if value is not msgspec.UNSET:
-                changes[field] = self._clean(value) if wanted else msgspec.UNSET
+                changes[field] = self._redact_value(value) if wanted else msgspec.UNSET
         return msgspec.structs.replace(event, **changes) if changes else event
 
-    def _clean(self, value: Any) -> Any:
+    def _redact_value(self, value: Any) -> Any:
         try:
             return self._redactor.value(value)
         except Exception as error:  # noqa: BLE001 - what could not be cleaned is not let out.
-            self._failed("redactor", error)
+            self._count_failure("redactor", error)
             return REDACTED
 
-    def _failed(self, name: str, error: Exception) -> None:
+    def _count_failure(self, name: str, error: Exception) -> None:
         with self._lock:
             seen = self._failures.get(name, 0)
             self._failures[name] = seen + 1
         if not seen:
-            said = f"{type(error).__name__}: {self._said(error)}"
+            said = f"{type(error).__name__}: {self._error_text(error)}"
             _log.warning("tracing to %s failed, calls go on without it (said once): %s", name, said)
 
-    def _said(self, error: Exception) -> str:
+    def _error_text(self, error: Exception) -> str:
         try:
             return self._redactor.text(str(error))
         except Exception:  # noqa: BLE001 - an exception of a stranger may not even have a text.
             return REDACTED
 
 
-def _names_of(sinks: Iterable[Sink]) -> list[str]:
+def _name_sinks(sinks: Iterable[Sink]) -> list[str]:
     """One name per sink: its `name`, or its class, numbered where several share it."""
     names: list[str] = []
     for sink in sinks:
@@ -240,3 +245,71 @@ def _names_of(sinks: Iterable[Sink]) -> list[str]:
             name = f"{base}#{count}"
         names.append(name)
     return names
+
+
+class CallTrace:
+    """Made only where somebody listens."""
+
+    __slots__ = ("_began", "_bound", "_call", "_generation", "_mode", "_session", "_time", "_token", "_tracer")
+
+    def __init__(self, tracer: Tracer, session: Session, call: ToolCall, mode: Mode) -> None:
+        self._tracer = tracer
+        self._session = session
+        self._call = call
+        self._mode = mode
+        self._bound: Bound | None = None
+        self._token: list[object] | None = None
+        self._generation = 0
+        self._time = time.time()
+        self._began = time.perf_counter()
+
+    def begin(self, tool: Tool, bound: Bound, generation: int) -> None:
+        """The tool is known: open spans, so that what it does appears inside them."""
+        self._bound = bound
+        self._generation = generation
+        self._token = self._tracer.begin(tool, self._call, self._session.key.session_id, self._mode)
+
+    def end(self, invocation: Invocation | None, result: ToolResult) -> None:
+        """Tell the sinks."""
+        latency = time.perf_counter() - self._began
+        info, bound, key = result.error_info, self._bound, self._session.key
+        tool = None if bound is None else bound.tool
+        stdout, stderr = (None if invocation is None else invocation.printed) or (None, None)
+        event = CallEvent(
+            time=self._time,
+            latency=latency,
+            mode=self._mode,
+            session_id=key.session_id,
+            name=self._call.name if tool is None else tool.qualified_name,
+            call_id=self._call.call_id,
+            owner=key.owner or None,
+            seq=len(self._session.history),
+            engine=None if invocation is None else invocation.engine_name,
+            tool_version=None if tool is None else tool.version,
+            definition_hash=None if tool is None else tool.definition_hash,
+            generation=self._generation,
+            result_bytes=None if invocation is None else invocation.result_bytes,
+            coercions=0 if bound is None else len(bound.coercions),
+            attempts=1 if invocation is None else invocation.attempt,
+            code=None if info is None else info.code,
+            error=None if info is None else info.message,
+            effect=None if info is None else info.effect,
+            stdout=stdout or None,
+            stderr=stderr or None,
+            notes=None if invocation is None else invocation.notes,
+            arguments=self._told_arguments(),
+            result=msgspec.UNSET if info is not None else result.result,
+        )
+        self._tracer.end(self._token, event)
+
+    def _told_arguments(self) -> Any:
+        """As they were sent: the tool may have changed its own."""
+        if not self._tracer.tells_arguments:
+            return msgspec.UNSET
+        return self._call.arguments if self._bound is None else msgspec.json.decode(self._bound.sent)
+
+    def cut(self, invocation: Invocation | None) -> None:
+        """The call was cancelled, or could not be recorded."""
+        begun = invocation is not None and invocation.begun
+        info = Interrupted("the call was cancelled before it was answered", effect=None if begun else "none").info
+        self.end(invocation, ToolResult.failed(self._call, info))

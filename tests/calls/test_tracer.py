@@ -9,9 +9,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from toolyard.calls.events import CallEvent, json_bytes
-from toolyard.calls.sinks import JsonlSink, LoggingSink
-from toolyard.calls.tracing import SpanSink, Tracer, TracingOptions
+from toolyard.calls.sinks import CallEvent, JsonlSink, LoggingSink, json_bytes
+from toolyard.calls.tracer import SpanSink, Tracer, TracingOptions
 from toolyard.model import Tool, ToolCall
 from toolyard.model.errors import ConfigError
 from toolyard.schema.options import options_schema

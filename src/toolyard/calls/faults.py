@@ -1,0 +1,339 @@
+"""`FaultPlan`: decides, for each call, whether it fails and how; the same calls for the same seed.
+
+A plan is data that any engine accepts, read strictly as everything in a config is:
+`faults: {seed: 7, rules: [{type: network_error, tool: "weather::*", probability: 0.05}]}`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, get_args
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import replace
+
+from toolyard.model.call import Mode
+from toolyard.model.errors import ConfigError
+from toolyard.model.names import ToolGlobs, glob_matcher
+from toolyard.schema.options import (
+    ConfigOption,
+    Text,
+    option_schema,
+    option_type,
+    options_of,
+    options_schema,
+    read_given,
+    read_option,
+    read_options,
+    read_value,
+)
+from toolyard.sessions.history import History
+from toolyard.sessions.session import Session
+from toolyard.sessions.store import Key
+
+FaultType = Literal[
+    "network_error",
+    "unparseable_result",
+    "schema_violation",
+    "rate_limit",
+    "timeout",
+    "auth",
+    "not_found",
+    "partial_result",
+    "stale_read",
+    "latency",
+]
+TYPES: tuple[str, ...] = get_args(FaultType)
+
+ALTERING = frozenset({"unparseable_result", "partial_result", "stale_read"})
+"""Types that put another value in place of the answer."""
+_LATE = frozenset({"unparseable_result", "schema_violation"})
+"""Types for which the tool is called, unless the rule says otherwise."""
+_ERROR = ("message", "seconds", "retry_after")
+_ALWAYS = ("type", "tool", "probability", "every", "after")
+_KEYS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("network_error", "timeout", "schema_violation"), (*_ERROR, "after_call")),
+    **dict.fromkeys(("rate_limit", "auth", "not_found"), _ERROR),
+    "unparseable_result": ("message", "seconds", "after_call"),
+    **dict.fromkeys(("partial_result", "stale_read", "latency"), ("seconds",)),
+}
+"""What a rule may say beside its conditions, by its type."""
+_USUAL_LATENCY = 1.0
+_LONGEST = 86_400.0
+
+
+class FaultRule(msgspec.Struct, frozen=True, kw_only=True):
+    """When a fault happens and what it is; `read_rule` makes one."""
+
+    type: Annotated[FaultType, Meta(description="What goes wrong.")]
+    tool: Annotated[ToolGlobs, Meta(description="Globs of qualified names; every tool if not given.")] = ("*",)
+    probability: Annotated[float, Meta(ge=0, le=1, description="Of each call.")] = 1.0
+    every: Annotated[int, Meta(ge=1, description="Only every so many of the session's matching calls.")] = 1
+    after: Annotated[int, Meta(ge=0, description="Not the first so many matching calls of a session.")] = 0
+    message: Annotated[Text | None, Meta(description="What the caller is told.")] = None
+    seconds: Annotated[float, Meta(ge=0, le=_LONGEST, description="How long the call takes before that.")] = 0.0
+    retry_after: Annotated[
+        float | None, Meta(ge=0, le=_LONGEST, description="Seconds after which to try again, as the error says.")
+    ] = None
+    after_call: Annotated[
+        bool, Meta(description="True: the tool is called, and then its answer is lost. Some types leave no choice.")
+    ] = False
+
+    @property
+    def instead(self) -> bool:
+        """True if the tool is not called at all."""
+        return not self.after_call and self.type not in ("partial_result", "stale_read", "latency")
+
+    @property
+    def counts(self) -> bool:
+        """True if it matters how many calls there were before."""
+        return self.every > 1 or self.after > 0
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """A fault that befell one call. `draw` is a number to make choices with, the same for the same call."""
+
+    type: str
+    number: int
+    """Of the rule in its plan, the first being 0."""
+    rule: FaultRule | None = None
+    """None if it is known from a recording."""
+    draw: int = 0
+
+    @property
+    def instead(self) -> bool:
+        """True if the tool is not called at all."""
+        return self.rule is not None and self.rule.instead
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What stands under `fault` in the metadata of the result."""
+        return {"type": self.type, "rule": self.number}
+
+    @property
+    def unchecked(self) -> bool:
+        """True if the answer is wrong on purpose, so that its schema does not matter."""
+        return self.type in ALTERING
+
+
+def _options_of_type(kind: str) -> dict[str, ConfigOption]:
+    known = options_of(FaultRule)
+    return {key: known[key] for key in (*_ALWAYS, *_KEYS[kind])}
+
+
+def _rule_schema() -> dict[str, Any]:
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for kind, keys in _KEYS.items():
+        groups.setdefault(keys, []).append(kind)
+    return {"anyOf": [_schema_of_types(kinds) for kinds in groups.values()]}
+
+
+def _schema_of_types(kinds: list[str]) -> dict[str, Any]:
+    properties = {key: option_schema(option) for key, option in _options_of_type(kinds[0]).items()}
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["type"],
+        "properties": {**properties, "type": {"enum": kinds, "description": "What goes wrong."}},
+    }
+
+
+def read_rule(value: Any, where: str) -> FaultRule:
+    """One rule; what its type does not know is an error that names the nearest key."""
+    if not isinstance(value, Mapping) or "type" not in value:
+        raise ConfigError(f"{where}: a fault needs a 'type', one of {', '.join(TYPES)}")
+    kind = read_option(FaultRule, "type", value["type"], f"{where}.type")
+    made: dict[str, Any] = {"after_call": kind in _LATE}
+    if kind == "latency":
+        made["seconds"] = _USUAL_LATENCY
+    return FaultRule(**made | read_given(_options_of_type(kind), value, where))
+
+
+class FaultOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls that fail, or are answered wrongly, on purpose."""
+
+    seed: Annotated[int, Meta(description="Another seed, other calls that fail.")] = 0
+    rules: Annotated[
+        tuple[Annotated[Any, Meta(extra_json_schema=_rule_schema(), extra={"check": read_rule})], ...],
+        Meta(description="The faults there are to be; each is tried on every call."),
+    ]
+
+
+FAULTS_SCHEMA: dict[str, Any] = options_schema(FaultOptions)
+"""JSON Schema of a fault plan; `FaultPlan.read` accepts exactly what it accepts."""
+
+
+_MOST_SESSIONS = 4096
+
+Matcher = Callable[[str], object]
+
+
+class _Output(msgspec.Struct):
+    name: str = ""
+
+
+class _Named(msgspec.Struct):
+    tool_output: _Output
+
+
+_read_name = msgspec.json.Decoder(_Named).decode
+
+
+class _Seen(msgspec.Struct):
+    """What is known of a session up to an entry. The entry itself says whether it is still the same history."""
+
+    upto: int
+    last: bytes | None
+    counts: tuple[int, ...]
+
+    def is_of(self, history: History) -> bool:
+        if self.upto > len(history):
+            return False
+        return self.upto == 0 or next(history.since(self.upto - 1)) is self.last
+
+
+class MatchCounter:
+    """Counts for the rules whose matchers it was given, by session. A draft or a fork starts from what it shares."""
+
+    def __init__(self, matchers: Sequence[Matcher]) -> None:
+        self._matchers = tuple(matchers)
+        self._lock = threading.Lock()
+        self._sessions: OrderedDict[Key, _Seen] = OrderedDict()
+
+    def before(self, session: Session) -> tuple[int, ...]:
+        """For each matcher, how many of the session's calls so far it matched. For whoever has the turn."""
+        history = session.history
+        with self._lock:
+            seen = self._sessions.get(session.key)
+        if seen is None or not seen.is_of(history):
+            seen = _Seen(0, None, (0,) * len(self._matchers))
+        counts, last, upto = list(seen.counts), seen.last, seen.upto
+        for text in history.since(upto):
+            name = _read_name(text).tool_output.name
+            for number, matches in enumerate(self._matchers):
+                if matches(name):
+                    counts[number] += 1
+            last, upto = text, upto + 1
+        if not session.drafted:
+            self._keep(session.key, _Seen(upto, last, tuple(counts)))
+        return tuple(counts)
+
+    def _keep(self, key: Key, seen: _Seen) -> None:
+        with self._lock:
+            self._sessions[key] = seen
+            self._sessions.move_to_end(key)
+            if len(self._sessions) > _MOST_SESSIONS:
+                self._sessions.popitem(last=False)
+
+
+_WHOLE = 2**64
+_PICK = -1
+_DRAW = -2
+_CATEGORY_MESSAGE = "Tool execution failed"
+
+
+class FaultPlan:
+    """Rules that are tried on every call, each by itself; of those that hold, one is chosen.
+
+    What happens depends on the plan's seed, the session's id and the number of the call in the session, and on
+    nothing else: a run can be repeated, and `simulate` fails as `execute` would. `every` and `after` count the calls
+    of a session that the rule's globs match, refused ones included. Calls that belong to no session are numbered in
+    the order in which they come.
+    """
+
+    def __init__(self, rules: Sequence[Mapping[str, Any]] = (), *, seed: int = 0) -> None:
+        self._set_rules(read_options(FaultOptions, {"rules": rules, "seed": seed}, ""))
+
+    @classmethod
+    def read(cls, value: Any, where: str) -> FaultPlan | None:
+        """A plan as a config has it; one that was made already, or None, is handed through."""
+        if value is None or isinstance(value, FaultPlan):
+            return value
+        plan = cls()
+        plan._set_rules(read_options(FaultOptions, value, where))
+        return plan
+
+    def _set_rules(self, options: FaultOptions) -> None:
+        rules: tuple[FaultRule, ...] = options.rules
+        self.seed = options.seed
+        self.rules = rules
+        self._matchers = tuple(glob_matcher(rule.tool) for rule in rules)
+        # A rule for every tool counts every call, and the history knows how many there are.
+        self._counted = [number for number, rule in enumerate(rules) if rule.counts and "*" not in rule.tool]
+        self._counter = MatchCounter([self._matchers[number] for number in self._counted])
+        self._lock = threading.Lock()
+        self._alone = 0
+        self._alone_counts = [0] * len(self._counted)
+
+    def __repr__(self) -> str:
+        return f"FaultPlan({len(self.rules)} rules, seed={self.seed})"
+
+    def decide(self, name: str, session: Session, mode: Mode) -> Fault | None:
+        """What befalls a call of that tool, made now in that session; for whoever has its turn."""
+        matching = [number for number, matches in enumerate(self._matchers) if matches(name)]
+        if not matching:
+            return None
+        session_id = session.key.session_id
+        if session_id:
+            index, counts = len(session.history), self._counter.before(session) if self._counted else ()
+        else:
+            index, counts = self._number_alone(name, mode)
+        before = dict(zip(self._counted, counts, strict=True))
+        fired = [
+            number
+            for number in matching
+            if self._is_due(number, before.get(number, index)) and self._is_drawn(number, session_id, index)
+        ]
+        if not fired:
+            return None
+        number = fired[self._draw_number(session_id, index, _PICK) % len(fired)] if len(fired) > 1 else fired[0]
+        rule = self.rules[number]
+        return Fault(rule.type, number, rule, self._draw_number(session_id, index, _DRAW))
+
+    def _is_due(self, number: int, before: int) -> bool:
+        rule = self.rules[number]
+        return before >= rule.after and (before - rule.after + 1) % rule.every == 0
+
+    def _is_drawn(self, number: int, session_id: str, index: int) -> bool:
+        probability = self.rules[number].probability
+        if probability >= 1.0:
+            return True
+        return probability > 0.0 and self._draw_number(session_id, index, number) < probability * _WHOLE
+
+    def _draw_number(self, session_id: str, index: int, what: int) -> int:
+        text = f"{self.seed}\n{index}\n{what}\n{session_id}".encode("utf-8", "surrogatepass")
+        return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
+
+    def _number_alone(self, name: str, mode: Mode) -> tuple[int, tuple[int, ...]]:
+        """Only the plan remembers calls without a session; one that is simulated is not counted."""
+        with self._lock:
+            index, counts = self._alone, tuple(self._alone_counts)
+            if mode == "execute":
+                self._alone += 1
+                for place, number in enumerate(self._counted):
+                    if self._matchers[number](name):
+                        self._alone_counts[place] += 1
+            return index, counts
+
+
+class _Category(msgspec.Struct, frozen=True):
+    type: FaultType
+    probability: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    message: Text | None = None
+
+
+def from_error_categories(value: Any, where: str = "error_categories", *, seed: int = 0) -> FaultPlan:
+    """A plan of `{type, probability, message}`, each of which comes in place of the call."""
+    rules = []
+    for category in read_value(option_type(tuple[_Category, ...]), value, where):
+        rule = FaultRule(type=category.type, probability=category.probability, message=category.message)
+        if rule.message is None and rule.type not in ALTERING:
+            rule = replace(rule, message=_CATEGORY_MESSAGE)
+        rules.append(rule)
+    plan = FaultPlan()
+    plan._set_rules(FaultOptions(rules=tuple(rules), seed=seed))
+    return plan
