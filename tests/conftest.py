@@ -1,13 +1,21 @@
-"""Shared by all tests: where real material lies, and how hard hypothesis works."""
+"""Shared by all tests: where real material lies, how hard hypothesis works, and who may start processes."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("yard", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
-settings.load_profile("yard")
+SOAK = bool(os.environ.get("TOOLYARD_SOAK"))
+"""Whether this is `make soak`: every combination, and new draws each time."""
+
+_UNHURRIED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+# The same draws in every run: whoever runs the tests of a change learns of that change, not of a lucky draw.
+settings.register_profile("test", **_UNHURRIED, derandomize=True)
+settings.register_profile("check", **_UNHURRIED, derandomize=True, max_examples=25)
+settings.register_profile("soak", **_UNHURRIED, max_examples=1000)
+settings.load_profile("soak" if SOAK else os.environ.get("TOOLYARD_HYPOTHESIS") or "test")
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "tests" / "data"
@@ -24,3 +32,50 @@ def corpus() -> list[Path]:
 def material(pattern: str) -> list[Path]:
     """Files of real material by glob: those of the corpus that `TOOLYARD_CORPUS` names, else the shipped sample."""
     return sorted(CORPUS.glob(pattern)) or sorted(DATA.glob(pattern))
+
+
+def examples(number: int) -> int:
+    """How many examples a test draws that wants fewer than hypothesis would: ten times as many in `make soak`."""
+    return number * 10 if SOAK else min(number, settings().max_examples)
+
+
+_STARTING_FIXTURES = {"certificate", "pools", "postgres", "sdk_server"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever uses a fixture that starts a process is marked with `process`, as is a test at its parameter."""
+    for item in items:
+        callspec = getattr(item, "callspec", None)
+        names = {value for value in callspec.params.values() if isinstance(value, str)} if callspec else set()
+        if _STARTING_FIXTURES & names.union(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.process)
+
+
+_STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system"}
+_HERE = os.getpid()
+_started: list[str] = []
+
+
+def _note_start(event: str, arguments: tuple[object, ...]) -> None:
+    # A hook stays in the children of a fork, where nobody asks.
+    if event in _STARTS and os.getpid() == _HERE:
+        _started.append(f"{event} {arguments[:2]!r:.200}")
+
+
+sys.addaudithook(_note_start)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None):
+    _started.clear()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item):
+    """`make check` leaves out what starts processes, so whatever does has to say so."""
+    result = yield
+    if _started and item.get_closest_marker("process") is None:
+        pytest.fail(f"this test starts a process; mark it, or its module, with pytest.mark.process: {_started[0]}")
+    return result

@@ -15,6 +15,8 @@ from toolyard.app.config import read_config
 from toolyard.app.plugin_options import read_plugin_options
 from toolyard.plugins import LOADERS
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -153,6 +155,7 @@ def test_checking_a_config_leaves_no_server_running(tmp_path):
     assert "tools/list" in log(tmp_path / "raw")
 
 
+@pytest.mark.process
 def test_the_example_serves_a_notebook_over_stdio():
     asked = [sys.executable, "-m", "toolyard", "call", "-c", "examples/yard.yaml", "notebook::write", '{"title": "a"}']
     done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True)

@@ -4,11 +4,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from toolyard.app.reference import config_reference
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
 
 
+@pytest.mark.process
 def test_the_page_in_the_docs_is_what_the_options_say():
     # In a process of its own: other tests register plugins.
     made = subprocess.run([sys.executable, "-m", "toolyard", "schema", "--markdown"], capture_output=True, check=True)

@@ -243,6 +243,7 @@ def test_the_same_seed_gives_the_same_faults_and_another_gives_others():
     assert run(1) != run(1, "other")
 
 
+@pytest.mark.process
 def test_decisions_do_not_depend_on_the_process():
     code = (
         "from toolyard.calls.faults import FaultPlan; from toolyard.sessions.sessions import Sessions\n"

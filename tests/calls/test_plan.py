@@ -7,7 +7,7 @@ import threading
 
 import pytest
 from call_support import call, codes, executions, registry_of
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.calls.tracer import Tracer
 from toolyard.engines.python import PythonToolEngine
@@ -117,7 +117,6 @@ values = (
 )
 
 
-@settings(max_examples=200)
 @given(
     schemas(),
     schemas(),

@@ -5,7 +5,7 @@ import threading
 
 import jsonschema_rs
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.calls import policy as policy_module
 from toolyard.calls.policy import Ask, Budget, Policy, PolicyOptions, Rule
@@ -175,7 +175,6 @@ def naive(rules, default, tool, session):
     return default
 
 
-@settings(max_examples=300)
 @given(
     st.lists(RULES, max_size=5),
     st.sampled_from(["allow", "deny"]),
@@ -238,7 +237,6 @@ def test_a_yard_budget_is_exact_under_many_threads():
     assert len(passed) == 50
 
 
-@settings(max_examples=100)
 @given(
     st.lists(st.builds(Budget, st.integers(0, 4), GLOBS, st.sampled_from(["session", "tool", "yard"])), max_size=3),
     st.lists(st.tuples(st.sampled_from(["s1", "s2"]), TOOLS), max_size=20),
@@ -421,7 +419,6 @@ BLOCKS = block_of(
 )
 
 
-@settings(max_examples=500)
 @given(BLOCKS)
 def test_the_schema_accepts_what_the_reader_accepts_and_nothing_else(block):
     try:

@@ -164,6 +164,7 @@ def test_a_sink_follows_when_another_has_moved_the_file(tmp_path):
     other.close()
 
 
+@pytest.mark.process
 def test_several_processes_share_a_file_and_move_it_without_losing_more_than_the_oldest(tmp_path):
     path = tmp_path / "calls.jsonl"
     code = (

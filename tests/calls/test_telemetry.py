@@ -271,6 +271,7 @@ def test_without_an_sdk_nothing_is_recorded_and_nothing_fails():
     assert tracer.failures == {}
 
 
+@pytest.mark.process
 def test_opentelemetry_is_imported_only_when_a_sink_is_made():
     code = (
         "import sys, toolyard.calls.policy, toolyard.calls.sinks as t\n"

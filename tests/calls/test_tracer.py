@@ -7,7 +7,7 @@ import sys
 import jsonschema_rs
 import msgspec
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.calls.sinks import CallEvent, JsonlSink, LoggingSink, json_bytes
 from toolyard.calls.tracer import SpanSink, Tracer, TracingOptions
@@ -256,7 +256,6 @@ BLOCKS = st.fixed_dictionaries(
 ) | st.fixed_dictionaries({}, optional={"argument": ANY, "logging": st.booleans()})
 
 
-@settings(max_examples=300)
 @given(BLOCKS | ANY)
 def test_the_schema_accepts_what_the_reader_accepts_and_nothing_else(tmp_path_factory, block):
     base = tmp_path_factory.getbasetemp()

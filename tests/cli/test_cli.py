@@ -123,6 +123,7 @@ def test_an_unknown_tool_exits_1_with_a_hint(capsys):
     assert as_json(capsys, "check", "missing.yaml")[1]["error"]["type"] == "SourceUnavailable"
 
 
+@pytest.mark.process
 def test_arguments_come_from_standard_input_and_a_tools_own_prints_stay_out_of_the_answer(tmp_path):
     text = "from toolyard import tool\n@tool\ndef loud(x: int) -> int:\n    print('noise')\n    return x\n"
     (tmp_path / "loud.py").write_text(text)
@@ -133,6 +134,7 @@ def test_arguments_come_from_standard_input_and_a_tools_own_prints_stay_out_of_t
     assert "noise" in done.stderr
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 def test_a_terminal_that_cannot_show_a_character_gets_its_escape(tmp_path, encoding):
     (tmp_path / "x.json").write_text(json.dumps([{"name": "天気", "description": "Wetter – heute"}]))
@@ -245,6 +247,7 @@ def test_control_characters_of_a_catalog_do_not_reach_the_terminal(capsys, tmp_p
     assert "[bold]" in out
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("arguments", [["version"], ["--version"], ["version", "--json"]])
 def test_the_installed_command_tells_its_version(arguments):
     done = subprocess.run(
@@ -256,6 +259,7 @@ def test_the_installed_command_tells_its_version(arguments):
     assert VERSION in done.stdout
 
 
+@pytest.mark.process
 def test_a_misspelt_command_or_option_exits_2_without_a_traceback():
     for arguments in (["chek", "x"], ["check"], ["tools", "--namspace", "x"]):
         done = subprocess.run([sys.executable, "-m", "toolyard", *arguments], capture_output=True, text=True)

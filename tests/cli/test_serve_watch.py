@@ -14,6 +14,8 @@ from waiting import SOON, until
 from toolyard.app.build import read_anything
 from toolyard.cli.serve import _watch_scripts
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def config(tmp_path, monkeypatch):

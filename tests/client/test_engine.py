@@ -10,6 +10,7 @@ from waiting import SOON, Hung, until
 
 from client.served import served
 from client.yard import make_registry
+from conftest import examples
 from toolyard import PythonToolEngine, ToolCall, ToolEngine, ToolRegistry, function_tool
 from toolyard.client import RemoteToolEngine, RemoteToolRegistry
 from toolyard.client.engine import MAX_CALLS
@@ -205,7 +206,7 @@ IDS = st.one_of(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(session_id=IDS)
 def test_any_text_is_a_session_id(remote, session_id):
     remote.setup(session_id)

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from client.cutting_proxy import CuttingProxy
 from client.served import served
+from conftest import examples
 from toolyard import ToolCall, ToolRegistry, function_tool
 from toolyard.client import RemoteToolEngine
 
@@ -36,7 +37,7 @@ CUTS = st.lists(st.tuples(st.sampled_from(["up", "down"]), st.integers(1, 900)),
 
 
 @pytest.mark.parametrize("way", ["sync", "async"])
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cuts=CUTS)
 def test_wherever_connections_break_every_call_runs_once_and_is_answered(behind_proxy, way, cuts):
     proxy, engine = behind_proxy

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from client.served import served
 from client.yard import make_registry
+from conftest import examples
 from toolyard import Effects, PythonToolEngine, RestBinding, Tool, ToolCall, ToolContext, ToolRegistry, function_tool
 from toolyard.client import RemoteToolRegistry
 from toolyard.model.bindings import RestParameter
@@ -255,7 +256,7 @@ def acceptable(name):
     return True
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=NAMES.filter(acceptable))
 def test_any_name_the_grammar_allows_travels(changing, name):
     server, remote = changing
@@ -296,6 +297,7 @@ def test_a_large_catalog_is_read_page_by_page():
         assert remote.all_tools() == registry.all_tools()
 
 
+@pytest.mark.process
 def test_importing_the_client_imports_no_http_library():
     code = (
         "import sys, toolyard, toolyard.client\n"

@@ -14,6 +14,8 @@ from waiting import SOON
 from toolyard import Tool, ToolCall
 from toolyard.client import RemoteToolEngine
 
+pytestmark = pytest.mark.process
+
 CALC = ToolCall("core::calc", {"expression": "6 * 7"})
 
 

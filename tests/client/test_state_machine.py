@@ -5,6 +5,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from client.served import served
 from client.yard import make_registry
+from conftest import examples
 from toolyard import PythonToolEngine, ToolCall
 from toolyard.client import RemoteToolEngine
 from toolyard.model.errors import ToolyardError
@@ -88,4 +89,4 @@ class Uses(RuleBasedStateMachine):
 
 
 TestUses = Uses.TestCase
-TestUses.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestUses.settings = settings(max_examples=examples(25), stateful_step_count=25, deadline=None)

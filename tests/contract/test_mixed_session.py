@@ -121,6 +121,7 @@ def told(asked):
     return [json.loads(content.rpartition("Tool call:\n")[2])["name"] for content in users]
 
 
+@pytest.mark.process
 def test_execute_commits_on_every_engine_and_the_model_is_told_of_all_that_came_before(mixed):
     engine, model = mixed
     results = engine.execute("trunk", EVERYTHING)
@@ -138,6 +139,7 @@ def test_execute_commits_on_every_engine_and_the_model_is_told_of_all_that_came_
     assert weather.result == {"text": "fine"}
 
 
+@pytest.mark.process
 def test_simulate_leaves_the_session_and_the_world_as_they_were_on_every_engine(mixed):
     engine, model = mixed
     engine.execute("trunk", EVERYTHING)
@@ -164,6 +166,7 @@ def test_simulate_leaves_the_session_and_the_world_as_they_were_on_every_engine(
     assert later[2].result == pets.result and later[3].result == notes.result
 
 
+@pytest.mark.process
 def test_a_fork_has_the_history_of_all_engines_and_what_it_does_stays_its_own(mixed):
     engine, model = mixed
     engine.execute("trunk", EVERYTHING)

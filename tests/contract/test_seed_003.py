@@ -37,14 +37,17 @@ def invoke(url, name, **body):
     return fetch(f"{url}/v1/tools/{name}:invoke", body)
 
 
+@pytest.mark.process
 def test_without_any_setting_the_core_domain_is_served(url):
     assert [tool["name"] for tool in fetch(f"{url}/v1/tools")] == ["echo", "calc", "time_now"]
 
 
+@pytest.mark.process
 def test_discovery_is_a_list_of_name_and_description_for_planners(url):
     assert all(set(tool) == {"name", "description"} and tool["description"] for tool in fetch(f"{url}/v1/tools"))
 
 
+@pytest.mark.process
 def test_a_definition_is_whole_and_its_parameters_are_json_schema(url):
     definition = fetch(f"{url}/v1/tools/time_now")
     assert definition["name"] == "time_now"
@@ -56,17 +59,20 @@ def test_a_definition_is_whole_and_its_parameters_are_json_schema(url):
     }
 
 
+@pytest.mark.process
 def test_an_invocation_gives_a_normalized_result_with_metrics(url):
     result = invoke(url, "calc", schema_version="0.1.0", args={"expression": "19*23"})
     assert result["ok"] is True and result["result"] == {"expression": "19*23", "value": 437}
     assert "error" not in result and isinstance(result["metrics"]["latency_ms"], int)
 
 
+@pytest.mark.process
 def test_context_and_trace_are_optional_and_accepted(url):
     trace = {"flow_id": "f", "step_id": "s"}
     assert invoke(url, "echo", args={"text": "a"}, context={"state": [1]}, trace=trace)["ok"] is True
 
 
+@pytest.mark.process
 def test_arguments_are_validated_and_the_error_is_normalized_too(url):
     from urllib.error import HTTPError
 
@@ -79,6 +85,7 @@ def test_arguments_are_validated_and_the_error_is_normalized_too(url):
     assert result["error"]["code"] == "tool.invalid_args" and "latency_ms" in result["metrics"]
 
 
+@pytest.mark.process
 def test_the_shape_of_a_request_is_validated(url):
     from urllib.error import HTTPError
 
@@ -90,6 +97,7 @@ def test_the_shape_of_a_request_is_validated(url):
             assert json.load(answer)["error"]["code"] == "request.invalid_shape"
 
 
+@pytest.mark.process
 def test_the_runtimes_three_steps_work_one_after_the_other(url):
     """Planning from the list, fetching the schema, and invoking."""
     name = next(tool["name"] for tool in fetch(f"{url}/v1/tools") if "time" in tool["description"])
@@ -97,6 +105,7 @@ def test_the_runtimes_three_steps_work_one_after_the_other(url):
     assert invoke(url, name, args={"tz": "Europe/Berlin"})["result"]["tz"] == "Europe/Berlin"
 
 
+@pytest.mark.process
 def test_enabled_domains_are_configured_by_the_environment(tmp_path):
     (tmp_path / "greetings.py").write_text(
         "from toolyard import function_tool\n"

@@ -67,6 +67,7 @@ def test_a_domains_namespace_is_its_name(registry):
     assert registry.get("core::time_now")[0].qualified_name == "core::time_now"
 
 
+@pytest.mark.process
 def test_a_domain_of_ones_own_needs_no_patched_package(tmp_path):
     (tmp_path / "yard_seed_003.py").write_text(DOMAIN)
     done = subprocess.run(

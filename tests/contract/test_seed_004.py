@@ -10,6 +10,8 @@ import pytest
 from toolyard import Tool, ToolRegistry
 from toolyard.scripts import append_tool_manifest, load_tool_manifest_allowlist, load_tools
 
+pytestmark = pytest.mark.process
+
 SINGLE = """
 TOOL_NAME = "{name}"
 TOOL_DESCRIPTION = "{description}"
@@ -143,6 +145,7 @@ def test_append_on_a_corrupt_manifest_is_refused_and_leaves_it_unchanged(tools):
     assert (tools / "_manifest.json").read_text() == '{"allow": ["weather.py", '
 
 
+@pytest.mark.process
 def test_fifty_processes_that_append_at_once_are_fifty_entries(tools):
     code = "import sys; from toolyard.scripts import append_tool_manifest as a; sys.stdin.read(); a(*sys.argv[1:])"
     writers = [

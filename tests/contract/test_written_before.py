@@ -56,6 +56,7 @@ def results(shown):
     return [entry["tool_output"].get("result") for entry in shown["tool_executions"]]
 
 
+@pytest.mark.process
 def test_the_config_loads_every_source_and_engine():
     with Toolyard.from_config("yard.yaml") as yard:
         names = {tool.qualified_name for tool in yard.tool_registry}
@@ -64,6 +65,7 @@ def test_the_config_loads_every_source_and_engine():
         assert yard.tool_engine.sessions.max_open == 1000
 
 
+@pytest.mark.process
 def test_sessions_and_their_forks_have_the_history_the_state_and_the_hash_they_had(capsys):
     code, found = as_json(capsys, "session", "list")
     assert code == 0
@@ -83,6 +85,7 @@ def test_sessions_and_their_forks_have_the_history_the_state_and_the_hash_they_h
     assert as_json(capsys, "session", "show", "owned-fork", "--owner", KEY)[1]["state_hash"] == OWNED
 
 
+@pytest.mark.process
 def test_a_session_goes_on_where_it_was_and_the_simulator_still_knows_what_it_made(capsys):
     code, got = as_json(capsys, "call", "hr::get_user", '{"user_id": "e03b96da847e"}', "--session", "second")
     assert (code, got["result"]) == (0, {"user_id": "e03b96da847e", "name": "Ada"})
@@ -131,6 +134,7 @@ def server(folder):
     server.stop()
 
 
+@pytest.mark.process
 def test_a_server_lets_the_key_in_has_the_registered_tool_and_answers_again_what_it_answered(server):
     tool = server.ask("GET", "/v1/tools/shop::find_item")
     assert (tool["description"], tool["parameters"]["required"]) == ("Find an item.", ["item"])
@@ -147,6 +151,7 @@ def test_a_server_lets_the_key_in_has_the_registered_tool_and_answers_again_what
     assert server.ask("GET", "/v1/sessions/owned")["entries"] == 1
 
 
+@pytest.mark.process
 def test_a_server_refuses_another_request_under_a_key_that_was_used(server):
     with pytest.raises(urllib.error.HTTPError) as refused:
         server.ask(
@@ -170,6 +175,7 @@ def test_a_cassette_is_played_and_its_tools_have_not_drifted(name, why):
         assert engine.drift().ok
 
 
+@pytest.mark.process
 def test_a_manifest_allows_the_script_whose_hash_it_has_and_no_other(folder):
     assert [tool.name for tool in ScriptToolLoader("scripts", namespace="office").load()] == ["workdays"]
     with (folder / "scripts" / "workdays.py").open("a") as script:
@@ -185,6 +191,7 @@ def load_notebook():
         return [tool.name for tool in loader.load()], [item.reason for item in loader.report.rejected]
 
 
+@pytest.mark.process
 def test_approved_definitions_are_still_those_of_the_server(folder):
     before = json.loads((folder / "approved.json").read_text())
     assert load_notebook() == (["write_note"], [])

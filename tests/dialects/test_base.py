@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from conftest import examples
 from dialects.strategies import accepted, qualified, scalars, tool, values
 from toolyard.dialects import DIALECTS, Dialect, WireNames, get_dialect
 from toolyard.model import ErrorInfo, Tool, ToolCall, ToolResult
@@ -37,7 +38,7 @@ def rename(node, wire_name):
 
 
 @every_dialect
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(pairs=st.lists(qualified, min_size=1, max_size=5, unique=True))
 def test_any_name_goes_out_and_comes_back_through_a_call(name, pairs):
     tools = [Tool(own, namespace) for namespace, own in pairs]
@@ -58,7 +59,7 @@ def test_a_further_overload_is_called_by_its_own_name_and_pinned(name):
 
 
 @every_dialect
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(calls=st.lists(st.tuples(qualified, accepted), max_size=3, unique_by=lambda call: call[0]))
 def test_calls_survive_the_way_through_a_conversation(name, calls):
     tools = [Tool(own, namespace, parameters=pair[0]) for (namespace, own), pair in calls]
@@ -78,7 +79,7 @@ def test_arguments_that_are_not_json_survive_as_they_came(name):
 
 
 @every_dialect
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(result=values)
 def test_results_survive_the_way_through_a_conversation(name, result):
     dialect = get_dialect(name, [tool()])
@@ -227,7 +228,7 @@ answers = st.recursive(
 
 
 @every_dialect
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(junk=answers)
 def test_nothing_in_an_answer_makes_parsing_raise(name, junk):
     dialect = get_dialect(name, [tool()])

@@ -4,6 +4,7 @@ import jsonschema_rs
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from conftest import examples
 from dialects.strategies import accepted, inputs, junk
 from toolyard.dialects.changes import ChangeLog
 from toolyard.dialects.object_root import object_root
@@ -27,7 +28,7 @@ def references(schema):
     return found
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(inputs | junk)
 def test_any_schema_gets_a_plain_object_root_and_is_not_touched(schema):
     before = deepcopy(schema)
@@ -119,7 +120,7 @@ def test_alternatives_that_refer_to_the_root_come_to_an_end():
     assert "a" in out["properties"]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(accepted)
 def test_arguments_the_schema_accepts_are_accepted_by_its_rooted_form(pair):
     schema, arguments = pair
@@ -128,7 +129,7 @@ def test_arguments_the_schema_accepts_are_accepted_by_its_rooted_form(pair):
     assert changes == []
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.lists(accepted, min_size=2, max_size=3))
 def test_arguments_of_any_closed_alternative_are_accepted_by_the_joined_object(pairs):
     closed = [{**schema, "additionalProperties": False} for schema, _ in pairs]

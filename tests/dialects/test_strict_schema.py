@@ -4,6 +4,7 @@ import jsonschema_rs
 import pytest
 from hypothesis import given, settings
 
+from conftest import examples
 from dialects.strategies import accepted, inputs, junk
 from toolyard.dialects.changes import ChangeLog
 from toolyard.dialects.object_root import object_root
@@ -34,7 +35,7 @@ def member(schema, **more):
     return {"type": "object", "properties": {"a": schema}, **more}
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(inputs | junk)
 def test_strict_schemas_use_supported_keywords_and_close_every_object(schema):
     before = deepcopy(schema)
@@ -50,7 +51,7 @@ def test_strict_schemas_use_supported_keywords_and_close_every_object(schema):
             assert node["required"] == list(node["properties"])
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(accepted)
 def test_accepted_arguments_fit_the_strict_form_once_left_out_ones_are_null_and_come_back(pair):
     schema, arguments = pair

@@ -24,6 +24,7 @@ def test_tools_and_names_are_handed_on():
     assert get_dialect("mcp", [tool()]).format_tools()[0]["name"] == "hr__find"
 
 
+@pytest.mark.process
 def test_asking_for_one_dialect_does_not_import_the_others():
     code = "import sys; from toolyard.dialects import get_dialect; get_dialect('mcp'); "
     code += "print(*(name for name in sys.modules if name.startswith('toolyard.dialects.')))"

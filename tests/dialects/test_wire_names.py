@@ -6,6 +6,7 @@ import time
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from conftest import examples
 from dialects.strategies import qualified, tool
 from toolyard.dialects import WireNames, wire_names
 from toolyard.model import Tool
@@ -16,7 +17,7 @@ ONE = {"type": "object", "properties": {"id": {"type": "integer"}}}
 TWO = {"type": "object", "properties": {"name": {"type": "string"}}}
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(qualified, min_size=1, max_size=8, unique=True))
 def test_every_valid_name_gets_an_accepted_wire_name_that_leads_back(pairs):
     tools = [Tool(name, namespace) for namespace, name in pairs]
@@ -27,7 +28,7 @@ def test_every_valid_name_gets_an_accepted_wire_name_that_leads_back(pairs):
     assert [names.decode(wire) for wire in wires] == [(item.qualified_name, None) for item in tools]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(qualified, st.lists(qualified, max_size=4))
 def test_adding_tools_never_renames_one(pair, others):
     one = Tool(pair[1], pair[0])
@@ -75,6 +76,7 @@ def test_the_tools_own_name_is_what_stays_readable():
     assert wire.startswith("a_very_l_list_all_open_invoices_of_a_customer___")
 
 
+@pytest.mark.process
 def test_wire_names_are_the_same_in_every_process():
     code = "from toolyard.dialects import WireNames; from toolyard.model import Tool; "
     code += "print(WireNames().encode(Tool('prévision.météo', '1')))"

@@ -6,6 +6,8 @@ import pytest
 
 from engines.crash_rounds import Rounds
 
+pytestmark = pytest.mark.process
+
 ROUNDS = {"sqlite": 10, "postgres": 10}
 
 

@@ -102,6 +102,7 @@ print(interrupts)
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("stored", [False, True], ids=["memory", "sqlite"])
 def test_an_interrupt_at_any_moment_gives_the_turn_back(stored, tmp_path):
     arguments = [str(tmp_path / "s.db")] if stored else []

@@ -18,6 +18,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from conftest import examples
 from engines.yard_model import KEYS, Model, Yard, outcome, shown
 from toolyard import SessionError, ToolCall
 from toolyard.sessions.store.sqlite import SqliteStore
@@ -245,10 +246,10 @@ class DurablePrograms(Programs):
 
 
 def test_any_program_in_memory_agrees_with_the_model_and_simulating_changes_nothing():
-    run_state_machine_as_test(Programs, settings=settings(max_examples=100, stateful_step_count=30))
-    assert Programs.agreed >= 100
+    run_state_machine_as_test(Programs, settings=settings(max_examples=examples(100), stateful_step_count=30))
+    assert Programs.agreed >= examples(100)
 
 
 def test_any_program_on_a_file_agrees_with_the_model_across_crashes():
-    run_state_machine_as_test(DurablePrograms, settings=settings(max_examples=60, stateful_step_count=30))
-    assert DurablePrograms.agreed >= 60
+    run_state_machine_as_test(DurablePrograms, settings=settings(max_examples=examples(60), stateful_step_count=30))
+    assert DurablePrograms.agreed >= examples(60)

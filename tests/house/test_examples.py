@@ -12,6 +12,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -129,11 +129,13 @@ def imported(code):
     return set(done.stdout.split())
 
 
+@pytest.mark.process
 def test_importing_the_root_loads_nothing_else():
     extra = imported("import toolyard") - imported("pass")
     assert extra == {"toolyard"}
 
 
+@pytest.mark.process
 def test_a_light_name_does_not_drag_in_the_heavy_parts():
     loaded = imported("from toolyard import Tool, ToolCall, ToolResult")
     heavy = {"pydantic", "yaml", "rich", "cyclopts", "jsonschema_rs", "asyncio", "docstring_parser"}
@@ -147,11 +149,13 @@ def test_a_light_name_does_not_drag_in_the_heavy_parts():
     }
 
 
+@pytest.mark.process
 def test_version_answers_without_the_command_line_library():
     code = "import sys; sys.argv = ['toolyard', 'version']; from toolyard.__main__ import main; main()"
     assert not imported(code) & {"cyclopts", "rich", "pydantic", "msgspec"}
 
 
+@pytest.mark.process
 def test_the_project_names_no_machine_path_and_no_registry_host():
     done = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True

@@ -190,6 +190,7 @@ def test_an_enrichment_is_made_by_its_name():
         get_tool_enrichment("test/lengths", scal=3)
 
 
+@pytest.mark.process
 def test_importing_the_package_and_making_a_registry_loads_nothing_heavy():
     code = (
         "import sys, toolyard; toolyard.ToolRegistry([toolyard.Tool('a', 'n')]); toolyard.Toolyard; "

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from conftest import examples
 from tests.insight.embedder_stub import HashEmbedder
 from tests.insight.samplers.yard import Gives, registry, tool, tools
 from toolyard import ConfigError, EnrichmentError, NeighborsEnrichment, Tool, ToolRegistry, get_tool_enrichment
@@ -173,7 +174,7 @@ class Grows:
         return Gives(vectors=self.vectors[: len(snapshot.tools)]).enrich(snapshot)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(2, 60), st.integers(1, 5), st.integers(1, 12), st.integers(0, 2**20), st.booleans())
 def test_tools_that_are_added_change_what_they_must_and_nothing_else(old, new, candidates, seed, composed):
     rng = np.random.default_rng(seed)

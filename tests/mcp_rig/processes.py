@@ -15,7 +15,7 @@ from pathlib import Path
 from waiting import SOON, until
 
 HERE = Path(__file__).resolve().parent
-START = 3 * SOON
+START = 2 * SOON
 """Seconds for a process to start on a machine that is busy."""
 MARK = "TOOLYARD_RIG_MARK"
 

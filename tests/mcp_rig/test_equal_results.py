@@ -10,6 +10,8 @@ from mcp_rig.yards import Calling, yard_of
 from toolyard import ToolCall, Toolyard
 from toolyard.client import RemoteToolEngine
 
+pytestmark = pytest.mark.process
+
 CONFIG = HERE / "table_yard.json"
 WIDE = 'hällo \U0001f600 \u4e16\u754c \u0000 \u2028 \\ " </script>'
 VALUES = {

@@ -15,6 +15,8 @@ from mcp_rig.real_servers import stdio_source
 from mcp_rig.yards import yard_of
 from toolyard import MCPToolEngine, MCPToolLoader, ToolCall, ToolRegistry
 
+pytestmark = pytest.mark.process
+
 WAYS = ("stdio", "http")
 MEGA = 1 << 20
 

@@ -11,9 +11,12 @@ from mcp import Client, StdioServerParameters
 from mcp.client.sse import sse_client
 from mcp_types import PaginatedRequestParams
 
+from conftest import SOAK
 from mcp_rig import install
 from mcp_rig.processes import HERE, START, gone, new_mark, telling, toolyard
 from mcp_rig.real_servers import needed
+
+pytestmark = pytest.mark.process
 
 CONFIG = HERE / "table_yard.json"
 STDIO = toolyard("mcp", CONFIG)
@@ -41,63 +44,65 @@ def target(way, url):
     return f"{url}/mcp" if way == "http" else sse_client(f"{url}/sse")
 
 
-class TestSdk:
-    @pytest.fixture(params=WAYS)
-    def way(self, request):
-        return request.param
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize("way", WAYS)
+async def test_the_client_of_the_sdk(way, mode, url):
+    """All it does, over one connection of each kind."""
+    async with Client(target(way, url), mode=mode) as client:
+        assert client.protocol_version == ("2026-07-28" if mode == "auto" else "2025-11-25")
+        await lists_and_calls(client)
+        await hears_progress_before_the_answer(client)
+        await sees_failures_as_results_with_a_code(client)
+        await cancels_a_call_and_goes_on(client)
+        await makes_many_calls_at_once(client)
 
-    @pytest.fixture(params=["auto", "legacy"])
-    def mode(self, request):
-        return request.param
 
-    async def test_lists_and_calls(self, way, mode, url):
-        async with Client(target(way, url), mode=mode) as client:
-            assert client.protocol_version == ("2026-07-28" if mode == "auto" else "2025-11-25")
-            listed = {tool.name: tool for tool in (await client.list_tools()).tools}
-            assert set(listed) == TOOLS
-            assert listed["table__add"].input_schema["required"] == ["a"]
-            assert listed["table__add"].output_schema is not None
-            assert (await client.call_tool("table__add", {"a": 1})).structured_content == {"result": 2}
-            shown = await client.call_tool("table__show", {})
-            assert [block.type for block in shown.content] == BLOCKS
+async def lists_and_calls(client):
+    listed = {tool.name: tool for tool in (await client.list_tools()).tools}
+    assert set(listed) == TOOLS
+    assert listed["table__add"].input_schema["required"] == ["a"]
+    assert listed["table__add"].output_schema is not None
+    assert (await client.call_tool("table__add", {"a": 1})).structured_content == {"result": 2}
+    shown = await client.call_tool("table__show", {})
+    assert [block.type for block in shown.content] == BLOCKS
 
-    async def test_failures_are_results_with_a_code(self, way, mode, url):
-        async with Client(target(way, url), mode=mode) as client:
-            for name, arguments, code in [
-                ("table__fail", {"words": "no"}, "tool.execution_error"),
-                ("table__add", {"a": "x"}, "tool.invalid_args"),
-                ("table__forbidden", {}, "tool.denied"),
-                ("table__later", {"seconds": 30}, "tool.timeout"),
-            ]:
-                result = await client.call_tool(name, arguments)
-                assert result.is_error and result.content
-                assert result.structured_content["error"]["code"] == code
 
-    async def test_hears_progress_before_the_answer(self, way, mode, url):
-        heard = []
+async def sees_failures_as_results_with_a_code(client):
+    for name, arguments, code in [
+        ("table__fail", {"words": "no"}, "tool.execution_error"),
+        ("table__add", {"a": "x"}, "tool.invalid_args"),
+        ("table__forbidden", {}, "tool.denied"),
+        ("table__later", {"seconds": 30}, "tool.timeout"),
+    ]:
+        result = await client.call_tool(name, arguments)
+        assert result.is_error and result.content
+        assert result.structured_content["error"]["code"] == code
 
-        async def progress(done, total, message):
-            heard.append((done, total, message))
 
-        async with Client(target(way, url), mode=mode) as client:
-            result = await client.call_tool("table__told", {}, progress_callback=progress)
-            assert result.content[0].text == "told"
-        assert heard == [(1, 2, "half"), (2, 2, None)]
+async def hears_progress_before_the_answer(client):
+    heard = []
 
-    async def test_cancels_a_call_and_goes_on(self, way, mode, url):
-        async with Client(target(way, url), mode=mode) as client:
-            call = asyncio.create_task(client.call_tool("table__later", {"seconds": 30}))
-            await asyncio.sleep(0.1)
-            call.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await call
-            assert (await client.call_tool("table__add", {"a": 1, "b": 1})).structured_content == {"result": 2}
+    async def progress(done, total, message):
+        heard.append((done, total, message))
 
-    async def test_many_calls_at_once(self, way, mode, url):
-        async with Client(target(way, url), mode=mode) as client:
-            calls = [client.call_tool("table__add", {"a": number, "b": 1}) for number in range(40)]
-            sums = [result.structured_content["result"] for result in await asyncio.gather(*calls)]
-        assert sums == list(range(1, 41))
+    result = await client.call_tool("table__told", {}, progress_callback=progress)
+    assert result.content[0].text == "told"
+    assert heard == [(1, 2, "half"), (2, 2, None)]
+
+
+async def cancels_a_call_and_goes_on(client):
+    call = asyncio.create_task(client.call_tool("table__later", {"seconds": 30}))
+    await asyncio.sleep(0.1)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert (await client.call_tool("table__add", {"a": 1, "b": 1})).structured_content == {"result": 2}
+
+
+async def makes_many_calls_at_once(client):
+    calls = [client.call_tool("table__add", {"a": number, "b": 1}) for number in range(40)]
+    sums = [result.structured_content["result"] for result in await asyncio.gather(*calls)]
+    assert sums == list(range(1, 41))
 
 
 async def test_the_sdk_reads_every_page(tmp_path):
@@ -119,7 +124,7 @@ async def test_the_sdk_reads_every_page(tmp_path):
     await asyncio.to_thread(gone, mark)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", WAYS if SOAK else ("stdio", "http"))
 def test_fastmcp_lists_and_calls(way, url):
     python = needed(install.fastmcp)
     place = {"stdio": json.dumps(STDIO), "http": f"{url}/mcp", "sse": f"{url}/sse"}[way]
@@ -140,6 +145,9 @@ def test_fastmcp_lists_and_calls(way, url):
 
 
 RUNS = [*((way, "legacy") for way in WAYS), ("http", "modern"), ("stdio", "modern")]
+LISTS = [(way, era, "tools/list") for way, era in RUNS]
+# A call comes over what a list comes over, so one of each era is enough.
+CALLS = [(way, era, "tools/call") for way, era in (RUNS if SOAK else (("stdio", "modern"), ("http", "legacy")))]
 
 
 @pytest.fixture(scope="module")
@@ -177,28 +185,25 @@ def inspected(url, tmp_path_factory):
         )
 
     with ThreadPoolExecutor(3) as pool:
-        asked = {
-            (way, era, method): pool.submit(ask, way, era, method)
-            for way, era in RUNS
-            for method in ("tools/list", "tools/call")
-        }
+        asked = {key: pool.submit(ask, *key) for key in (*LISTS, *CALLS)}
         return {key: done.result() for key, done in asked.items()}
 
 
 RECORD = {"name": "n", "tags": ["a", "b"], "place": {"lat": 1.5}}
 
 
-@pytest.mark.parametrize(("way", "era"), RUNS)
-class TestInspector:
-    def test_lists_and_finds_nothing_to_complain_about(self, inspected, way, era):
-        done = inspected[way, era, "tools/list"]
-        assert done.returncode == 0, done.stderr
-        assert {tool["name"] for tool in found(done)["tools"]} == TOOLS
+@pytest.mark.parametrize("run", LISTS)
+def test_the_inspector_lists_and_finds_nothing_to_complain_about(inspected, run):
+    done = inspected[run]
+    assert done.returncode == 0, done.stderr
+    assert {tool["name"] for tool in found(done)["tools"]} == TOOLS
 
-    def test_calls(self, inspected, way, era):
-        done = inspected[way, era, "tools/call"]
-        assert done.returncode == 0, done.stderr
-        assert found(done)["structuredContent"] == RECORD
+
+@pytest.mark.parametrize("run", CALLS)
+def test_the_inspector_calls(inspected, run):
+    done = inspected[run]
+    assert done.returncode == 0, done.stderr
+    assert found(done)["structuredContent"] == RECORD
 
 
 def found(done):

@@ -9,6 +9,8 @@ from mcp import Client, StdioServerParameters
 from mcp_rig.processes import HERE, gone, new_mark, telling
 from mcp_rig.real_servers import npm
 
+pytestmark = pytest.mark.process
+
 PROXY = HERE.parents[1] / "examples" / "proxy" / "proxy.py"
 
 

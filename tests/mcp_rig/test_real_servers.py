@@ -14,6 +14,8 @@ from mcp_rig.yards import yard_of
 from toolyard import Effects, ToolCall
 from toolyard.model.content import blocks_of
 
+pytestmark = pytest.mark.process
+
 WAYS = ("stdio", "http", "sse")
 ALWAYS = {
     *("echo", "get-annotated-message", "get-env", "get-resource-links", "get-resource-reference"),

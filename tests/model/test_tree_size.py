@@ -4,7 +4,7 @@ import dataclasses
 
 import msgspec
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from pydantic import BaseModel, Field
 
 from toolyard.model.tree_size import fits, is_flat, is_shallow
@@ -34,7 +34,6 @@ def measured(value):
     return 1 + sum(count for count, _ in inside), 1 + max((levels for _, levels in inside), default=0)
 
 
-@settings(max_examples=300)
 @given(values)
 def test_the_size_is_what_a_walk_over_everything_finds(value):
     count, levels = measured(value)

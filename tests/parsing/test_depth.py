@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.parsing.depth import nests_deeper
 
@@ -21,7 +21,6 @@ def levels(value: Any) -> int:
     return 1 + max(map(levels, value), default=0) if isinstance(value, list) else 0
 
 
-@settings(max_examples=300, deadline=None, database=None)
 @given(VALUES)
 def test_it_agrees_with_counting(value: Any) -> None:
     for limit in range(7):

@@ -10,13 +10,11 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.model.errors import MalformedSource
 from toolyard.parsing import iter_json_lines, parse_json
 from toolyard.parsing.json_text import LARGE
-
-quick = settings(max_examples=400, deadline=None, database=None)
 
 
 class Repeated(Exception):
@@ -174,7 +172,6 @@ DOCUMENTS = st.recursive(
 )
 
 
-@quick
 @given(DOCUMENTS)
 def test_repeated_keys_are_found_exactly_where_the_standard_library_finds_them(text: str) -> None:
     """The proof by example that counting quotes is exact: no escape, however odd, adds or hides one."""
@@ -188,7 +185,6 @@ def test_repeated_keys_are_found_exactly_where_the_standard_library_finds_them(t
         assert parse_json(text.encode()) == expected
 
 
-@quick
 @given(st.text(alphabet='[]{}",:.\\u0019eE+-aNtrufalsy \n\ud800é', max_size=30))
 def test_any_text_is_accepted_and_refused_as_by_the_standard_library(text: str) -> None:
     try:
@@ -201,7 +197,6 @@ def test_any_text_is_accepted_and_refused_as_by_the_standard_library(text: str) 
         assert parse_json(text) == expected
 
 
-@quick
 @given(st.binary(max_size=40))
 def test_any_bytes_give_data_or_a_malformed_source(data: bytes) -> None:
     try:
@@ -210,7 +205,6 @@ def test_any_bytes_give_data_or_a_malformed_source(data: bytes) -> None:
         assert error.where.startswith("document:")
 
 
-@quick
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_floats_come_back_bit_for_bit(number: float) -> None:
     (parsed,) = parse_json(f"[{number!r}]")

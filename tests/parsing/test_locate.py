@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml as pyyaml
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.parsing import locate
 
@@ -111,7 +111,6 @@ def pointers(value: Any, pointer: str = "") -> list[str]:
     return [pointer, *(found for part in below for found in part)]
 
 
-@settings(max_examples=200, deadline=None, database=None)
 @given(VALUES)
 def test_every_value_of_a_document_is_found_in_order(value: Any) -> None:
     for text, is_yaml in ((json.dumps(value, indent=1), False), (pyyaml.safe_dump(value, sort_keys=False), True)):

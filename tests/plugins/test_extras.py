@@ -7,6 +7,8 @@ import pytest
 from toolyard.model.errors import ConfigError
 from toolyard.plugins.extras import require_extra
 
+pytestmark = pytest.mark.process
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # Each runs in a process of its own, in which nothing can be imported but what `pip install toolyard` brings.
 HIDE = """

@@ -8,8 +8,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from warm_python import WarmPython
 
 from toolyard.engines.replay.cassette import Cassette
+
+pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -43,8 +46,9 @@ def test_it(toolyard_yard):
 
 
 class Run:
-    def __init__(self, folder):
+    def __init__(self, folder, python):
         self.folder = folder
+        self.python = python
         self.asked = folder / "asked.txt"
         (folder / "tools.py").write_text(TOOLS)
         (folder / "yard.yaml").write_text(YARD)
@@ -55,29 +59,11 @@ class Run:
         (self.folder / name).write_text(text)
 
     def __call__(self, *options, code=0, **env):
-        command = [
-            sys.executable,
-            "-W",
-            "error",
-            "-m",
-            "pytest",
-            "-p",
-            "toolyard.pytest_plugin",
-            "-p",
-            "no:cacheprovider",
-        ]
-        done = subprocess.run(
-            [*command, *options],
+        done = self.python.run(
+            ["-m", "pytest", "-p", "toolyard.pytest_plugin", "-p", "no:cacheprovider", *options],
             cwd=self.folder,
-            env={
-                **os.environ,
-                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-                "PYTHONPATH": os.pathsep.join(sys.path),
-                "ASKED": str(self.asked),
-                **env,
-            },
-            capture_output=True,
-            text=True,
+            env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "ASKED": str(self.asked), **env},
+            strict=True,
         )
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout
@@ -87,9 +73,16 @@ class Run:
         return self.asked.read_text().split() if self.asked.exists() else []
 
 
+@pytest.fixture(scope="module")
+def python():
+    found = WarmPython("pytest", "xdist", "toolyard.app", "toolyard.engines.python", "toolyard.engines.replay.engine")
+    yield found
+    found.close()
+
+
 @pytest.fixture
-def pytest_in(tmp_path):
-    return Run(tmp_path)
+def pytest_in(tmp_path, python):
+    return Run(tmp_path, python)
 
 
 def test_a_recorded_test_needs_its_tools_no_longer(pytest_in, tmp_path):

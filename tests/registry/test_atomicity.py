@@ -5,6 +5,7 @@ import threading
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from conftest import examples
 from toolyard import DefinitionError, SourceUnavailable, Tool, ToolCall, ToolLoader, ToolRegistry, ToolyardError
 
 NAMES = [f"t{i}" for i in range(6)]
@@ -159,7 +160,7 @@ class Registry(RuleBasedStateMachine):
 
 
 TestRegistry = Registry.TestCase
-TestRegistry.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestRegistry.settings = settings(max_examples=examples(60), stateful_step_count=25, deadline=None)
 
 
 def test_many_writers_and_readers_at_once_lose_no_tool():

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard import CallError, InvalidArguments, PythonBinding, Tool, ToolRegistry, function_tool
 from toolyard.registry.arguments import read_arguments
@@ -61,7 +61,6 @@ def spelt(value, rng):
     return json.dumps(value)
 
 
-@settings(max_examples=600)
 @given(st.lists(st.tuples(keys, values), max_size=4), st.randoms(use_true_random=False))
 def test_text_gives_what_the_same_arguments_give_as_a_dict(pairs, rng):
     text = spelt(pairs, rng)

@@ -259,6 +259,7 @@ def test_options_are_passed_by_name() -> None:
         wrong("search")
 
 
+@pytest.mark.process
 def test_marking_does_not_import_pydantic() -> None:
     program = "import sys, toolyard.registry.functions; print('pydantic' in sys.modules)"
 

@@ -6,7 +6,7 @@ import math
 import sys
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard import InvalidSchemaError, Tool, ToolLoader, ToolRegistry
 
@@ -137,7 +137,6 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=200)
 @given(values)
 def test_a_copy_is_what_was_given_down_to_the_kind_of_each_value(value):
     given_schema = {"type": "object", "properties": {"a": {"type": "object", "examples": [value]}}}

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.schema import check_budget, compile_schema, normalise
 from toolyard.schema.clean import is_clean
@@ -103,7 +103,6 @@ schemas = st.recursive(
 )
 
 
-@settings(max_examples=400)
 @given(schemas)
 def test_a_clean_schema_needs_no_rewrite_is_within_budget_and_compiles(schema):
     if not is_clean(schema):

@@ -5,6 +5,7 @@ import pytest
 from dialects.strategies import accepted
 from hypothesis import given, settings
 
+from conftest import examples
 from toolyard.schema.fold import fold_schema, intersect_schemas
 from toolyard.schema.subschemas import References
 
@@ -107,7 +108,7 @@ def test_a_schema_that_doubles_itself_is_cut_rather_than_followed():
     assert "more than 500 schemas judge one value; the rest are left out" in lost
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(accepted, accepted)
 def test_a_fold_accepts_what_the_allof_accepts(one, two):
     schema = {"allOf": [one[0], two[0]], "$defs": one[0]["$defs"]}

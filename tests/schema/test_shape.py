@@ -1,7 +1,7 @@
 """`Shape`: which schemas are so simple that valid values are known to be, and copies that share nothing."""
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.model.tree_size import is_shallow
 from toolyard.schema.compile import compile_schema
@@ -48,7 +48,6 @@ def holders(value):
     return found
 
 
-@settings(max_examples=500)
 @given(schemas, values)
 def test_a_copy_of_a_valid_value_is_equal_and_shallow_and_shares_nothing(schema, value):
     shape = shape_of(schema)

@@ -4,6 +4,7 @@ import pytest
 from dialects.strategies import schemas
 from hypothesis import given, settings
 
+from conftest import examples
 from toolyard.schema.subschemas import References, allowed_values, children, rebuild, reference_path, types_of
 
 ROOT = {
@@ -47,7 +48,7 @@ def test_a_pointer_has_a_path():
     assert reference_path("#") == ()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(schemas)
 def test_rebuilding_visits_every_subschema_once_and_changes_nothing_by_itself(schema):
     before = deepcopy(schema)

@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.schema import compile_schema
 from toolyard.schema.typed_json import typed_decoder
@@ -71,7 +71,6 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=500)
 @given(schemas, st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), values, max_size=3), st.booleans())
 def test_what_it_accepts_is_the_text_itself_and_fits_the_schema(schema, value, spaced):
     read = typed_decoder(schema)

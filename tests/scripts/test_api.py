@@ -8,6 +8,8 @@ from script_folder import PARAMETERS, Folder, script
 from toolyard import FilterToolLoader, ManifestError, Tool, ToolRegistry
 from toolyard.scripts import ScriptToolLoader, append_tool_manifest, load_tool_manifest_allowlist, load_tools
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def folder(tmp_path):

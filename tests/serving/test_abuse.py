@@ -9,6 +9,8 @@ from waiting import until
 
 from serving.abuse_support import Line, connections, drip, guarded, light, send_nonsense, was_ended
 
+pytestmark = pytest.mark.process
+
 BUSY = {"max_connections": 80, "header_timeout": 1.0, "body_timeout": 1.0, "idle_timeout": 2.0}
 
 

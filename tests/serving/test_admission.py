@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from conftest import examples
 from toolyard.serving.admission import Admission
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import ALL, NOBODY, KeyLimits, Principal
@@ -335,7 +336,7 @@ class Turns(RuleBasedStateMachine):
 
 
 TestTurns = Turns.TestCase
-TestTurns.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestTurns.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 
 
 def test_a_large_request_counts_for_as_many_as_it_is_worth():

@@ -7,9 +7,12 @@ import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
+import pytest
 from sessions import conftest as places
 
 from serving.idempotency_worker import Requests
+
+pytestmark = pytest.mark.process
 
 place, postgres = places.place, places.postgres
 postgres_place, sqlite_place = places.postgres_place, places.sqlite_place

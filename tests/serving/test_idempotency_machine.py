@@ -8,6 +8,7 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from waiting import SOON
 
+from conftest import examples
 from toolyard.serving import idempotency as once_module
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.idempotency import Idempotency
@@ -182,4 +183,4 @@ class Machine(RuleBasedStateMachine):
 
 
 TestOnce = Machine.TestCase
-TestOnce.settings = settings(max_examples=60, stateful_step_count=25)
+TestOnce.settings = settings(max_examples=examples(60), stateful_step_count=25)

@@ -97,12 +97,14 @@ def test_the_process_and_the_version_are_exported_too():
     assert {"toolyard_info", "process_resident_memory_bytes"} <= names
 
 
+@pytest.mark.process
 def test_a_server_that_counts_does_not_load_prometheus_until_somebody_reads():
     code = "import sys, toolyard.serving.metrics as m; x = m.Metrics(bool); x.request('/', 200, 1); "
     code += "assert 'prometheus_client' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.process
 async def test_processes_that_share_a_folder_are_added_up(tmp_path, monkeypatch):
     code = (
         "import asyncio, sys\n"

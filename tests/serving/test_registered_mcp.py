@@ -1,8 +1,11 @@
 """Tools of an MCP server that are registered over HTTP."""
 
+import pytest
 from engines.mcp.support import raw
 
 from serving.service_support import served
+
+pytestmark = pytest.mark.process
 
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 

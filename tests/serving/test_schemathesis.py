@@ -10,6 +10,8 @@ import pytest
 
 from serving.service_support import desk_tools, served
 
+pytestmark = pytest.mark.process
+
 # What these two take is not all in their schema: a definition must be a valid JSON Schema itself, and arguments must
 # fit the schema of the tool that is called.
 CONFIG = """

@@ -11,6 +11,8 @@ from waiting import until
 
 from serving.nodes_support import Link, Nodes, Rounds, kill_worker, read_history, workers_of, write_yard
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def postgres():

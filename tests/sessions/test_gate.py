@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.model.errors import SyncInAsyncError
 from toolyard.sessions.gate import Gate, _Task, _Thread
@@ -273,7 +273,6 @@ async def test_a_waiter_is_granted_once_or_gives_up_once(kind):
     assert not gone.grant()
 
 
-@settings(max_examples=150)
 @given(
     st.integers(1, 3),
     st.lists(

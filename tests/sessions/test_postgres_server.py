@@ -6,7 +6,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import psycopg
+import pytest
 from waiting import SOON, until
+
+pytestmark = pytest.mark.process
 
 CHILD = """
 import sys

@@ -3,7 +3,7 @@
 import datetime
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.model.errors import SessionError
 from toolyard.sessions.state import EngineState, State, read_changes, write_changes
@@ -20,7 +20,6 @@ changes = st.dictionaries(st.tuples(owners, st.text(max_size=2)), texts, max_siz
 many = st.integers(0, 40).map(lambda n: {("one", str(k)): b"%d" % k for k in range(n)})
 
 
-@settings(max_examples=200)
 @given(
     st.lists(st.tuples(st.sampled_from(["apply", "apply", "fork"]), st.integers(0, 20), changes | many), max_size=40)
 )
@@ -86,7 +85,6 @@ def test_a_stored_null_is_not_a_deletion():
     assert write_changes({}) == b""
 
 
-@settings(max_examples=200)
 @given(
     st.dictionaries(names, values),
     st.lists(st.tuples(st.sampled_from(["set", "get", "del", "len", "list", "mutate"]), names, values), max_size=20),

@@ -7,7 +7,7 @@ import warnings
 from fractions import Fraction
 
 import pytest
-from hypothesis import assume, example, given, settings, strategies as st
+from hypothesis import assume, example, given, strategies as st
 
 from toolyard import ToolFailed
 from toolyard.tools.core.calc import MAX_DEPTH, MAX_DIGITS, MAX_LENGTH, MAX_TERMS, evaluate
@@ -227,7 +227,6 @@ def exact(draw, depth=4):
     return f"({text}) {sign} ({other_text})", result
 
 
-@settings(max_examples=300)
 @given(exact())
 def test_whole_numbers_are_exact_however_large(pair):
     text, value = pair
@@ -266,7 +265,6 @@ def reference(node):
     raise ValueError("no arithmetic")
 
 
-@settings(max_examples=1_000)
 @given(st.lists(TOKENS, max_size=12).map("".join))
 @example("-2**-2")
 @example("2**-3**2")
@@ -294,7 +292,6 @@ def test_any_text_has_pythons_value_or_none_where_python_has_none(text):
         assert (found, type(found), math.copysign(1, found)) == (wanted, type(wanted), math.copysign(1, wanted))
 
 
-@settings(max_examples=500)
 @given(st.text(max_size=60) | st.text(alphabet="0123456789.eE+-*/%()_xX \n", max_size=60))
 def test_no_text_at_all_gives_anything_but_a_finite_number_or_a_clean_error(text):
     try:

@@ -5,6 +5,7 @@ import jsonschema_rs
 import pytest
 from hypothesis import given, settings
 
+from conftest import examples
 from dialects.strategies import accepted, inputs, junk
 from toolyard.dialects.changes import ChangeLog
 from toolyard.dialects.gemini.keywords import GEMINI_KEYWORDS
@@ -47,7 +48,7 @@ def check(node):
         check(sub)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(inputs | junk)
 def test_any_schema_becomes_one_gemini_accepts_and_is_not_touched(schema):
     before = deepcopy(schema)
@@ -80,7 +81,7 @@ def test_real_catalogs_become_schemas_gemini_accepts(corpus):
     assert checked >= len(sample)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(accepted)
 def test_accepted_arguments_are_accepted_by_what_gemini_is_told(pair):
     schema, arguments = pair

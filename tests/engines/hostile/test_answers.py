@@ -8,6 +8,7 @@ from links.fake_server import raw, whole
 
 from engines.engine_support import call
 from engines.hostile.hostile_server import (
+    BOMBS,
     DRIPS,
     MIB,
     NOT_JSON,
@@ -17,6 +18,7 @@ from engines.hostile.hostile_server import (
     one,
     operation,
     specification,
+    too_much,
 )
 
 PAGE = {"200": {"description": "x", "content": {"application/json": {"schema": {"type": "object"}}}}}
@@ -36,9 +38,10 @@ def test_a_server_that_drips_is_left_at_the_deadline(server, make, ask, drops):
     assert (posted.effect, read.effect) == ("unknown", "none")
 
 
-@pytest.mark.parametrize("much", TOO_MUCH)
+@pytest.mark.parametrize("much", [*TOO_MUCH, *BOMBS])
 def test_an_answer_beyond_the_limit_costs_no_more_than_the_limit(server, make, ask, much):
-    server.otherwise = lambda request: TOO_MUCH[much]
+    act = too_much(much)
+    server.otherwise = lambda request: act
     engine = make(reading(), server.url, max_response_bytes=MIB)
     tracemalloc.start()
     try:

@@ -7,7 +7,7 @@ import pytest
 from links.fake_server import raw, whole
 
 from engines.engine_support import call
-from engines.hostile.hostile_server import DRIPS, MIB, NOT_JSON, TOO_MUCH, one, pets
+from engines.hostile.hostile_server import BOMBS, DRIPS, MIB, NOT_JSON, TOO_MUCH, one, pets, too_much
 from toolyard import RESTToolLoader, ToolRegistry, ToolyardError
 from toolyard.engines.rest import RESTToolEngine
 
@@ -41,9 +41,10 @@ def test_a_document_that_drips_is_left_at_the_deadline(server, caplog, drops):
     assert refused(f"{server.url}/spec.json", caplog, timeout=0.4)
 
 
-@pytest.mark.parametrize("much", TOO_MUCH)
+@pytest.mark.parametrize("much", [*TOO_MUCH, *BOMBS])
 def test_a_document_beyond_the_limit_costs_no_more_than_the_limit(server, caplog, much):
-    server.otherwise = lambda request: TOO_MUCH[much]
+    act = too_much(much)
+    server.otherwise = lambda request: act
     tracemalloc.start()
     try:
         refused(f"{server.url}/spec.json", caplog, max_bytes=MIB)

@@ -106,7 +106,7 @@ NASTY = st.text("./\\%2eE;:?#@&= \r\n\t\0a", max_size=12)
 
 
 @given(value=JSON_TEXT | NASTY, style=st.sampled_from(["simple", "label", "matrix"]), query=JSON_TEXT | NASTY)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_whatever_the_value_the_request_is_for_the_templates_segments(server, tmp_path, value, style, query):
     document = specification(
         {"/pets/{id}/toys": {"get": operation("get", [parameter("id", style=style), parameter("q", "query")])}}

@@ -27,6 +27,8 @@ from toolyard.calls.request import CallRequest
 from toolyard.model.content import blocks_of
 from toolyard.model.context import Progress
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def folder(tmp_path):

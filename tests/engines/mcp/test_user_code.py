@@ -11,6 +11,8 @@ from toolyard.loop.home import link_loop
 from toolyard.model.errors import SyncInAsyncError
 from toolyard.words.redactor import REDACTED
 
+pytestmark = pytest.mark.process
+
 TOKEN = "t0ken-of-the-hour"
 
 

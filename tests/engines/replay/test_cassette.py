@@ -93,6 +93,7 @@ def test_half_a_line_is_ignored_and_the_next_one_takes_its_place(tmp_path):
     assert [recording.name for recording in Cassette.load(path).recordings] == ["a::b", "a::d"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("suffix", ["jsonl", "yaml"])
 def test_processes_write_to_one_cassette_without_tearing_it(tmp_path, suffix):
     path = tmp_path / f"tape.{suffix}"

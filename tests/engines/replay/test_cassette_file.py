@@ -6,9 +6,13 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from engines.engine_support import call
 from engines.replay.support import counting, recorded
 from toolyard.engines.replay.cassette import Cassette
+
+pytestmark = pytest.mark.process
 
 WRITER = """\
 import sys

@@ -19,7 +19,7 @@ VISIBLE = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), mi
 )
 NUMBER = st.integers(-(10**15), 10**15) | st.floats(allow_nan=False, allow_infinity=False)
 KEY = st.text(st.sampled_from("abcXYZ019_-. äß&=+%[]"), min_size=1, max_size=6)
-SETTINGS = settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+SETTINGS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,8 @@ from toolyard import (
     get_tool_engine,
 )
 
+pytestmark = pytest.mark.process
+
 SHOUT = "def run(text='hi'):\n    return text.upper()\n"
 LOOP = "def run():\n    while True: pass\n"
 

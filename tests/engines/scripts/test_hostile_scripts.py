@@ -12,6 +12,8 @@ from waiting import until
 from engines.scripts.support import IS_ROOT, call, code, put, yard
 from toolyard import ScriptToolEngine, ScriptToolLoader, ToolRegistry
 
+pytestmark = pytest.mark.process
+
 FINE = "def run():\n    return 'fine'\n"
 FAILED, LATE = ("tool.execution_error", "unknown"), ("tool.timeout", "unknown")
 ATTEMPT = """

@@ -12,6 +12,8 @@ from waiting import SOON
 from engines.scripts.support import acall, call, code, put, yard
 from toolyard import PythonToolEngine, ScriptToolEngine
 
+pytestmark = pytest.mark.process
+
 HERE = {"isolation": "inprocess"}
 PID = "import os\ndef run():\n    return os.getpid()\n"
 

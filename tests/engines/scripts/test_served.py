@@ -17,6 +17,8 @@ from waiting import SOON, until
 
 from engines.scripts.support import AVAILABLE, put
 
+pytestmark = pytest.mark.process
+
 SAYS = "def run():\n    return '{}'\n"
 MEET = """
     import os, time

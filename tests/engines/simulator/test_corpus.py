@@ -62,6 +62,7 @@ print(found.hexdigest())
 """
 
 
+@pytest.mark.process
 def test_the_same_seed_gives_the_same_bytes_in_every_process():
     files = [str(path) for path in SAMPLE]
     found = set()

@@ -77,6 +77,7 @@ def test_a_schema_that_contains_itself_comes_to_an_end():
     assert all(values.check(values.make(Draw(b"%d" % at))) for at in range(30))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("seed", ["0", "4711"])
 def test_every_process_makes_the_same(seed):
     here = [SchemaValues(PERSON).make(Draw(b"%d" % at, {"city": "Rome"})) for at in range(40)]

@@ -7,7 +7,7 @@ from datetime import date, datetime
 from ipaddress import ip_address
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.engines.simulator.draw import Draw, GaveUp
 from toolyard.engines.simulator.values import SchemaValues
@@ -263,7 +263,6 @@ def composed(inner):
     )
 
 
-@settings(max_examples=400)
 @given(schema=st.recursive(scalars(), composed, max_leaves=12))
 def test_any_mixture_of_keywords_that_can_be_satisfied_is(schema):
     check = compile_schema(schema)
@@ -271,7 +270,6 @@ def test_any_mixture_of_keywords_that_can_be_satisfied_is(schema):
         assert check.is_valid(value), (value, check.violations(value))
 
 
-@settings(max_examples=200)
 @given(
     branches=st.lists(st.recursive(scalars(), composed, max_leaves=4), min_size=2, max_size=3),
     word=st.sampled_from(["oneOf", "allOf"]),

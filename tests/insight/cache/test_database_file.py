@@ -47,6 +47,7 @@ def as_nobody(folder, work):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
+@pytest.mark.process
 @needs_root
 def test_what_is_in_a_cache_that_can_only_be_read_is_found_and_leaves_nothing_beside_it(tmp_path):
     cache = filled(tmp_path / "kept")
@@ -54,6 +55,7 @@ def test_what_is_in_a_cache_that_can_only_be_read_is_found_and_leaves_nothing_be
     assert [path.name for path in cache.path.parent.iterdir()] == [FILE]
 
 
+@pytest.mark.process
 @needs_root
 def test_what_a_read_only_cache_lacks_is_computed_and_said_once(tmp_path, caplog):
     cache = filled(tmp_path / "kept")
@@ -74,6 +76,7 @@ def test_what_a_read_only_cache_lacks_is_computed_and_said_once(tmp_path, caplog
         assert as_nobody(cache.path.parent, work)
 
 
+@pytest.mark.process
 @needs_root
 def test_what_is_only_in_the_log_of_a_read_only_cache_is_found_if_sqlite_can_tell(tmp_path):
     cache = filled(tmp_path / "kept")
@@ -83,6 +86,7 @@ def test_what_is_only_in_the_log_of_a_read_only_cache_is_found_if_sqlite_can_tel
         assert as_nobody(cache.path.parent, lambda: cache.get_many("k", [b"late"]) == {b"late": b"x"})
 
 
+@pytest.mark.process
 @needs_root
 def test_a_file_without_its_log_is_not_taken_for_all_there_is(tmp_path, caplog):
     cache, copy = filled(tmp_path / "kept"), tmp_path / "copy"
@@ -99,6 +103,7 @@ def test_a_file_without_its_log_is_not_taken_for_all_there_is(tmp_path, caplog):
         assert as_nobody(copy, work)
 
 
+@pytest.mark.process
 @needs_root
 def test_a_read_only_file_that_is_changed_while_it_is_read_is_not_believed(tmp_path, monkeypatch):
     cache = filled(tmp_path / "kept")
@@ -107,6 +112,7 @@ def test_a_read_only_file_that_is_changed_while_it_is_read_is_not_believed(tmp_p
     assert as_nobody(cache.path.parent, lambda: cache.get_many("k", [b"0"]) == {})
 
 
+@pytest.mark.process
 @needs_root
 def test_another_programs_file_is_not_read_where_nothing_can_be_written(tmp_path, caplog):
     (tmp_path / "kept").mkdir()
@@ -208,6 +214,7 @@ for n in range(20):
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("spoil", [_garbage, _cut_off])
 def test_processes_that_meet_a_damaged_file_at_once_set_it_aside_once_and_lose_nothing(tmp_path, spoil):
     spoil(filled(tmp_path).path)

@@ -180,6 +180,7 @@ for n in range(30):
 """
 
 
+@pytest.mark.process
 def test_processes_that_begin_on_a_new_file_at_once_lose_nothing(tmp_path):
     running = [subprocess.Popen([sys.executable, "-c", _WRITER, str(tmp_path), str(n)]) for n in range(4)]
     assert [one.wait(120) for one in running] == [0] * 4
@@ -201,6 +202,7 @@ ItemCache(sys.argv[1]).fill("k", [b"%d" % n for n in range(100)], compute, chunk
 """
 
 
+@pytest.mark.process
 def test_a_process_that_is_killed_loses_nothing_that_was_finished(tmp_path):
     with subprocess.Popen([sys.executable, "-c", _KILLED, str(tmp_path)], stdout=subprocess.PIPE) as running:
         assert running.stdout.readline() == b"computing\n"

@@ -1,7 +1,7 @@
 """What new tools add to edges that are there is what comes of all tools at once."""
 
 import numpy as np
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from tests.insight.dataflow.test_edges import TOOLS
 from tests.insight.dataflow.yard import TEXT, many, record, tool
@@ -42,7 +42,6 @@ def differences(tools, one, other):
     return found if first == second else [*found, "feeds"]
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     st.lists(st.tuples(TOOLS, st.booleans()), min_size=1, max_size=9), st.integers(1, 3), st.sampled_from([0.3, 0.6])
 )

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from conftest import examples
 from tests.insight.dataflow.yard import FLAG, NUMBER, TEXT, WHOLE, many, record, tool
 from toolyard.insight.dataflow import edges, match
 from toolyard.insight.dataflow.artifact import Dataflow
@@ -64,7 +65,7 @@ TOOLS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(TOOLS, min_size=2, max_size=7), st.sampled_from([0.3, 0.6, 0.8]))
 def test_blocks_find_what_trying_everything_finds(tools, min_score):
     expected = naive(tools, min_score)
@@ -83,7 +84,7 @@ def test_blocks_find_what_trying_everything_finds(tools, min_score):
     assert all(np.array_equal(one, other) for one, other in zip(small.arrays, whole.arrays, strict=True))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(TOOLS, min_size=2, max_size=9), st.integers(1, 3))
 def test_an_edge_is_kept_if_it_is_among_the_best_of_either_end(tools, neighbors):
     every = found_in(tools, 0.3)

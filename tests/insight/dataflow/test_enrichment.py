@@ -190,6 +190,7 @@ def test_a_changed_description_is_seen(tmp_path):
     assert kept(tmp_path, [tools[0], tool("go", {"id": described})], Words()).edge(0, 1) is not None
 
 
+@pytest.mark.process
 def test_the_same_in_every_process():
     code = (
         "from tests.insight.dataflow.yard import *\n"

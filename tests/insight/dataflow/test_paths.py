@@ -1,7 +1,7 @@
 """Schemas of every shape give typed paths."""
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.insight.dataflow.paths import fields_of
 from toolyard.insight.dataflow.schema_fold import ARRAY, BOOLEAN, INTEGER, MAX_FIELDS, NUMBER, OBJECT, SCALAR, STRING
@@ -168,7 +168,6 @@ SCHEMAS = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(SCHEMAS)
 def test_no_schema_is_too_odd(schema):
     found = fields_of(schema)

@@ -1,6 +1,6 @@
 """What nobody asks for is left out, and nothing else."""
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from tests.insight.dataflow.yard import FLAG, TEXT, WHOLE, many, record, tool
 from toolyard.insight.dataflow.profile import Kind, WantedInputs, ends_of, outputs_of, told_of
@@ -38,7 +38,6 @@ TOOLS = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(TOOLS, st.lists(TOOLS, max_size=3))
 def test_all_that_shares_a_facet_with_an_input_is_kept_as_it_is(giver, takers):
     asked = asked_by(*takers)

@@ -201,6 +201,7 @@ def test_a_file_that_holds_no_tensors_is_said_so(tmp_path, data):
         read_tensors(path)
 
 
+@pytest.mark.process
 def test_a_process_without_torch_embeds_after_a_fork():
     code = (
         "import os, sys\n"

@@ -78,6 +78,7 @@ def test_a_folder_that_an_uninstalled_package_left_is_no_package(tmp_path, monke
     assert lacking_modules() == ["left_behind"]
 
 
+@pytest.mark.process
 def test_to_ask_for_the_default_loads_neither_the_runtime_nor_the_weights():
     code = (
         "import sys\n"

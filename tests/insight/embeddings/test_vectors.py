@@ -103,6 +103,7 @@ def test_batches_are_as_large_as_the_embedder_likes(tmp_path):
     assert [len(batch) for batch in embedder.asked] == [3, 3, 2]
 
 
+@pytest.mark.process
 def test_a_process_that_is_killed_loses_nothing_that_was_finished(tmp_path):
     code = (
         "import os, signal\n"
@@ -156,6 +157,7 @@ ThreadPoolExecutor(1).submit(time.sleep, 0.5)
 """
 
 
+@pytest.mark.process
 def test_work_that_python_no_longer_takes_is_no_error_of_a_background_thread_but_a_defect_is():
     done = subprocess.run([sys.executable, "-c", BEFORE_THE_END], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, "")
@@ -163,6 +165,7 @@ def test_work_that_python_no_longer_takes_is_no_error_of_a_background_thread_but
     assert "RuntimeError: a defect" in done.stderr
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("after", [0, 1.5])
 def test_a_program_ends_well_while_vectors_are_still_being_made_behind_it(after):
     done = subprocess.run([sys.executable, "-c", ENDING, str(after)], capture_output=True, text=True, timeout=120)

@@ -81,6 +81,7 @@ def test_what_cannot_be_shown_becomes_a_mark():
     assert replace_invisible("grüße 名前") == "grüße 名前"
 
 
+@pytest.mark.process
 def test_the_same_tools_give_the_same_files_in_every_process():
     code = (
         "from insight.graph.yards import many\n"

@@ -7,6 +7,8 @@ from insight.graph.yards import HOSTILE, hostile, many, small
 from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.insight.graph import GraphOptions, select_graph, to_html
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def browser():

@@ -166,6 +166,7 @@ ToolRegistry(tools, enrichments=[OutputParametersEnrichment(lm_config=config, ca
 """
 
 
+@pytest.mark.process
 def test_a_process_that_is_killed_loses_no_answer_that_it_had(tmp_path):
     def slow_from_five(asked):
         return by_name(asked) if int(named(asked)[1:]) < 5 else (429, {"Retry-After": "60"}, "later")

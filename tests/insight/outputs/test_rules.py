@@ -260,6 +260,7 @@ for name, description in json.load(sys.stdin):
 """
 
 
+@pytest.mark.process
 def test_the_same_tool_gives_the_same_schema_in_every_process():
     asked = json.dumps([row[:2] for row in (*CALCULATED, *FETCHED, *ASKED, *TURNED)])
     printed = {

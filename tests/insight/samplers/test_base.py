@@ -99,6 +99,7 @@ def test_nothing_is_written_to_a_sampler(yard, kind):
     assert vars(sampler) == before
 
 
+@pytest.mark.process
 def test_equal_seeds_draw_the_same_in_any_process_whatever_the_hash_seed(yard):
     code = "import json; from tests.insight.samplers.test_base import drawn, town; print(json.dumps(drawn(town(), 3)))"
     expected = json.loads(json.dumps(drawn(yard, 3)))

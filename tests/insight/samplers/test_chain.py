@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from tests.insight.samplers.yard import names, registry, tool
 from toolyard import SamplingError
@@ -45,7 +45,6 @@ def test_each_tool_feeds_the_next_and_the_edges_say_so():
     assert drawn.roles == ("chain",) * 4
 
 
-@settings(max_examples=300)
 @given(graphs(), st.integers(0, 2**40), st.integers(1, 5))
 def test_a_chain_that_exists_is_always_found_and_one_that_does_not_never(graph, seed, k):
     count, edges = graph

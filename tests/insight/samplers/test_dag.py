@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from tests.insight.samplers.test_chain import chains, graphs
 from tests.insight.samplers.yard import names, registry, tool
@@ -59,7 +59,6 @@ def check(drawn, edges):
     assert drawn.details["width"] == max(Counter(levels).values())
 
 
-@settings(max_examples=200)
 @given(graphs(8, 14), st.integers(0, 2**40), st.integers(1, 6))
 def test_it_is_found_whenever_enough_tools_hang_together(graph, seed, k):
     count, edges = graph
@@ -74,7 +73,6 @@ def test_it_is_found_whenever_enough_tools_hang_together(graph, seed, k):
         assert len(caught.value.tools) < k
 
 
-@settings(max_examples=150)
 @given(graphs(7, 12), st.integers(0, 2**40), st.integers(2, 4))
 def test_as_many_levels_as_tools_is_a_chain_and_found_whenever_there_is_one(graph, seed, k):
     count, edges = graph
@@ -87,7 +85,6 @@ def test_as_many_levels_as_tools_is_a_chain_and_found_whenever_there_is_one(grap
             sampler.sample(seed=seed)
 
 
-@settings(max_examples=150)
 @given(graphs(8, 24), st.integers(0, 2**40), st.integers(2, 4), st.integers(1, 3), st.integers(1, 3))
 def test_depth_width_and_branching_are_kept(graph, seed, depth, width, branching):
     count, edges = graph

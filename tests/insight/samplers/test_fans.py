@@ -3,7 +3,7 @@
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from tests.insight.samplers.test_chain import graphs
 from tests.insight.samplers.yard import names, registry, tool
@@ -43,7 +43,6 @@ def fans(count, edges, k):
             yield hub, set(chosen), not any((a, b) in arrows for a in chosen for b in chosen)
 
 
-@settings(max_examples=200)
 @given(graphs(7, 24), st.integers(0, 2**40), st.integers(2, 4), st.booleans())
 def test_a_fan_that_exists_is_found_and_an_independent_one_is_preferred(graph, seed, k, forward):
     count, edges = graph

@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.insight.search.candidates import _find_highest, _find_nearest
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.integers(0, 9000), st.integers(1, 30), st.integers(0, 2**32 - 1), st.sampled_from([None, 0.0, 0.9]))
 def test_the_highest_are_those_that_sorting_finds(count, k, seed, above):
     scores = np.random.default_rng(seed).random(count)

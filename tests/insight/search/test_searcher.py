@@ -5,6 +5,7 @@ import threading
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from conftest import examples
 from tests.insight.embedder_stub import HashEmbedder
 from toolyard import Tool, ToolRegistry
 from toolyard.insight.search.searcher import MOST_HITS, Searcher
@@ -157,7 +158,7 @@ def test_empty_catalogs_and_empty_questions_have_empty_answers(lexical, hybrid):
         assert searcher.search(ToolRegistry(TOOLS).snapshot, "  \n ") == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.text(max_size=200) | st.sampled_from(["a" * 100_000, "\ud800", "weather " * 5000, "🎉🎉", "'\"`; DROP"]))
 def test_no_query_is_an_error(query):
     snapshot = ToolRegistry(TOOLS).snapshot

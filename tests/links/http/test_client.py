@@ -394,6 +394,7 @@ def test_a_client_certificate_is_shown_to_who_asks_for_one(certificate, ask):
             ask(local(verify=cert), get(f"{fake.url}/x", seconds=SOON))
 
 
+@pytest.mark.process
 def test_a_key_with_a_password_needs_it(certificate, tmp_path):
     key, cert = map(str, certificate)
     locked = str(tmp_path / "locked.pem")
@@ -456,6 +457,7 @@ async def test_a_handshake_given_up_hangs_up():
                 assert await asyncio.to_thread(connection.recv, 9999) == b""
 
 
+@pytest.mark.process
 def test_the_http_library_is_imported_with_the_first_request():
     code = "import toolyard.links.http.client, toolyard.links.http.auth, toolyard.links.http.breaker, sys\n"
     code += "toolyard.links.http.client.GuardedClient()\nassert not {'httpx2', 'httpcore2'} & set(sys.modules)"

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from waiting import SOON, until
 
+from conftest import examples
 from links.conftest import get, local, post
 from links.fake_server import FakeServer, whole
 from toolyard.links.http.addresses import AddressRule, Blocked
@@ -100,7 +101,7 @@ async def test_nor_on_an_event_loop(server):
 
 
 @given(st.ip_addresses(), st.booleans())
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_what_a_name_stands_for_never_shows(address, literal):
     host = (f"[{address}]" if address.version == 6 else str(address)) if literal else "some.example"
     with GuardedClient(resolve=lambda host, port: ["127.0.0.1", str(address)]) as client:

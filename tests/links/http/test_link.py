@@ -436,6 +436,7 @@ def test_the_warning_comes_once_however_many_requests_there_are(server, caplog, 
     assert [record.levelname for record in caplog.records if record.name == "toolyard.links.http.link"] == ["WARNING"]
 
 
+@pytest.mark.process
 def test_the_http_library_is_imported_with_the_first_request():
     code = "import toolyard.links.http.link, sys; assert 'httpx2' not in sys.modules and 'httpcore2' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ})

@@ -106,6 +106,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.process
 def test_processes_that_share_a_journal_agree_on_every_answer(tmp_path):
     count = iter(range(10_000))
     with ModelServer(otherwise=lambda asked: f"{asked.messages[0][1]} by {next(count)}") as server:

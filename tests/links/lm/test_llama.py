@@ -1,4 +1,4 @@
-"""The model in this process, as far as that can be shown without one; `engines/lm/test_llama_slow.py` has one."""
+"""The model in this process, as far as that can be shown without one; `engines/lm/test_llama_soak.py` has one."""
 
 import sys
 import threading

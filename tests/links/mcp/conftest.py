@@ -1,6 +1,8 @@
 """Servers for the tests of MCP links: real processes and real ports."""
 
+import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -8,21 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from toolyard.links.mcp import Handlers, LinkLimits, McpLink
 from toolyard.model.bindings import McpServer
 
 SERVERS = Path(__file__).parent / "servers"
 SECRET = "s3cr3t-value-of-the-key"
-
-
-def until(condition, seconds=10.0):
-    """Wait for something that is to happen soon."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.01)
-    return True
 
 
 def in_seconds(seconds):
@@ -70,13 +64,34 @@ def free_port():
         return found.getsockname()[1]
 
 
+class SdkServers:
+    """A process that has imported the official SDK, and forks servers."""
+
+    def __init__(self):
+        self.process = subprocess.Popen(
+            [sys.executable, str(SERVERS / "sdk_server.py"), "fork"],
+            env={**os.environ, "PYTHONWARNINGS": "ignore"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def start(self, *args):
+        """A server in a process of its own; its id."""
+        print(json.dumps(args), file=self.process.stdin, flush=True)
+        return int(self.process.stdout.readline())
+
+    def close(self):
+        self.process.communicate()
+
+
 class SdkServer:
     """The official SDK's server in a process of its own."""
 
-    def __init__(self, *args):
+    def __init__(self, servers, *args):
         self.port = free_port()
+        self.servers = servers
         self.args = args
-        self.process = None
         self.start()
 
     @property
@@ -84,27 +99,34 @@ class SdkServer:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self):
-        command = [sys.executable, str(SERVERS / "sdk_server.py"), self.args[0], str(self.port), *self.args[1:]]
-        self.process = subprocess.Popen(command, env={**os.environ, "PYTHONWARNINGS": "ignore"})
-        until(self._listens, 30)
+        self.pid = self.servers.start(self.args[0], self.port, *self.args[1:])
+        until(self._listens)
 
     def stop(self):
-        self.process.kill()
-        self.process.wait()
+        os.kill(self.pid, signal.SIGKILL)
+        until(lambda: not is_alive(self.pid))
 
     def _listens(self):
-        assert self.process.poll() is None, "the server did not start"
+        assert is_alive(self.pid), "the server did not start"
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
 
+@pytest.fixture(scope="session")
+def sdk_servers():
+    """What starts SDK servers."""
+    servers = SdkServers()
+    yield servers
+    servers.close()
+
+
 @pytest.fixture
-def sdk_server():
+def sdk_server(sdk_servers):
     """Starts SDK servers, and ends them."""
     started = []
 
     def start(*args):
-        started.append(SdkServer(*args))
+        started.append(SdkServer(sdk_servers, *args))
         return started[-1]
 
     yield start

@@ -12,6 +12,8 @@ from links.mcp.web_server import WebServer
 from toolyard.loop import forking
 from toolyard.loop.home import HomeLoop
 
+pytestmark = pytest.mark.process
+
 CALLER = Path(__file__).with_name("forked_caller.py")
 
 

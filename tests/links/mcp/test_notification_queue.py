@@ -5,8 +5,9 @@ import json
 import threading
 
 import pytest
+from waiting import until
 
-from links.mcp.conftest import in_seconds, raw_server, text_of, until
+from links.mcp.conftest import in_seconds, raw_server, text_of
 from links.mcp.test_sse import SseServer
 from links.mcp.test_streamable import at
 from links.mcp.web_server import WebServer, event, reply_event, stream, text
@@ -136,6 +137,7 @@ def test_the_loop_of_links_waits_for_nobody():
         link_loop.submit(wrong()).result(10)
 
 
+@pytest.mark.process
 def test_a_server_that_says_all_the_time_that_its_tools_changed_is_heard_now_and_then(links):
     link, heard = links(raw_server("plain")), []
     link.watch(heard.append)

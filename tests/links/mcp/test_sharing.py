@@ -8,6 +8,8 @@ from toolyard.links.mcp.link import ReconnectBackoff
 from toolyard.loop.home import link_loop
 from toolyard.model.errors import SyncInAsyncError
 
+pytestmark = pytest.mark.process
+
 
 def test_equal_servers_share_a_link_which_the_last_one_closes():
     first, second = lease(raw_server("plain")), lease(raw_server("plain"))

@@ -5,9 +5,10 @@ import queue
 import threading
 
 import pytest
+from waiting import until
 
 from links.fake_server import FakeServer, whole
-from links.mcp.conftest import SECRET, in_seconds, text_of, until
+from links.mcp.conftest import SECRET, in_seconds, text_of
 from links.mcp.web_server import chunk, event, result, text
 from toolyard.links.mcp.transport_probe import Candidate, candidates
 from toolyard.model.bindings import McpServer

@@ -10,12 +10,15 @@ import threading
 import time
 
 import pytest
+from waiting import until
 
-from links.mcp.conftest import SECRET, in_seconds, is_alive, raw_server, text_of, until
+from links.mcp.conftest import SECRET, in_seconds, is_alive, raw_server, text_of
 from toolyard.links.mcp import Handlers
 from toolyard.model.bindings import McpServer
 from toolyard.model.context import LogLine, Progress
 from toolyard.model.errors import CallTimeout, Denied, Interrupted, InvalidArguments, ToolFailed, Unavailable
+
+pytestmark = pytest.mark.process
 
 ENV = (("API_KEY", SECRET),)
 

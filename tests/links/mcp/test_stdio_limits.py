@@ -3,10 +3,13 @@
 import sys
 
 import pytest
+from waiting import until
 
-from links.mcp.conftest import in_seconds, raw_server, text_of, until
+from links.mcp.conftest import in_seconds, raw_server, text_of
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import Interrupted, Unavailable
+
+pytestmark = pytest.mark.process
 
 
 def test_a_process_that_asks_on_and_on_and_reads_no_answer_is_given_up_on(links):

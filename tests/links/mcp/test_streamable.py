@@ -6,9 +6,10 @@ import ssl
 import threading
 
 import pytest
+from waiting import until
 
 from links.fake_server import raw, whole
-from links.mcp.conftest import SECRET, free_port, in_seconds, text_of, until
+from links.mcp.conftest import SECRET, free_port, in_seconds, text_of
 from links.mcp.web_server import (
     WebServer,
     answer,

@@ -23,6 +23,7 @@ for _ in range(20):
 """
 
 
+@pytest.mark.process
 def test_processes_that_change_a_file_at_once_lose_nothing(tmp_path):
     path = tmp_path / "count"
     path.write_text("0")

@@ -6,6 +6,8 @@ from toolyard.links.scripts import Declared, ScriptFault
 
 from .conftest import NAMING, named, script, soon, until
 
+pytestmark = pytest.mark.process
+
 SINGLE = """
 TOOL_NAME = "weather"
 TOOL_DESCRIPTION = "The weather."

@@ -6,6 +6,8 @@ from toolyard.links.scripts import ScriptFailed
 
 from .conftest import script, soon
 
+pytestmark = pytest.mark.process
+
 FORGER = script("""
     import os, re, sys, time
 

@@ -13,6 +13,8 @@ from toolyard.links.scripts.places import identity
 
 from .conftest import IS_ROOT, NAMING, named, script, soon, until
 
+pytestmark = pytest.mark.process
+
 FINE = script("def run():\n    return 'fine'\n", "fine.py")
 
 

@@ -14,6 +14,8 @@ from toolyard.model.errors import Unavailable
 
 from .conftest import NAMING, named, script, soon, until
 
+pytestmark = pytest.mark.process
+
 PROGRAM = """
 import sys, time, hashlib, threading
 from toolyard.links.scripts import WorkerPool, WorkerSettings, Code

@@ -9,6 +9,8 @@ from toolyard.model.errors import CallTimeout, InvalidArguments, ToolFailed, Una
 
 from .conftest import is_alive, script, soon, until
 
+pytestmark = pytest.mark.process
+
 BASIC = script("""
     import os
     calls = 0

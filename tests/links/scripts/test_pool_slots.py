@@ -3,6 +3,7 @@ from concurrent.futures import Future
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from conftest import examples
 from toolyard.links.scripts.pool_slots import PoolSlot, PoolSlots
 
 
@@ -65,7 +66,7 @@ class SeatsMachine(RuleBasedStateMachine):
         assert not self.waiting or len(self.held) == self.size
 
 
-SeatsMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+SeatsMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 TestSeats = SeatsMachine.TestCase
 
 

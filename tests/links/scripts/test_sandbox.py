@@ -39,6 +39,7 @@ def test_a_level_nobody_knows_is_refused_by_name():
         probe_level("docker")
 
 
+@pytest.mark.process
 def test_a_bwrap_that_does_not_work_is_found_out(monkeypatch, tmp_path):
     fake = tmp_path / "bwrap"
     fake.write_text("#!/bin/sh\necho 'no permission to make namespaces' >&2\nexit 1\n")
@@ -131,6 +132,7 @@ def _python_for_others():
     return shutil.which(name, path="/usr/bin:/usr/local/bin")
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not IS_ROOT, reason="needs root to become an ordinary user")
 def test_an_ordinary_user_has_the_same_levels(level):
     python = _python_for_others()

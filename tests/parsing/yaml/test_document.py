@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.model.errors import MalformedSource
 from toolyard.parsing import parse_yaml
@@ -222,7 +222,6 @@ def test_hostile_texts_are_done_with_at_once(text: str) -> None:
         assert error.where
 
 
-@settings(max_examples=300, deadline=None, database=None)
 @given(st.text(alphabet="ab01:-?[]{},#&*!|>'\"%@`\n\n  \t\\_.<~\x85\u2028", max_size=40))
 def test_any_text_gives_data_or_a_malformed_source(text: str) -> None:
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from toolyard.parsing.yaml.scalars import CORE_TAG, plain_scalar, tagged_scalar
 
@@ -91,7 +91,6 @@ def test_a_lone_exclamation_mark_means_text() -> None:
     assert tagged_scalar("!", "12") == "12"
 
 
-@settings(max_examples=300, deadline=None, database=None)
 @given(st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.booleans()))
 def test_what_python_prints_is_read_back(value: float | int | bool) -> None:
     parsed = plain_scalar(str(value))

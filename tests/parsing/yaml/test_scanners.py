@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
-from conftest import material
+from conftest import SOAK, material
 from parsing.yaml.hostile_yaml import hostile
 from parsing.yaml.scanner_twins import compare_scanners
 from toolyard.model.errors import MalformedSource
@@ -58,13 +58,11 @@ STYLES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None, database=None)
 @given(VALUES, STYLES)
 def test_what_pyyaml_writes_is_seen_alike(value: Any, style: dict[str, Any]) -> None:
     assert compare_scanners(yaml.dump(value, Dumper=yaml.CSafeDumper, **style)) != "different"
 
 
-@settings(max_examples=200, deadline=None, database=None)
 @given(
     VALUES, STYLES, st.lists(st.tuples(st.integers(0, 400), st.integers(0, 3), TEXTS.map(lambda t: t[:3])), max_size=4)
 )
@@ -77,7 +75,7 @@ def test_what_pyyaml_writes_and_somebody_damages_is_seen_alike(
     assert compare_scanners(text) != "different"
 
 
-@pytest.mark.parametrize("block", range(5))
+@pytest.mark.parametrize("block", range(5 if SOAK else 1))  # `soak_yaml_fuzz.py` has more
 def test_hostile_texts_are_seen_alike(block: int) -> None:
     for seed in range(block * 100, block * 100 + 100):
         assert compare_scanners(hostile(seed)[:5_000]) != "different", f"seed {seed}"
@@ -173,6 +171,7 @@ print("survived", done)
 """
 
 
+@pytest.mark.process
 def test_no_nesting_kills_the_process_even_on_a_small_stack() -> None:
     command = [sys.executable, "-c", CHILD, str(Path(__file__).parent)]
     child = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -290,6 +290,7 @@ def test_a_builtin_speaks_for_itself() -> None:
     assert read_docstring(len).description == "Return the number of items in a container."
 
 
+@pytest.mark.process
 def test_the_parser_is_not_imported_before_it_is_needed() -> None:
     program = "import sys, toolyard.schema.derive.docstring; print('docstring_parser' in sys.modules)"
 

@@ -313,6 +313,7 @@ def test_the_end_of_a_session_ends_its_stream():
             assert until(lambda: stream.over)
 
 
+@pytest.mark.process
 def test_a_stop_does_not_wait_for_streams(tmp_path):
     (tmp_path / "yard.json").write_text(json.dumps({**CORE, "server": {"port": 0, "log": "json"}}))
     with process_support.served(tmp_path, "yard.json") as process:

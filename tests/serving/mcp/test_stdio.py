@@ -15,6 +15,8 @@ from waiting import SOON, until
 from serving.mcp.mcp_support import META, request
 from toolyard.serving.mcp.stdio import LineSplitter
 
+pytestmark = pytest.mark.process
+
 TOOLS = '''
 import asyncio, os, subprocess, sys, threading, time
 from toolyard import ToolContext, tool

@@ -11,6 +11,8 @@ from browsing import started
 from serving.pages.page_app import HOSTILE, TOKEN, Keys, app_of, sample_tools, served, service_of
 from toolyard.serving.pages.views import tool_path
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def browser():

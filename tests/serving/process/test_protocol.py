@@ -8,7 +8,7 @@ import threading
 import time
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from waiting import until
 
 from serving.wire_support import Echo, answer, closed, early, read_answer, read_answers, running
@@ -120,7 +120,6 @@ def test_a_broken_body_behind_a_good_request_is_refused_in_its_turn(echo):
 
 
 @given(st.binary(max_size=200), st.integers(0, 60))
-@settings(max_examples=150)
 def test_any_bytes_are_answered_or_waited_for_and_hurt_nobody(echo, noise, keep):
     with echo.dial() as line:
         line.sendall(post(b"", b"X-A: b")[:keep] + noise)
@@ -436,6 +435,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.process
 def test_thousands_of_idle_connections_leave_newcomers_alone():
     with running(Echo(), max_connections=1000, header_timeout=60) as server:
         crowd = subprocess.Popen(

@@ -21,6 +21,8 @@ from toolyard.app.build import read_anything
 from toolyard.app.server_block import ServerBlock
 from toolyard.serving.process import server as server_module
 
+pytestmark = pytest.mark.process
+
 SLOW = """
 import pathlib, time
 from toolyard import tool
@@ -55,6 +57,7 @@ def yard(tmp_path):
     return write
 
 
+@pytest.mark.process
 def test_the_three_requests_that_are_suggested_work(tmp_path):
     with served(tmp_path, "--port", "0") as server:
         assert set(server.said) == {"url", "host", "port", "pid", "workers"}
@@ -86,6 +89,7 @@ def test_what_could_not_be_loaded_is_said_at_the_start_and_the_rest_is_served(tm
     assert "no_such_domain" in err or "nowhere.yaml" in err
 
 
+@pytest.mark.process
 def test_elsewhere_than_loopback_nothing_is_served_without_a_key(tmp_path):
     code, err = refused(tmp_path, "--host", "0.0.0.0", "--port", "0")
     assert code == 2
@@ -253,6 +257,7 @@ def serving(tmp_path, *arguments, **env):
     assert process.returncode == 0
 
 
+@pytest.mark.process
 def test_a_busy_port_is_an_error_unless_another_may_be_taken(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -265,6 +270,7 @@ def test_a_busy_port_is_an_error_unless_another_may_be_taken(tmp_path):
             assert yard.get("/v1/tools").status == 200
 
 
+@pytest.mark.process
 def test_one_bad_domain_does_not_stop_the_others_and_domains_need_no_patching(tmp_path):
     (tmp_path / "my_domain.py").write_text(
         "from pathlib import Path\n"

@@ -11,6 +11,8 @@ from waiting import until
 
 from serving.process_support import refused, served
 
+pytestmark = pytest.mark.process
+
 TOOLS = """
 import os
 from toolyard import tool

@@ -13,6 +13,8 @@ import pytest
 from serving.service_support import desk_tools, served
 from toolyard.serving.wire_types import ArpDefinition, ArpErrorEnvelope, ArpInvocation, ArpResult, Health, VersionInfo
 
+pytestmark = pytest.mark.process
+
 SPEC = Path(str(files("arp_conformance"))) / "_spec" / "v1"
 SHAPES = {
     "tool_definition": ArpDefinition,

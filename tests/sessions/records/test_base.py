@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from conftest import examples
 from sessions.store.test_postgres import Cut, kill_connections
 from toolyard.model.errors import SessionError
 from toolyard.sessions.open import open_records
@@ -412,7 +413,6 @@ def play(program, records, clock):
 
 
 @given(steps)
-@settings(max_examples=100)
 def test_records_in_memory_and_in_a_file_agree_with_a_plain_dict(program):
     clock = Clock()
     assert play(program, open_records(None, clock=clock), clock)
@@ -426,7 +426,7 @@ def test_records_in_postgres_agree_with_a_plain_dict(postgres_place):
     clock, store = Clock(), postgres_place.open()
 
     @given(steps)
-    @settings(max_examples=20)
+    @settings(max_examples=examples(20))
     def agree(program):
         records = open_records(store, clock=clock)
         records.expire("answer", float("inf"))

@@ -259,6 +259,7 @@ def test_newer_is_only_what_came_after(store):
     assert store.newer(FORK, "b1", 0) is None
 
 
+@pytest.mark.process
 def test_newer_sees_what_another_process_appends(place):
     store = place.open()
     store.write(Create(ANN, "b1", entries=(b"1",)))
@@ -344,6 +345,7 @@ def test_two_stores_in_one_process_exclude_each_other(place):
     assert one.try_hold(ANN) and one.try_hold(FORK)
 
 
+@pytest.mark.process
 def test_a_holder_in_another_process_excludes_us_until_it_is_killed(place):
     store = place.open()
     holder = place.process("print(store.try_hold(Key('ann', 'trip')))\nsys.stdin.read()")
@@ -360,6 +362,7 @@ def test_a_holder_in_another_process_excludes_us_until_it_is_killed(place):
     raise AssertionError("the dead process still holds the session")
 
 
+@pytest.mark.process
 def test_a_forked_child_is_told_to_open_its_own(store):
     store.write(Create(ANN, "b1"))
     assert store.try_hold(ANN)
@@ -473,6 +476,7 @@ print("interrupted", interrupted > 0)
 """
 
 
+@pytest.mark.process
 def test_a_hail_of_interrupts_loses_and_repeats_nothing(place):
     process = place.process(INTERRUPTS)
     out, _ = process.communicate(timeout=60)

@@ -9,10 +9,13 @@ import psycopg
 import pytest
 from hypothesis import given, settings
 
+from conftest import examples
 from sessions import session_model
 from toolyard.model.errors import SessionError
 from toolyard.sessions.store import Append, Create, Delete, Intend, Key, Withdraw
 from toolyard.sessions.store.postgres import PostgresStore
+
+pytestmark = pytest.mark.process
 
 ANN = Key("ann", "trip")
 FORK = Key("ann", "fork")
@@ -50,7 +53,7 @@ numbers = itertools.count()
 
 def test_a_store_agrees_with_a_plain_dict(postgres):
     @given(session_model.programs)
-    @settings(max_examples=8)
+    @settings(max_examples=examples(8))
     def agree(program):
         schema = f"program{next(numbers)}"
         assert session_model.run(program, lambda: PostgresStore(postgres, schema=schema)) > len(session_model.KEYS)

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from sessions import session_model
 from sessions.conftest import fork
@@ -21,7 +21,6 @@ ANN = Key("ann", "trip")
 
 
 @given(session_model.programs)
-@settings(max_examples=100)
 def test_a_store_agrees_with_a_plain_dict(program):
     with tempfile.TemporaryDirectory() as folder:
         assert session_model.run(program, lambda: SqliteStore(Path(folder) / "s.db")) > len(session_model.KEYS)
@@ -166,6 +165,7 @@ def test_readers_do_not_wait_for_a_writer(tmp_path):
     store.close()
 
 
+@pytest.mark.process
 def test_processes_that_open_a_new_file_at_once_all_succeed(sqlite_place):
     code = "store.write(Create(Key('crowd', sys.argv[0] + '{n}'), 'b{n}'))\nstore.close()"
     processes = [sqlite_place.process(code.format(n=n)) for n in range(4)]
@@ -173,6 +173,7 @@ def test_processes_that_open_a_new_file_at_once_all_succeed(sqlite_place):
     assert len(sqlite_place.open().sessions()) == 4
 
 
+@pytest.mark.process
 def test_a_forked_child_neither_keeps_nor_frees_what_its_parent_holds(tmp_path):
     locks = locks_module.SessionLocks(tmp_path / "locks")
     assert locks.try_hold(ANN)
@@ -229,6 +230,7 @@ def test_the_parts_of_a_key_do_not_run_together():
     assert 0 <= locks_module.lock_number("a", "bc", bits=62) < 2**62
 
 
+@pytest.mark.process
 def test_a_killed_writer_leaves_all_that_it_acknowledged(sqlite_place):
     code = (
         "store.write(Create(Key('ann', 'trip'), 'b1'))\n"

@@ -10,6 +10,8 @@ from waiting import until
 
 from toolyard import MalformedSource, MCPConfigToolLoader, MCPToolEngine, SourceUnavailable, ToolCall, ToolRegistry
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def write(tmp_path):

@@ -13,6 +13,8 @@ from toolyard.links.mcp.options import limits_of
 from toolyard.loop.home import link_loop
 from toolyard.model.errors import SyncInAsyncError
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def make(tmp_path):

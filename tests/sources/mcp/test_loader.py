@@ -48,6 +48,7 @@ def unconnected(**options):
 
 
 class TestTools:
+    @pytest.mark.process
     def test_every_page_is_read_and_nothing_of_an_entry_is_lost(self, loader):
         tools = {tool.name: tool for tool in loader.load()}
         assert len(tools) == 14
@@ -68,6 +69,7 @@ class TestTools:
             Effects.UNKNOWN,
         ]
 
+    @pytest.mark.process
     def test_an_output_schema_is_taken_out_of_its_wrapper_and_the_report_says_so(self, loader):
         tools = {tool.name: tool for tool in loader.load()}
         assert tools["number"].output_parameters == {"type": "integer"}
@@ -133,6 +135,7 @@ class TestRejections:
         assert tool.parameters == {}
         assert [r.pointer for r in loader.report.rewrites] == ["/inputSchema"]
 
+    @pytest.mark.process
     def test_a_name_that_comes_twice_is_listed_and_the_yard_stands(self, folder):
         put_tools(raw(folder) and folder, entry("twin"), entry("twin"), entry("twin", inputSchema=ECHO))
         with yard(folder) as (registry, _):
@@ -148,6 +151,7 @@ class TestRejections:
         assert [item.tool for item in loader.report.rejected] == ["t2", "t3", None]
         assert loader.report.rejected[-1].reason == "the pages go round"
 
+    @pytest.mark.process
     def test_a_remote_reference_is_never_fetched(self, folder):
         with socket.create_server(("127.0.0.1", 0)) as bait:
             bait.setblocking(False)
@@ -202,6 +206,7 @@ class TestHeaders:
         assert "x-mcp-header" in refused.reason
 
 
+@pytest.mark.process
 class TestConnection:
     def test_it_stays_open_between_loads_and_is_shared_with_the_engine(self, folder):
         with yard(folder) as (registry, engine):
@@ -326,6 +331,7 @@ class TestConnection:
             assert "raw::new" in registry
 
 
+@pytest.mark.process
 class TestApproval:
     def registry(self, folder, path):
         return ToolRegistry.from_loaders([MCPToolLoader(**raw(folder), namespace="raw", approved=path)])
@@ -480,6 +486,7 @@ class TestOptions:
 
 
 class TestSecrets:
+    @pytest.mark.process
     def test_the_environment_reaches_the_server_and_no_report(self, folder):
         (raw(folder) and folder / "dead").touch()
         loader = MCPToolLoader(**raw(folder), namespace="raw", env={"RAW_SECRET": "swordfish-42"})

@@ -5,7 +5,7 @@ import copy
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from conftest import DATA
+from conftest import DATA, examples
 from sources.rest.documents import OK, body, check_schemas, loader_of, parameter
 from toolyard import MalformedSource
 from toolyard.parsing import parse_json, parse_yaml
@@ -96,7 +96,7 @@ def damaged(document, path, junk):
 
 
 @pytest.mark.parametrize("document", [SMALL, SWAGGER, PETSTORE, TWILIO], ids=["small", "swagger", "petstore", "twilio"])
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_one_wrong_thing_anywhere_costs_at_most_what_it_stands_for(document, data):
     content = document

@@ -27,6 +27,7 @@ def fork_servers(monkeypatch):
     return made
 
 
+@pytest.mark.process
 def test_it_is_started_once_whether_called_early_or_not(fork_servers):
     for early in (True, False):
         crew = DeclarationPool(WorkerSettings(), "here")

@@ -15,6 +15,8 @@ from toolyard.plugins import get_tool_loader
 from toolyard.scripts import ScriptToolLoader
 from toolyard.sources.scripts.manifest import sha256_of
 
+pytestmark = pytest.mark.process
+
 MANY = """
 def _add(a, b):
     return a + b

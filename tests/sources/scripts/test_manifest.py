@@ -170,6 +170,7 @@ def test_threads_that_append_and_remove_at_once_lose_nothing(folder):
     assert sorted(folder.allowed()) == sorted(f"new{n}.py" for n in range(8))
 
 
+@pytest.mark.process
 def test_a_writer_killed_at_any_moment_leaves_a_whole_manifest_and_no_lock(folder):
     folder.allow()
     code = (

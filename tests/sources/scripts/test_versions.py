@@ -6,6 +6,8 @@ from script_folder import Folder, script
 from toolyard import DuplicateToolError
 from toolyard.scripts import ScriptToolLoader
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def folder(tmp_path):

@@ -12,6 +12,8 @@ from toolyard.scripts import ScriptToolLoader
 from toolyard.sources.scripts.loader import Eyes
 from toolyard.sources.scripts.manifest import sha256_of
 
+pytestmark = pytest.mark.process
+
 NEW_EACH_TIME = "import os\nTOOL_DESCRIPTION = os.urandom(8).hex()\n"
 
 

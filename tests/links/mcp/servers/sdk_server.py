@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 import sys
 
 import mcp_types as t
@@ -11,9 +13,9 @@ from mcp.shared.subscriptions import ToolsListChanged
 
 BUS = InMemorySubscriptionBus()
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
-NAMES = ("echo", "slow", "progress", "change", "cancelled", "ask")
+NAMES = ("echo", "slow", "progress", "change", "hold", "release", "begun", "cancelled", "ask")
 TOOLS = [t.Tool(name=name, description=name, input_schema=SCHEMA) for name in NAMES]
-CANCELLED = []
+BEGUN, CANCELLED, HELD = [], [], {}
 
 
 async def list_tools(ctx, params):
@@ -23,11 +25,20 @@ async def list_tools(ctx, params):
 async def call_tool(ctx, params):
     text = (params.arguments or {}).get("text", "")
     if params.name == "slow":
+        BEGUN.append(text)
         try:
             await asyncio.sleep(float(text))
         except asyncio.CancelledError:
             CANCELLED.append(text)
             raise
+    elif params.name == "hold":
+        HELD[text] = asyncio.Event()
+        BEGUN.append(text)
+        await HELD[text].wait()
+    elif params.name == "release":
+        HELD[text].set()
+    elif params.name == "begun":
+        text = json.dumps(BEGUN)
     elif params.name == "cancelled":
         text = json.dumps(CANCELLED)
     elif params.name == "progress":
@@ -99,17 +110,39 @@ class LegacyOnly:
         await self.app(scope, receive, send)
 
 
+def serve(kind, port, *flags):
+    import uvicorn
+
+    if kind == "sse":
+        app = sse_app()
+    else:
+        app = server.streamable_http_app(json_response="json" in flags, stateless_http="stateless" in flags)
+        if "legacy" in flags:
+            app = LegacyOnly(app)
+    uvicorn.run(app, host="127.0.0.1", port=int(port), log_level="critical", timeout_graceful_shutdown=1)
+
+
+def fork_servers():
+    """For each line of arguments a server in a process of its own; its id is the answer.
+
+    The SDK takes seconds to import, so it is imported once.
+    """
+    import uvicorn  # noqa: F401
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while line := sys.stdin.readline():
+        child = os.fork()
+        if child == 0:
+            os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+            os.dup2(0, 1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            serve(*json.loads(line))
+            os._exit(0)
+        print(child, flush=True)
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "stdio":
         asyncio.run(stdio())
     else:
-        import uvicorn
-
-        flags = sys.argv[3:]
-        if sys.argv[1] == "sse":
-            app = sse_app()
-        else:
-            app = server.streamable_http_app(json_response="json" in flags, stateless_http="stateless" in flags)
-            if "legacy" in flags:
-                app = LegacyOnly(app)
-        uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[2]), log_level="critical", timeout_graceful_shutdown=1)
+        fork_servers()

