@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks.harness import Row, measure, show
 from benchmarks.quick_calls import async_block, sync_block
 from toolyard import PythonToolEngine, ScriptToolLoader, ToolCall, ToolRegistry, function_tool
-from toolyard.links.scripts import LEVELS, Code, WorkerPool, WorkerSettings, probe_level, why_not
+from toolyard.links.scripts import LEVELS, Code, ScriptPool, WorkerSettings, probe_level, why_not
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples" / "scripts"
 PIPE = "LIMIT a bare pipe to a Python process and back"
@@ -91,7 +91,7 @@ def _echoed(process: subprocess.Popen[bytes]) -> None:
 
 def _worker_rows(level: str, stack: ExitStack) -> list[Row]:
     # Longer lives than by default, so that no round has a new worker in it.
-    pool = stack.enter_context(WorkerPool(WorkerSettings(sandbox=level, calls_per_worker=1_000_000)))  # type: ignore[arg-type]
+    pool = stack.enter_context(ScriptPool(WorkerSettings(sandbox=level, calls_per_worker=1_000_000)))  # type: ignore[arg-type]
     source = HANDLER.encode()
     code = Code("twice.py", hashlib.sha256(source).hexdigest(), source)
 
@@ -108,8 +108,8 @@ def _worker_rows(level: str, stack: ExitStack) -> list[Row]:
     stack.callback(loop.close)
     clock = time.perf_counter
     return [
-        Row(f"WorkerPool.call, {level}", calls, 1, PIPE, 3.0, CALLS, clock),
-        Row(f"WorkerPool.acall, {level}", lambda: loop.run_until_complete(on_a_loop()), 1, PIPE, None, CALLS, clock),
+        Row(f"ScriptPool.call, {level}", calls, 1, PIPE, 3.0, CALLS, clock),
+        Row(f"ScriptPool.acall, {level}", lambda: loop.run_until_complete(on_a_loop()), 1, PIPE, None, CALLS, clock),
     ]
 
 

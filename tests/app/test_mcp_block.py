@@ -3,8 +3,7 @@
 import jsonschema_rs
 import pytest
 
-from toolyard.app.mcp_block import McpBlock
-from toolyard.app.server_block import ServerBlock
+from toolyard.app.blocks import McpBlock, ServerBlock
 from toolyard.model.errors import ConfigError
 from toolyard.schema.options import options_schema, read_options
 

@@ -10,9 +10,9 @@ from engines.mcp.support import OBJECT, comes, entry, log, pids, put_tools, raw,
 from waiting import until
 
 from toolyard import ConfigError, ToolCall, Toolyard
-from toolyard.app.build import build_parts, read_anything, survey
-from toolyard.app.config import read_config
-from toolyard.app.plugin_options import read_plugin_options
+from toolyard.app.config import read_anything, read_config
+from toolyard.app.plugins import read_plugin_options
+from toolyard.app.toolyard import build_parts, survey
 from toolyard.plugins import LOADERS
 
 pytestmark = pytest.mark.process

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from toolyard.app.reference import config_reference
+from toolyard.app.schema import config_reference
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
 

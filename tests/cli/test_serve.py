@@ -9,7 +9,7 @@ import pytest
 from waiting import SOON
 
 from toolyard import ConfigError
-from toolyard.app.server_block import ServerBlock
+from toolyard.app.blocks import ServerBlock
 from toolyard.cli.main import run
 from toolyard.cli.serve import _list_worker_arguments, apply_overrides
 

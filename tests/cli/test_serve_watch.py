@@ -11,7 +11,7 @@ import pytest
 from script_folder import Folder, script
 from waiting import SOON, until
 
-from toolyard.app.build import read_anything
+from toolyard.app.config import read_anything
 from toolyard.cli.serve import _watch_scripts
 
 pytestmark = pytest.mark.process

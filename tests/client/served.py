@@ -9,7 +9,7 @@ import uvicorn
 from waiting import SOON, until
 
 from toolyard import PythonToolEngine, Toolyard
-from toolyard.app.server_block import ServerBlock
+from toolyard.app.blocks import ServerBlock
 from toolyard.serving.app import create_app
 from toolyard.serving.service import make_service
 

@@ -27,7 +27,7 @@ from toolyard import (
 )
 from toolyard.cli.main import run
 from toolyard.links.lm import LMClient, Message
-from toolyard.links.mcp.token_store import TokenFile
+from toolyard.links.mcp.authorization import TokenFile
 
 NOBODY = "http://127.0.0.1:9"
 FIRST = "decd84e165f969582e96b6ba6c415663515707785d0c68167b91f5fe02b6817a"

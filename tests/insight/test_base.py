@@ -18,8 +18,9 @@ from toolyard import (
     get_tool_sampler,
     register_tool_enrichment,
 )
-from toolyard.app.build import build_parts, build_registry, read_anything, survey
+from toolyard.app.config import read_anything
 from toolyard.app.schema import config_schema
+from toolyard.app.toolyard import build_parts, build_registry, survey
 from toolyard.insight.cache.items import FILE
 from toolyard.plugins import ENRICHMENTS, SAMPLERS
 from toolyard.plugins.table import parameters_of

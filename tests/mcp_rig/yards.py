@@ -4,7 +4,8 @@ import asyncio
 from contextlib import contextmanager
 
 from toolyard import ToolCall, Toolyard
-from toolyard.app.build import build_parts, read_anything
+from toolyard.app.config import read_anything
+from toolyard.app.toolyard import build_parts
 from toolyard.calls.request import CallRequest
 
 

@@ -12,8 +12,8 @@ import uvicorn
 from waiting import SOON, until
 
 from toolyard import Effects, Tool, ToolContext, function_tool
-from toolyard.app.build import read_anything
-from toolyard.app.server_block import ServerBlock
+from toolyard.app.blocks import ServerBlock
+from toolyard.app.config import read_anything
 from toolyard.model.bindings import ScriptBinding
 from toolyard.model.errors import ToolFailed
 from toolyard.serving.app import create_app

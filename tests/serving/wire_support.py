@@ -9,7 +9,7 @@ from functools import partial
 import uvicorn
 from waiting import SOON, until
 
-from toolyard.app.server_block import ServerBlock
+from toolyard.app.blocks import ServerBlock
 from toolyard.serving.process.protocol import ConnectionLimit, DeadlineProtocol
 
 

@@ -1,7 +1,6 @@
 """YAML -> wired objects."""
 
-from toolyard.app.build import build_registry, survey
-from toolyard.app.env import expand
-from toolyard.app.toolyard import Toolyard
+from toolyard.app.config import expand
+from toolyard.app.toolyard import Toolyard, build_registry, survey
 
 __all__ = ["Toolyard", "build_registry", "expand", "survey"]

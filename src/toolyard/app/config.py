@@ -1,29 +1,141 @@
-"""The config: the `tools:` block, and what stands beside it. Read strictly; nothing is opened here."""
+"""The config: the `tools:` block and what stands beside it, with `${VAR}` replaced. Read strictly; nothing is opened.
+
+A catalog is told from a config here, too: a misspelt key must not turn the one into the other and lose the policy.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from toolyard.app.config_or_catalog import TOOLS_KEYS, TOP_KEYS
-from toolyard.app.entry import PluginEntry
-from toolyard.app.env import expand, find_defaults
+from toolyard.app.blocks import ServerBlock, SessionsBlock, read_sessions
+from toolyard.app.plugins import PluginEntry
 from toolyard.app.secrets import find_secrets, hide_secrets
-from toolyard.app.server_block import ServerBlock
-from toolyard.app.sessions_block import SessionsBlock, read_sessions
 from toolyard.calls.policy import PolicyOptions
 from toolyard.calls.tracer import TracingOptions
 from toolyard.model.errors import ConfigError
-from toolyard.model.json_words import json_type
+from toolyard.model.json_words import json_type, nearest
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
 from toolyard.schema.options import Text, Variable, check_keys, option_type, read_options, read_value
 from toolyard.words.redactor import looks_secret
 
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+Found = Callable[[str, str, bool], None]
+
+
+def expand(
+    value: Any,
+    *,
+    where: str = "config",
+    env: Mapping[str, str] | None = None,
+    found: Found | None = None,
+    whole: Callable[[str], Any] = str,
+) -> Any:
+    """The value with variables replaced in every text inside; an unset one without default is an error.
+
+    `found` is told each variable, what it stood for, and whether that is its default. `whole` makes something
+    of a text that was one variable and nothing else.
+    """
+    env = os.environ if env is None else env
+    if isinstance(value, str):
+        if "${" in _VARIABLE.sub("", value):
+            raise ConfigError(f"{where}: '${{' without a variable; write ${{NAME}} or ${{NAME:-default}}")
+        text = _VARIABLE.sub(lambda match: _replace_variable(match, where, env, found), value)
+        return whole(text) if _VARIABLE.fullmatch(value) else text
+    options: dict[str, Any] = {"env": env, "found": found, "whole": whole}
+    if isinstance(value, dict):
+        return {key: expand(item, where=f"{where}.{key}", **options) for key, item in value.items()}
+    if isinstance(value, list):
+        return [expand(item, where=f"{where}[{index}]", **options) for index, item in enumerate(value)]
+    return value
+
+
+def find_defaults(value: Any) -> set[str]:
+    """Every default that variables have in a config, wherever they stand."""
+    if isinstance(value, str):
+        return {match[2] for match in _VARIABLE.finditer(value) if match[2]}
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return {default for item in items for default in find_defaults(item)}
+
+
+def _replace_variable(match: re.Match[str], where: str, env: Mapping[str, str], found: Found | None) -> str:
+    name, default = match.group(1), match.group(2)
+    value = env.get(name, default)
+    if value is None:
+        raise ConfigError(f"{where}: the variable {name} is not set; export it or write ${{{name}:-default}}")
+    if found is not None:
+        found(name, value, name not in env)
+    return value
+
+
+TOP_KEYS = ("tools", "sessions", "policy", "tracing", "server")
+TOOLS_KEYS = ("registry", "engines", "enrichments")
+
+_BLOCKS = TOP_KEYS[1:]
+_CUTOFF = 0.75
+_DEFINES = frozenset(
+    {
+        *("name", "description", "parameters", "input_schema", "inputSchema", "parametersJsonSchema", "args_schema"),
+        *("output_parameters", "output_schema", "outputSchema", "responseJsonSchema", "returns"),
+        *("function", "effects", "tags", "aliases", "metadata", "annotations", "strict"),
+    }
+)
+"""Keys that a tool definition has and no block of a config."""
+
+
+def is_config(document: Any) -> bool:
+    """True for a config, False for a catalog, judged by keys as meant and by what stands under them."""
+    if not isinstance(document, Mapping) or isinstance(document.get("name"), str):
+        return False
+    return any(_is_tools(key, value) or _is_block(key, value) for key, value in document.items())
+
+
+def _is_tools(key: Any, value: Any) -> bool:
+    """A config's `tools` says where tools come from; a catalog's holds them."""
+    exact = key == "tools"
+    if not exact and not _resembles(key, ("tools",)):
+        return False
+    if isinstance(value, list):
+        return (exact or bool(value)) and all(_is_source(item) for item in value)
+    if not isinstance(value, dict):
+        return False
+    if any(_resembles(inner, TOOLS_KEYS) and not _is_definition(item) for inner, item in value.items()):
+        return True
+    # As a catalog this would map names to definitions.
+    return exact and not all(isinstance(item, dict) for item in value.values())
+
+
+def _is_block(key: Any, value: Any) -> bool:
+    """A mapping under a block's name, or nearly its name. Lists there are tools of a namespace of that name."""
+    if not isinstance(value, dict) or not _resembles(key, _BLOCKS) or _is_definition(value):
+        return False
+    if not value:
+        return key in _BLOCKS
+    return not all(_is_definition(item) for item in value.values())
+
+
+def _is_source(item: Any) -> bool:
+    return isinstance(item, dict) and "type" in item and "name" not in item and "function" not in item
+
+
+def _is_definition(value: Any) -> bool:
+    return isinstance(value, dict) and not _DEFINES.isdisjoint(value)
+
+
+def _resembles(key: Any, names: Sequence[str]) -> bool:
+    return bool(nearest(str(key).lower(), names, cutoff=_CUTOFF))
+
+
 T = TypeVar("T")
 MAX_CONFIG_BYTES = 4 * 1024 * 1024
+_CATALOG_ONLY = (".jsonl", ".ndjson")
+ConfigLike = str | Path | Mapping[str, Any]
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +172,29 @@ def read_config(document: Any, *, base: Path, where: str = "config", env: Mappin
     # The list is read when an error passes: what was collected until then stays out of its text.
     with hide_secrets(reader.secrets):
         return reader.read(dict(document))
+
+
+def read_anything(config: ConfigLike, *, env: Mapping[str, str] | None = None) -> Config:
+    """A config, from a file or given as a mapping; a catalog file is a config with one source."""
+    if isinstance(config, Mapping):
+        return read_config(config, base=Path(), env=env)
+    path = Path(config)
+    document = read_config_file(path) if _may_be_config(path) else None
+    if not is_config(document):
+        source = PluginEntry("file", {"path": str(path)}, str(path))
+        # Not from the folder of the catalog: the path that leads there is written from here.
+        return Config(where=str(path), base=Path(), loaders=[source])
+    return read_config(document, base=path.parent, where=str(path), env=env)
+
+
+def _may_be_config(path: Path) -> bool:
+    # Catalogs run to hundreds of megabytes and are parsed once, by their loader; no config is that large.
+    if path.suffix.lower() in _CATALOG_ONLY:
+        return False
+    try:
+        return path.stat().st_size <= MAX_CONFIG_BYTES
+    except OSError:
+        return True
 
 
 class _ConfigReader:

@@ -2,20 +2,260 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from toolyard.app.build import ConfigLike, build_parts, read_anything
-from toolyard.calls.policy import Approver
-from toolyard.engines.base import ToolEngine
+from toolyard.app.config import Config, ConfigLike, read_anything
+from toolyard.app.plugins import PluginEntry, make_plugin, wired_options
+from toolyard.app.secrets import clean_report, hide_secrets
+from toolyard.calls.policy import Approver, Policy
+from toolyard.calls.tracer import Tracer
+from toolyard.engines.base import OutwardEngine, ToolEngine
+from toolyard.engines.multi import MultiToolEngine
+from toolyard.engines.python import PythonToolEngine
+from toolyard.model.bindings import McpBinding, PythonBinding, RestBinding, ScriptBinding
 from toolyard.model.closing import Closing
-from toolyard.plugins import get_tool_sampler
+from toolyard.model.errors import ConfigError, PluginError
+from toolyard.model.json_words import suggest
+from toolyard.model.report import LoadReport
+from toolyard.plugins import ENGINES, ENRICHMENTS, LOADERS, Enrichment, Loader, get_tool_engine, get_tool_sampler
 from toolyard.registry import ToolRegistry
+from toolyard.registry.enriching import in_order
+from toolyard.registry.parts import prepare_all
 from toolyard.sources.domains import DomainToolLoader
+from toolyard.words.redactor import Redactor
 
 if TYPE_CHECKING:
     from toolyard.insight.samplers.base import ToolSampler
+
+
+_log = logging.getLogger(__name__)
+
+_WITH = "simulate_with"
+_BEHIND = "engine"
+_RECORDS = "replay"
+"""The type of engine that has another behind it."""
+_BY_BINDING: dict[type, str] = {
+    PythonBinding: "python",
+    RestBinding: "rest",
+    McpBinding: "mcp",
+    ScriptBinding: "scripts",
+    NoneType: "lm",
+}
+"""Who answers a tool whose source names no engine; one that nothing is behind is simulated, by its schemas alone."""
+
+
+def make_loaders(config: Config, *, lenient: bool = False) -> list[Loader]:
+    """The loaders a config names.
+
+    `lenient` sets every loader that allows it to list bad entries and duplicates instead of raising.
+    """
+    policies = {"on_error": "skip", "on_duplicate": "skip"} if lenient else {}
+    loaders = [
+        make_plugin(LOADERS, entry, config.base, given={**policies, **entry.options}) for entry in config.loaders
+    ]
+    inline = [loader for loader, entry in zip(loaders, config.loaders, strict=True) if entry.type == "inline"]
+    for number, loader in enumerate(inline[1:], 2):
+        loader.label = f"inline {number}"
+    return loaders
+
+
+def make_enrichments(config: Config) -> list[Enrichment]:
+    """The enrichments a config names."""
+    return [make_plugin(ENRICHMENTS, entry, config.base) for entry in config.enrichments]
+
+
+def build_registry(config: ConfigLike) -> ToolRegistry:
+    """A registry of everything the config names; any fault raises."""
+    read = read_anything(config)
+    with hide_secrets(read.secrets):
+        return load_sources(read)[0]
+
+
+def load_sources(config: Config, *, lenient: bool = False, enrich: bool = True) -> tuple[ToolRegistry, list[Loader]]:
+    """The registry of a config's sources, and their loaders; `lenient` leaves out what cannot be loaded."""
+    enrichments = make_enrichments(config)
+    loaders = make_loaders(config, lenient=lenient)
+    if not lenient:
+        return ToolRegistry.from_loaders(loaders, enrichments), loaders
+    in_order(enrichments)  # before anything is loaded, which may take long
+    registry = ToolRegistry()
+    prepare_all(loaders)
+    for loader in loaders:
+        registry.attach(loader, keep_failed=True)
+    if enrichments and enrich:
+        # Once for all sources. A fault in it is no fault of the source that was loaded last.
+        with ExitStack() as undo:
+            undo.callback(registry.close)
+            registry.enrich(*enrichments)
+            undo.pop_all()
+    return registry, loaders
+
+
+def survey(config: ConfigLike) -> tuple[ToolRegistry, LoadReport]:
+    """Load what can be loaded and report on all of it: one broken source does not hide the others.
+
+    The rest of the config is checked too, and raises; nothing is connected or written, and no enrichment is run.
+    """
+    read = read_anything(config)
+    with hide_secrets(read.secrets):
+        registry, loaders = load_sources(read, lenient=True, enrich=False)
+        make_engine(read, registry, loaders).close()
+        return registry, clean_report(registry.report, read.secrets)
+
+
+def build_parts(
+    config: Config, approver: Approver | None = None, *, lenient: bool = False
+) -> tuple[ToolRegistry, ToolEngine, LoadReport]:
+    """Registry and engine of a config, wired to its sessions, policy and tracing. All or nothing is opened.
+
+    `lenient` leaves out what cannot be loaded; the report says what.
+    """
+    with hide_secrets(config.secrets), ExitStack() as undo:
+        redactor = Redactor(config.secrets)
+        registry, loaders = load_sources(config, lenient=lenient)
+        undo.callback(registry.close)
+        tracer = Tracer.from_options(config.tracing, f"{config.where}: tracing", redactor, base=config.base)
+        undo.callback(tracer.close)
+        sessions = config.sessions.open()
+        undo.callback(sessions.close)
+        policy = Policy.from_options(config.policy, approver)
+        engine = make_engine(
+            config, registry, loaders, sessions=sessions, policy=policy, tracer=tracer, redactor=redactor
+        )
+        undo.pop_all()
+        return registry, engine, clean_report(registry.report, config.secrets) if lenient else registry.report
+
+
+def make_engine(config: Config, registry: ToolRegistry, loaders: list[Loader], **shared: Any) -> ToolEngine:
+    """The engine that answers all tools; `shared` are its sessions, policy and tracing."""
+    with ExitStack() as undo:
+        engines = make_named_engines(config, registry, undo)
+        sources = engines_by_source(config, loaders, engines)
+        replacing = {binding: _find_replacement(kind, engines) for binding, kind in _BY_BINDING.items()}
+        _warn_of_unused(config, engines, [*sources.values(), *replacing.values()])
+        makers: dict[type, Callable[[], ToolEngine]] = {
+            binding: partial(_make_built_in, kind, registry, engines, replacing[binding])
+            for binding, kind in _BY_BINDING.items()
+        }
+        engine: PythonToolEngine | MultiToolEngine
+        if sources:
+            named = {binding: engine for binding, engine in replacing.items() if engine is not None}
+            engine = MultiToolEngine(registry, sources=sources, bindings=named, **shared)
+            makers = {binding: make for binding, make in makers.items() if binding not in named}
+        else:
+            # Nothing to route: the plain engine, which knows a shorter way.
+            engine = PythonToolEngine(registry, **shared)
+            del makers[PythonBinding]
+        for binding, make in makers.items():
+            engine.let_answer(binding, make)
+        undo.pop_all()
+        return engine
+
+
+def make_named_engines(config: Config, registry: ToolRegistry, undo: ExitStack) -> dict[str, ToolEngine]:
+    """Every engine by its name, in the order of the config; those that others name are made first."""
+    made: dict[str, ToolEngine] = {}
+
+    def make_one(name: str, asking: tuple[str, ...]) -> ToolEngine:
+        if name in made:
+            return made[name]
+        entry = config.engines[name]
+        options = dict(entry.options)
+        parts: dict[str, Any] = {"registry": registry, "name": name}
+        for option in (_WITH, _BEHIND) if entry.type == _RECORDS else (_WITH,):
+            if options.get(option) is not None:
+                other = _find_engine_name(options.pop(option), f"{entry.where}.{option}", config)
+                _check_gain(other, option, entry, config, (*asking, name))
+                parts[option] = make_one(other, (*asking, name))
+        _check_not_wired(entry)
+        made[name] = make_plugin(ENGINES, entry, config.base, given=options, made=parts)
+        undo.callback(made[name].close)
+        return made[name]
+
+    return {name: make_one(name, ()) for name in config.engines}
+
+
+def engines_by_source(
+    config: Config, loaders: list[Loader], engines: Mapping[str, ToolEngine]
+) -> dict[str, ToolEngine]:
+    """The engine of each source that names one."""
+    found: dict[str, ToolEngine] = {}
+    asked: dict[str, str | None] = {}
+    for entry, loader in zip(config.loaders, loaders, strict=True):
+        source = loader.source
+        if source in asked and asked[source] != entry.engine:
+            raise ConfigError(
+                f"{entry.where}: {source} is listed twice, once with engine {asked[source]!r} and once with "
+                f"{entry.engine!r}; its tools cannot be told apart. Give both the same engine"
+            )
+        asked[source] = entry.engine
+        if entry.engine is not None:
+            found[source] = engines[entry.engine]
+    return found
+
+
+def _make_built_in(
+    kind: str, registry: ToolRegistry, engines: Mapping[str, ToolEngine], replacement: ToolEngine | None
+) -> ToolEngine:
+    """Who answers tools by their binding: the one engine of the config that can, or one without options."""
+    if replacement is not None:
+        return replacement
+    # The name under which it keeps its state, if the config did not take it.
+    name = kind if kind not in engines else f"{kind} (built in)"
+    engine: ToolEngine = get_tool_engine(kind, registry=registry, name=name)
+    return engine
+
+
+def _find_replacement(kind: str, engines: Mapping[str, ToolEngine]) -> ToolEngine | None:
+    """The engine of the config that takes the place of a built-in one: of its type, and of its name."""
+    engine = engines.get(kind)
+    return engine if kind != "python" and engine is not None and type(engine) is ENGINES.get(kind) else None
+
+
+def _warn_of_unused(config: Config, engines: Mapping[str, ToolEngine], used: list[ToolEngine | None]) -> None:
+    known = {*map(id, used), *map(id, _stand_ins_among(engines))}
+    for name, engine in engines.items():
+        if id(engine) not in known:
+            _log.warning("%s: tools.engines.%s is defined, but no source has it as its engine", config.where, name)
+
+
+def _stand_ins_among(engines: Mapping[str, ToolEngine]) -> Iterator[ToolEngine]:
+    """Engines that others simulate with, or record."""
+    for engine in engines.values():
+        if isinstance(engine, OutwardEngine) and engine.simulate_with is not None:
+            yield engine.simulate_with
+        behind = getattr(engine, "behind", None)
+        if isinstance(behind, ToolEngine):
+            yield behind
+
+
+def _check_not_wired(entry: PluginEntry) -> None:
+    try:
+        wired = wired_options(ENGINES.get(entry.type))
+    except PluginError as error:
+        raise ConfigError(f"{entry.where}: {error}") from None
+    for option in entry.options:
+        if option in wired:
+            raise ConfigError(f"{entry.where}: {option!r} cannot be set here; it comes from the rest of the config")
+
+
+def _find_engine_name(name: Any, where: str, config: Config) -> str:
+    if isinstance(name, str) and name in config.engines:
+        return str(name)
+    raise ConfigError(f"{where}: no engine is called {name!r}; {suggest(name, config.engines, 'there are ')}")
+
+
+def _check_gain(other: str, option: str, entry: PluginEntry, config: Config, asking: tuple[str, ...]) -> None:
+    """Refuse what stands in for itself, and what itself needs somebody to stand in for it."""
+    if option == _WITH and config.engines[other].options.get(_WITH) is not None:
+        raise ConfigError(f"{entry.where}.{option}: {other!r} reaches outside itself, so nothing is gained")
+    if other in asking:
+        raise ConfigError(f"{entry.where}.{option}: {other!r} comes back to itself, so nobody would answer")
 
 
 class Toolyard(Closing):

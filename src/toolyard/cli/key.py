@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from toolyard.app.build import read_anything
+from toolyard.app.config import read_anything
 from toolyard.cli.output import counted, print_json, print_table, print_text
 from toolyard.cli.yard import ConfigOption, JsonOption, config_path
 from toolyard.model.errors import ConfigError

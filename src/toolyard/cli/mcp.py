@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
-from toolyard.app.build import read_anything
-from toolyard.app.config import Config
-from toolyard.app.mcp_block import McpBlock
-from toolyard.app.server_block import ServerBlock
+from toolyard.app.blocks import McpBlock, ServerBlock
+from toolyard.app.config import Config, read_anything
 from toolyard.cli.serve import ConfigFile, Domains, Log, Strict, apply_overrides
 from toolyard.cli.yard import config_path
 from toolyard.schema.options import read_option

@@ -7,8 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from toolyard.app.reference import config_reference
-from toolyard.app.schema import config_schema
+from toolyard.app.schema import config_reference, config_schema
 from toolyard.cli.output import print_json
 from toolyard.cli.yard import JsonOption
 

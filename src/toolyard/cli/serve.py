@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
-from toolyard.app.build import read_anything
-from toolyard.app.config import Config
-from toolyard.app.server_block import ServerBlock
+from toolyard.app.blocks import ServerBlock
+from toolyard.app.config import Config, read_anything
 from toolyard.cli.output import visible, warn
 from toolyard.cli.yard import config_path
 from toolyard.model.errors import ConfigError

@@ -11,10 +11,9 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
-from toolyard.app.build import build_parts, build_registry, read_anything, survey
-from toolyard.app.config import Config
-from toolyard.app.sessions_block import SessionsBlock
-from toolyard.app.toolyard import Toolyard
+from toolyard.app.blocks import SessionsBlock
+from toolyard.app.config import Config, read_anything
+from toolyard.app.toolyard import Toolyard, build_parts, build_registry, survey
 from toolyard.cli.output import counted, warn, working
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.report import LoadReport

@@ -9,7 +9,7 @@ from toolyard.plugins.extras import require_extra
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-    from toolyard.app.server_block import ServerBlock
+    from toolyard.app.blocks import ServerBlock
     from toolyard.app.toolyard import Toolyard
 
 __all__ = ["asgi", "require_serving"]

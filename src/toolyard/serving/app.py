@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp
 
-from toolyard.app.server_block import ServerBlock
+from toolyard.app.blocks import ServerBlock
 from toolyard.app.toolyard import Toolyard
 from toolyard.serving.mcp.routes import mcp_operations
 from toolyard.serving.middleware import HostGuard, OperationGate, RequestBoundary

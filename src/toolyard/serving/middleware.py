@@ -22,7 +22,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from toolyard.app.server_block import ServerBlock
+from toolyard.app.blocks import ServerBlock
 from toolyard.model.errors import ToolyardError
 from toolyard.serving.admission import Admission, BodyBudget
 from toolyard.serving.http_fault import HttpFault, find_session_fault

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from toolyard.app.server_block import ServerBlock
+from toolyard.app.blocks import ServerBlock
 from toolyard.app.toolyard import Toolyard
 from toolyard.serving.admission import Admission, BodyBudget
 from toolyard.serving.background import BackgroundTasks, Work

@@ -12,7 +12,7 @@ from waiting import SOON, until
 
 from links.conftest import get, local, post
 from links.fake_server import FakeServer, hang_up, whole
-from toolyard.links.http.auth import ApiKey, Basic, Bearer, ClientCredentials, Together
+from toolyard.links.http.auth import ApiKeyCredential, Basic, Bearer, ClientCredentials, Together
 from toolyard.links.http.messages import Credential
 from toolyard.model.errors import CallError, CallTimeout, ConfigError, Unavailable
 
@@ -24,11 +24,11 @@ def every(origin=ORIGIN):
     return [
         Bearer(origin, SECRET),
         Basic(origin, "me", SECRET),
-        ApiKey(origin, "header", "X-Key", SECRET),
-        ApiKey(origin, "query", "key", SECRET),
-        ApiKey(origin, "cookie", "sid", SECRET),
+        ApiKeyCredential(origin, "header", "X-Key", SECRET),
+        ApiKeyCredential(origin, "query", "key", SECRET),
+        ApiKeyCredential(origin, "cookie", "sid", SECRET),
         ClientCredentials(origin, f"{origin}/token", "me", SECRET, ["a", "b"]),
-        Together(Bearer(origin, SECRET), ApiKey(origin, "query", "key", SECRET)),
+        Together(Bearer(origin, SECRET), ApiKeyCredential(origin, "query", "key", SECRET)),
     ]
 
 
@@ -81,7 +81,7 @@ def test_the_origin_has_many_spellings(server, ask):
 
 
 def test_the_query_key_is_not_in_what_comes_back(server, ask):
-    answer = ask(local(), get(f"{server.url}/x?a=1", credential=ApiKey(server.url, "query", "key", SECRET)))
+    answer = ask(local(), get(f"{server.url}/x?a=1", credential=ApiKeyCredential(server.url, "query", "key", SECRET)))
     assert answer.url == f"{server.url}/x?a=1"
 
 
@@ -94,11 +94,11 @@ def test_the_query_key_is_not_in_what_comes_back(server, ask):
         lambda: Bearer(ORIGIN, ""),
         lambda: Bearer(ORIGIN, SECRET + "\u00e4"),
         lambda: Basic(ORIGIN, "me:too", SECRET),
-        lambda: ApiKey(ORIGIN, "body", "k", SECRET),
-        lambda: ApiKey(ORIGIN, "header", "a b", SECRET),
-        lambda: ApiKey(ORIGIN, "header", "a", SECRET + "\n"),
-        lambda: ApiKey(ORIGIN, "cookie", "a", SECRET + "; b=1"),
-        lambda: ApiKey(ORIGIN, "query", "", SECRET),
+        lambda: ApiKeyCredential(ORIGIN, "body", "k", SECRET),
+        lambda: ApiKeyCredential(ORIGIN, "header", "a b", SECRET),
+        lambda: ApiKeyCredential(ORIGIN, "header", "a", SECRET + "\n"),
+        lambda: ApiKeyCredential(ORIGIN, "cookie", "a", SECRET + "; b=1"),
+        lambda: ApiKeyCredential(ORIGIN, "query", "", SECRET),
         lambda: ClientCredentials(ORIGIN, f"https://me:{SECRET}@login.example/", "me", SECRET),
         lambda: ClientCredentials(ORIGIN, "login.example", "me", SECRET),
         lambda: Together(),

@@ -15,7 +15,7 @@ from waiting import SOON
 from links.conftest import get, local, post
 from links.fake_server import FakeServer, hang_up, raw, whole
 from toolyard.links.http.addresses import Blocked
-from toolyard.links.http.auth import ApiKey, Basic, Bearer
+from toolyard.links.http.auth import ApiKeyCredential, Basic, Bearer
 from toolyard.links.http.messages import Outgoing
 from toolyard.model.errors import CallError, CallTimeout, ToolFailed, Unavailable
 
@@ -265,9 +265,9 @@ def test_the_limit_of_headers_can_be_set(server, ask):
 CREDENTIALS = {
     "bearer": lambda origin: Bearer(origin, TOKEN),
     "basic": lambda origin: Basic(origin, "me", TOKEN),
-    "header": lambda origin: ApiKey(origin, "header", "x-key", TOKEN),
-    "query": lambda origin: ApiKey(origin, "query", "key", TOKEN),
-    "cookie": lambda origin: ApiKey(origin, "cookie", "key", TOKEN),
+    "header": lambda origin: ApiKeyCredential(origin, "header", "x-key", TOKEN),
+    "query": lambda origin: ApiKeyCredential(origin, "query", "key", TOKEN),
+    "cookie": lambda origin: ApiKeyCredential(origin, "cookie", "key", TOKEN),
 }
 
 

@@ -69,7 +69,7 @@ def main():
 
 def authorization(context, scenario, host):
     """How to log in: by client credentials where the suite gives some, else by a person, played here."""
-    from toolyard.links.mcp.login import LoginAnswer, use_login
+    from toolyard.links.mcp.authorization import LoginAnswer, use_login
 
     class Robot:
         async def log_in(self, url, redirect, seconds):

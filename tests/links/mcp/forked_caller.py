@@ -10,7 +10,7 @@ import time
 import warnings
 
 from toolyard.links.mcp import give_back, lease
-from toolyard.links.mcp.sharing import _LINKS
+from toolyard.links.mcp.link import _LINKS
 from toolyard.model.bindings import McpServer
 
 warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of a fork beside threads

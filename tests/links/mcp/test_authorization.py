@@ -15,8 +15,7 @@ from links.fake_server import whole
 from links.mcp.conftest import free_port, text_of
 from links.mcp.web_server import WebServer
 from toolyard.links.mcp import McpLink
-from toolyard.links.mcp.login import LoginAnswer, LoopbackLogin, current_login, use_login
-from toolyard.links.mcp.token_store import TokenFile
+from toolyard.links.mcp.authorization import LoginAnswer, LoopbackLogin, TokenFile, current_login, use_login
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import CallTimeout, ConfigError, Denied, Unavailable
 

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from toolyard.links.mcp.token_store import TokenFile
+from toolyard.links.mcp.authorization import TokenFile
 from toolyard.model.errors import CallError, ConfigError
 from toolyard.parsing.shared_file import lock_file, replace_file
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from toolyard.links.scripts import LEVELS, Code, WorkerPool, WorkerSettings, why_not
+from toolyard.links.scripts import LEVELS, Code, ScriptPool, WorkerSettings, why_not
 
 AVAILABLE = [level for level in LEVELS if why_not(level) is None]
 IS_ROOT = os.geteuid() == 0
@@ -67,7 +67,7 @@ def pools():
     made = []
 
     def make(sandbox="auto", label="test scripts", **settings):
-        pool = WorkerPool(WorkerSettings(sandbox=sandbox, **settings), label)
+        pool = ScriptPool(WorkerSettings(sandbox=sandbox, **settings), label)
         made.append(pool)
         return pool
 

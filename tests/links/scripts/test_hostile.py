@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from toolyard.links.scripts import ScriptFailed, ScriptTimeout, WorkerSettings
-from toolyard.links.scripts.places import identity
+from toolyard.links.scripts.sandbox import identity
 
 from .conftest import IS_ROOT, NAMING, named, script, soon, until
 

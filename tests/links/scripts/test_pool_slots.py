@@ -4,7 +4,7 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from conftest import examples
-from toolyard.links.scripts.pool_slots import PoolSlot, PoolSlots
+from toolyard.links.scripts.pool import PoolSlot, PoolSlots
 
 
 class FakeWorker:

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 import toolyard
-from toolyard.links.scripts import LEVELS, WorkerPool, WorkerSettings, probe_level, sandbox, why_not
-from toolyard.links.scripts.places import environment, identity, module_places, readable
+from toolyard.links.scripts import LEVELS, ScriptPool, WorkerSettings, probe_level, sandbox, why_not
+from toolyard.links.scripts.sandbox import environment, identity, module_places, readable
 from toolyard.model.errors import ConfigError
 
 from .conftest import AVAILABLE, IS_ROOT, script, soon
@@ -28,7 +28,7 @@ def test_a_level_that_cannot_be_had_refuses_to_start(monkeypatch):
         with pytest.raises(ConfigError, match="no program bwrap.*install bubblewrap"):
             probe_level("bwrap")
         with pytest.raises(ConfigError):
-            WorkerPool(WorkerSettings(sandbox="bwrap"))
+            ScriptPool(WorkerSettings(sandbox="bwrap"))
         assert probe_level("auto") in ("landlock", "rlimits")
     finally:
         sandbox.why_not.cache_clear()
@@ -96,7 +96,7 @@ UNPRIVILEGED = '''
 import os, sys, time, hashlib, tempfile
 os.setgroups([]); os.setresgid(54322, 54322, 54322); os.setresuid(54322, 54322, 54322)
 os.environ["HOME"] = "/nonexistent"
-from toolyard.links.scripts import WorkerPool, WorkerSettings, Code
+from toolyard.links.scripts import ScriptPool, WorkerSettings, Code
 source = b"import os, json\\ndef run():\\n    import email.message, sqlite3\\n    return os.getuid()\\n"
 source += b"""
 def tries(path):
@@ -109,7 +109,7 @@ def tries(path):
             ends.append(type(error).__name__)
     return ends
 """
-with WorkerPool(WorkerSettings(sandbox=sys.argv[1]), "scripts") as pool:
+with ScriptPool(WorkerSettings(sandbox=sys.argv[1]), "scripts") as pool:
     code = Code("a.py", hashlib.sha256(source).hexdigest(), source)
     print(pool.level, pool.call(code, "run", {}, deadline=time.monotonic() + 30).value)
     with tempfile.NamedTemporaryFile() as file:

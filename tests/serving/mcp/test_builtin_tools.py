@@ -4,7 +4,7 @@ import pytest
 
 from serving.mcp.mcp_support import Stateless, result
 from serving.service_support import CORE, RAN, desk_tools, served
-from toolyard.app.mcp_block import McpBlock
+from toolyard.app.blocks import McpBlock
 
 
 @pytest.mark.parametrize("name", ["call_tool", "desk__count"])

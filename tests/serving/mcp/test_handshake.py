@@ -12,7 +12,7 @@ from serving import process_support
 from serving.mcp.mcp_support import BOTH, Session, events, frames, request, result
 from serving.service_support import CORE, Served, desk_tools, served
 from toolyard import ToolContext, function_tool
-from toolyard.app.mcp_block import McpBlock
+from toolyard.app.blocks import McpBlock
 
 
 @pytest.fixture(scope="module")

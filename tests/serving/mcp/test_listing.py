@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from serving.mcp.mcp_support import Session, Stateless, request, result
 from serving.service_support import CORE, desk_tools, served
 from toolyard import Tool, ToolRegistry, function_tool
-from toolyard.app.mcp_block import McpBlock
+from toolyard.app.blocks import McpBlock
 from toolyard.serving.mcp.tool_names import McpNames
 from toolyard.serving.served_names import ServedNames
 

@@ -2,7 +2,7 @@
 
 from serving.mcp.mcp_support import Stateless, result
 from serving.service_support import RAN, desk_tools, served
-from toolyard.app.mcp_block import McpBlock
+from toolyard.app.blocks import McpBlock
 
 
 def test_a_session_tool_may_be_sent_again_too():

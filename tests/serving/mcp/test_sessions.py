@@ -10,7 +10,7 @@ from waiting import SOON, until
 from serving.mcp.mcp_support import Reading, Session, events, request, result
 from serving.mcp.test_handshake import Waiting
 from serving.service_support import CORE, served
-from toolyard.app.mcp_block import McpBlock
+from toolyard.app.blocks import McpBlock
 from toolyard.serving.mcp.event_stream import EventStream
 from toolyard.serving.mcp.inflight import InflightRequest
 from toolyard.serving.mcp.json_rpc import RANK

@@ -378,7 +378,7 @@ def test_a_stop_ends_whoever_listens_in_order():
 
 
 def test_too_many_streams_are_refused_and_a_closed_one_makes_room():
-    from toolyard.app.mcp_block import McpBlock
+    from toolyard.app.blocks import McpBlock
 
     with served(mcp=McpBlock(max_streams=1)) as found:
         with listening(found, {}) as first:

@@ -10,7 +10,7 @@ import uvicorn
 from waiting import until
 
 from toolyard import Effects, PythonToolEngine, ToolRegistry, Toolyard, function_tool
-from toolyard.app.server_block import ServerBlock
+from toolyard.app.blocks import ServerBlock
 from toolyard.serving.app import create_app
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import ALL, Grant, Principal, Scopes

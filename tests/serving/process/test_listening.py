@@ -7,7 +7,7 @@ import pytest
 from waiting import SOON
 
 from toolyard import ConfigError
-from toolyard.app.server_block import ServerBlock
+from toolyard.app.blocks import ServerBlock
 from toolyard.serving.process.listening import Address, address_of, listen, room_for_connections
 
 

@@ -17,8 +17,8 @@ from waiting import SOON, until
 from serving.process_support import refused, served
 from serving.service_support import Served
 from serving.wire_support import answer, read_answer
-from toolyard.app.build import read_anything
-from toolyard.app.server_block import ServerBlock
+from toolyard.app.blocks import ServerBlock
+from toolyard.app.config import read_anything
 from toolyard.serving.process import server as server_module
 
 pytestmark = pytest.mark.process

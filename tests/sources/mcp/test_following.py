@@ -8,7 +8,7 @@ from engines.mcp.support import WebServer, is_alive, pids, raw, web
 from waiting import until
 
 from toolyard import MCPConfigToolLoader, MCPToolLoader, SourceUnavailable, ToolRegistry
-from toolyard.links.mcp import give_back, lease, sharing
+from toolyard.links.mcp import give_back, lease, link
 from toolyard.links.mcp.options import limits_of
 from toolyard.loop.home import link_loop
 from toolyard.model.errors import SyncInAsyncError
@@ -32,7 +32,7 @@ def make(tmp_path):
 
 
 def leased(folder):
-    return [link for link, _ in sharing._LINKS.values() if str(folder) in link.server.args]
+    return [link for link, _ in link._LINKS.values() if str(folder) in link.server.args]
 
 
 @pytest.mark.parametrize("kind", ["one", "file"])
@@ -79,7 +79,7 @@ def test_closing_in_the_midst_of_a_load_ends_it_and_brings_nothing_back():
     go_on.set()
     thread.join(20)
     assert len(failed) == 1
-    assert [link for link, _ in sharing._LINKS.values() if link.server.url == f"{server.url}/mcp"] == []
+    assert [link for link, _ in link._LINKS.values() if link.server.url == f"{server.url}/mcp"] == []
     server.close()
 
 

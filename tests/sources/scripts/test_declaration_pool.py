@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from toolyard.links.scripts import Code, Declared, WorkerPool, WorkerSettings
+from toolyard.links.scripts import Code, Declared, ScriptPool, WorkerSettings
 from toolyard.model.errors import ConfigError, SourceUnavailable, Unavailable
 from toolyard.sources.scripts.declarations import DeclarationPool
 
@@ -68,7 +68,7 @@ def test_without_workers_the_source_is_unavailable(monkeypatch):
     def fail(*_args, **_named):
         raise Unavailable("nobody came")
 
-    monkeypatch.setattr(WorkerPool, "declare", fail)
+    monkeypatch.setattr(ScriptPool, "declare", fail)
     crew = DeclarationPool(WorkerSettings(), "here")
     with pytest.raises(SourceUnavailable, match="here: no worker could read the scripts: nobody came"):
         crew.declare(CODES)

@@ -8,8 +8,7 @@ from http import HTTPStatus
 from typing import Any
 
 from toolyard.links.http.media import bare_media_type, charset_of, media_kind
-from toolyard.links.http.messages import HARMLESS, Incoming
-from toolyard.links.http.retry import RETRYABLE, retry_after
+from toolyard.links.http.messages import HARMLESS, RETRYABLE, Incoming, retry_after
 from toolyard.model.errors import CallError, Effect, MalformedSource, ToolFailed, Unavailable
 from toolyard.parsing import parse_json
 from toolyard.words.redactor import Redactor

@@ -26,7 +26,7 @@ from toolyard.model.tool import Tool
 from toolyard.registry.function_call import function_caller, settle_coroutine, tool_failed
 
 if TYPE_CHECKING:
-    from toolyard.links.scripts import Code, WorkerPool
+    from toolyard.links.scripts import Code, ScriptPool
 
 
 _AHEAD, _PART = 0.05, 0.1
@@ -40,7 +40,7 @@ class ScriptRunner:
     """A pool of workers for each directory and its settings, made when first needed."""
 
     def __init__(self) -> None:
-        self._pools: dict[Place, WorkerPool] = {}
+        self._pools: dict[Place, ScriptPool] = {}
         self._modules = ScriptModules()
         self._lock = threading.Lock()
         self._is_closed = False
@@ -85,18 +85,18 @@ class ScriptRunner:
             invocation.printed = (found.stdout, found.stderr)
         return found.value
 
-    async def _apool_for(self, binding: ScriptBinding) -> WorkerPool:
+    async def _apool_for(self, binding: ScriptBinding) -> ScriptPool:
         import asyncio
 
         # To find out what this machine can do takes a moment, the first time.
         return await asyncio.to_thread(self._pool_for, binding)
 
-    def _pool_for(self, binding: ScriptBinding) -> WorkerPool:
+    def _pool_for(self, binding: ScriptBinding) -> ScriptPool:
         key = (binding.directory, binding.settings)
         found = self._pools.get(key)
         if found is not None:
             return found
-        from toolyard.links.scripts import WorkerPool, WorkerSettings
+        from toolyard.links.scripts import ScriptPool, WorkerSettings
 
         # Callers may be anywhere, so they learn what the directory is called, and not where it is.
         label = os.path.basename(binding.directory.rstrip("/")) or "scripts"
@@ -105,12 +105,12 @@ class ScriptRunner:
                 raise Unavailable(f"{label}: the engine is closed", retryable=False)
             if key not in self._pools:
                 try:
-                    self._pools[key] = WorkerPool(binding.settings or WorkerSettings(), label)
+                    self._pools[key] = ScriptPool(binding.settings or WorkerSettings(), label)
                 except ConfigError as error:
                     raise Unavailable(f"{label}: {error}", retryable=False) from None
             return self._pools[key]
 
-    def _close_pools(self) -> list[WorkerPool]:
+    def _close_pools(self) -> list[ScriptPool]:
         with self._lock:
             self._is_closed = True
             pools = list(self._pools.values())

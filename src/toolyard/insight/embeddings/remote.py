@@ -13,10 +13,9 @@ import numpy as np
 
 from toolyard.insight.embeddings.embedder import Matrix, normalise_rows
 from toolyard.links.http.addresses import with_port
-from toolyard.links.http.auth import ApiKey
+from toolyard.links.http.auth import Bearer
 from toolyard.links.http.client import GuardedClient
-from toolyard.links.http.messages import Credential, Incoming, Outgoing
-from toolyard.links.http.retry import RETRYABLE, retry_after
+from toolyard.links.http.messages import RETRYABLE, Credential, Incoming, Outgoing, retry_after
 from toolyard.links.http.url import read_url
 from toolyard.links.lm.config import LMConfig, read_lm_config
 from toolyard.loop.backoff import backoff_delay
@@ -53,7 +52,7 @@ class RemoteEmbedder:
         self._named = (with_port(target.host, target.port),)
         self._credential: Credential | None = None
         if self._config.api_key is not None:
-            self._credential = ApiKey(target.origin, "header", "authorization", f"Bearer {self._config.api_key}")
+            self._credential = Bearer(target.origin, self._config.api_key)
         self._client = GuardedClient(verify=self._config.verify, max_bytes=_MAX_ANSWER, pool=REQUESTS)
         self._dimensions: int | None = None
         self.batch = AT_ONCE * REQUESTS

@@ -60,7 +60,7 @@ class Basic(Credential):
         return target
 
 
-class ApiKey(Credential):
+class ApiKeyCredential(Credential):
     """A key under a name of its own, in a header, the query or a cookie."""
 
     def __init__(self, origin: str, where: Literal["header", "query", "cookie"], name: str, value: str) -> None:
@@ -169,7 +169,7 @@ AUTH_KINDS: dict[str, AuthKind] = {
     "api_key": AuthKind(
         ("name", "value"),
         ("in",),
-        lambda origin, fields: ApiKey(origin, fields.get("in", "header"), fields["name"], fields["value"]),
+        lambda origin, fields: ApiKeyCredential(origin, fields.get("in", "header"), fields["name"], fields["value"]),
     ),
     "oauth2": AuthKind(("token_url", "client_id", "client_secret"), ("scopes", "in_body"), _make_oauth2),
 }

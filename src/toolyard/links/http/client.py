@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import httpcore2
 
-    from toolyard.links.http.connections import AsyncGuardedPool, GuardedPool
+    from toolyard.links.http.backend import AsyncGuardedPool, GuardedPool
     from toolyard.links.http.exchange import RedirectingRequest, StreamedAnswer
     from toolyard.links.http.guard import AddressGuard
 
@@ -244,7 +244,7 @@ class GuardedClient(Closing):
         pool = self._pool
         if pool is not None:
             return pool
-        from toolyard.links.http.connections import GuardedPool
+        from toolyard.links.http.backend import GuardedPool
 
         guard = self._address_guard()
         with self._lock:
@@ -254,7 +254,7 @@ class GuardedClient(Closing):
             return self._pool
 
     def _make_async_pool(self) -> AsyncGuardedPool:
-        from toolyard.links.http.connections import AsyncGuardedPool
+        from toolyard.links.http.backend import AsyncGuardedPool
 
         return AsyncGuardedPool(self._address_guard(), self._tls, self._size, self._speaks_http2())
 

@@ -15,8 +15,7 @@ import msgspec
 
 from toolyard.constants import VERSION
 from toolyard.links.http.addresses import AddressRule, Blocked
-from toolyard.links.http.backend import Exchange
-from toolyard.links.http.connections import EXCHANGE, TrustedURL
+from toolyard.links.http.backend import EXCHANGE, Exchange, TrustedURL
 from toolyard.links.http.decoding import ACCEPTED, DecodedBody, StreamedBody, TooLargeError
 from toolyard.links.http.errors import LIBRARY, Circumstances, explain_error, headers_too_large, late
 from toolyard.links.http.messages import HARMLESS, Incoming, Outgoing

@@ -2,7 +2,7 @@
 
 from toolyard.links.lm.client import LMClient
 from toolyard.links.lm.config import LMConfig, LMOptions, read_lm_config
-from toolyard.links.lm.ledger import Spent, UsageLedger
+from toolyard.links.lm.limits import Spent, UsageLedger
 from toolyard.links.lm.shapes import LMAnswer, LMRequest, Message, Usage, likely_tokens
 
 __all__ = [

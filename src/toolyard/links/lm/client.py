@@ -12,8 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from toolyard.links.lm.config import LMConfig, read_lm_config
-from toolyard.links.lm.ledger import UsageLedger
-from toolyard.links.lm.limits import Limits
+from toolyard.links.lm.limits import Limits, UsageLedger
 from toolyard.links.lm.shapes import LMAnswer, LMRequest, Message
 from toolyard.loop.backoff import backoff_delay
 from toolyard.model.closing import Closing
@@ -198,20 +197,6 @@ def _backend(config: LMConfig) -> Backend:
         from toolyard.links.lm.llama import LlamaBackend
 
         return LlamaBackend(config)
-    from toolyard.links.lm.http import HttpBackend
+    from toolyard.links.lm.providers import HttpBackend
 
-    return HttpBackend(config, _wire(config.type))
-
-
-def _wire(kind: str) -> Any:
-    if kind == "anthropic":
-        from toolyard.links.lm.anthropic import AnthropicWire
-
-        return AnthropicWire()
-    if kind == "ollama":
-        from toolyard.links.lm.ollama import OllamaWire
-
-        return OllamaWire()
-    from toolyard.links.lm.openai import OpenAIWire
-
-    return OpenAIWire()
+    return HttpBackend(config)

@@ -1,4 +1,4 @@
-"""How fast a model may be asked: requests and tokens a minute, over all threads and loops of a process."""
+"""How fast a model may be asked, and what it has cost: over all threads and loops of a process."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import threading
 import time
 from collections.abc import Callable
 
+import msgspec
+
+from toolyard.links.lm.shapes import LMAnswer
 from toolyard.loop.token_bucket import TokenBucket
 from toolyard.model.errors import Unavailable
 
@@ -70,3 +73,50 @@ class Limits:
     def _make_bucket(self, per_minute: int | None) -> TokenBucket | None:
         """A minute's worth may go at once."""
         return None if per_minute is None else TokenBucket(per_minute / _MINUTE, per_minute, self._clock())
+
+
+_MILLION = 1_000_000
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """Of one model."""
+
+    requests: int = 0
+    """Answered by its server."""
+    cached: int = 0
+    """Answered by the journal, which costs nothing."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    money: float = 0.0
+    """In whatever the prices are in."""
+
+
+class UsageLedger:
+    """Counts answers; may be read at any time, from any thread."""
+
+    def __init__(self, prices: tuple[float, float] = (0.0, 0.0)) -> None:
+        self._prices = prices
+        self._lock = threading.Lock()
+        self._spent: dict[str, Spent] = {}
+
+    def add(self, model: str, answer: LMAnswer) -> None:
+        """Count one answer, under the name by which the model was asked for."""
+        with self._lock:
+            old = self._spent.get(model, Spent())
+            if answer.cached:
+                self._spent[model] = msgspec.structs.replace(old, cached=old.cached + 1)
+                return
+            prompt, completion = answer.usage.prompt, answer.usage.completion
+            self._spent[model] = Spent(
+                old.requests + 1,
+                old.cached,
+                old.prompt_tokens + prompt,
+                old.completion_tokens + completion,
+                old.money + (prompt * self._prices[0] + completion * self._prices[1]) / _MILLION,
+            )
+
+    @property
+    def spent(self) -> dict[str, Spent]:
+        """By model, sorted by name."""
+        with self._lock:
+            return dict(sorted(self._spent.items()))

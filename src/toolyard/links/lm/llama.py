@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from toolyard.links.lm.config import LMConfig
-from toolyard.links.lm.openai import OpenAIWire
+from toolyard.links.lm.providers import OpenAIWire, count_tokens, text_or_empty
 from toolyard.links.lm.shapes import LMAnswer, LMRequest, Usage
-from toolyard.links.lm.wire import counted, text_of
 from toolyard.loop.threads import Threads, wrapped
 from toolyard.model.errors import CallTimeout, ConfigError, ToolFailed
 from toolyard.plugins.extras import require_extra
@@ -107,13 +106,13 @@ class _Said:
         """Take a piece; True ends it."""
         problem = piece.get("error")
         if isinstance(problem, dict):
-            self._problem = text_of(problem.get("message")) or "no reason given"
+            self._problem = text_or_empty(problem.get("message")) or "no reason given"
             return True
         for choice in piece.get("choices", ()):
-            self._parts.append(text_of(choice.get("delta", {}).get("content")))
-            self._reason = text_of(choice.get("finish_reason")) or self._reason
+            self._parts.append(text_or_empty(choice.get("delta", {}).get("content")))
+            self._reason = text_or_empty(choice.get("finish_reason")) or self._reason
         if "usage" in piece:
-            self._usage = counted(piece["usage"], "prompt_tokens", "completion_tokens")
+            self._usage = count_tokens(piece["usage"], "prompt_tokens", "completion_tokens")
         return self.is_over
 
     def answer(self, model: str) -> LMAnswer:

@@ -3,10 +3,9 @@
 Own code, since a call through the official SDK costs milliseconds and one bad answer there ends the connection.
 """
 
-from toolyard.links.mcp.limits import Handler, Handlers, LinkLimits
-from toolyard.links.mcp.link import Change, McpLink, State, Watcher
-from toolyard.links.mcp.listing import Listing
-from toolyard.links.mcp.sharing import agive_back, give_back, lease
+from toolyard.links.mcp.connection import Listing
+from toolyard.links.mcp.link import Change, McpLink, State, Watcher, agive_back, give_back, lease
+from toolyard.links.mcp.peer import Handler, Handlers, LinkLimits
 
 __all__ = [
     "Change",

@@ -2,28 +2,202 @@
 
 The only file that imports the SDK, which comes with `pip install toolyard[mcp]`. The SDK says which requests to make;
 they go out through `GuardedClient` like everything else, so what a server names as its authorization server is
-reached only if it is public, or on a host that the operator named.
+reached only if it is public, or on a host that the operator named. `Login` is how a person is sent there and how the
+answer comes back; `TokenFile` keeps tokens from one process to the next.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
+import sys
 import time
 from collections.abc import AsyncGenerator, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
 
 from toolyard.links.http.messages import AsyncSend, Credential, Headers, Outgoing, set_header
 from toolyard.links.http.url import Target, read_url
-from toolyard.links.mcp.login import current_login
-from toolyard.links.mcp.token_store import TokenFile
 from toolyard.loop.home import home_loop
-from toolyard.model.errors import CallError, Denied
+from toolyard.model.errors import CallError, CallTimeout, ConfigError, Denied, MalformedSource, Unavailable
+from toolyard.parsing import parse_json
+from toolyard.parsing.shared_file import lock_file, replace_file
 from toolyard.plugins.extras import missing_extra
 
 if TYPE_CHECKING:
     import httpx2
     from mcp.client.auth import OAuthClientProvider
     from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthToken
+
+
+_LONGEST = 16 * 1024
+_PAGE = b"<!doctype html><title>toolyard</title><p>%s You can close this page."
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+class LoginAnswer(msgspec.Struct, frozen=True):
+    """What the authorization server sends back with the person."""
+
+    code: str
+    state: str | None = None
+    issuer: str | None = None
+
+    def __repr__(self) -> str:
+        return "<LoginAnswer>"
+
+
+class Login(Protocol):
+    """What `use_login` takes."""
+
+    async def log_in(self, url: str, redirect: str, seconds: float) -> LoginAnswer:
+        """Send a person to the first address, and give what comes back to the second."""
+
+
+class LoopbackLogin:
+    """Prints the address, opens a browser where there is a desktop, and waits for it on a port of this machine."""
+
+    async def show(self, url: str) -> None:
+        """Say where to log in."""
+        sys.stderr.write(f"toolyard: to go on, log in at\n  {url}\n")
+        sys.stderr.flush()
+        if sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+            import webbrowser
+
+            await asyncio.to_thread(webbrowser.open, url)
+
+    async def log_in(self, url: str, redirect: str, seconds: float) -> LoginAnswer:
+        """What the first request for the redirect address brings; others are turned away."""
+        parts = urlsplit(redirect)
+        if parts.hostname not in _LOOPBACK or parts.scheme != "http":
+            raise Denied(f"{redirect} is no address on this machine; set redirect_uri to one, or use another login")
+        answer: asyncio.Future[LoginAnswer] = asyncio.get_running_loop().create_future()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await _serve(reader, writer, parts.path or "/", answer)
+
+        host = "127.0.0.1" if parts.hostname == "localhost" else str(parts.hostname)
+        try:
+            server = await asyncio.start_server(serve, host, parts.port or 80, limit=_LONGEST)
+        except OSError as error:
+            raise Unavailable(f"cannot wait for the login at {redirect}: {error.strerror}") from None
+        try:
+            async with asyncio.timeout(seconds):
+                await self.show(url)
+                return await answer
+        except TimeoutError:
+            raise CallTimeout(f"nobody logged in within {seconds:.0f} s", effect="none") from None
+        finally:
+            server.close()
+
+
+async def _serve(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str, answer: asyncio.Future[LoginAnswer]
+) -> None:
+    try:
+        async with asyncio.timeout(10):
+            head = await reader.readuntil(b"\r\n\r\n")
+    except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
+        writer.close()
+        return
+    target = head.split(b" ", 2)[1].decode("latin-1") if head.startswith(b"GET ") else ""
+    asked = urlsplit(target)
+    fields = {name: values[0] for name, values in parse_qs(asked.query).items()}
+    if asked.path != path or not fields.keys() & {"code", "error"} or answer.done():
+        status, text = b"404 Not Found", b"There is nothing here."
+    elif "code" in fields:
+        status, text = b"200 OK", b"You are logged in."
+        answer.set_result(LoginAnswer(fields["code"], fields.get("state"), fields.get("iss")))
+    else:
+        status, text = b"200 OK", b"You are not logged in."
+        answer.set_exception(Denied(f"the login was refused: {fields['error'][:100]!r}"))
+    page = _PAGE % text
+    head = b"HTTP/1.1 %s\r\ncontent-type: text/html\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+    writer.write(head % (status, len(page)) + page)
+    writer.close()
+
+
+_LOGIN: list[Login] = [LoopbackLogin()]
+
+
+def use_login(login: Login) -> Login:
+    """Have people log in another way from now on; gives the way before."""
+    before, _LOGIN[0] = _LOGIN[0], login
+    return before
+
+
+def current_login() -> Login:
+    """The way there is now."""
+    return _LOGIN[0]
+
+
+_OTHERS = 0o077
+
+
+class TokenFile:
+    """The entry of one server in a file that several may share; without a path it is only remembered."""
+
+    def __init__(self, path: str | None, key: str) -> None:
+        self._path = None if path is None else Path(path).expanduser()
+        self._key = key
+        entry = self._read().get(key)
+        self._entry: dict[str, Any] = dict(entry) if isinstance(entry, dict) else {}
+
+    @property
+    def tokens(self) -> dict[str, Any] | None:
+        """What the authorization server gave."""
+        return self._part("tokens")
+
+    @property
+    def client(self) -> dict[str, Any] | None:
+        """As what we are registered there."""
+        return self._part("client")
+
+    def save(self, **parts: dict[str, Any]) -> None:
+        """Keep these; the file is replaced as a whole, so it is never half written. What fails is a `CallError`."""
+        self._entry |= parts
+        if self._path is None:
+            return
+        try:
+            with lock_file(self._path):
+                # Others may have written their entries since.
+                content = {**self._read(), self._key: self._entry}
+                replace_file(self._path, msgspec.json.encode(content))
+        except OSError as error:
+            raise _unusable(f"the token store {self._path} cannot be written: {error.strerror}") from None
+        except ConfigError as error:
+            raise _unusable(str(error)) from None
+
+    def __repr__(self) -> str:
+        return f"<TokenFile {self._path or 'in memory'}>"
+
+    def _part(self, name: str) -> dict[str, Any] | None:
+        part = self._entry.get(name)
+        return part if isinstance(part, dict) else None
+
+    def _read(self) -> dict[str, Any]:
+        if self._path is None:
+            return {}
+        try:
+            with self._path.open("rb") as file:
+                if os.fstat(file.fileno()).st_mode & _OTHERS:
+                    raise ConfigError(f"{self._path} holds tokens and can be read by others; chmod 600 it first")
+                value = parse_json(file.read(), what="token store")
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise ConfigError(f"the token store {self._path} cannot be read: {error.strerror}") from None
+        except MalformedSource:
+            raise ConfigError(f"the token store {self._path} is not one; move it away to begin a new one") from None
+        return value if isinstance(value, dict) else {}
+
+
+def _unusable(reason: str) -> Unavailable:
+    return Unavailable(reason, retryable=False, hint="let the store of auth be a file that this process may change")
+
 
 REDIRECT = "http://127.0.0.1:8976/callback"
 SECONDS = 600.0

@@ -1,4 +1,4 @@
-"""`Connection`: a server that has been agreed with, until it is lost."""
+"""`Connection`: a server that has been agreed with, until it is lost: its calls, and the pages of its tools."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from toolyard.links.mcp import framing
 from toolyard.links.mcp.errors import RequestRefused, SessionLostError, late, status_of, taken
+from toolyard.links.mcp.framing import Headers, mirrored_headers, modern_headers
 from toolyard.links.mcp.handshake import Agreement, envelope
-from toolyard.links.mcp.headers import Headers, mirrored_headers, modern_headers
-from toolyard.links.mcp.notification_queue import PATIENCE, Notices
-from toolyard.links.mcp.peer import LISTEN, McpReply, McpWire, Peer, Request
+from toolyard.links.mcp.peer import LISTEN, PATIENCE, McpReply, McpWire, Notices, Peer, Request
 from toolyard.loop.backoff import backoff_delay
 from toolyard.model.context import Notify
 from toolyard.model.errors import CallError, Denied, Interrupted, ToolFailed
@@ -210,3 +211,58 @@ class Connection:
 def _patience(deadline: float | None) -> float:
     """Seconds for who is still being told when the answer is there."""
     return PATIENCE if deadline is None else min(PATIENCE, (deadline - asyncio.get_running_loop().time()) / 2)
+
+
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server lists."""
+
+    tools: list[dict[str, Any]]
+    """As it describes them."""
+    complete: bool
+    """False if there is more that was not, or could not be, asked for."""
+    notes: list[str]
+    """What was wrong with the list."""
+
+
+async def list_all(connection: Connection, deadline: float | None) -> Listing:
+    """Ask for page after page; a server that never comes to an end is stopped, and what it said is kept."""
+    limits = connection.peer.limits
+    tools: list[dict[str, Any]] = []
+    notes: list[str] = []
+    seen: set[str] = set()
+    cursor: str | None = None
+    size = strange = 0
+    complete = False
+    for _ in range(limits.max_pages):
+        reply = await connection.page(cursor, deadline)
+        size += reply.size
+        page = reply.result.get("tools") if isinstance(reply.result, dict) else None
+        if not isinstance(page, list):
+            if cursor is None:
+                raise ToolFailed(f"{connection.peer.name} answers with no list of tools", effect="none")
+            notes.append("a page holds no list of tools; what follows it was not asked for")
+            break
+        found = [entry for entry in page if isinstance(entry, dict)]
+        strange += len(page) - len(found)
+        tools += found
+        cursor = reply.result.get("nextCursor")
+        if cursor is None or cursor == "":
+            complete = True
+            break
+        if not isinstance(cursor, str) or cursor in seen:
+            notes.append("the pages lead back to one that was there already; what follows was not asked for")
+            break
+        seen.add(cursor)
+        if len(tools) >= limits.max_tools or size > limits.max_list_bytes:
+            break
+    else:
+        notes.append(f"more than {limits.max_pages:,} pages; what follows was not asked for")
+    if len(tools) > limits.max_tools or (not complete and len(tools) >= limits.max_tools):
+        notes.append(f"more than {limits.max_tools:,} tools; the others are left out")
+        del tools[limits.max_tools :]
+        complete = False
+    elif size > limits.max_list_bytes:
+        notes.append(f"more than {limits.max_list_bytes:,} bytes of tools; what follows was not asked for")
+    if strange:
+        notes.append(f"{strange} entries are no tools")
+    return Listing(tools=tools, complete=complete, notes=notes)

@@ -1,8 +1,13 @@
-"""JSON-RPC messages, read and written with msgspec, and the codes that are used of it."""
+"""JSON-RPC messages, read and written with msgspec, its codes, and the headers that repeat what a message says.
+
+Those are for whoever is on the way and need not read it.
+"""
 
 from __future__ import annotations
 
+import base64
 import re
+from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any
 
@@ -19,11 +24,17 @@ REFUSED = -1
 UNSUPPORTED_VERSION = -32022
 
 Id = int | float | str | None
+Headers = tuple[tuple[str, str], ...]
 
-_EDGE = 256
 _LONG = 64 * 1024
+EDGE = 256
+"""Bytes kept of both ends of a line that is too long: one of them says which request it answers."""
 _HEAD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*[,}]')
 _TAIL = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+
+_PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+_SENTINEL = re.compile(r"=\?base64\?.*\?=")
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class UnreadableError(Exception):
@@ -82,13 +93,13 @@ def _decoded(data: bytes | bytearray) -> list[JsonRpcMessage]:
 
 def guess_id(head: bytes, tail: bytes) -> int | None:
     """Which request a message that cannot be read answers, by its first or last bytes; None if they do not say."""
-    found = _HEAD.match(head[:_EDGE]) or _TAIL.search(tail[-_EDGE:])
+    found = _HEAD.match(head[:EDGE]) or _TAIL.search(tail[-EDGE:])
     return None if found is None else int(found[1])
 
 
 def looks_like_one(head: bytes, tail: bytes) -> bool:
     """Whether what cannot be read was meant as a message, and not as a line for people to read."""
-    return head[:1] == b"{" and (b'"jsonrpc"' in head[:_EDGE] or b'"jsonrpc"' in tail[-_EDGE:])
+    return head[:1] == b"{" and (b'"jsonrpc"' in head[:EDGE] or b'"jsonrpc"' in tail[-EDGE:])
 
 
 def request(number: int, method: str, params: dict[str, Any] | None) -> bytes:
@@ -118,10 +129,6 @@ def response(number: Id, result: Any) -> bytes:
 def refusal(number: Id, code: int, message: str) -> bytes:
     """The answer that there is none."""
     return _encode({"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": message}})
-
-
-EDGE = 256
-"""Bytes kept of both ends of a line that is too long: one of them says which request it answers."""
 
 
 class TooLong:
@@ -171,3 +178,50 @@ class LineReader:
             return skipped
         line, self._rest = bytes(self._rest), bytearray()
         return line
+
+
+def header_value(text: str) -> str:
+    """The text if a header can hold it as it is, else in base64 and marked so."""
+    if not text or (_PLAIN.fullmatch(text) and not _SENTINEL.fullmatch(text)):
+        return text
+    return f"=?base64?{base64.b64encode(text.encode('utf-8', 'surrogatepass')).decode()}?="
+
+
+def modern_headers(version: str, method: str, name: str | None = None) -> Headers:
+    """What every request of the new protocol says outside of its body too."""
+    headers = (("mcp-protocol-version", version), ("mcp-method", method))
+    return headers if name is None else (*headers, ("mcp-name", header_value(name)))
+
+
+def mirrored_headers(mirrored: Iterable[tuple[str, str]], arguments: dict[str, Any]) -> Headers:
+    """The arguments that a tool wants repeated: each by its path with dots, and the name of its header."""
+    found = []
+    for path, name in mirrored:
+        text = _scalar(_at(path, arguments))
+        if text is not None and _TOKEN.fullmatch(name):
+            found.append((f"mcp-param-{name}", header_value(text)))
+    return tuple(found)
+
+
+def _at(path: str, arguments: Any) -> Any:
+    if isinstance(arguments, dict) and path in arguments:
+        return arguments[path]
+    value = arguments
+    for key in path.split("."):
+        if not isinstance(value, dict):
+            return None
+        value = value.get(key)
+    return value
+
+
+def _scalar(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float):
+        try:
+            return str(value)
+        except ValueError:  # more digits than Python writes
+            return None
+    return None

@@ -10,7 +10,7 @@ import msgspec
 from toolyard.constants import VERSION
 from toolyard.links.mcp import framing
 from toolyard.links.mcp.errors import RequestRefused, SessionLostError, late, status_of
-from toolyard.links.mcp.headers import modern_headers
+from toolyard.links.mcp.framing import modern_headers
 from toolyard.links.mcp.peer import McpReply, McpWire, Peer, Request
 from toolyard.model.errors import CallError, Denied, Interrupted, Unavailable
 

@@ -1,9 +1,13 @@
-"""`McpLink`: one MCP server, kept connected, for callers in any thread and on any loop."""
+"""`McpLink`: one MCP server, kept connected, for callers in any thread and on any loop.
+
+Whoever asks by `lease` for the same server in the same way gets the same link.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -11,11 +15,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from toolyard.links.mcp.connection import Connection
+from toolyard.links.mcp.connection import Connection, Listing, list_all
 from toolyard.links.mcp.errors import ServerRedactor, SessionLostError, again, harmless, late, secrets_of, unreached
-from toolyard.links.mcp.limits import Handlers, LinkLimits
-from toolyard.links.mcp.listing import Listing, list_all
-from toolyard.links.mcp.peer import McpWire, Peer
+from toolyard.links.mcp.peer import Handlers, LinkLimits, McpWire, Peer
 from toolyard.links.mcp.transport_probe import Finder
 from toolyard.links.mcp.transports.web import Web
 from toolyard.loop.backoff import backoff_delay, draw_chance
@@ -419,3 +421,58 @@ class McpLink(Closing):
             await asyncio.wait(set(self._tasks))
         if self._web is not None:
             await self._web.aclose()
+
+
+_Key = tuple[McpServer, LinkLimits, Handlers]
+
+_LOCK = threading.Lock()
+_LINKS: dict[_Key, tuple[McpLink, int]] = {}
+
+
+def lease(
+    server: McpServer,
+    *,
+    limits: LinkLimits = LinkLimits(),  # noqa: B008 - frozen
+    handlers: Handlers = Handlers(),  # noqa: B008 - frozen
+) -> McpLink:
+    """The link to this server that everybody shares; give it back when it is not needed any more."""
+    key = (server, limits, handlers)
+    with _LOCK:
+        link, count = _LINKS.get(key) or (McpLink(server, limits=limits, handlers=handlers), 0)
+        _LINKS[key] = (link, count + 1)
+        return link
+
+
+def give_back(link: McpLink) -> None:
+    """Let go of a leased link; the last one to do so closes it, and waits for that."""
+    if _give_up_share(link):
+        link.close()
+
+
+async def agive_back(link: McpLink) -> None:
+    """`give_back` for async code."""
+    if _give_up_share(link):
+        await link.aclose()
+
+
+def _give_up_share(link: McpLink) -> bool:
+    """Whether nobody has it any more."""
+    key = (link.server, link.limits, link.handlers)
+    with _LOCK:
+        kept, count = _LINKS.get(key, (None, 0))
+        if kept is not link:
+            return False
+        if count > 1:
+            _LINKS[key] = (link, count - 1)
+            return False
+        del _LINKS[key]
+        return True
+
+
+def _renew_lock_in_child() -> None:
+    # Whoever has a link has it in the child, too; the links themselves begin anew there.
+    global _LOCK
+    _LOCK = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock_in_child)

@@ -14,7 +14,7 @@ import msgspec
 
 from toolyard.links.http.url import read_url
 from toolyard.links.mcp.errors import SECRET_FLAG, secrets_of
-from toolyard.links.mcp.limits import Handler, Handlers, LinkLimits
+from toolyard.links.mcp.peer import Handler, Handlers, LinkLimits
 from toolyard.links.mcp.transports.web import AUTH_KINDS, read_credential
 from toolyard.model.bindings import AuthField, McpServer, Transport
 from toolyard.model.errors import CallError, ConfigError

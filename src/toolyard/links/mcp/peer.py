@@ -1,25 +1,200 @@
-"""`Peer`: what both ends of a connection say to each other, whichever way the messages travel."""
+"""`Peer`: what both ends of a connection say to each other, whichever way the messages travel.
+
+`LinkLimits` say what a server may cost, `Handlers` who answers what it asks for; `Notices` pass on what it says during
+a call: outside of the loop of links, in order, before the call returns.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import logging
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from toolyard.links.mcp import framing
 from toolyard.links.mcp.errors import ServerRedactor
 from toolyard.links.mcp.framing import Id, JsonRpcMessage
-from toolyard.links.mcp.limits import Handler, Handlers, LinkLimits
-from toolyard.links.mcp.notification_queue import HANDLERS
+from toolyard.loop.forking import renewed_in_child
 from toolyard.loop.home import home_loop
-from toolyard.model.context import LogLine, Notify, Progress
+from toolyard.loop.threads import Threads, wrapped
+from toolyard.model.context import LogLine, Notice, Notify, Progress
 from toolyard.model.errors import CallError, Denied
+
+Handler = Callable[[dict[str, Any]], Any]
+"""Takes the request's params and gives its result, or an awaitable of it. Sync ones run in a thread."""
+
+
+class LinkLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """All of them hold unless an operator says otherwise."""
+
+    connect_seconds: float = 10.0
+    """Starting or reaching the server, and agreeing on a protocol, in all."""
+    max_message_bytes: int = 16 * 1024 * 1024
+    max_depth: int = 200
+    """Levels of lists and objects in a message."""
+    max_pages: int = 1000
+    max_tools: int = 100_000
+    max_list_bytes: int = 256 * 1024 * 1024
+    """Bytes of all pages of one listing."""
+    max_pending: int = 1000
+    """Requests in flight at once."""
+    max_requests: int = 16
+    """Requests of the server that are worked on at once."""
+    max_rounds: int = 10
+    """How often one call may ask for input."""
+    max_connections: int = 200
+    """Sockets to one HTTP server."""
+    stderr_bytes: int = 4096
+    """Of what a process says last on its error stream, for the text of an error."""
+    close_seconds: float = 2.0
+    """For each step of ending a process."""
+    backoff_seconds: float = 0.25
+    max_backoff_seconds: float = 30.0
+    healthy_seconds: float = 60.0
+    """A connection that held this long makes earlier failures forgotten."""
+
+
+class Handlers(msgspec.Struct, frozen=True, kw_only=True):
+    """Who answers what a server asks for; what has no handler is refused, and not offered to the server."""
+
+    sampling: Handler | None = None
+    elicitation: Handler | None = None
+    roots: Handler | None = None
+
+    def capabilities(self) -> dict[str, Any]:
+        """What the client tells the server it can do."""
+        found = {"sampling": self.sampling, "elicitation": self.elicitation, "roots": self.roots}
+        return {name: {} for name, handler in found.items() if handler is not None}
+
+    def of(self, method: str) -> Handler | None:
+        """The handler for a request of the server."""
+        match method:
+            case "sampling/createMessage":
+                return self.sampling
+            case "elicitation/create":
+                return self.elicitation
+            case "roots/list":
+                return self.roots
+        return None
+
+
+T = TypeVar("T")
+
+MOST = 256
+"""Notices of one call that may wait to be told."""
+PATIENCE = 5.0
+"""Seconds that an answer waits, at most, for who is still being told."""
+_TELLERS, _HANDLERS = 32, 64
+
+
+class Aside:
+    """Threads for code that is not ours: it may take its time, or never come back."""
+
+    def __init__(self, size: int, name: str) -> None:
+        self._size = size
+        self._name = name
+        self._threads = Threads(size, name)
+        renewed_in_child(self)
+
+    def forked(self) -> None:
+        """In the child of a fork there are none yet."""
+        self._threads = Threads(self._size, self._name)
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        """Have it done; nobody waits here."""
+        return self._threads.submit(work)
+
+    def give_up(self, future: Future[T]) -> None:
+        """Count no more on what was submitted; its thread is replaced."""
+        if not future.cancel():
+            self._threads.write_off(future)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Have it done and wait for it; cancelled, it is not waited for any more."""
+        future = self.submit(work)
+        try:
+            return await wrapped(future)
+        except asyncio.CancelledError:
+            self.give_up(future)
+            raise
+
+
+HANDLERS = Aside(_HANDLERS, "toolyard-mcp-handler")
+"""For what servers ask for, which a person, or a model, may take minutes to answer."""
+TELLERS = Aside(_TELLERS, "toolyard-mcp-notices")
+"""For what servers say meanwhile."""
+
+
+class Notices:
+    """Tells one caller, one notice after the other. What is too much is dropped, progress first, eldest first."""
+
+    def __init__(self, notify: Notify) -> None:
+        self._notify = notify
+        self._lock = threading.Lock()
+        self._waiting: deque[Notice] = deque()
+        self._runner: Future[None] | None = None
+        self._is_over = False
+        self.dropped = 0
+
+    def __call__(self, notice: Notice) -> None:
+        """Have it told, soon."""
+        with self._lock:
+            if self._is_over:
+                self.dropped += 1
+                return
+            if len(self._waiting) >= MOST:
+                self._make_room()
+            self._waiting.append(notice)
+            if self._runner is None or self._runner.done():
+                self._runner = TELLERS.submit(self._tell)
+
+    async def told(self, seconds: float) -> None:
+        """Wait until all of it was told, at most so long; from then on nothing is."""
+        runner = self._runner
+        if runner is not None and not runner.done():
+            await asyncio.wait({asyncio.wrap_future(runner)}, timeout=max(seconds, 0.0))
+        self.close()
+
+    def close(self) -> None:
+        """Tell nothing any more."""
+        with self._lock:
+            self._is_over = True
+            self.dropped += len(self._waiting)
+            self._waiting.clear()
+            runner = self._runner
+        if runner is not None and not runner.done():
+            TELLERS.give_up(runner)
+
+    def _make_room(self) -> None:
+        self.dropped += 1
+        eldest = next((notice for notice in self._waiting if isinstance(notice, Progress)), None)
+        if eldest is None:
+            self._waiting.popleft()
+        else:
+            with suppress(ValueError):
+                self._waiting.remove(eldest)
+
+    def _tell(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._runner = None
+                    return
+                notice = self._waiting.popleft()
+            try:
+                self._notify(notice)
+            except Exception:  # noqa: BLE001 - somebody else's code, and the call goes on
+                _log.warning("who is told of a call's progress failed", exc_info=True)
+
 
 RATE = 10_000
 """Messages a second that answer nothing."""

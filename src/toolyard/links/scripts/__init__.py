@@ -3,10 +3,10 @@
 They know nothing of tools. `sandbox` says what each level denies.
 """
 
-from toolyard.links.scripts.errors import ScriptFailed, ScriptTimeout
-from toolyard.links.scripts.pool import WorkerPool
+from toolyard.links.scripts.pool import ScriptPool
 from toolyard.links.scripts.sandbox import LEVELS, probe_level, why_not
 from toolyard.links.scripts.settings import Answer, Code, Declared, Level, Sandbox, ScriptFault, WorkerSettings
+from toolyard.links.scripts.worker import ScriptFailed, ScriptTimeout
 
 __all__ = [
     "LEVELS",
@@ -17,8 +17,8 @@ __all__ = [
     "Sandbox",
     "ScriptFailed",
     "ScriptFault",
+    "ScriptPool",
     "ScriptTimeout",
-    "WorkerPool",
     "WorkerSettings",
     "probe_level",
     "why_not",

@@ -11,10 +11,9 @@ from contextlib import suppress
 
 import msgspec
 
-from toolyard.links.scripts.errors import how
+from toolyard.links.scripts.fork_server import Supervisor
 from toolyard.links.scripts.settings import Code, Declared, Ended, ScriptFault, WorkerSettings
-from toolyard.links.scripts.supervisor import Supervisor
-from toolyard.links.scripts.worker import Flooded, Gone, Late, Odd, Trouble, Worker, WorkerFault, WorkerReply
+from toolyard.links.scripts.worker import Flooded, Gone, Late, Odd, Trouble, Worker, WorkerFault, WorkerReply, how
 from toolyard.loop.threads import Threads
 from toolyard.model.errors import CallError, SessionError
 

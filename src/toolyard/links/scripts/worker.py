@@ -1,17 +1,68 @@
-"""`Worker`: the pipes of one child, and one exchange over them at a time."""
+"""`Worker`: the pipes of one child, one exchange of frames over them at a time, and what its failures mean.
+
+A frame is four bytes of length, big end first, then JSON.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import select
+import signal
 import time
 from typing import Any, Protocol
 
 import msgspec
 
-from toolyard.links.scripts.frames import HEAD, BadFrame, FrameReader, framed
 from toolyard.links.scripts.settings import Ended, WorkerSettings
+from toolyard.model.errors import CallError, CallTimeout, ToolFailed
+
+HEAD = 4
+
+
+class BadFrame(ValueError):
+    """What arrived is no frame, or one that is too large."""
+
+
+def framed(body: bytes) -> bytes:
+    """A frame of a body."""
+    return len(body).to_bytes(HEAD, "big") + body
+
+
+class FrameReader:
+    """Takes bytes as they come and gives one whole body; more than that is an error, since one was asked for."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._data = bytearray()
+
+    def feed(self, data: bytes) -> bytes | None:
+        """The body, once it is complete."""
+        if self._data or len(data) < HEAD:
+            self._data += data
+            return self._take(bytes(self._data)) if len(self._data) >= HEAD and self._is_whole() else None
+        size = int.from_bytes(data[:HEAD], "big")
+        self._check(size, len(data))
+        if len(data) == size + HEAD:
+            return data[HEAD:]
+        self._data += data
+        return None
+
+    def _is_whole(self) -> bool:
+        size = int.from_bytes(self._data[:HEAD], "big")
+        self._check(size, len(self._data))
+        return len(self._data) == size + HEAD
+
+    def _take(self, data: bytes) -> bytes:
+        self._data.clear()
+        return data[HEAD:]
+
+    def _check(self, size: int, arrived: int) -> None:
+        if size > self._limit:
+            raise BadFrame(f"a frame of {size} bytes, where {self._limit} are allowed")
+        if arrived > size + HEAD:
+            raise BadFrame("more than the one frame that was asked for")
+
 
 _CHUNK = 65536
 _ENVELOPE = 1024
@@ -287,3 +338,60 @@ def _left(deadline: float) -> float:
     if seconds <= 0:
         raise Late
     return seconds
+
+
+class ScriptFailed(ToolFailed):
+    """The script raised, or its process ended. What it printed is for the trace, not for the caller."""
+
+    stdout: str = ""
+    stderr: str = ""
+    trace: str = ""
+
+
+class ScriptTimeout(CallTimeout):
+    """The script was ended at its deadline."""
+
+    stdout: str = ""
+    stderr: str = ""
+    trace: str = ""
+
+
+def raised(file: str, fault: WorkerFault, exchange: WorkerExchange) -> ScriptFailed:
+    """The script raised, or returned what cannot be an answer."""
+    text = f"{file}: {fault.message}" if fault.refused else f"{file}: {fault.type}: {fault.message}".removesuffix(": ")
+    error = ScriptFailed(text, details={} if fault.refused else {"exception": fault.type})
+    error.unforeseen = not fault.refused
+    error.stdout, error.stderr, _ = exchange.printed()
+    error.trace = fault.trace
+    return error
+
+
+def troubled(file: str, trouble: Trouble, ended: Ended, exchange: WorkerExchange, seconds: float) -> CallError:
+    """The exchange itself failed."""
+    error: ScriptFailed | ScriptTimeout
+    if isinstance(trouble, Late):
+        error = ScriptTimeout(f"{file} did not answer within {seconds:.3g} s and was ended")
+    elif isinstance(trouble, Flooded):
+        error = ScriptFailed(f"{file} printed more than its limit and was ended", hint="print less, or to a file")
+    else:
+        error = ScriptFailed(f"{file} {how(ended, trouble)}")
+    error.stdout, error.stderr, _ = exchange.printed()
+    return error
+
+
+def how(ended: Ended, trouble: Trouble | None = None, *, doing: str = "it answered") -> str:
+    """How a process came to its end, in words."""
+    words = str(trouble or "")
+    if words:
+        return f"wrote to the pipe of its answers, which is not its own: {words}"
+    if ended.fault is not None:
+        return f"could not be run: {ended.fault}"
+    if ended.status is None:
+        return f"lost its process before {doing}"
+    if ended.status < 0:
+        try:
+            name = signal.Signals(-ended.status).name
+        except ValueError:
+            name = f"signal {-ended.status}"
+        return f"was ended by {name} before {doing}"
+    return f"ended its process with status {ended.status} before {doing}"

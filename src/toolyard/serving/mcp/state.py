@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Literal, Protocol
 
-from toolyard.app.mcp_block import McpBlock
-from toolyard.app.server_block import ServerBlock
+from toolyard.app.blocks import McpBlock, ServerBlock
 from toolyard.app.toolyard import Toolyard
 from toolyard.serving.admission import Admission
 from toolyard.serving.catalog_view import SnapshotCache

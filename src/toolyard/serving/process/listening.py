@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from toolyard.app.server_block import HIGHEST_PORT, ServerBlock
+from toolyard.app.blocks import HIGHEST_PORT, ServerBlock
 from toolyard.model.errors import ConfigError
 from toolyard.serving.middleware import is_loopback
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from uvicorn.config import Config
     from uvicorn.server import ServerState
 
-    from toolyard.app.server_block import ServerBlock
+    from toolyard.app.blocks import ServerBlock
 
 MAX_HEAD_BYTES = 32 * 1024
 MAX_HEADERS = 100

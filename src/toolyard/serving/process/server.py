@@ -19,11 +19,10 @@ import msgspec
 import uvicorn
 from starlette.types import ASGIApp
 
-from toolyard.app.build import build_parts
+from toolyard.app.blocks import ServerBlock
 from toolyard.app.config import Config
-from toolyard.app.entry import PluginEntry
-from toolyard.app.server_block import ServerBlock
-from toolyard.app.toolyard import Toolyard
+from toolyard.app.plugins import PluginEntry
+from toolyard.app.toolyard import Toolyard, build_parts
 from toolyard.model.errors import ConfigError, ToolyardError
 from toolyard.serving.app import create_app
 from toolyard.serving.loaded_catalog import LoadedCatalog

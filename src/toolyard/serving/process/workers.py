@@ -16,8 +16,8 @@ from types import FrameType
 
 import msgspec
 
+from toolyard.app.blocks import ServerBlock
 from toolyard.app.config import Config
-from toolyard.app.server_block import ServerBlock
 from toolyard.model.errors import ConfigError
 
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"

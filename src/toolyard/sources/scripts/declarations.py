@@ -20,7 +20,7 @@ from toolyard.model.tool import Tool
 from toolyard.schema.admission import AdmittedTool, admit_tool
 
 if TYPE_CHECKING:
-    from toolyard.links.scripts import Code, Declared, ScriptFault, WorkerPool, WorkerSettings
+    from toolyard.links.scripts import Code, Declared, ScriptFault, ScriptPool, WorkerSettings
 
 
 _HANDLER = re.compile(r"[^\W\d]\w*|TOOLS\[(?:0|[1-9]\d{0,5})\]")
@@ -244,7 +244,7 @@ class DeclarationPool:
     def __init__(self, settings: WorkerSettings, source: str) -> None:
         self._settings = settings
         self._source = source
-        self._pool: WorkerPool | None = None
+        self._pool: ScriptPool | None = None
         self._leaving: Future[None] | None = None
 
     def get_ready(self) -> None:
@@ -273,9 +273,9 @@ class DeclarationPool:
         elif self._pool is not None:
             self._pool.close()
 
-    def _called(self) -> WorkerPool:
+    def _called(self) -> ScriptPool:
         if self._pool is None:
-            from toolyard.links.scripts import WorkerPool
+            from toolyard.links.scripts import ScriptPool
 
-            self._pool = WorkerPool(self._settings, label=self._source)
+            self._pool = ScriptPool(self._settings, label=self._source)
         return self._pool

@@ -11,8 +11,7 @@ from toolyard.links.http.url import read_url
 from toolyard.links.mcp.errors import SessionLostError, status_of
 from toolyard.links.mcp.peer import Lost, McpReply, Peer, Request
 from toolyard.links.mcp.response_router import Mailbox
-from toolyard.links.mcp.transports.event_stream import Event, EventReader
-from toolyard.links.mcp.transports.web import Web
+from toolyard.links.mcp.transports.web import Event, EventReader, Web
 from toolyard.model.errors import CallError, Denied, Interrupted, ToolFailed, Unavailable
 
 if TYPE_CHECKING:

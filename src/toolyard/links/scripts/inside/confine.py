@@ -8,7 +8,7 @@ import resource
 import sys
 
 from . import kernel
-from .processes import KILL
+from .kernel import KILL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ import sys
 import types
 
 from . import frames, kernel
-from .processes import KILL, end_group, suppress
-from .script import ScriptRefused, clean, described, execute, get_ready
-from .serving import IN, OUT, flush, takes_ctx
+from .kernel import KILL, end_group, suppress
+from .serving import IN, OUT, ScriptRefused, clean, described, execute, flush, get_ready, takes_ctx
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

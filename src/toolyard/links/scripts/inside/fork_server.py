@@ -14,7 +14,7 @@ import time
 
 from . import declarations, frames, kernel, serving
 from .confine import confine, drop, high, look_through, prepare, unreachable
-from .processes import end_group, suppress, sweep
+from .kernel import end_group, suppress, sweep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What the kernel is asked for that the standard library has no words for."""
+"""What the kernel is asked for that the standard library has no words for, and the end of processes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,17 @@ import ctypes
 import os
 import stat
 import struct
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
+KILL = 9
+"""SIGKILL, without the module that would say so, which is slow to import."""
+_SWEEP_SECONDS = 2.0
 _DEATH_SIGNAL, _DUMPABLE, _SECCOMP, _SUBREAPER, _NO_NEW_PRIVILEGES = 1, 4, 22, 36, 38
 _CAPABILITY_VERSION, _CAPABILITY_BYTES = 0x20080522, 24
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -161,3 +169,62 @@ def filter_calls(*, by_path: bool = False) -> None:
     if _libc.prctl(_SECCOMP, ctypes.c_ulong(2), ctypes.byref(program), ctypes.c_ulong(0), ctypes.c_ulong(0)):
         number = ctypes.get_errno()
         raise OSError(number, f"seccomp: {os.strerror(number)}")
+
+
+class suppress:  # noqa: N801 - it is the one of `contextlib`, which is slow to import
+    """Go on after errors of these kinds."""
+
+    def __init__(self, *kinds: type[BaseException]) -> None:
+        self._kinds = kinds
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        return kind is not None and issubclass(kind, self._kinds)
+
+
+def end_group(pid: int) -> None:
+    """Everybody in a process group; the kernel lets nobody fork away from that."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, KILL)
+
+
+def sweep(known: Collection[int]) -> bool:
+    """End every child of this process but the `known`, and what they leave behind; False if there is no end to it.
+
+    Needs `adopt_orphans`: then whoever got out of a group by losing its parent is found here.
+    """
+    end = time.monotonic() + _SWEEP_SECONDS
+    while strangers := [pid for pid in _children() if pid not in known]:
+        for pid in strangers:
+            end_group(pid)
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, KILL)
+        for pid in strangers:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        if time.monotonic() > end:
+            return False
+    return True
+
+
+def _children() -> list[int]:
+    me = os.getpid()
+    try:
+        with open(f"/proc/self/task/{me}/children", "rb") as file:
+            return [int(word) for word in file.read().split()]
+    except OSError:
+        return [pid for pid in _numbers() if _parent(pid) == me]
+
+
+def _numbers() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _parent(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0

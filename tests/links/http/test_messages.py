@@ -5,7 +5,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from toolyard.links.http.retry import retry_after
+from toolyard.links.http.messages import retry_after
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC).timestamp()
 

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from .conftest import IS_ROOT, script, soon
+from ..conftest import IS_ROOT, script, soon
 
 OTHERS = """
     import ctypes, os, resource

@@ -10,7 +10,7 @@ from waiting import SOON, until
 
 from links.conftest import get, local, post
 from links.http.h2_server import H2Server, whole
-from toolyard.links.http.auth import ApiKey, Bearer
+from toolyard.links.http.auth import ApiKeyCredential, Bearer
 from toolyard.model.errors import CallError, CallTimeout, ToolFailed, Unavailable
 
 SECRET = "verysecretvalue"
@@ -44,7 +44,7 @@ def test_it_is_not_spoken_if_not_wanted_or_not_offered(server, tls_server, clien
 def test_a_credential_reaches_its_origin_and_no_log(server, client, ask, caplog):
     caplog.set_level(logging.DEBUG)
     ask(client(), get(f"{server.url}/x", credential=Bearer(server.url, SECRET)))
-    ask(client(), get(f"{server.url}/x", credential=ApiKey(server.url, "header", "x-key", SECRET)))
+    ask(client(), get(f"{server.url}/x", credential=ApiKeyCredential(server.url, "header", "x-key", SECRET)))
     assert server.requests[0][1][b"authorization"] == f"Bearer {SECRET}".encode()
     assert server.requests[1][1][b"x-key"] == SECRET.encode()
     assert SECRET not in caplog.text

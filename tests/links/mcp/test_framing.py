@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolyard.links.mcp.framing import LineReader, TooLong, UnreadableError, guess_id, read
-from toolyard.links.mcp.transports.event_stream import EventReader
+from toolyard.links.mcp.transports.web import EventReader
 
 CUTS = st.lists(st.integers(min_value=0, max_value=400), max_size=12)
 STREAM = st.lists(

@@ -18,10 +18,10 @@ pytestmark = pytest.mark.process
 
 PROGRAM = """
 import sys, time, hashlib, threading
-from toolyard.links.scripts import WorkerPool, WorkerSettings, Code
+from toolyard.links.scripts import ScriptPool, WorkerSettings, Code
 source = sys.argv[2].encode()
 code = Code("a.py", hashlib.sha256(source).hexdigest(), source)
-pool = WorkerPool(WorkerSettings(sandbox=sys.argv[1]), "scripts")
+pool = ScriptPool(WorkerSettings(sandbox=sys.argv[1]), "scripts")
 print(pool.call(code, "folder", {}, deadline=time.monotonic() + 30).value, flush=True)
 thread = threading.Thread(target=lambda: pool.call(code, "run", {"name": sys.argv[3]}, deadline=time.monotonic() + 600), daemon=True)
 thread.start()
@@ -134,10 +134,10 @@ def test_a_copy_of_the_process_has_workers_of_its_own(pools):
     first = pool.call(code, "run", {}, deadline=soon()).value
     program = """
 import os, sys, time, hashlib
-from toolyard.links.scripts import WorkerPool, WorkerSettings, Code
+from toolyard.links.scripts import ScriptPool, WorkerSettings, Code
 source = b"import os\\ncalls = 0\\ndef run():\\n    global calls\\n    calls += 1\\n    return os.getpid(), calls\\n"
 code = Code("a.py", hashlib.sha256(source).hexdigest(), source)
-pool = WorkerPool(WorkerSettings(sandbox="rlimits"), "scripts")
+pool = ScriptPool(WorkerSettings(sandbox="rlimits"), "scripts")
 ask = lambda: pool.call(code, "run", {}, deadline=time.monotonic() + 30).value
 mine = ask()
 reader, writer = os.pipe()

@@ -3,8 +3,8 @@ import os
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.links.scripts.frames import BadFrame, FrameReader, framed
 from toolyard.links.scripts.inside import frames as inside
+from toolyard.links.scripts.worker import BadFrame, FrameReader, framed
 
 json_values = st.recursive(
     st.none()

@@ -1,4 +1,4 @@
-"""The options of a plugin, read off its constructor: what a config may give, and as what."""
+"""A plugin that a config asks for: its options, read off its constructor, and the object made of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from toolyard.app.entry import PluginEntry
 from toolyard.calls.settings import Settings
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.multi import MultiToolEngine
@@ -31,6 +30,16 @@ def wired_options(cls: type) -> tuple[str, ...]:
     if not issubclass(cls, ToolEngine):
         return ()
     return (*WIRED, *_ROUTES) if issubclass(cls, MultiToolEngine) else WIRED
+
+
+class PluginEntry(msgspec.Struct, frozen=True):
+    """A plugin by its registered name, its options, and where the config asks for it."""
+
+    type: str
+    options: dict[str, Any]
+    where: str
+    engine: str | None = None
+    """Of a loader: the engine that answers its tools."""
 
 
 @lru_cache(maxsize=256)

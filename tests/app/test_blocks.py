@@ -4,9 +4,9 @@ import jsonschema_rs
 import pytest
 
 from toolyard import ConfigError
-from toolyard.app.build import read_anything
+from toolyard.app.blocks import ServerBlock
+from toolyard.app.config import read_anything
 from toolyard.app.schema import config_schema
-from toolyard.app.server_block import ServerBlock
 from toolyard.schema.options import options_schema, read_option
 
 SERVER_SCHEMA = options_schema(ServerBlock)

@@ -4,7 +4,7 @@ import pytest
 
 from toolyard.links.scripts import ScriptFailed
 
-from .conftest import script, soon
+from ..conftest import script, soon
 
 pytestmark = pytest.mark.process
 

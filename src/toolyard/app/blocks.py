@@ -1,0 +1,209 @@
+"""The blocks beside `tools:`: `server` with its `mcp`, and `sessions`, where they live and how many there may be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from toolyard.app.plugins import plugin_options
+from toolyard.model.errors import ConfigError
+from toolyard.model.json_words import suggest
+from toolyard.plugins.kinds import SESSION_STORES
+from toolyard.schema.options import (
+    ConfigOption,
+    Text,
+    option_schema,
+    options_of,
+    options_schema,
+    read_given,
+    read_option,
+)
+from toolyard.sessions.sessions import MAX_OPEN, Sessions
+
+Expose = Literal["all", "search"]
+Spelling = Literal["qualified", "bare"]
+
+
+class McpBlock(msgspec.Struct, frozen=True, kw_only=True):
+    """How the tools are served to MCP clients, at /mcp and /sse and by `toolyard mcp`; limits are of one worker."""
+
+    enabled: Annotated[bool, Meta(description="Whether `toolyard serve` has /mcp and /sse.")] = True
+    expose: Annotated[
+        Expose,
+        Meta(description="What clients see: all tools, or search_tools and call_tool to find and call them with."),
+    ] = "all"
+    names: Annotated[
+        Spelling,
+        Meta(description="How lists spell names: with the namespace, or bare where no other tool has that name."),
+    ] = "qualified"
+    sessions: Annotated[bool, Meta(description="Whether there are tools to begin and branch sessions with.")] = False
+    instructions: Annotated[Text, Meta(description="What clients are told about the server.")] = ""
+    page_size: Annotated[int, Meta(ge=1, description="Tools on a page of a list.")] = 1000
+    session_idle_seconds: Annotated[
+        float, Meta(gt=0, description="Seconds after which a client that sent nothing is forgotten.")
+    ] = 1800.0
+    max_sessions: Annotated[
+        int, Meta(ge=1, description="Clients that are remembered; beyond, the longest unused is forgotten.")
+    ] = 10_000
+    max_streams: Annotated[
+        int, Meta(ge=1, description="Streams that are open at once, on which clients wait for news.")
+    ] = 1000
+
+
+LogStyle = Literal["text", "json", "off"]
+HIGHEST_PORT = 65535
+
+
+class ServerBlock(msgspec.Struct, frozen=True, kw_only=True):
+    """Where `toolyard serve` listens, and how much it takes on; limits are those of one worker."""
+
+    host: Annotated[Text, Meta(description="Name or address to listen at.")] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=HIGHEST_PORT, description="Port to listen at, 0 for any.")] = 8000
+    auto_port: Annotated[bool, Meta(description="Take the next free port if that one is in use.")] = False
+    workers: Annotated[
+        int, Meta(ge=1, description="Processes that answer; more than one needs a shared session store.")
+    ] = 1
+    # None: not given, which is not the same as none.
+    domains: Annotated[
+        tuple[Text, ...] | None,
+        Meta(
+            description="Domains of tools to serve beside the sources: a list, or text with commas.",
+            extra={"split": ","},
+        ),
+    ] = None
+    strict: Annotated[bool, Meta(description="Refuse to start if anything could not be loaded.")] = False
+    allowed_hosts: Annotated[
+        tuple[Text, ...], Meta(description="Host names to answer to, beside loopback's and its own.")
+    ] = ()
+    allowed_origins: Annotated[tuple[Text, ...], Meta(description="Origins of web pages that may send requests.")] = ()
+    max_body_bytes: Annotated[int, Meta(ge=1, description="Size of the largest request.")] = 4 * 1024 * 1024
+    max_depth: Annotated[int, Meta(ge=1, description="Deepest nesting of a request.")] = 100
+    max_values: Annotated[
+        int, Meta(ge=1, description="Numbers, texts, lists and objects in a request over 64 KiB.")
+    ] = 100_000
+    header_timeout: Annotated[float, Meta(gt=0, description="Seconds for the head of a request to arrive.")] = 10.0
+    body_timeout: Annotated[
+        float, Meta(gt=0, description="Seconds for a body to arrive, with more for a large one that keeps coming.")
+    ] = 30.0
+    idle_timeout: Annotated[
+        float,
+        Meta(gt=0, description="Seconds a connection may rest between requests, or leave its answer unread."),
+    ] = 15.0
+    shutdown_timeout: Annotated[
+        float, Meta(gt=0, description="Seconds that running calls have to end when the server is stopped.")
+    ] = 20.0
+    max_connections: Annotated[
+        int, Meta(ge=1, description="Most connections; beyond, the longest idle one is closed.")
+    ] = 4096
+    max_requests: Annotated[int, Meta(ge=1, description="Most requests that run at once.")] = 256
+    max_waiting: Annotated[int, Meta(ge=0, description="Most requests that wait for their turn.")] = 1024
+    call_timeout: Annotated[float, Meta(gt=0, description="Seconds that one call may take.")] = 60.0
+    rate: Annotated[float, Meta(gt=0, description="Requests a second of one key.")] = 500.0
+    burst: Annotated[float, Meta(ge=1, description="Requests of one key that may come at once.")] = 1000.0
+    concurrency: Annotated[int, Meta(ge=1, description="Requests of one key that run at once.")] = 64
+    sessions_per_key: Annotated[
+        int, Meta(ge=1, description="Sessions that one key may have, in all workers together.")
+    ] = 1000
+    metrics: Annotated[bool, Meta(description="Whether /metrics is there.")] = True
+    page: Annotated[bool, Meta(description="Whether the web pages are there.")] = True
+    mcp: Annotated[McpBlock, Meta(description="How the tools are served to MCP clients.")] = McpBlock()
+    log: Annotated[LogStyle, Meta(description="How requests are logged.")] = "text"
+
+
+MEMORY = "memory"
+"""The store that is none: its sessions are gone with the process."""
+
+
+class SessionsBlock(msgspec.Struct, frozen=True, kw_only=True):
+    """Where sessions live, for how long, and how many there may be."""
+
+    store: Annotated[
+        Text,
+        Meta(
+            description="memory: gone with the process. sqlite: a file, for one machine. postgres: for several nodes."
+        ),
+    ] = MEMORY
+    ttl: Annotated[
+        float | None, Meta(gt=0, description="Seconds after its last use that a session ends; never, if not given.")
+    ] = None
+    max_open: Annotated[int, Meta(ge=1, description="Most sessions at once.")] = MAX_OPEN
+    options: dict[str, Any] = {}
+    """Of the store."""
+
+    def __repr__(self) -> str:
+        return f"SessionsBlock(store={self.store!r})"
+
+    def open(self) -> Sessions:
+        """Connect to the store and give out sessions from it."""
+        store = None if self.store == MEMORY else SESSION_STORES.create(self.store, **self.options)
+        return Sessions(store, ttl=self.ttl, max_open=self.max_open)
+
+
+def _store_names() -> list[str]:
+    return [MEMORY, *SESSION_STORES.names()]
+
+
+def _store_class(store: str) -> type:
+    return SESSION_STORES.get(store)
+
+
+def _options_of_store(store: str) -> Mapping[str, ConfigOption]:
+    return {} if store == MEMORY else plugin_options(_store_class(store))
+
+
+def _common_options() -> dict[str, ConfigOption]:
+    known = options_of(SessionsBlock)
+    return {key: known[key] for key in ("store", "ttl", "max_open")}
+
+
+def read_sessions(block: Mapping[str, Any], where: str, base: Path) -> SessionsBlock:
+    """Check a `sessions` block; a relative path is taken from `base`."""
+    store = str(read_option(SessionsBlock, "store", block.get("store", MEMORY), f"{where}.store"))
+    if store not in _store_names():
+        raise ConfigError(
+            f"{where}.store: no such choice {store[:80]!r}; {suggest(store, _store_names(), 'write one of ')}"
+        )
+    own, common = _options_of_store(store), _common_options()
+    for key in block:
+        owner = None if key in own or key in common else _owner_of(key)
+        if owner is not None:
+            raise ConfigError(f"{where}.{key}: is for store: {owner}, and the store is {store}")
+    given = read_given({**common, **own}, {"store": store, **_located_defaults(own), **block}, where, base=base)
+    for key, option in own.items():
+        if option.required and key not in given:
+            raise ConfigError(f"{where}: store: {store} needs a {key}: {option.description}")
+    options = {key: given.pop(key) for key in list(given) if key in own}
+    return SessionsBlock(options=options, **given)
+
+
+def _located_defaults(options: Mapping[str, ConfigOption]) -> dict[str, Any]:
+    """Files that nobody named are in the config's folder, too."""
+    return {
+        key: option.default for key, option in options.items() if option.type.noted("locate") and not option.required
+    }
+
+
+def _owner_of(key: str) -> str | None:
+    return next((store for store in _store_names() if key in _options_of_store(store)), None)
+
+
+def sessions_schema() -> dict[str, Any]:
+    """JSON Schema of the block; `read_sessions` accepts exactly what it accepts."""
+    common = {key: option_schema(option) for key, option in _common_options().items()}
+    common["store"] = {**common["store"], "enum": _store_names()}
+    of_stores = {store: _options_of_store(store) for store in _store_names()}
+    keys = {key: option_schema(option) for options in of_stores.values() for key, option in options.items()}
+    rules = []
+    for store, options in of_stores.items():
+        # Each about the store it names: one that is still a variable is none of them.
+        chosen: dict[str, Any] = {"properties": {"store": {"const": store}}}
+        if store != MEMORY:
+            chosen["required"] = ["store"]
+        needed = [key for key, option in options.items() if option.required]
+        foreign = {key: False for key in keys if key not in options}
+        rules.append({"if": chosen, "then": {"properties": foreign, "required": needed}})
+    return {**options_schema(SessionsBlock), "properties": {**common, **keys}, "allOf": rules}
