@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from toolyard.model.fingerprint import canonical
-from toolyard.schema.refs import resolve_pointer
-from toolyard.schema.ways import find_ways
+from toolyard.schema.fold import find_ways
+from toolyard.schema.subschemas import resolve_pointer
 
 _SAID = frozenset(("type", "properties", "required"))
 _NOTES = frozenset(("description", "title", "examples", "example", "default", "deprecated", "readOnly"))

@@ -1,4 +1,4 @@
-from toolyard.dialects.changes import ChangeLog
+from toolyard.dialects.payload import ChangeLog
 from toolyard.model import Rewrite
 
 

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolyard import InvalidSchemaError, Tool
-from toolyard.dialects.mcp import McpDialect
-from toolyard.dialects.mcp_wrapping import is_wrapped, plain_output, plain_value
+from toolyard.dialects.mcp import McpDialect, is_wrapped, plain_output, plain_value
 
 LEAVES = st.sampled_from(
     [{"type": "integer"}, {"type": "string", "minLength": 1}, {"enum": [1, "a"]}, {"type": "null"}]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dialects.strategies import values
-from toolyard.dialects.outcome import error_of, read_content, read_result, read_value, result_text, value_text
+from toolyard.dialects.payload import error_of, read_content, read_result, read_value, result_text, value_text
 from toolyard.model import ErrorInfo, ToolResult
 
 

@@ -2,14 +2,8 @@ import re
 
 from hypothesis import given, strategies as st
 
-from toolyard.dialects.changes import ChangeLog
-from toolyard.dialects.property_names import (
-    read_arguments,
-    read_properties,
-    spell_arguments,
-    spell_properties,
-    wire_key,
-)
+from toolyard.dialects.payload import ChangeLog
+from toolyard.dialects.wire_names import read_arguments, read_properties, spell_arguments, spell_properties, wire_key
 
 ACCEPTED = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 

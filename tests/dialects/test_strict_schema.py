@@ -6,9 +6,8 @@ from hypothesis import given, settings
 
 from conftest import examples
 from dialects.strategies import accepted, inputs, junk
-from toolyard.dialects.changes import ChangeLog
-from toolyard.dialects.object_root import object_root
-from toolyard.dialects.strict_schema import accepts_null, strict_schema, without_added_nulls
+from toolyard.dialects.input_schema import accepts_null, object_root, strict_schema, without_added_nulls
+from toolyard.dialects.payload import ChangeLog
 from toolyard.schema.subschemas import References, children
 
 SUPPORTED = {

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolyard.schema import check_budget, compile_schema, normalise
-from toolyard.schema.clean import is_clean
+from toolyard.schema.admission import is_clean
 
 FIVE = {
     "type": "object",

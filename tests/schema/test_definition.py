@@ -1,7 +1,7 @@
 import pytest
 
 from toolyard import DefinitionError, Effects
-from toolyard.schema.definition import read_definition
+from toolyard.schema.normalise import read_definition
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 

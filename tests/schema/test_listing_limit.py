@@ -3,7 +3,7 @@ import pytest
 from toolyard import InvalidArguments, Tool, ToolCall, ToolRegistry
 from toolyard.schema import compile_schema
 from toolyard.schema.coerce import coerce
-from toolyard.schema.listing_limit import listing_limits
+from toolyard.schema.compile import listing_limits
 
 FILTER = {
     "type": "object",

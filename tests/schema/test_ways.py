@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolyard.schema.ways import find_ways
+from toolyard.schema.fold import find_ways
 
 KIND = {"type": "object", "required": ["kind"]}
 

@@ -16,7 +16,7 @@ from toolyard.model.content import CONTENT, Content
 from toolyard.model.errors import InvalidOutput, SessionError, ToolFailed
 from toolyard.model.tree_size import fits, is_small
 from toolyard.registry.bind import Bound
-from toolyard.schema.violations import describe
+from toolyard.schema.compile import describe
 from toolyard.sessions.entry import call_text, entry_text, result_text
 from toolyard.sessions.state import Changes
 from toolyard.words.redactor import hides
@@ -170,7 +170,7 @@ def _check_size(value: Any, invocation: Invocation, max_bytes: int) -> None:
 
 def _finish_objects(value: Any, invocation: Invocation) -> Any:
     """Objects as JSON, and NaN refused: the long way, which the commonest answers never take."""
-    from toolyard.schema.derive.values import finisher
+    from toolyard.schema.derive.arguments import finisher
 
     binding = invocation.tool.binding
     finish = binding.finish if isinstance(binding, PythonBinding) else None

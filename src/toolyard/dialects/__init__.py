@@ -5,12 +5,11 @@ from importlib import import_module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from toolyard.dialects.anthropic import AnthropicDialect
-    from toolyard.dialects.base import Dialect
+    from toolyard.dialects.base import DIALECTS, Dialect, get_dialect
     from toolyard.dialects.gemini import GeminiDialect
     from toolyard.dialects.mcp import McpDialect
     from toolyard.dialects.openai_chat import OpenAIChatDialect
     from toolyard.dialects.openai_responses import OpenAIResponsesDialect
-    from toolyard.dialects.table import DIALECTS, get_dialect
     from toolyard.dialects.wire_names import WireNames
 
 __all__ = [
@@ -26,7 +25,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "DIALECTS": "table",
+    "DIALECTS": "base",
     "AnthropicDialect": "anthropic",
     "Dialect": "base",
     "GeminiDialect": "gemini",
@@ -34,7 +33,7 @@ _MODULES = {
     "OpenAIChatDialect": "openai_chat",
     "OpenAIResponsesDialect": "openai_responses",
     "WireNames": "wire_names",
-    "get_dialect": "table",
+    "get_dialect": "base",
 }
 
 # Hidden from type checkers, which would otherwise accept any misspelt name.

@@ -6,17 +6,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from toolyard.dialects.base import Dialect, RawCall, WireTool, best_match, others, properties_of, with_ids
-from toolyard.dialects.changes import ChangeLog
-from toolyard.dialects.object_root import object_root
-from toolyard.dialects.outcome import read_content, read_result, result_text
-from toolyard.dialects.payload import Json, arguments_object, entries, fields, read_id, records
-from toolyard.dialects.property_names import (
-    read_arguments,
-    read_properties,
-    spell_arguments,
-    spell_properties,
-    wire_key,
+from toolyard.dialects.input_schema import object_root
+from toolyard.dialects.payload import (
+    ChangeLog,
+    Json,
+    arguments_object,
+    entries,
+    fields,
+    read_content,
+    read_id,
+    read_result,
+    records,
+    result_text,
 )
+from toolyard.dialects.wire_names import read_arguments, read_properties, spell_arguments, spell_properties, wire_key
 from toolyard.model import Schema, Tool, ToolCall, ToolResult
 from toolyard.model.errors import MalformedSource
 

@@ -1,19 +1,22 @@
-"""`Dialect`: how one provider spells tools, calls and results."""
+"""`Dialect`: how one provider spells tools, calls and results; and the dialects by name."""
 
 from __future__ import annotations
 
+import importlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
-from toolyard.dialects.changes import ChangeLog
-from toolyard.dialects.payload import Json, fields, read_arguments, read_id
+from toolyard.dialects.payload import ChangeLog, Json, fields, read_arguments, read_id
 from toolyard.dialects.wire_names import WireNames
 from toolyard.model import Effects, Rewrite, Schema, Tool, ToolCall, ToolResult
-from toolyard.model.errors import MalformedSource
+from toolyard.model.errors import ConfigError, MalformedSource
+from toolyard.model.json_words import nearest
 from toolyard.model.names import split_qualified
+from toolyard.plugins.table import check_options
 
 
 class RawCall(NamedTuple):
@@ -239,3 +242,27 @@ def _read_schema(value: object, what: str, where: str) -> Schema:
     if not isinstance(value, dict):
         raise MalformedSource(f"the {what} must be an object, not {type(value).__name__}", where=where)
     return value
+
+
+DIALECTS: Mapping[str, str] = MappingProxyType(
+    {
+        "openai": "toolyard.dialects.openai_chat:OpenAIChatDialect",
+        "openai-responses": "toolyard.dialects.openai_responses:OpenAIResponsesDialect",
+        "anthropic": "toolyard.dialects.anthropic:AnthropicDialect",
+        "gemini": "toolyard.dialects.gemini:GeminiDialect",
+        "mcp": "toolyard.dialects.mcp:McpDialect",
+    }
+)
+"""Each dialect's class, as `module:Class`, imported when it is first asked for."""
+
+
+def get_dialect(name: str, tools: Iterable[Tool] = (), *, names: WireNames | None = None, **options: bool) -> Dialect:
+    """The dialect of that name, for these tools; options are those of its class, such as `strict` for OpenAI."""
+    if name not in DIALECTS:
+        near = nearest(name, DIALECTS)
+        guess = f"; did you mean {near[0]!r}?" if near else ""
+        raise ConfigError(f"unknown dialect {name!r}; the dialects are {', '.join(DIALECTS)}{guess}")
+    module, _, attribute = DIALECTS[name].partition(":")
+    cls: type[Dialect] = getattr(importlib.import_module(module), attribute)
+    check_options(cls, {"tools": tools, "names": names, **options}, f"dialect {name!r}")
+    return cls(tools, names=names, **options)

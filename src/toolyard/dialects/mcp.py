@@ -1,4 +1,9 @@
-"""The Model Context Protocol: items of `tools/list`, params of `tools/call`, and `CallToolResult`."""
+"""The Model Context Protocol: items of `tools/list`, params of `tools/call`, and `CallToolResult`.
+
+MCP wants objects as structured content and as output schemas, so servers put other values under one key:
+`{"result": ...}`. The wrapper is taken off again, in a tool's schema when it is listed and in a value when it is
+answered.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +11,26 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from toolyard.dialects.base import Dialect, RawCall, WireTool, others
-from toolyard.dialects.changes import ChangeLog
-from toolyard.dialects.outcome import error_of, error_value, read_content, read_result, result_text
-from toolyard.dialects.payload import Json, arguments_object, fields, pick, read_id, records
+from toolyard.dialects.payload import (
+    ChangeLog,
+    Json,
+    arguments_object,
+    error_of,
+    error_value,
+    fields,
+    pick,
+    read_content,
+    read_id,
+    read_result,
+    records,
+    result_text,
+)
 from toolyard.model import Effects, ErrorInfo, Schema, Tool, ToolCall, ToolResult
 from toolyard.model.errors import ToolFailed
 from toolyard.model.guesses import promises_output
+from toolyard.schema.admission import check_budget
 from toolyard.schema.fold import fold_schema
+from toolyard.schema.normalise import hinted_effects
 from toolyard.schema.subschemas import References, rebuild, types_of
 
 CALL_ID = "toolyard/call_id"
@@ -27,12 +45,16 @@ class McpDialect(Dialect):
     name = "mcp"
 
     def _format_tool(self, tool: Tool, wire_name: str, log: ChangeLog) -> Json:
-        out: Json = {"name": wire_name, "description": tool.description, "inputSchema": _input(tool.parameters, log)}
+        out: Json = {
+            "name": wire_name,
+            "description": tool.description,
+            "inputSchema": _write_input(tool.parameters, log),
+        }
         out |= {key: tool.metadata[key] for key, kind in _PASSED_ON.items() if isinstance(tool.metadata.get(key), kind)}
         if promises_output(tool):
-            out["outputSchema"] = _output(tool.output_parameters, log)
+            out["outputSchema"] = _write_output(tool.output_parameters, log)
         passed_on = {key: value for key, value in out.pop("annotations", {}).items() if key != "readOnlyHint"}
-        annotations = {**_annotations(tool.effects), **passed_on}
+        annotations = {**_effect_annotations(tool.effects), **passed_on}
         return {**out, "annotations": annotations} if annotations else out
 
     def _tool_entries(self, payload: object) -> Iterator[Json]:
@@ -44,7 +66,7 @@ class McpDialect(Dialect):
         hints = fields(extra.pop("annotations", None))
         effects = hinted_effects(hints)
         # What the effects say by themselves is not repeated; a write that is not destructive is more than that.
-        implied = _annotations(effects)
+        implied = _effect_annotations(effects)
         kept = {key: value for key, value in hints.items() if value is not None and implied.get(key) != value}
         return WireTool(
             entry.get("name"),
@@ -98,7 +120,7 @@ class McpDialect(Dialect):
                 results.append(_protocol_error(call_id, fields(record["error"])))
             elif "content" in body or pick(body, "structuredContent", "structured_content") is not None:
                 failed = pick(body, "isError", "is_error") is True
-                results.append(read_result(call_id, "", _value(body), failed=failed))
+                results.append(read_result(call_id, "", _read_body_value(body), failed=failed))
         return results
 
 
@@ -117,7 +139,7 @@ def _protocol_error(call_id: str | None, error: Json) -> ToolResult:
     return ToolResult(call_id, "", None, info.message, {}, info)
 
 
-def _value(body: Json) -> Any:
+def _read_body_value(body: Json) -> Any:
     """The structured value, taken out of the wrapper where the text shows that it was put in one."""
     structured = pick(body, "structuredContent", "structured_content")
     said = read_content(body.get("content"))
@@ -126,18 +148,18 @@ def _value(body: Json) -> Any:
     return structured
 
 
-def _input(schema: Schema, log: ChangeLog) -> Schema:
+def _write_input(schema: Schema, log: ChangeLog) -> Schema:
     names = types_of(schema.get("type"))
     if names and "object" not in names:
         log.add(("type",), f"type {' or '.join(names)} replaced by object: arguments are always an object")
     return {**schema, "type": "object"}
 
 
-def _output(schema: Schema, log: ChangeLog) -> Schema:
+def _write_output(schema: Schema, log: ChangeLog) -> Schema:
     if is_object(schema):
         return {**schema, "type": "object"}
     log.add((), 'output schema wrapped as {"result": ...}: MCP wants an object there')
-    inner = _below(schema, "#/properties/result")
+    inner = _move_below(schema, "#/properties/result")
     return {"type": "object", "properties": {"result": inner}, "required": ["result"]}
 
 
@@ -148,28 +170,19 @@ def is_object(schema: Schema) -> bool:
     return names == ["object"] or (not names and "properties" in flat)
 
 
-def _below(schema: Schema, place: str) -> Schema:
+def _move_below(schema: Schema, place: str) -> Schema:
     """`schema` for use at `place` in another document: its references begin there."""
-    out = rebuild(schema, lambda sub: _below(sub, place))
+    out = rebuild(schema, lambda sub: _move_below(sub, place))
     ref = out.get("$ref")
     if isinstance(ref, str) and (ref == "#" or ref.startswith("#/")):
         out["$ref"] = place + ref[1:]
     return out
 
 
-def _annotations(effects: Effects) -> Json:
+def _effect_annotations(effects: Effects) -> Json:
     if effects is Effects.READ:
         return {"readOnlyHint": True}
     return {"readOnlyHint": False, "destructiveHint": True} if effects is Effects.WRITE else {}
-
-
-def hinted_effects(hints: Json) -> Effects:
-    """What the annotations of a tool say it does."""
-    if hints.get("readOnlyHint") is True:
-        return Effects.READ
-    if hints.get("readOnlyHint") is False or hints.get("destructiveHint") is True:
-        return Effects.WRITE
-    return Effects.UNKNOWN
 
 
 def _with_id(body: Json, call_id: str | None) -> Json:
@@ -181,3 +194,57 @@ def _call_id(record: Json, body: Json) -> str | None:
     if "jsonrpc" in record:
         return read_id(record.get("id"))
     return read_id(fields(pick(body, "_meta", "meta")).get(CALL_ID))
+
+
+_KEY = "result"
+_INSIDE = f"#/properties/{_KEY}"
+_MARK = "x-fastmcp-wrap-result"
+_AROUND = frozenset({"type", "properties", "required", "title", "description", "$schema", "$defs", _MARK})
+
+
+def plain_output(schema: Schema) -> Schema | None:
+    """The schema inside the wrapper; None if there is none, or what it holds is an object and needs no wrapper."""
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or properties.keys() != {_KEY} or not isinstance(properties[_KEY], dict):
+        return None
+    if schema.get("type") != "object" or schema.get("required") != [_KEY] or not schema.keys() <= _AROUND:
+        return None
+    inner = _lift_definitions(properties[_KEY])
+    if "$defs" in schema:
+        if "$defs" in inner:
+            return None
+        inner["$defs"] = schema["$defs"]
+    check_budget(inner)  # before anybody follows what it refers to
+    return None if not inner or is_object(inner) else inner
+
+
+def _lift_definitions(schema: Schema) -> Schema:
+    out = rebuild(schema, _lift_definitions)
+    ref = out.get("$ref")
+    if isinstance(ref, str) and (ref == _INSIDE or ref.startswith(f"{_INSIDE}/")):
+        out["$ref"] = f"#{ref.removeprefix(_INSIDE)}"
+    return out
+
+
+def is_wrapped(output_schema: Schema) -> bool:
+    """Whether values of a tool with that output schema come in the wrapper."""
+    return bool(output_schema) and not is_object(output_schema)
+
+
+def plain_value(structured: Any, content: Any, output_schema: Schema, *, wrapped: bool) -> Any:
+    """Structured content as the tool means it; without a schema the text beside it tells whether it was wrapped."""
+    if not isinstance(structured, dict) or structured.keys() != {_KEY}:
+        return structured
+    if output_schema:
+        return structured[_KEY] if wrapped else structured
+    return structured[_KEY] if _text_of(content) == structured[_KEY] else structured
+
+
+def _text_of(content: Any) -> Any:
+    return read_content(content) if isinstance(content, list) and all(isinstance(b, dict) for b in content) else None
+
+
+def text_says(value: Any, content: list[Json]) -> bool:
+    """Whether the text beside a structured value is that value again, and nothing else."""
+    said = read_content(content)
+    return type(said) is type(value) and bool(said == value)

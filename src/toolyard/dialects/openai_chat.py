@@ -6,11 +6,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from toolyard.dialects.base import Dialect, RawCall, WireTool, others, with_ids
-from toolyard.dialects.changes import ChangeLog
-from toolyard.dialects.object_root import object_root
-from toolyard.dialects.outcome import read_content, read_result, result_text
-from toolyard.dialects.payload import Json, arguments_text, entries, fields, read_id, records
-from toolyard.dialects.strict_schema import strict_schema, without_added_nulls
+from toolyard.dialects.input_schema import object_root, strict_schema, without_added_nulls
+from toolyard.dialects.payload import (
+    ChangeLog,
+    Json,
+    arguments_text,
+    entries,
+    fields,
+    read_content,
+    read_id,
+    read_result,
+    records,
+    result_text,
+)
 from toolyard.dialects.wire_names import WireNames
 from toolyard.model import Tool, ToolCall, ToolResult
 from toolyard.model.errors import MalformedSource

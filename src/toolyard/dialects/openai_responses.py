@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from toolyard.dialects.base import RawCall, with_ids
-from toolyard.dialects.changes import ChangeLog
 from toolyard.dialects.openai_chat import OpenAIDialect
-from toolyard.dialects.outcome import read_content, read_result, result_text
-from toolyard.dialects.payload import Json, arguments_text, entries, fields, pick, read_id, records
+from toolyard.dialects.payload import (
+    ChangeLog,
+    Json,
+    arguments_text,
+    entries,
+    fields,
+    pick,
+    read_content,
+    read_id,
+    read_result,
+    records,
+    result_text,
+)
 from toolyard.model import Tool, ToolCall, ToolResult
 
 

@@ -1,13 +1,23 @@
-"""Reading what providers send: JSON, or the objects their SDKs make of it."""
+"""What goes over a provider's wire, taken apart and written: arguments, results, errors; and what was lost.
+
+The objects of an SDK are read like the JSON they stand for. `ChangeLog` gathers what a conversion of a schema could
+not keep.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
-from toolyard.model.errors import MalformedSource
+import msgspec
+
+from toolyard.model import ErrorInfo, Rewrite, ToolResult
+from toolyard.model.errors import MalformedSource, ToolFailed
+from toolyard.model.json_words import pointer_of
 from toolyard.parsing import parse_json
+from toolyard.schema.subschemas import Path
 
 Json = dict[str, Any]
 
@@ -81,3 +91,131 @@ def arguments_text(arguments: dict[str, Any] | str) -> str:
 def read_id(value: object) -> str | None:
     """A call id as text; JSON-RPC allows numbers."""
     return None if value is None else str(value)
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
+
+
+def error_of(result: ToolResult) -> ErrorInfo | None:
+    """The facts of a failed result, also where it holds no more than a message."""
+    if not result.is_error:
+        return None
+    return result.error_info or ErrorInfo(ToolFailed.code, result.error or "", effect=ToolFailed.effect)
+
+
+def error_value(info: ErrorInfo) -> dict[str, Any]:
+    """`{"error": {code, message, hint, details, ...}}`."""
+    return {"error": info.to_dict()}
+
+
+def result_text(result: ToolResult, *, marked: bool) -> str:
+    """What a model reads: the value, or the error as JSON.
+
+    `marked` says that the wire has a flag of its own for errors. Without one, a value that could be taken
+    for an error is put into `{"result": ...}`.
+    """
+    info = error_of(result)
+    if info is not None:
+        return _dump_json(error_value(info))
+    is_ambiguous = not marked and _looks_failed(result.result)
+    return value_text({"result": result.result} if is_ambiguous else result.result)
+
+
+def value_text(value: Any) -> str:
+    """A JSON value as text, such that `read_value` gives the same value."""
+    if not isinstance(value, str) or _is_json(value) or not _is_encodable(value):
+        return _dump_json(value)
+    return value
+
+
+def read_value(text: str) -> Any:
+    """The JSON in a text, or the text itself where it is none."""
+    try:
+        return parse_json(text, what="tool result")
+    except MalformedSource:
+        return text
+
+
+def read_content(content: object) -> Any:
+    """The value in a message's content: text, a list of text parts, or parts that are more than text."""
+    if isinstance(content, str):
+        return read_value(content)
+    parts = [fields(part) for part in entries(content)]
+    if not parts:
+        return None
+    if all(part.get("type") in _TEXT_PARTS for part in parts):
+        return read_value("\n".join(str(part.get("text", "")) for part in parts))
+    return parts
+
+
+def read_result(call_id: str | None, name: str, value: Any, *, failed: bool | None = None) -> ToolResult:
+    """The result a value stands for; `failed` is the wire's own flag, None where it has none."""
+    info = None if failed is False else _read_error(value)
+    if info is None and failed:
+        message = value if isinstance(value, str) else _dump_json(value)
+        info = ErrorInfo(ToolFailed.code, message, effect=ToolFailed.effect)
+    if info is not None:
+        return ToolResult(call_id, name, None, info.message, {}, info)
+    if failed is None and isinstance(value, dict) and value.keys() == {"result"} and _looks_failed(value["result"]):
+        value = value["result"]
+    return ToolResult(call_id, name, value)
+
+
+def _read_error(value: object) -> ErrorInfo | None:
+    """The error in `{"error": {...}}`, if it is one of ours: a tool may well answer with such a key."""
+    if not isinstance(value, dict) or value.keys() != {"error"} or not isinstance(value["error"], dict):
+        return None
+    if not value["error"].keys() >= {"code", "message", "retryable", "effect"}:
+        return None
+    try:
+        return ErrorInfo.from_dict(value["error"])
+    except msgspec.ValidationError:
+        return None
+
+
+def _looks_failed(value: object) -> bool:
+    """Whether a successful value would be read as an error, or as one that was wrapped not to be."""
+    while isinstance(value, dict) and value.keys() == {"result"}:
+        value = value["result"]
+    return _read_error(value) is not None
+
+
+def _is_json(text: str) -> bool:
+    try:
+        parse_json(text, what="tool result")
+    except MalformedSource:
+        return False
+    return True
+
+
+def _is_encodable(text: str) -> bool:
+    # A lone surrogate cannot leave the process as UTF-8; JSON can escape it.
+    return text.isascii() or _SURROGATE.search(text) is None
+
+
+def _dump_json(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if _is_encodable(text) else json.dumps(value)
+
+
+class ChangeLog:
+    """The changes made to one schema; equal ones are counted together, under the first place."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[Path, int]] = {}
+
+    def add(self, path: Path, change: str) -> None:
+        """Note that the schema at `path` lost or changed its meaning."""
+        first, count = self._seen.get(change, (path, 0))
+        self._seen[change] = (first, count + 1)
+
+    def update(self, other: ChangeLog) -> None:
+        """Take over the changes of another log about the same schema."""
+        for change, (path, count) in other._seen.items():
+            first, before = self._seen.get(change, (path, 0))
+            self._seen[change] = (first, before + count)
+
+    def rewrites(self, tool: str) -> list[Rewrite]:
+        """The changes as lines of a report about `tool`."""
+        return [Rewrite(tool, pointer_of(path), change, count) for change, (path, count) in self._seen.items()]

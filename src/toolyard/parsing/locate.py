@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from toolyard.parsing.yaml.scanners import NextEvent
-    from toolyard.parsing.yaml.substitution import Substitution
+    from toolyard.parsing.yaml.builder import NextEvent, Substitution
 
 _BLANK = re.compile(r"[ \t\n\r]*")
 
@@ -83,8 +82,7 @@ class _Open:
 def _yaml_line(text: str, parts: list[str]) -> int | None:
     import yaml
 
-    from toolyard.parsing.yaml.scanners import may_be_legal, scan_by_libyaml, scan_in_python
-    from toolyard.parsing.yaml.substitution import Substitution
+    from toolyard.parsing.yaml.builder import Substitution, may_be_legal, scan_by_libyaml, scan_in_python
 
     safe = Substitution.for_text(text)
     try:

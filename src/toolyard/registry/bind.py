@@ -22,7 +22,7 @@ from toolyard.registry.arguments import Arguments, json_text, plain_copy, read_a
 from toolyard.registry.prepared import PreparedTool
 from toolyard.registry.snapshot import Snapshot
 from toolyard.schema.coerce import Coercion, coerce, integral_floats
-from toolyard.schema.violations import describe
+from toolyard.schema.compile import describe
 
 _SMALL_TEXT = 4096
 """Bytes of JSON text that cannot hold an integer of too many digits."""

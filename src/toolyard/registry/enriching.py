@@ -17,8 +17,7 @@ from toolyard.parsing import paused_gc
 from toolyard.plugins import ENRICHMENTS, Enrichment
 from toolyard.registry.prepared import PreparedTool
 from toolyard.registry.snapshot import Index, Snapshot, renewed
-from toolyard.schema.admission import admit_tool
-from toolyard.schema.admit import admit_schema, is_plain
+from toolyard.schema.admission import admit_schema, admit_tool, is_plain
 from toolyard.schema.compile import CompiledSchema, compile_schema
 
 FIELD = "tool."

@@ -21,10 +21,9 @@ from toolyard.model.tool import Tool
 from toolyard.registry.arguments import Arguments, RawArguments, read_arguments
 from toolyard.registry.function_call import function_caller, plain_function, raise_failure, wait_for
 from toolyard.schema.coerce import IntegerPlan, integer_plan
-from toolyard.schema.compile import CompiledSchema, compile_schema
-from toolyard.schema.refs import declared_properties
+from toolyard.schema.compile import CompiledSchema, compile_schema, describe
+from toolyard.schema.subschemas import declared_properties
 from toolyard.schema.typed_json import exact_decoder, typed_decoder
-from toolyard.schema.violations import describe
 
 _OPEN_OBJECT = {"type": "object"}
 _HINTED = 50

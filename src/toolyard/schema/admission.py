@@ -1,21 +1,229 @@
-"""What a tool must pass to enter a registry: name grammar, schema hygiene."""
+"""What a tool must pass to enter a registry: name grammar, a schema that compiles, and a budget.
+
+Validation holds the interpreter lock, so a schema that multiplies its own work (24 doublings through `$ref` cost 0.9 s
+a call) is an attack on every other call: `SchemaBudget` is checked at load.
+
+Most tools in real catalogs are plain: typed properties, descriptions, enums, a few limits. For those, all checks
+(dialect rewrites, budget, compile) are decided by one call into compiled code: a schema for schemas that need no work
+(`is_clean`). Whatever that refuses is not wrong; it takes the long way. What it accepts is guaranteed to compile, to
+stay within the budget and to need no rewrite (`tests/schema/test_clean.py` holds it to that).
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
+import jsonschema_rs
 import msgspec
 
 from toolyard.model.deferred import DeferredTool
 from toolyard.model.errors import DefinitionError, InvalidSchemaError
+from toolyard.model.guesses import INFERRED, SOURCES
+from toolyard.model.json_words import pointer_of
+from toolyard.model.keywords import IN_PLACE, JSON_TYPES
 from toolyard.model.names import are_plain, check_namespace, check_tool_name, show
 from toolyard.model.report import Rewrite
-from toolyard.model.tool import Tool
-from toolyard.schema.admit import Admitted, admit_schema, is_plain
-from toolyard.schema.compile import CompiledSchema
-from toolyard.schema.normalise import Change
+from toolyard.model.tool import Schema, Tool
+from toolyard.schema.compile import CompiledSchema, compile_schema
+from toolyard.schema.normalise import Change, normalise
+from toolyard.schema.subschemas import Path, children, resolve_pointer
+
+
+class SchemaBudget(msgspec.Struct, frozen=True):
+    """Limits on one schema."""
+
+    nodes: int = 10_000
+    depth: int = 64
+    fan_out: int = 100_000
+    """Subschemas that may judge one value, all `$ref`s followed."""
+    pattern_length: int = 1_000
+    enum: int = 10_000
+
+
+DEFAULT_BUDGET = SchemaBudget()
+
+
+def check_budget(schema: dict[str, Any], budget: SchemaBudget = DEFAULT_BUDGET) -> None:
+    """Raise `InvalidSchemaError` where the schema exceeds the budget. Never recurses."""
+    nodes = 0
+    branching = False
+    stack: list[tuple[Path, int, Any]] = [((), 0, schema)]
+    while stack:
+        path, depth, node = stack.pop()
+        nodes += 1
+        if nodes > budget.nodes:
+            raise InvalidSchemaError(f"schema has more than {budget.nodes} subschemas")
+        if depth > budget.depth:
+            raise _over(path, f"schema nests deeper than {budget.depth} levels")
+        if isinstance(node, dict):
+            branching = branching or not IN_PLACE.isdisjoint(node)
+            _check_node(path, node, budget)
+            stack.extend((path + step, depth + 1, sub) for step, sub in children(node))
+    if branching:
+        _check_fan_out(schema, budget)
+
+
+def _check_node(path: Path, node: dict[str, Any], budget: SchemaBudget) -> None:
+    enum = node.get("enum")
+    if isinstance(enum, list) and len(enum) > budget.enum:
+        raise _over((*path, "enum"), f"enum has {len(enum)} values; at most {budget.enum} are allowed")
+    patterns = [node["pattern"]] if isinstance(node.get("pattern"), str) else []
+    if isinstance(node.get("patternProperties"), dict):
+        patterns.extend(node["patternProperties"])
+    for pattern in patterns:
+        if len(pattern) > budget.pattern_length:
+            raise _over(path, f"a pattern has {len(pattern)} characters; at most {budget.pattern_length} are allowed")
+
+
+def _check_fan_out(root: dict[str, Any], budget: SchemaBudget) -> None:
+    """Bound the subschemas that judge one and the same value.
+
+    Costs are computed bottom up over the in-place edges alone, with an explicit stack; a reference
+    back to a schema still being computed adds nothing, since the validator stops there too.
+    """
+    cost: dict[int, int] = {}
+    for start in _all_nodes(root):
+        stack = [(start, False)]
+        open_nodes: set[int] = set()
+        while stack:
+            node, done = stack.pop()
+            key = id(node)
+            if done:
+                open_nodes.discard(key)
+                cost[key] = 1 + sum(cost.get(id(sub), 0) for sub in _in_place(root, node))
+                if cost[key] > budget.fan_out:
+                    raise InvalidSchemaError(
+                        f"schema lets more than {budget.fan_out} subschemas judge one value; "
+                        "flatten the allOf/anyOf/oneOf/$ref chains"
+                    )
+            elif key not in cost and key not in open_nodes:
+                open_nodes.add(key)
+                stack.append((node, True))
+                stack.extend((sub, False) for sub in _in_place(root, node))
+
+
+def _all_nodes(root: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    stack: list[Any] = [root]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, dict):
+            yield node
+            stack.extend(sub for _, sub in children(node))
+
+
+def _in_place(root: dict[str, Any], node: dict[str, Any]) -> list[dict[str, Any]]:
+    found = [sub for step, sub in children(node) if step[0] in IN_PLACE and isinstance(sub, dict)]
+    for key in ("$ref", "$dynamicRef"):
+        target = resolve_pointer(root, node.get(key))
+        if isinstance(target, dict):
+            found.append(target)
+    return found
+
+
+def _over(path: Path, problem: str) -> InvalidSchemaError:
+    pointer = pointer_of(path)
+    # Only the outer part of a very deep pointer helps a reader.
+    shown = pointer if len(pointer) <= 120 else pointer[:117] + "..."
+    return InvalidSchemaError(f"{shown or '(root)'}: {problem}", pointer=pointer)
+
+
+_LEVELS = 12
+_MAX_BYTES = 32_768
+"""Bounds the subschemas below the budget: each takes at least four bytes."""
+
+_TEXT = {"type": "string"}
+_COUNT = {"type": "integer", "minimum": 0}
+_NUMBER = {"type": "number"}
+# Null is left out because the validator also reads NaN as null, and NaN must not pass.
+_SCALAR = {"type": ["string", "boolean", "number"]}
+_VALUE = {"anyOf": [_SCALAR, {"type": "array", "items": _SCALAR}]}
+
+_LEAF_KEYWORDS: dict[str, Any] = {
+    "title": _TEXT,
+    "description": _TEXT,
+    "format": _TEXT,
+    "default": _VALUE,
+    "const": _SCALAR,
+    "enum": {"type": "array", "minItems": 1, "maxItems": 1_000, "items": _SCALAR},
+    "examples": {"type": "array", "items": _VALUE},
+    "minimum": _NUMBER,
+    "maximum": _NUMBER,
+    "exclusiveMinimum": _NUMBER,
+    "exclusiveMaximum": _NUMBER,
+    "minLength": _COUNT,
+    "maxLength": _COUNT,
+    "minItems": _COUNT,
+    "maxItems": _COUNT,
+    "uniqueItems": {"type": "boolean"},
+    "required": {"type": "array", "items": _TEXT, "uniqueItems": True},
+}
+
+
+def is_clean(schema: dict[str, Any]) -> bool:
+    """True when the schema needs no rewrite, compiles, and is within the budget; False decides nothing."""
+    try:
+        return _checker().is_valid(schema) and len(msgspec.json.encode(schema)) <= _MAX_BYTES
+    except (ValueError, TypeError, RecursionError, UnicodeEncodeError):
+        return False
+
+
+@cache
+def _checker() -> jsonschema_rs.Validator:
+    levels = {f"level{depth}": _level(depth) for depth in range(_LEVELS + 1)}
+    return jsonschema_rs.validator_for({"$ref": "#/$defs/level0", "$defs": levels}, offline=True)
+
+
+def _level(depth: int) -> dict[str, Any]:
+    # One definition per nesting level, each pointing at the next: this is what bounds the depth.
+    keywords = dict(_LEAF_KEYWORDS)
+    names = sorted(JSON_TYPES)
+    keywords["type"] = {
+        "anyOf": [{"enum": names}, {"type": "array", "items": {"enum": names}, "minItems": 1, "uniqueItems": True}]
+    }
+    if depth < _LEVELS:
+        below = {"$ref": f"#/$defs/level{depth + 1}"}
+        keywords["items"] = below
+        keywords["additionalProperties"] = {"anyOf": [{"type": "boolean"}, below]}
+        keywords["properties"] = {"type": "object", "additionalProperties": below}
+        keywords["anyOf"] = {"type": "array", "minItems": 1, "maxItems": 16, "items": below}
+    if depth == 0:
+        keywords[INFERRED] = {"enum": list(SOURCES)}
+    return {"type": "object", "properties": keywords, "additionalProperties": False}
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    """A schema that compiles and is within the budget, and what it took to make it so."""
+
+    schema: Schema
+    changes: tuple[Change, ...] = ()
+    compiled: CompiledSchema | None = None
+    """Present when admission had to compile it anyway."""
+
+
+def admit_schema(schema: Any, *, is_input: bool = True, budget: SchemaBudget = DEFAULT_BUDGET) -> Admitted:
+    """Rewrite dialects, check the budget, compile; `InvalidSchemaError` if it cannot be admitted.
+
+    Plain schemas are recognised in compiled code and come back as they are.
+    """
+    if budget is DEFAULT_BUDGET and is_plain(schema, is_input=is_input):
+        return Admitted(schema)
+    normal, changes = normalise(schema, is_input=is_input)
+    if changes and budget is DEFAULT_BUDGET and is_plain(normal, is_input=is_input):
+        return Admitted(normal, tuple(changes))
+    check_budget(normal, budget)
+    compiled = compile_schema(normal or {"type": "object"})
+    return Admitted(normal, tuple(changes), compiled)
+
+
+def is_plain(schema: Any, *, is_input: bool = True) -> bool:
+    """True for a schema that `admit_schema` would return as it is, by the default budget."""
+    if type(schema) is not dict:
+        return False
+    return not schema or ((not is_input or schema.get("type") == "object") and is_clean(schema))
+
 
 _MAX_CHANGES = 20
 _encode = msgspec.msgpack.Encoder().encode

@@ -158,7 +158,7 @@ class IntegerPlan(msgspec.Struct):
 
 def integer_plan(root: dict[str, Any]) -> IntegerPlan:
     """Read the plan off a schema: `properties`, `items` and local `$ref`s, to a bounded depth."""
-    from toolyard.schema.refs import resolve_pointer
+    from toolyard.schema.subschemas import resolve_pointer
 
     def build(node: Any, depth: int) -> IntegerPlan:
         if isinstance(node, dict) and "$ref" in node:

@@ -1,18 +1,25 @@
 """One schema that means what several mean together: `allOf` and `$ref` folded away.
 
 JSON Schema lets a value be judged by many schemas at once; most readers want one. Folding is exact for types,
-properties, limits and enums. What has no exact fold is handed to `lost`, in words. `schema/ways.py` is the other view:
-every way to satisfy a schema, joined by the same rules.
+properties, limits and enums. What has no exact fold is handed to `lost`, in words. `find_ways` is the other view:
+every way to satisfy a schema, as a schema without `$ref`, `allOf`, `anyOf`, `oneOf` and `if`, joined by the same
+rules. What cannot be written as one schema is left out of it and marked: whoever makes a value of it has to check
+the value.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import reduce
+from math import gcd, lcm
 from typing import Any
 
+import msgspec
+
 from toolyard.model import Schema
-from toolyard.schema.subschemas import REFERENCES, References, SubSchema, types_of
+from toolyard.schema.subschemas import REFERENCES, References, SubSchema, allowed_values, resolve_pointer, types_of
 
 Lost = Callable[[str], None]
 Join = Callable[[Any, Any], Any]
@@ -198,3 +205,200 @@ def intersect_schemas(left: Schema, right: Schema, lost: Lost) -> Schema:
 def _property_names(schema: Schema) -> set[str]:
     properties = schema.get("properties")
     return set(properties) if isinstance(properties, dict) else set()
+
+
+_MOST = 24
+"""Ways that are kept."""
+_LOOKS = 2000
+"""Parts of a schema that are looked at for one."""
+COMPOSED = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if", "then", "else"})
+_CHECKED = frozenset({"not", "dependentSchemas", "dependentRequired", "dependencies", "contains", "$dynamicRef"})
+_CHECKED |= {"unevaluatedProperties", "unevaluatedItems", "$recursiveRef", "if"}
+
+
+class SchemaWay(msgspec.Struct, frozen=True, eq=False):
+    """One way to satisfy a schema."""
+
+    schema: dict[str, Any]
+    checked: bool = False
+    """True if a value made of it may not satisfy the schema."""
+
+
+def find_ways(root: dict[str, Any], node: SubSchema) -> list[SchemaWay]:
+    """Every way to satisfy the node; none if there is none. What is left out of very many is marked."""
+    return _find_ways(_Look(root), node, ())
+
+
+class _Look:
+    """How much is still looked at: a few definitions that refer to one another often are very many ways."""
+
+    __slots__ = ("left", "root")
+
+    def __init__(self, root: dict[str, Any]) -> None:
+        self.root = root
+        self.left = _LOOKS
+
+
+def _find_ways(look: _Look, node: SubSchema, seen: tuple[str, ...]) -> list[SchemaWay]:
+    look.left -= 1
+    if look.left < 0:
+        return [SchemaWay({}, True)]
+    if node is False:
+        return []
+    if not isinstance(node, dict):
+        return [SchemaWay({})]
+    if COMPOSED.isdisjoint(node):
+        return [SchemaWay(node, not _CHECKED.isdisjoint(node))]
+    own = {key: value for key, value in node.items() if key not in COMPOSED}
+    parts = [[SchemaWay(own, not _CHECKED.isdisjoint(node))]]
+    ref = node.get("$ref", node.get("$dynamicRef"))
+    if isinstance(ref, str) and ref not in seen:
+        target = resolve_pointer(look.root, ref)
+        parts.append([SchemaWay({}, True)] if target is None else _find_ways(look, target, (*seen, ref)))
+    parts += [_find_ways(look, sub, seen) for sub in _nodes_of(node, "allOf")]
+    if "anyOf" in node:
+        parts.append([way for branch in _ways_of_branches(look, _nodes_of(node, "anyOf"), seen) for way in branch])
+    if "oneOf" in node:
+        ways = _ways_of_branches(look, _nodes_of(node, "oneOf"), seen)
+        schemas = [way.schema for branch in ways for way in branch]
+        sure = len(ways) == len(_nodes_of(node, "oneOf")) and all(len(branch) == 1 for branch in ways)
+        sure = sure and (_differ_in_type(schemas) or _differ_in_constant(schemas))
+        parts.append([way if sure else SchemaWay(way.schema, True) for branch in ways for way in branch])
+    if "if" in node:
+        met = _combine_ways([_find_ways(look, node["if"], seen), _find_ways(look, node.get("then", True), seen)])
+        parts.append([SchemaWay(way.schema, True) for way in [*_find_ways(look, node.get("else", True), seen), *met]])
+    return _combine_ways(parts)
+
+
+def _ways_of_branches(look: _Look, nodes: list[SubSchema], seen: tuple[str, ...]) -> list[list[SchemaWay]]:
+    """The ways of each; of the first ones only, where there are too many."""
+    found: list[list[SchemaWay]] = []
+    for node in nodes:
+        if look.left <= 0 and any(found):
+            break
+        found.append(_find_ways(look, node, seen))
+    return found
+
+
+def _nodes_of(node: Mapping[str, Any], key: str) -> list[SubSchema]:
+    value = node.get(key)
+    return value if isinstance(value, list) else []
+
+
+def _combine_ways(parts: list[list[SchemaWay]]) -> list[SchemaWay]:
+    found = parts[0]
+    for ways in parts[1:]:
+        # From the front of both, so that no branch is left out altogether.
+        order = sorted((i + j, i, j) for i in range(len(found)) for j in range(len(ways)))
+        pairs = [(found[i], ways[j]) for _, i, j in order]
+        joined = [_join_ways(one, other) for one, other in pairs[: _MOST * 4]]
+        found = [way for way in joined if way is not None][:_MOST]
+    return found
+
+
+def allowed_types(schema: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The types a schema allows, in its order; None for any."""
+    kind = schema.get("type")
+    if isinstance(kind, str):
+        return (kind,)
+    return tuple(kind) if isinstance(kind, list) else None
+
+
+def _differ_in_type(schemas: list[dict[str, Any]]) -> bool:
+    """True if no value can satisfy two of them, by their types alone."""
+    seen: list[str] = []
+    for schema in schemas:
+        kinds = allowed_types(schema)
+        if kinds is None:
+            return False
+        seen += ["number" if kind == "integer" else kind for kind in dict.fromkeys(kinds)]
+    return len(set(seen)) == len(seen)
+
+
+def _differ_in_constant(schemas: list[dict[str, Any]]) -> bool:
+    """True if all are objects that must say which they are: `kind` is another word in each."""
+    if any(allowed_types(schema) != ("object",) for schema in schemas):
+        return False
+    for name in schemas[0].get("required") or ():
+        words: list[str] = []
+        for schema in schemas:
+            node = _mapping_of(schema, "properties").get(name)
+            values = allowed_values(node) if isinstance(node, dict) and name in (schema.get("required") or ()) else None
+            if not values:
+                break
+            words += [json_key(value) for value in values]
+        else:
+            if len(set(words)) == len(words):
+                return True
+    return False
+
+
+def _join_ways(one: SchemaWay, other: SchemaWay) -> SchemaWay | None:
+    """Both as one; None if no value satisfies both."""
+    mine, theirs, checked = one.schema, other.schema, one.checked or other.checked
+    if not mine or not theirs:
+        return SchemaWay(mine or theirs, checked)
+    schema = {**theirs, **mine}
+    for key in [key for key in mine if key in theirs]:
+        if mine[key] != theirs[key] or type(mine[key]) is not type(theirs[key]):
+            join = _WAY_JOINS.get(key)
+            joined = CONFLICT if join is None else join(mine[key], theirs[key])
+            if joined is not CONFLICT:
+                schema[key] = joined
+            elif key in _UNMERGED:
+                checked = True
+    if allowed_types(mine) is not None and allowed_types(theirs) is not None:
+        schema["type"] = join_types(mine["type"], theirs["type"])
+    values = allowed_values(mine), allowed_values(theirs)
+    if values[0] is not None and values[1] is not None:
+        schema.pop("const", None)
+        schema["enum"] = join_enums(*values)
+    if schema.get("type") is CONFLICT or schema.get("enum") is CONFLICT:
+        return None
+    properties = _mapping_of(mine, "properties"), _mapping_of(theirs, "properties")
+    if properties[0] or properties[1]:
+        # Where one says nothing about a name, what it says about others holds.
+        schema["properties"] = {
+            name: join_schemas(_property_node(mine, properties[0], name), _property_node(theirs, properties[1], name))
+            for name in dict.fromkeys((*properties[0], *properties[1]))
+        }
+    return SchemaWay(schema, checked)
+
+
+def _mapping_of(schema: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = schema.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _property_node(schema: Mapping[str, Any], properties: Mapping[str, Any], name: str) -> SubSchema:
+    if name in properties:
+        node: SubSchema = properties[name]
+        return node
+    if _mapping_of(schema, "patternProperties"):
+        return True  # which may or may not be meant; the value is checked
+    rest = schema.get("additionalProperties", True)
+    return rest if isinstance(rest, (dict, bool)) else True
+
+
+def _join_multiples(one: Any, other: Any) -> Any:
+    if isinstance(one, int) and isinstance(other, int):
+        return lcm(one, other)
+    mine, theirs = Fraction(str(one)), Fraction(str(other))
+    both = Fraction(lcm(mine.numerator, theirs.numerator), gcd(mine.denominator, theirs.denominator))
+    return int(both) if both.denominator == 1 else float(both)
+
+
+def _join_prefixes(one: Any, other: Any) -> Any:
+    longest = max(len(one), len(other))
+    return [reduce(join_schemas, [part[at] for part in (one, other) if at < len(part)]) for at in range(longest)]
+
+
+_WAY_JOINS: Mapping[str, Join] = {
+    **JOINS,
+    "minContains": max,
+    "multipleOf": _join_multiples,
+    "examples": lambda one, other: [*one, *other] if isinstance(one, list) and isinstance(other, list) else one,
+    "prefixItems": _join_prefixes,
+}
+_UNMERGED = frozenset({"pattern", "contains", "dependentSchemas", "dependentRequired", "dependencies", "maxContains"})
+_UNMERGED |= {"unevaluatedProperties", "unevaluatedItems", "additionalItems"}

@@ -10,6 +10,43 @@ from urllib.parse import unquote
 from toolyard.model import Schema
 from toolyard.model.keywords import SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES
 
+
+def resolve_pointer(root: dict[str, Any], ref: object) -> Any:
+    """What `#/...` points at inside `root`; None for anything else or a dangling pointer."""
+    if not isinstance(ref, str) or not ref.startswith("#"):
+        return None
+    node: Any = root
+    for part in unquote(ref[1:]).split("/")[1:]:
+        key = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(node, dict) and key in node:
+            node = node[key]
+        elif isinstance(node, list) and key.isdigit() and int(key) < len(node):
+            node = node[int(key)]
+        else:
+            return None
+    return node
+
+
+def declared_properties(root: dict[str, Any]) -> frozenset[str]:
+    """Names of the properties an object schema declares, in any branch, `$ref`s followed."""
+    names: set[str] = set()
+    seen: set[int] = set()
+    stack: list[Any] = [root]
+    while stack:
+        node = stack.pop()
+        if not isinstance(node, dict) or id(node) in seen:
+            continue
+        seen.add(id(node))
+        stack.append(resolve_pointer(root, node.get("$ref")))
+        properties = node.get("properties")
+        if isinstance(properties, dict):
+            names.update(properties)
+        for keyword in ("allOf", "anyOf", "oneOf"):
+            if isinstance(node.get(keyword), list):
+                stack.extend(node[keyword])
+    return frozenset(names)
+
+
 SubSchema = Schema | bool
 Path = tuple[str | int, ...]
 """Where in a schema: the keys and indexes that lead there from its root."""
@@ -68,14 +105,7 @@ class References:
             return None
         if ref != "#" and not ref.startswith("#/"):
             return self._anchors.get(unquote(ref[1:]))
-        node: Any = self.root
-        for key in reference_path(ref):
-            if isinstance(node, dict) and key in node:
-                node = node[key]
-            elif isinstance(node, list) and key in map(str, range(len(node))):
-                node = node[int(key)]
-            else:
-                return None
+        node = resolve_pointer(self.root, ref)
         return node if is_schema(node) else None
 
     @cached_property

@@ -28,8 +28,7 @@ from toolyard.model.json_words import json_type, pointer_of
 from toolyard.model.report import SourceReport
 from toolyard.model.tool import Effects, Schema, Tool
 from toolyard.parsing import iter_json_lines, locate, parse_json, parse_yaml, paused_gc, read_bytes
-from toolyard.schema.admission import admit_deferred
-from toolyard.schema.admit import admit_schema
+from toolyard.schema.admission import admit_deferred, admit_schema
 from toolyard.sources.base import Intake, ToolLoader
 from toolyard.sources.options import FileOptions, InlineOptions
 

@@ -1,7 +1,7 @@
 import pytest
 
-from toolyard.dialects.changes import ChangeLog
-from toolyard.dialects.gemini import keywords
+from toolyard.dialects.gemini import schema
+from toolyard.dialects.payload import ChangeLog
 
 
 def told(function, *arguments):
@@ -19,11 +19,11 @@ def told(function, *arguments):
     ],
 )
 def test_bounds_that_can_be_said_exactly_are(flat, kind, out):
-    assert told(keywords.bounds, flat, kind) == (out, [])
+    assert told(schema.write_bounds, flat, kind) == (out, [])
 
 
 def test_an_exclusive_bound_of_a_number_is_loosened_and_reported():
-    out, changes = told(keywords.bounds, {"exclusiveMinimum": 0.5, "maximum": "junk"}, "number")
+    out, changes = told(schema.write_bounds, {"exclusiveMinimum": 0.5, "maximum": "junk"}, "number")
     assert out == {"minimum": 0.5}
     assert len(changes) == 2
 
@@ -43,7 +43,7 @@ def test_an_exclusive_bound_of_a_number_is_loosened_and_reported():
     ],
 )
 def test_only_texts_can_be_listed_other_values_are_described(flat, kind, out, reported):
-    result, changes = told(keywords.values, flat, kind)
+    result, changes = told(schema.write_values, flat, kind)
     assert result == out
     assert bool(changes) is reported
 
@@ -60,42 +60,42 @@ def test_only_texts_can_be_listed_other_values_are_described(flat, kind, out, re
     ],
 )
 def test_only_formats_gemini_accepts_for_the_type_are_kept(kind, name, kept):
-    out, changes = told(keywords.texts, {"format": name}, kind)
+    out, changes = told(schema.write_texts, {"format": name}, kind)
     assert out == ({"format": name} if kept else {})
     assert bool(changes) is not kept
 
 
 def test_one_example_is_kept_and_the_loss_of_others_reported():
-    out, changes = told(keywords.texts, {"examples": [1, 2], "default": 0, "title": 5}, "integer")
+    out, changes = told(schema.write_texts, {"examples": [1, 2], "default": 0, "title": 5}, "integer")
     assert out == {"example": 1, "default": 0}
     assert changes == ["title dropped: it is not text", "only the first of the examples is kept"]
 
 
 def test_counts_must_be_whole():
-    out, changes = told(keywords.counts, {"minItems": 2.0, "maxItems": -1}, ("minItems", "maxItems"))
+    out, changes = told(schema.write_counts, {"minItems": 2.0, "maxItems": -1}, ("minItems", "maxItems"))
     assert out == {"minItems": 2}
     assert changes == ["maxItems dropped: it is not a whole number"]
 
 
 def test_types_are_read_from_values_and_keywords():
-    assert keywords.implied_types({"enum": ["a", 1, None]}) == ["string", "integer"]
-    assert keywords.implied_types({"minLength": 1, "minimum": 2}) == ["string", "number"]
-    assert keywords.implied_types({"description": "x"}) == []
+    assert schema.implied_types({"enum": ["a", 1, None]}) == ["string", "integer"]
+    assert schema.implied_types({"minLength": 1, "minimum": 2}) == ["string", "number"]
+    assert schema.implied_types({"description": "x"}) == []
 
 
 def test_keywords_idle_beside_the_type_are_no_loss():
     log = ChangeLog()
     flat = {"multipleOf": 2, "uniqueItems": False, "$comment": "x", "x-vendor": 1, "additionalProperties": False}
-    keywords.log_unknown(flat, "string", (), log)
+    schema.log_unknown(flat, "string", (), log)
     assert [item.pointer for item in log.rewrites("t")] == ["/x-vendor"]
-    keywords.log_unknown(flat, "object", (), log)
+    schema.log_unknown(flat, "object", (), log)
     assert [item.pointer for item in log.rewrites("t")] == ["/x-vendor", "/additionalProperties"]
 
 
 def test_descriptions_grow_by_a_sentence_but_do_not_repeat_it():
     out = {"description": "First."}
-    keywords.describe(out, "Second.")
-    keywords.describe(out, "Second.")
-    keywords.describe(out, "Zeroth.", first=True)
-    keywords.describe(out, None)
+    schema.add_description(out, "Second.")
+    schema.add_description(out, "Second.")
+    schema.add_description(out, "Zeroth.", first=True)
+    schema.add_description(out, None)
     assert out == {"description": "Zeroth. First. Second."}

@@ -7,11 +7,10 @@ from hypothesis import given, settings
 
 from conftest import examples
 from dialects.strategies import accepted, inputs, junk
-from toolyard.dialects.changes import ChangeLog
-from toolyard.dialects.gemini.keywords import GEMINI_KEYWORDS
-from toolyard.dialects.gemini.reader import json_schema
-from toolyard.dialects.gemini.schema import gemini_schema
+from toolyard.dialects.gemini.dialect import json_schema
+from toolyard.dialects.gemini.schema import GEMINI_KEYWORDS, gemini_schema
 from toolyard.dialects.mcp import McpDialect
+from toolyard.dialects.payload import ChangeLog
 
 TYPES = {"STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"}
 

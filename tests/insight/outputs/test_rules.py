@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from conftest import material
 from toolyard import Effects, RestBinding, Tool, ToolRegistry
 from toolyard.insight.outputs.rules import output_schema
-from toolyard.schema.admit import admit_schema
+from toolyard.schema.admission import admit_schema
 
 TEXT = {"type": "string"}
 NUMBER = {"type": "number"}

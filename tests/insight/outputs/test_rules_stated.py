@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from toolyard import Tool
 from toolyard.insight.outputs.rules import output_schema
-from toolyard.schema.admit import admit_schema
+from toolyard.schema.admission import admit_schema
 
 
 def answers(name, description, **parameters):

@@ -16,7 +16,7 @@ from parsing.yaml.hostile_yaml import hostile
 from parsing.yaml.scanner_twins import compare_scanners
 from toolyard.model.errors import MalformedSource
 from toolyard.parsing import locate, parse_yaml
-from toolyard.parsing.yaml import scanners
+from toolyard.parsing.yaml import builder
 
 TEXTS = st.text(
     alphabet=st.one_of(
@@ -129,7 +129,7 @@ def test_what_both_refuse_is_explained_as_libyaml_sees_it(text: str) -> None:
 def test_a_text_too_long_for_the_slow_scanner_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "a: |\n \tx\n" + "# padding\n" * 100
     assert parse_yaml(text) == {"a": "\tx\n"}
-    monkeypatch.setattr(scanners, "MAX_PURE_CHARACTERS", len(text) - 1)
+    monkeypatch.setattr(builder, "MAX_PURE_CHARACTERS", len(text) - 1)
     with pytest.raises(MalformedSource, match="a tab cannot indent"):
         parse_yaml(text)
 

@@ -24,7 +24,7 @@ from schema.derive.derive_cases import (
     schema_for,
 )
 from toolyard.model.errors import DefinitionError, InvalidArguments
-from toolyard.schema.admit import admit_schema
+from toolyard.schema.admission import admit_schema
 from toolyard.schema.derive.function import derive
 
 

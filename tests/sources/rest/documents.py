@@ -6,7 +6,7 @@ from pathlib import Path
 
 from toolyard import RESTToolLoader, ToolRegistry
 from toolyard.schema import compile_schema
-from toolyard.schema.admit import admit_schema
+from toolyard.schema.admission import admit_schema
 
 OK = {"200": {"description": "fine"}}
 

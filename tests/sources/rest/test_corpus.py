@@ -7,7 +7,7 @@ import pytest
 from conftest import CORPUS, DATA, material
 from toolyard import RestBinding, RESTToolLoader, ToolRegistry
 from toolyard.schema import compile_schema
-from toolyard.schema.budget import check_budget
+from toolyard.schema.admission import check_budget
 
 DOCUMENTS = material("openapi/*.json") + material("openapi/*.yaml")
 INDEX = {

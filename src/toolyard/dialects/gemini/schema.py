@@ -3,17 +3,175 @@
 References are inlined, `allOf` folded, null becomes `nullable`. Types are spelt in capitals, as in the REST
 reference. A union is an `anyOf` with nothing beside it, since Vertex AI refuses even a description there:
 description and `nullable` move into the alternatives.
+
+What a schema of one type says about a string, number, array or object is read keyword by keyword (`_write_...`); what
+Gemini has no word for is logged.
 """
 
 from __future__ import annotations
 
-from toolyard.dialects.changes import ChangeLog
-from toolyard.dialects.gemini import keywords
-from toolyard.dialects.object_root import object_root
+import json
+import math
+from typing import TypeGuard
+
+from toolyard.dialects.input_schema import object_root
+from toolyard.dialects.payload import ChangeLog
 from toolyard.model import Schema
+from toolyard.model.json_words import json_type
 from toolyard.model.keywords import JSON_TYPES
 from toolyard.schema.fold import DOCUMENT_KEYWORDS, fold_schema, join_schemas
 from toolyard.schema.subschemas import Path, References, SubSchema, allowed_values, is_schema, types_of
+
+GEMINI_KEYWORDS = frozenset(
+    {"type", "format", "title", "description", "nullable", "enum", "items", "minItems", "maxItems", "properties"}
+    | {"required", "propertyOrdering", "minProperties", "maxProperties", "minimum", "maximum", "minLength"}
+    | {"maxLength", "pattern", "example", "default", "anyOf"}
+)
+"""Every keyword of Gemini's Schema object; it refuses a request that uses any other."""
+
+_NUMERIC = ("integer", "number")
+_TYPES_OF: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("minLength", "maxLength", "pattern", "contentEncoding", "contentMediaType"), ("string",)),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), _NUMERIC),
+    **dict.fromkeys(("items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems"), ("array",)),
+    **dict.fromkeys(("contains", "minContains", "maxContains", "unevaluatedItems"), ("array",)),
+    **dict.fromkeys(("properties", "required", "additionalProperties", "patternProperties"), ("object",)),
+    **dict.fromkeys(("propertyNames", "minProperties", "maxProperties", "dependentRequired"), ("object",)),
+    **dict.fromkeys(("dependentSchemas", "unevaluatedProperties"), ("object",)),
+}
+"""The types a keyword says something about; it is idle beside any other type."""
+
+_FORMATS = {"string": ("date-time", "enum"), "number": ("float", "double"), "integer": ("int32", "int64")}
+_IDLE_WHEN_FALSE = frozenset({"uniqueItems", "deprecated", "readOnly", "writeOnly"})
+_TOLD = GEMINI_KEYWORDS | {"const", "examples", "exclusiveMinimum", "exclusiveMaximum", "prefixItems"}
+
+
+def implied_types(flat: Schema) -> list[str]:
+    """The types a schema without `type` is about, judged by its other keywords; none if it says nothing."""
+    values = allowed_values(flat)
+    if values is not None:
+        return list(dict.fromkeys(json_type(value) for value in values if value is not None))
+    found = [name for key in flat for name in _TYPES_OF.get(key, ())[-1:]]
+    return list(dict.fromkeys(found))
+
+
+def add_description(out: Schema, text: object, *, first: bool = False) -> None:
+    """Add a sentence to the description of `out`, unless it is there already."""
+    if not isinstance(text, str) or not text:
+        return
+    old = out.get("description", "")
+    if text not in old:
+        out["description"] = " ".join(part for part in ((text, old) if first else (old, text)) if part)
+
+
+def write_texts(flat: Schema, kind: str, path: Path, log: ChangeLog) -> Schema:
+    """What is said about a value: title, description, default, an example, and its format."""
+    out: Schema = {}
+    for key in ("title", "description"):
+        if isinstance(flat.get(key), str):
+            out[key] = flat[key]
+        elif key in flat:
+            log.add((*path, key), f"{key} dropped: it is not text")
+    if flat.get("default") is not None:
+        out["default"] = flat["default"]
+    elif "default" in flat:
+        log.add((*path, "default"), "the default null is dropped: Gemini has no such value")
+    if "example" in flat:
+        out["example"] = flat["example"]
+    elif isinstance(flat.get("examples"), list) and flat["examples"]:
+        out["example"] = flat["examples"][0]
+        if len(flat["examples"]) > 1:
+            log.add((*path, "examples"), "only the first of the examples is kept")
+    name = flat.get("format")
+    if name in _FORMATS.get(kind, ()):
+        out["format"] = name
+    elif name is not None:
+        log.add((*path, "format"), f"format {name!r} dropped: Gemini does not accept it for {kind}")
+    return out
+
+
+def write_values(flat: Schema, kind: str, path: Path, log: ChangeLog) -> Schema:
+    """`enum` for strings; for other types the allowed values go to the description."""
+    allowed = allowed_values(flat)
+    if allowed is None:
+        return {}
+    key = "const" if "const" in flat else "enum"
+    fitting = [value for value in allowed if kind in _type_names(value)]
+    names = list(dict.fromkeys(value for value in fitting if isinstance(value, str) and value))
+    if not fitting:
+        log.add((*path, key), f"{key} dropped: none of its values is of type {kind}")
+        return {}
+    if names and "" not in fitting:
+        return {"enum": names}
+    if names:
+        log.add((*path, key), f"{key} without the empty text, which Gemini refuses there")
+        return {"enum": names, "description": "May also be empty."}
+    log.add((*path, key), f"{key} moved to the description: Gemini has it for text alone")
+    return {"description": f"Allowed values: {', '.join(map(json.dumps, fitting))}."}
+
+
+def _type_names(value: object) -> tuple[str, ...]:
+    name = json_type(value)
+    return (name, "number") if name == "integer" else (name,)
+
+
+def write_counts(flat: Schema, keys: tuple[str, ...], path: Path, log: ChangeLog) -> Schema:
+    """Limits that must be whole and not negative."""
+    out: Schema = {}
+    for key in keys:
+        value = flat.get(key)
+        if is_number(value) and value >= 0 and value == int(value):
+            out[key] = int(value)
+        elif value is not None:
+            log.add((*path, key), f"{key} dropped: it is not a whole number")
+    return out
+
+
+def write_bounds(flat: Schema, kind: str, path: Path, log: ChangeLog) -> Schema:
+    """`minimum` and `maximum`; an exclusive bound of an integer is the next integer inside it."""
+    out: Schema = {key: flat[key] for key in ("minimum", "maximum") if is_number(flat.get(key))}
+    for key in flat.keys() & {"minimum", "maximum"} - out.keys():
+        log.add((*path, key), f"{key} dropped: it is not a number")
+    for key, plain, step in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
+        value = flat.get(key)
+        if not is_number(value):
+            if value is not None:
+                log.add((*path, key), f"{key} dropped: it is not a number")
+            continue
+        if kind == "integer":
+            value = (math.floor(value) if step > 0 else math.ceil(value)) + step
+        else:
+            log.add((*path, key), f"{key} became {plain}: Gemini cannot exclude the bound itself")
+        tighter = max if step > 0 else min
+        out[plain] = tighter(out.get(plain, value), value)
+    return out
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """A finite JSON number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def write_pattern(flat: Schema, path: Path, log: ChangeLog) -> Schema:
+    """`pattern`, where it is text."""
+    if isinstance(flat.get("pattern"), str):
+        return {"pattern": flat["pattern"]}
+    if "pattern" in flat:
+        log.add((*path, "pattern"), "pattern dropped: it is not text")
+    return {}
+
+
+def log_unknown(flat: Schema, kind: str, path: Path, log: ChangeLog) -> None:
+    """Log the keywords that mean something for this type and that Gemini has no word for."""
+    for key, value in flat.items():
+        if key in _TOLD or key in DOCUMENT_KEYWORDS or (value is False and key in _IDLE_WHEN_FALSE):
+            continue
+        if key not in _TYPES_OF:
+            log.add((*path, key), f"{key} dropped: Gemini has no such keyword")
+        elif kind in _TYPES_OF[key]:
+            state = "false " if value is False else ""
+            log.add((*path, key), f"{key} {state}dropped: Gemini has no such keyword")
+
 
 _UNROLL = 2
 """How often a recursive definition is written out inside itself."""
@@ -109,13 +267,13 @@ class _GeminiWriter:
         nullable = nullable and (allowed is None or None in allowed)
         kinds = [name for name in names if name != "null" and not (name == "integer" and "number" in names)]
         if not names:
-            kinds = keywords.implied_types(flat)
+            kinds = implied_types(flat)
             if kinds and allowed is None:
                 self._log.add(path, f"type {' or '.join(kinds)} read from the keywords beside it")
             elif not kinds and not nullable:
                 return self._write_anything(flat, path)
         if not kinds:
-            return {"type": "NULL", **keywords.texts({**flat, "format": None}, "null", path, self._log)}
+            return {"type": "NULL", **write_texts({**flat, "format": None}, "null", path, self._log)}
         if len(kinds) > 1:
             rest = {key: value for key, value in flat.items() if key not in ("type", "nullable")}
             null: list[SubSchema] = [{"type": "null"}] if nullable else []
@@ -124,23 +282,23 @@ class _GeminiWriter:
         return _with_null(out) if nullable else out
 
     def _of_kind(self, kind: str, flat: Schema, path: Path, trail: tuple[str, ...]) -> Schema:
-        out: Schema = {"type": kind.upper(), **keywords.texts(flat, kind, path, self._log)}
-        limits = keywords.values(flat, kind, path, self._log)
-        keywords.describe(out, limits.pop("description", None))
+        out: Schema = {"type": kind.upper(), **write_texts(flat, kind, path, self._log)}
+        limits = write_values(flat, kind, path, self._log)
+        add_description(out, limits.pop("description", None))
         if kind == "string":
-            limits |= keywords.counts(flat, ("minLength", "maxLength"), path, self._log)
-            limits |= keywords.pattern(flat, path, self._log)
+            limits |= write_counts(flat, ("minLength", "maxLength"), path, self._log)
+            limits |= write_pattern(flat, path, self._log)
         elif kind in ("integer", "number"):
-            limits |= keywords.bounds(flat, kind, path, self._log)
+            limits |= write_bounds(flat, kind, path, self._log)
         elif kind == "array":
             limits |= self._write_array(flat, path, trail)
         elif kind == "object":
             limits |= self._write_object(flat, path, trail)
-        keywords.log_unknown(flat, kind, path, self._log)
+        log_unknown(flat, kind, path, self._log)
         return {**out, **limits}
 
     def _write_object(self, flat: Schema, path: Path, trail: tuple[str, ...]) -> Schema:
-        out: Schema = keywords.counts(flat, ("minProperties", "maxProperties"), path, self._log)
+        out: Schema = write_counts(flat, ("minProperties", "maxProperties"), path, self._log)
         declared = flat.get("properties")
         properties: Schema = {}
         for name, sub in (declared if isinstance(declared, dict) else {}).items():
@@ -160,7 +318,7 @@ class _GeminiWriter:
         return out
 
     def _write_array(self, flat: Schema, path: Path, trail: tuple[str, ...]) -> Schema:
-        out: Schema = keywords.counts(flat, ("minItems", "maxItems"), path, self._log)
+        out: Schema = write_counts(flat, ("minItems", "maxItems"), path, self._log)
         items = flat.get("items", True)
         prefix = items if isinstance(items, list) else flat.get("prefixItems")
         rest = flat.get("additionalItems", True) if isinstance(items, list) else items
@@ -185,8 +343,8 @@ class _GeminiWriter:
 
 def _open_object(schema: Schema, note: str) -> Schema:
     out: Schema = {"type": "OBJECT"}
-    keywords.describe(out, schema.get("description"))
-    keywords.describe(out, note)
+    add_description(out, schema.get("description"))
+    add_description(out, note)
     return out
 
 
@@ -199,7 +357,7 @@ def _with_null(schema: Schema) -> Schema:
 def _any_of(branches: list[Schema], description: object, *, nullable: bool) -> Schema:
     out = [dict(branch) for branch in branches]
     for branch in out:
-        keywords.describe(branch, description, first=True)
+        add_description(branch, description, first=True)
     union = out[0] if len(out) == 1 else {"anyOf": out}
     return _with_null(union) if nullable else union
 

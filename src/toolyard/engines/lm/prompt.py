@@ -20,7 +20,7 @@ from toolyard.model.call import ToolCall
 from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
 from toolyard.schema.compile import CompiledSchema, compile_schema
-from toolyard.schema.refs import declared_properties
+from toolyard.schema.subschemas import declared_properties
 
 INSTRUCTION = """\
 You play the tools of a software system. Each message gives you the specification of a tool and one call of it, both \

@@ -11,8 +11,7 @@ from toolyard.model.json_words import json_type
 from toolyard.model.keywords import IN_PLACE, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES
 from toolyard.model.tool import Schema, Tool
 from toolyard.parsing import parse_json
-from toolyard.schema.compile import CompiledSchema
-from toolyard.schema.violations import Violation, describe
+from toolyard.schema.compile import CompiledSchema, Violation, describe
 
 ENVELOPE = "result"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")

@@ -214,7 +214,7 @@ class MCPToolEngine(OutwardEngine):
         known = self._routes.get(id(tool))
         if known is not None and known.tool is tool:
             return known
-        from toolyard.dialects.mcp_wrapping import is_wrapped
+        from toolyard.dialects.mcp import is_wrapped
 
         binding = tool.binding
         if type(binding) is not McpBinding:

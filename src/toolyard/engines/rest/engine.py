@@ -24,7 +24,7 @@ from toolyard.sessions.store import Key
 
 if TYPE_CHECKING:
     from toolyard.engines.rest.options import AuthEntry, Chosen
-    from toolyard.engines.rest.request import Operation
+    from toolyard.engines.rest.request import RestOperation
     from toolyard.links.http.client import GuardedClient
     from toolyard.links.http.messages import Incoming, Outgoing
 
@@ -45,7 +45,7 @@ class _Sent:
 
     __slots__ = ("chosen", "operation", "outgoing", "since")
 
-    def __init__(self, operation: Operation, chosen: Chosen, outgoing: Outgoing) -> None:
+    def __init__(self, operation: RestOperation, chosen: Chosen, outgoing: Outgoing) -> None:
         self.operation = operation
         self.chosen = chosen
         self.outgoing = outgoing
@@ -120,7 +120,7 @@ class RESTToolEngine(OutwardEngine):
         reach = {"allow_hosts": allow_hosts, "allow_networks": allow_networks, "http2": http2}
         tls = {"verify": verify, "ca": ca, "cert": cert}
         self._client: GuardedClient = make_client(max_response_bytes, max_connections, **reach, **tls)
-        self._operations: dict[int, tuple[RestBinding, Operation, Chosen]] = {}
+        self._operations: dict[int, tuple[RestBinding, RestOperation, Chosen]] = {}
         self._sessions: OrderedDict[Key, tuple[AuthEntry, ...]] = OrderedDict()
         self._fetched: OrderedDict[str, None] = OrderedDict()
         self._root: ToolEngine = self
@@ -245,14 +245,14 @@ class RESTToolEngine(OutwardEngine):
         )
         return _Sent(operation, chosen, outgoing)
 
-    def _prepare_operation(self, binding: RestBinding) -> tuple[Operation, Chosen]:
+    def _prepare_operation(self, binding: RestBinding) -> tuple[RestOperation, Chosen]:
         known = self._operations.get(id(binding))
         if known is not None:
             return known[1], known[2]
         from toolyard.engines.rest.options import choose_credentials
-        from toolyard.engines.rest.request import Operation, named_hosts
+        from toolyard.engines.rest.request import RestOperation, named_hosts
 
-        operation = Operation(binding, self.base_url, named_hosts(binding.named, self.base_url))
+        operation = RestOperation(binding, self.base_url, named_hosts(binding.named, self.base_url))
         chosen = choose_credentials(operation, self._auth)
         if len(self._operations) >= _MAX_OPERATIONS:
             self._operations.clear()
@@ -260,7 +260,7 @@ class RESTToolEngine(OutwardEngine):
         self._operations[id(binding)] = (binding, operation, chosen)
         return operation, chosen
 
-    def _check_home(self, operation: Operation) -> None:
+    def _check_home(self, operation: RestOperation) -> None:
         """Refuse to guess which of several services a secret without an origin is for."""
         registry = self._root.tool_registry
         if self._homes[0] != registry.generation:
@@ -295,7 +295,7 @@ class RESTToolEngine(OutwardEngine):
         """From then on, that one's tools are meant."""
         self._root = root
 
-    def _choose_own(self, invocation: Invocation, operation: Operation, chosen: Chosen) -> Chosen:
+    def _choose_own(self, invocation: Invocation, operation: RestOperation, chosen: Chosen) -> Chosen:
         from toolyard.engines.rest.options import choose_credentials
 
         entries = self._sessions.get(invocation.session.key)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from toolyard.engines.options import RestEngineOptions
-from toolyard.engines.rest.request import Operation
+from toolyard.engines.rest.request import RestOperation
 from toolyard.links.http.addresses import AddressRule
 from toolyard.links.http.auth import AUTH_KINDS, Together, token_hosts
 from toolyard.links.http.client import GuardedClient
@@ -103,7 +103,7 @@ class AuthEntry:
             self._made.setdefault(origin, self._make(origin))
         return self._made[origin]
 
-    def serves(self, operation: Operation) -> bool:
+    def serves(self, operation: RestOperation) -> bool:
         """Whether it may go where the operation is."""
         return operation.trusted if self.origin is None else self.origin == operation.origin
 
@@ -163,7 +163,7 @@ class Chosen:
         return () if self.credential is None else self.credential.secrets
 
 
-def choose_credentials(operation: Operation, own: Sequence[AuthEntry], shared: Sequence[AuthEntry] = ()) -> Chosen:
+def choose_credentials(operation: RestOperation, own: Sequence[AuthEntry], shared: Sequence[AuthEntry] = ()) -> Chosen:
     """What the operation asks for, of the session's own credentials if these are enough, else of all.
 
     An alternative of the specification that can be met whole is. If none can, or it asks for nothing, what is not
@@ -184,7 +184,7 @@ def choose_credentials(operation: Operation, own: Sequence[AuthEntry], shared: S
 
 
 def _meet_alternative(
-    operation: Operation, alternative: Sequence[str], available: Sequence[AuthEntry]
+    operation: RestOperation, alternative: Sequence[str], available: Sequence[AuthEntry]
 ) -> list[AuthEntry] | None:
     found: list[AuthEntry] = []
     for name in alternative:

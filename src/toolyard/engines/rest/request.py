@@ -1,4 +1,4 @@
-"""`Operation`: a binding made ready, so that each call only fills in its arguments."""
+"""`RestOperation`: a binding made ready, so that each call only fills in its arguments."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _quote_literal(text: str) -> str:
 Headers = tuple[tuple[str, str], ...]
 
 
-class Operation:
+class RestOperation:
     """Everything about a call that does not depend on its arguments."""
 
     __slots__ = ("_accept", "_by_place", "_path", "allowed", "binding", "expected", "named", "origin", "trusted", "url")

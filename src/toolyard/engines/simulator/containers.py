@@ -13,8 +13,8 @@ from toolyard.engines.simulator.patterns import Unreadable, Write, writer_of
 from toolyard.engines.simulator.scalars import OWN, MakerSource
 from toolyard.model.json_words import copied
 from toolyard.schema import compile_schema
+from toolyard.schema.fold import find_ways
 from toolyard.schema.subschemas import SubSchema
-from toolyard.schema.ways import find_ways
 from toolyard.words.identifiers import plain_letters
 
 _USUAL_ITEMS = 3

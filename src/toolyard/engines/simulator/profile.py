@@ -16,8 +16,8 @@ from toolyard.engines.simulator.draw import Make, encode
 from toolyard.engines.simulator.values import SchemaValues
 from toolyard.model.bindings import RestBinding
 from toolyard.model.tool import Effects, Tool
+from toolyard.schema.fold import allowed_types, find_ways
 from toolyard.schema.subschemas import SubSchema
-from toolyard.schema.ways import allowed_types, find_ways
 from toolyard.words.identifiers import plain_letters, split_identifier
 from toolyard.words.plurals import singular
 from toolyard.words.verbs import CRUD_BY_METHOD, CRUD_BY_VERB, CrudVerb

@@ -34,8 +34,8 @@ from toolyard.engines.simulator.scalars import (
 from toolyard.engines.simulator.unrolled import unroll_maker
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.schema import compile_schema
+from toolyard.schema.fold import COMPOSED, SchemaWay, allowed_types, find_ways
 from toolyard.schema.subschemas import SubSchema
-from toolyard.schema.ways import COMPOSED, SchemaWay, allowed_types, find_ways
 from toolyard.words.identifiers import plain_letters
 
 _OBJECT = frozenset({"properties", "required", "additionalProperties", "patternProperties", "minProperties"})

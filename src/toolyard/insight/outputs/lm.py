@@ -18,7 +18,7 @@ from toolyard.loop.home import home_loop, link_loop
 from toolyard.model.errors import CallError, InvalidSchemaError, MalformedSource, SyncInAsyncError
 from toolyard.model.tool import Schema, Tool
 from toolyard.parsing import parse_json
-from toolyard.schema.admit import admit_schema
+from toolyard.schema.admission import admit_schema
 
 if TYPE_CHECKING:
     from toolyard.links.lm import LMClient, Message

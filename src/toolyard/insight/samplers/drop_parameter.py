@@ -17,7 +17,7 @@ from toolyard.insight.sample import Edge, Feed, Sample
 from toolyard.insight.samplers.base import SampleRequest
 from toolyard.insight.samplers.mix import places_of
 from toolyard.model.tool import Tool
-from toolyard.schema.refs import resolve_pointer
+from toolyard.schema.subschemas import resolve_pointer
 
 _DEPENDENT = ("dependentRequired", "dependentSchemas", "dependencies")
 _MOST_REFERENCES = 32

@@ -25,7 +25,7 @@ from toolyard.links.http.url import Target, read_url
 from toolyard.loop.home import home_loop
 from toolyard.model.errors import CallError, CallTimeout, ConfigError, Denied, MalformedSource, Unavailable
 from toolyard.parsing import parse_json
-from toolyard.parsing.shared_file import lock_file, replace_file
+from toolyard.parsing.files import lock_file, replace_file
 from toolyard.plugins.extras import missing_extra
 
 if TYPE_CHECKING:

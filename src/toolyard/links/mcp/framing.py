@@ -15,7 +15,7 @@ import msgspec
 
 from toolyard.model.errors import InvalidArguments
 from toolyard.parsing import paused_gc
-from toolyard.parsing.depth import nests_deeper
+from toolyard.parsing.json_text import nests_deeper
 
 METHOD_NOT_FOUND = -32601
 INTERNAL_ERROR = -32603

@@ -1,13 +1,22 @@
-"""The events of a YAML document as plain data: every rule of ours checked, one event at a time, without recursion."""
+"""The events of a YAML document as plain data: every rule of ours checked, one event at a time, without recursion.
+
+libyaml turns text into events, and PyYAML's own scanner for the legal YAML that libyaml refuses. libyaml is a YAML
+1.1 reader: NEL, LS and PS end a line for it but are ordinary characters in YAML 1.2, and it refuses the two-part
+escapes with which JSON writes an emoji. Both are replaced by private characters before it reads the text, and put
+back in each scalar after (`Substitution`).
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import yaml
+from yaml._yaml import CParser
 from yaml.events import (
     AliasEvent,
     DocumentStartEvent,
@@ -20,10 +29,139 @@ from yaml.events import (
 )
 
 from toolyard.model.errors import MalformedSource
-from toolyard.parsing.yaml.errors import explain_yaml_error
+from toolyard.parsing.json_text import fault_at
 from toolyard.parsing.yaml.scalars import CORE_TAG, UNSPECIFIC_TAG, plain_scalar, tagged_scalar, unknown_tag
-from toolyard.parsing.yaml.scanners import NextEvent, may_be_legal, scan_by_libyaml, scan_in_python
-from toolyard.parsing.yaml.substitution import Substitution
+
+NextEvent = Callable[[], Event | None]
+
+MAX_PURE_CHARACTERS = 1024 * 1024
+"""Of a text for PyYAML's own scanner, which takes seconds for each million."""
+
+_REFUSED_THOUGH_LEGAL = frozenset(
+    {
+        # A block scalar may begin with a tab, behind the spaces that indent it.
+        "found a tab character where an indentation space is expected",
+        # `{a:[1]}`: a bracket cannot be part of the text before it, so the colon ends that.
+        "found unexpected ':'",
+    }
+)
+
+
+def scan_by_libyaml(text: str) -> NextEvent:
+    """The events of a text, one a call; None at the end."""
+    next_event: NextEvent = CParser(text.encode(errors="replace")).get_event
+    return next_event
+
+
+def scan_in_python(text: str) -> NextEvent:
+    """The same by PyYAML's own scanner, thirty times as slow."""
+    next_event: NextEvent = yaml.SafeLoader(text).get_event
+    return next_event
+
+
+def may_be_legal(text: str, error: yaml.YAMLError) -> bool:
+    """Whether libyaml refused a text that the other scanner may read, and that is not too long for it."""
+    problem = getattr(error, "problem", None)
+    return problem in _REFUSED_THOUGH_LEGAL and len(text) <= MAX_PURE_CHARACTERS
+
+
+_BREAKS = ("\x85", "\u2028", "\u2029")
+_PAIR = re.compile(
+    r"(?<!\\)(?P<before>(?:\\\\)*)\\u(?P<high>[dD][89abAB][0-9a-fA-F]{2})\\u(?P<low>[dD][c-fC-F][0-9a-fA-F]{2})"
+)
+_PRIVATE = range(0xE000, 0xF900)
+
+
+@dataclass(slots=True, frozen=True)
+class Substitution:
+    """A text that libyaml reads as YAML 1.2, and the way back for the scalars it finds."""
+
+    text: str
+    stands_for: dict[int, str]
+    pair: str = ""
+
+    @classmethod
+    def for_text(cls, text: str) -> Substitution:
+        """`text` itself, unless it holds something libyaml misreads."""
+        breaks = [] if text.isascii() else [char for char in _BREAKS if char in text]
+        has_pairs = ("\\ud" in text or "\\uD" in text) and _PAIR.search(text) is not None
+        if not breaks and not has_pairs:
+            return cls(text, {})
+        unused = (chr(code) for code in _PRIVATE if chr(code) not in text)
+        stands_for: dict[int, str] = {}
+        for char in breaks:
+            substitute = next(unused)
+            stands_for[ord(substitute)] = char
+            text = text.replace(char, substitute)
+        if not has_pairs:
+            return cls(text, stands_for)
+        pair = next(unused)
+        return cls(_PAIR.sub(rf"\g<before>{pair}\g<high>\g<low>", text), stands_for, pair)
+
+    @property
+    def used(self) -> bool:
+        """Whether scalars have to be restored at all."""
+        return bool(self.stands_for or self.pair)
+
+    def restore(self, scalar: str, style: str | None) -> str:
+        """The scalar as it was written; a pair is a character between double quotes and text everywhere else."""
+        if self.pair:
+            restored = _decode_pair if style == '"' else _spell_pair
+            scalar = re.sub(f"{self.pair}(.{{4}})(.{{4}})", restored, scalar)
+        return scalar.translate(self.stands_for)
+
+
+def _decode_pair(pair: re.Match[str]) -> str:
+    high, low = int(pair[1], 16), int(pair[2], 16)
+    return chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
+
+
+def _spell_pair(pair: re.Match[str]) -> str:
+    return f"\\u{pair[1]}\\u{pair[2]}"
+
+
+_UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_TAB = "a tab cannot indent YAML; use spaces"
+_REMEDIES = {
+    "found a tab character that violates indentation": _TAB,
+    "found a tab character where an indentation space is expected": _TAB,
+    "mapping values are not allowed in this context": "': ' cannot stand here; quote the text or mend the indentation",
+    "block sequence entries are not allowed in this context": "'- ' cannot stand here; begin the list on a new line",
+    "could not find expected ':'": "expected ': ' after the key above, on its line",
+    "did not find expected key": "the indentation fits no line above",
+    "did not find expected '-' indicator": "the indentation fits no line above, or a '- ' is missing",
+    "did not find expected ',' or ']'": "expected ',' or ']' here",
+    "did not find expected ',' or '}'": "expected ',' or '}' here",
+    "found unexpected end of stream": "the quoted text never ends; add its closing quote",
+    "found unknown escape character": "no such escape in double quotes; double the backslash or use single quotes",
+    "found invalid Unicode character escape code": "half of a surrogate pair is no character; write both halves",
+    "found undefined tag handle": "the tag's prefix is not declared; remove the tag",
+}
+
+
+def explain_yaml_error(text: str, error: yaml.YAMLError, what: str) -> MalformedSource:
+    """The error for a text that libyaml refused; places are in `text`."""
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return _explain_unreadable(text, error, what)
+    mark, problem = error.problem_mark, error.problem or "is not YAML"
+    message = _REMEDIES.get(problem, problem)
+    if problem == "found character that cannot start any token":
+        character = text.split("\n")[mark.line][mark.column : mark.column + 1]
+        message = _TAB if character == "\t" else f"{character!r} cannot begin a plain value; put it in quotes"
+    if error.context_mark is not None and error.context_mark.line != mark.line:
+        message += f" ({error.context} from line {error.context_mark.line + 1})"
+    return MalformedSource(message, where=f"{what}:{mark.line + 1}:{mark.column + 1}")
+
+
+def _explain_unreadable(text: str, error: yaml.YAMLError, what: str) -> MalformedSource:
+    bad = _UNPRINTABLE.search(text)
+    if bad is None:
+        return MalformedSource(str(error), where=what)
+    message = (
+        f"the control character U+{ord(bad[0]):04X} is not allowed in YAML; remove it, or escape it in double quotes"
+    )
+    return fault_at(text, bad.start(), message, what)
+
 
 ALIAS_ALLOWANCE = 250_000
 """What aliases may add to any document, in values of up to `LONG` characters; each character of the document allows

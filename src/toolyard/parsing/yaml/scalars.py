@@ -8,10 +8,9 @@ from __future__ import annotations
 import math
 import re
 
-Scalar = str | int | float | bool | None
+from toolyard.parsing.json_text import MAX_DIGITS
 
-MAX_DIGITS = 4300
-"""Of an integer: Python refuses to read or print longer ones, because that takes the square of their length."""
+Scalar = str | int | float | bool | None
 
 LARGEST_INT = 10**MAX_DIGITS
 """Integers must lie strictly between this and its negative."""

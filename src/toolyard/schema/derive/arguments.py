@@ -2,24 +2,108 @@
 
 from __future__ import annotations
 
+import collections
 import inspect
+import math
 import types
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined, to_jsonable_python
+from pydantic_core import PydanticSerializationError, PydanticUndefined, to_json, to_jsonable_python
 
-from toolyard.model.errors import DefinitionError
+from toolyard.model.errors import DefinitionError, InvalidArguments, InvalidOutput
 from toolyard.model.tool import Schema
-from toolyard.schema.compile import compile_schema
+from toolyard.schema.compile import Violation, compile_schema, describe
 from toolyard.schema.derive.docstring import DocInfo
 from toolyard.schema.derive.signature import EMPTY, Outline, Parameter, read_parameters
-from toolyard.schema.derive.type_schema import NO_SCHEMA, not_finite, ordered, schema_of
-from toolyard.schema.derive.types import accepts_none, is_plain, portable, wants_int, with_none
-from toolyard.schema.derive.values import Arguments, Prepare, validated
+from toolyard.schema.derive.types import (
+    NO_SCHEMA,
+    accepts_none,
+    is_plain,
+    not_finite,
+    ordered,
+    portable,
+    schema_of,
+    wants_int,
+    with_none,
+)
+from toolyard.schema.strict import read_violations, without_input
+
+Arguments = dict[str, Any]
+Prepare = Callable[[Arguments], tuple[tuple[Any, ...], Arguments]]
+Finish = Callable[[Any], Any]
+
+_M = TypeVar("_M", bound=BaseModel)
+
+_PLAIN_SCALARS = frozenset({str, int, bool, type(None)})
+
+
+def validated(model: type[_M], arguments: Arguments, *, sent: Arguments | None = None) -> _M:
+    """The arguments as an instance of the model, or `InvalidArguments`.
+
+    The cause of that error is pydantic's own, less the input values. Its pointers lead into what was
+    `sent`, in case the arguments had to be rearranged for the model.
+    """
+    failure: ValidationError | None = None
+    try:
+        # As JSON, because that is what arguments are: only from JSON does a strict model take a date from text.
+        return model.model_validate_json(to_json(arguments))
+    except ValidationError as error:
+        failure, violations = without_input(error), read_violations(error, arguments if sent is None else sent)
+    except PydanticSerializationError as error:
+        violations = [Violation("", f"is not JSON: {error}", "type")]
+    # Raised out here, or the error that still holds the values would be kept as the context of this one.
+    raise InvalidArguments(
+        f"invalid arguments: {describe(violations)}", details={"violations": [item.to_dict() for item in violations]}
+    ) from failure
+
+
+def finisher(label: str, adapter: TypeAdapter[Any] | None, *, plain: bool) -> Finish:
+    """What turns the results of one callable into plain JSON, or raises `InvalidOutput`.
+
+    `adapter` serialises by the return annotation. `plain` says that it leaves scalars as they are, so
+    that they need not be sent through it.
+    """
+
+    def finish(value: Any) -> Any:
+        kind = type(value)
+        if plain and (kind in _PLAIN_SCALARS or (kind is float and math.isfinite(value))):
+            return value
+        try:
+            result = _dump(value, adapter)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise InvalidOutput(
+                f"{label} returned {kind.__name__}, which cannot be written as JSON: {error}",
+                hint="return JSON values, a pydantic model or a dataclass",
+            ) from error
+        place = not_finite(result)
+        if place is not None:
+            raise InvalidOutput(
+                f"{label} returned NaN or an infinity at {place or '(root)'}, which JSON has no word for",
+                hint="return null or text instead",
+            )
+        return result
+
+    return finish
+
+
+def _dump(value: Any, adapter: TypeAdapter[Any] | None) -> Any:
+    if adapter is None:
+        return to_jsonable_python(value, fallback=_write_unknown)
+    # A value that is not what the annotation says is still written; judging it is the output check's job.
+    return adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
+
+
+def _write_unknown(value: Any) -> list[Any] | str:
+    """What pydantic before 2.14 cannot write by itself."""
+    if isinstance(value, collections.deque):
+        return list(value)
+    if type(value).__module__ in ("ipaddress", "fractions"):
+        return str(value)
+    raise PydanticSerializationError(f"Unable to serialize unknown type: {type(value)}")
 
 
 class ArgumentPlan(msgspec.Struct, frozen=True, eq=False):

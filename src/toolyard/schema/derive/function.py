@@ -15,12 +15,18 @@ from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter
 
 from toolyard.model.errors import DefinitionError
 from toolyard.model.tool import Schema
-from toolyard.schema.derive.arguments import ArgumentPlan, plan_arguments
+from toolyard.schema.derive.arguments import (
+    ArgumentPlan,
+    Arguments,
+    Finish,
+    Prepare,
+    finisher,
+    plan_arguments,
+    validated,
+)
 from toolyard.schema.derive.docstring import DocInfo, read_docstring
 from toolyard.schema.derive.signature import EMPTY, Outline, label_of, outline
-from toolyard.schema.derive.type_schema import NO_SCHEMA, schema_of
-from toolyard.schema.derive.types import is_plain, portable
-from toolyard.schema.derive.values import Arguments, Finish, Prepare, finisher, validated
+from toolyard.schema.derive.types import NO_SCHEMA, is_plain, portable, schema_of
 from toolyard.schema.strict import StrictModel
 
 

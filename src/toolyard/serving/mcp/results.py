@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolyard.dialects.mcp import CALL_ID
-from toolyard.dialects.outcome import error_of, error_value, result_text as text_of, value_text
+from toolyard.dialects.payload import error_of, error_value, result_text as text_of, value_text
 from toolyard.model.call import ToolResult
 from toolyard.model.content import CONTENT, blocks_of
 from toolyard.serving.mcp.json_rpc import SERVER_INFO, SERVER_RAW, Json, encode

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from toolyard.schema.refs import declared_properties, resolve_pointer
+from toolyard.schema.subschemas import declared_properties, resolve_pointer
 
 Kind = Literal["text", "long", "secret", "integer", "number", "date", "datetime", "choice", "lines", "json"]
 Schema = dict[str, Any]

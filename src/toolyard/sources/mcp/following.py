@@ -28,7 +28,7 @@ from toolyard.model.errors import (
 from toolyard.model.fingerprint import digest
 from toolyard.model.tool import Tool
 from toolyard.parsing import parse_json
-from toolyard.parsing.shared_file import lock_file, replace_file
+from toolyard.parsing.files import lock_file, replace_file
 
 if TYPE_CHECKING:
     from toolyard.links.mcp import Handlers, Listing, McpLink

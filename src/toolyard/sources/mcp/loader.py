@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
-from toolyard.dialects.mcp import hinted_effects
-from toolyard.dialects.mcp_wrapping import plain_output
+from toolyard.dialects.mcp import plain_output
 from toolyard.model.bindings import McpBinding, McpServer
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, SourceUnavailable, ToolyardError
 from toolyard.model.fingerprint import digest
@@ -25,7 +24,7 @@ from toolyard.model.report import Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
 from toolyard.schema.admission import AdmittedTool, admit_tool, summarise_changes
-from toolyard.schema.normalise import Change
+from toolyard.schema.normalise import Change, hinted_effects
 from toolyard.sources.base import ToolLoader
 from toolyard.sources.options import McpSourceOptions
 from toolyard.words.redactor import Redactor

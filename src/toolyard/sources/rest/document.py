@@ -23,12 +23,11 @@ from toolyard.model.errors import CallError, MalformedSource, SourceUnavailable
 from toolyard.model.json_words import pointer_of
 from toolyard.model.report import Rewrite
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
-from toolyard.parsing.depth import nests_deeper
-from toolyard.parsing.yaml.document import normalise_lines
+from toolyard.parsing.json_text import BOM, nests_deeper
+from toolyard.parsing.yaml import normalise_lines
 
 _MAX_DEPTH = 200
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufffe\uffff]")
-_BOM = b"\xef\xbb\xbf"
 
 
 def read_text(data: bytes, what: str) -> tuple[Any, list[str]]:
@@ -39,7 +38,7 @@ def read_text(data: bytes, what: str) -> tuple[Any, list[str]]:
     document = _regular_json(data)
     if document is not None:
         return document, []
-    is_json = data.removeprefix(_BOM).lstrip()[:1] in (b"{", b"[")
+    is_json = data.removeprefix(BOM).lstrip()[:1] in (b"{", b"[")
     try:
         return (parse_json if is_json else parse_yaml)(data, what=what), []
     except MalformedSource as error:
@@ -64,7 +63,7 @@ def _regular_json(data: bytes) -> Any:
 
 def _forgiving_json(data: bytes, what: str, error: MalformedSource) -> tuple[Any, list[str]]:
     try:
-        document = msgspec.json.decode(data.removeprefix(_BOM))
+        document = msgspec.json.decode(data.removeprefix(BOM))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # Braces and comments, or keys without quotes: that is YAML.
         try:

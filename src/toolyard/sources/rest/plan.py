@@ -15,7 +15,8 @@ from toolyard.model.bindings import RestBinding, RestBody, RestScheme
 from toolyard.model.deferred import DeferredTool
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.tool import Schema
-from toolyard.schema.budget import DEFAULT_BUDGET, check_budget, subschemas
+from toolyard.schema.admission import DEFAULT_BUDGET, check_budget
+from toolyard.schema.subschemas import children
 from toolyard.sources.rest.bodies import RequestBody
 from toolyard.sources.rest.parameters import OperationParameter
 from toolyard.sources.rest.schemas import Node, SchemaPart
@@ -172,7 +173,7 @@ def list_references(node: Node) -> list[str]:
             ref = item.get("$ref")
             if type(ref) is str:
                 found[ref[8:]] = None
-            stack.extend([sub for _, sub in subschemas(item)])
+            stack.extend([sub for _, sub in children(item)])
     return list(found)
 
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings, strategies as st
 
 from conftest import examples
 from dialects.strategies import accepted, inputs, junk
-from toolyard.dialects.changes import ChangeLog
-from toolyard.dialects.object_root import object_root
+from toolyard.dialects.input_schema import object_root
+from toolyard.dialects.payload import ChangeLog
 from toolyard.schema.subschemas import References, children
 
 REFUSED_AT_THE_ROOT = {"anyOf", "oneOf", "allOf", "not", "enum", "const", "$ref"}

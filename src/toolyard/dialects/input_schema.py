@@ -1,8 +1,14 @@
-"""OpenAI's strict mode: every property required, nothing undeclared, few keywords.
+"""Input schemas as providers want them: with an object at the root, and for OpenAI's strict mode.
 
-An optional property becomes a required one that may be null; `without_added_nulls` takes those nulls out
-of the arguments again, so the tool sees what its own schema allows. A schema strict mode cannot carry at
-all (an object of free keys, a value of any type) is better sent as it is, without strict.
+Every provider asks for one plain object, no alternatives. A root `$ref` or `allOf` is folded in without loss. Root
+alternatives (`anyOf`, `oneOf`) become one object that accepts what any of them accepts: properties joined,
+`required` cut to what all of them require. The call path still validates arguments against the real schema; the
+model just sees a looser one.
+
+Strict mode wants every property required, nothing undeclared, few keywords. An optional property becomes a required
+one that may be null; `without_added_nulls` takes those nulls out of the arguments again, so the tool sees what its
+own schema allows. A schema strict mode cannot carry at all (an object of free keys, a value of any type) is better
+sent as it is, without strict.
 """
 
 from __future__ import annotations
@@ -11,13 +17,145 @@ import re
 from itertools import count
 from typing import Any
 
-from toolyard.dialects.changes import ChangeLog
-from toolyard.dialects.object_root import object_root
+from toolyard.dialects.payload import ChangeLog
 from toolyard.model import Schema
+from toolyard.model.fingerprint import fingerprint
 from toolyard.model.json_words import json_type
 from toolyard.model.keywords import JSON_TYPES
-from toolyard.schema.fold import DOCUMENT_KEYWORDS, fold_schema
-from toolyard.schema.subschemas import Path, References, SubSchema, allowed_values, reference_path, types_of
+from toolyard.schema.fold import DOCUMENT_KEYWORDS, fold_schema, intersect_schemas
+from toolyard.schema.subschemas import (
+    REFERENCES,
+    Path,
+    References,
+    SubSchema,
+    allowed_values,
+    rebuild,
+    reference_path,
+    types_of,
+)
+
+_ALTERNATIVES = ("anyOf", "oneOf")
+_REFUSED = ("not", "enum", "const")
+_NOT_PLAIN = frozenset({*REFERENCES, "allOf", *_ALTERNATIVES, *_REFUSED})
+_MAX_NESTED_ALTERNATIVES = 8
+
+
+def object_root(schema: Schema, log: ChangeLog) -> Schema:
+    """`schema` with `type: object` and `properties` at its root and nothing a provider refuses there.
+
+    Subschemas are shared with `schema`, never changed.
+    """
+    if _NOT_PLAIN.isdisjoint(schema):
+        return _as_object(schema, log)
+    refs = References(schema)
+    flat = _one_object(schema, refs, log)
+    for key in _REFUSED:
+        if key in flat:
+            del flat[key]
+            log.add((key,), f"{key} dropped: the provider refuses it at the root")
+    return _move_references(_as_object(flat, log), refs)
+
+
+def _as_object(schema: Schema, log: ChangeLog) -> Schema:
+    names = types_of(schema.get("type"))
+    if names and "object" not in names:
+        log.add(("type",), f"type {' or '.join(names)} replaced by object: arguments are always an object")
+    properties = schema.get("properties")
+    return {**schema, "type": "object", "properties": properties if isinstance(properties, dict) else {}}
+
+
+def _one_object(schema: Schema, refs: References, log: ChangeLog, level: int = 0) -> Schema:
+    """`schema` without references, `allOf` and alternatives at its root."""
+    flat, _ = fold_schema(schema, refs, lambda change: log.add((), change))
+    for key in _ALTERNATIVES:
+        branches = flat.pop(key, None)
+        if not isinstance(branches, list):
+            continue
+        if level == _MAX_NESTED_ALTERNATIVES:
+            log.add((key,), f"{key} dropped: alternatives nest too deeply")
+            continue
+        variants = [_make_variant(flat, branch, refs, log, level) for branch in branches if _may_be_object(branch)]
+        if len(variants) > 1:
+            log.add((key,), f"{key} joined into one object: all properties, required only where every one requires it")
+        flat = _join_variants(variants) if variants else flat
+    return flat
+
+
+def _may_be_object(branch: SubSchema) -> bool:
+    if not isinstance(branch, dict):
+        return branch is True
+    names = types_of(branch.get("type"))
+    return not names or "object" in names
+
+
+def _make_variant(base: Schema, branch: SubSchema, refs: References, log: ChangeLog, level: int) -> Schema:
+    inner = _one_object(branch, refs, log, level + 1) if isinstance(branch, dict) else {}
+    own = {key: value for key, value in inner.items() if key not in DOCUMENT_KEYWORDS}
+    return intersect_schemas(base, own, lambda change: log.add((), change))
+
+
+def _join_variants(variants: list[Schema]) -> Schema:
+    """The loosest object among the variants: whatever one of them accepts, it accepts."""
+    first, *rest = variants
+    out = {key: value for key, value in first.items() if all(key in other and other[key] == value for other in rest)}
+    offered: dict[str, dict[str, SubSchema]] = {}
+    for variant in variants:
+        properties = variant.get("properties")
+        for name, sub in (properties if isinstance(properties, dict) else {}).items():
+            offered.setdefault(name, {}).setdefault(fingerprint(sub), sub)
+    if "patternProperties" not in out and any("patternProperties" in variant for variant in variants):
+        # One variant allows by pattern what the others forbid; the joined object must not forbid it.
+        out.pop("additionalProperties", None)
+    out["properties"] = {name: _any_of(list(subs.values())) for name, subs in offered.items()}
+    required = [_required_names(variant) for variant in variants]
+    out["required"] = [name for name in required[0] if all(name in other for other in required[1:])]
+    if not out["required"]:
+        del out["required"]
+    return out
+
+
+def _required_names(schema: Schema) -> list[str]:
+    names = schema.get("required")
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+
+
+def _any_of(subs: list[SubSchema]) -> SubSchema:
+    return subs[0] if len(subs) == 1 else {"anyOf": subs}
+
+
+def _move_references(flat: Schema, before: References) -> Schema:
+    """`flat` with references into parts that are gone from the root pointed at copies in `$defs`."""
+    now = References(flat)
+    moved: dict[str, str] = {}
+    definitions: Schema = dict(flat["$defs"]) if isinstance(flat.get("$defs"), dict) else {}
+
+    def repoint(node: Schema) -> Schema:
+        out = rebuild(node, repoint)
+        for key in REFERENCES:
+            ref = out.get(key)
+            if isinstance(ref, str) and now.resolve(ref) is None and before.resolve(ref) is not None:
+                out[key] = f"#/$defs/{_new_home(ref, moved, definitions)}"
+        return out
+
+    result = repoint(flat)
+    kept = result.get("$defs", {})
+    done: dict[str, SubSchema] = {}
+    while len(done) < len(moved):
+        for ref, name in list(moved.items())[len(done) :]:
+            target = before.resolve(ref)
+            done[name] = repoint(target) if isinstance(target, dict) else bool(target)
+    return {**result, "$defs": {**kept, **done}} if done else result
+
+
+def _new_home(ref: str, moved: dict[str, str], taken: Schema) -> str:
+    if ref not in moved:
+        number = len(moved) + 1
+        while f"moved_{number}" in taken:
+            number += 1
+        moved[ref] = f"moved_{number}"
+        taken[moved[ref]] = True
+    return moved[ref]
+
 
 _KEPT = frozenset(
     {"title", "description", "enum", "const", "pattern", "multipleOf", "minItems", "maxItems"}
