@@ -19,7 +19,8 @@ from toolyard.model.errors import ToolFailed
 from toolyard.serving.app import create_app
 from toolyard.serving.identity import read_scopes
 from toolyard.serving.process.protocol import ConnectionLimit, DeadlineProtocol
-from toolyard.serving.process.server import Server, build_service
+from toolyard.serving.process.server import Server
+from toolyard.serving.service import build_service
 
 CORE = {"tools": [{"type": "domains", "domains": ["core"]}]}
 

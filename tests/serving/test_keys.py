@@ -12,10 +12,9 @@ from sessions.store.test_postgres import kill_connections
 from waiting import SOON
 
 from toolyard.model.errors import ConfigError
-from toolyard.serving import keys as keys_module
+from toolyard.serving import identity as keys_module
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.identity import ALL, VERBS, Grant, KeyLimits, Scopes, read_scopes
-from toolyard.serving.keys import KeyRing
+from toolyard.serving.identity import ALL, VERBS, Grant, KeyLimits, KeyRing, Scopes, read_scopes
 from toolyard.sessions.open import open_records
 
 place, postgres = places.place, places.postgres

@@ -8,7 +8,7 @@ import threading
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.serving.request_log import MAX_QUEUED, LogHandler, RequestLog, json_line, taking_logs, text_line
+from toolyard.serving.metrics import MAX_QUEUED, LogHandler, RequestLog, json_line, taking_logs, text_line
 
 AT = 1_794_730_602.958
 

@@ -3,7 +3,7 @@
 from hypothesis import given, strategies as st
 
 from toolyard import Tool, ToolRegistry
-from toolyard.serving.search import MOST_WORDS, index_words
+from toolyard.serving.routes.catalog import MOST_WORDS, index_words
 
 
 def found(tools, words):

@@ -16,8 +16,7 @@ from toolyard.app.config import read_anything
 from toolyard.cli.output import counted, print_json, print_table, print_text
 from toolyard.cli.yard import ConfigOption, JsonOption, config_path
 from toolyard.model.errors import ConfigError
-from toolyard.serving.identity import KeyLimits, read_scopes
-from toolyard.serving.keys import POLL, ApiKey, KeyRing
+from toolyard.serving.identity import POLL, ApiKey, KeyLimits, KeyRing, read_scopes
 from toolyard.sessions.open import open_records
 
 _SPAN = re.compile(r"(\d+)([smhdw])")

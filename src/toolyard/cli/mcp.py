@@ -42,14 +42,14 @@ def mcp(
 
     Standard output carries the protocol alone; what tools print, and the log, go to standard error.
     """
-    require_serving("toolyard mcp")
+    require_serving("toolyard mcp", over_http=False)
     path = config_path(config)
     read = Config(where="", base=Path(), loaders=[]) if path is None else read_anything(path)
     given = {"domains": domains, "strict": strict, "log": log}
     block = _with_mcp(apply_overrides(read.server, given, os.environ, alone=path is None), expose, sessions)
     from toolyard.serving.mcp.stdio import take_streams
-    from toolyard.serving.process.server import build_service
-    from toolyard.serving.request_log import taking_logs
+    from toolyard.serving.metrics import taking_logs
+    from toolyard.serving.service import build_service
 
     reading, writing = take_streams()
     with taking_logs(block.log):
@@ -72,7 +72,7 @@ def _with_mcp(block: ServerBlock, expose: str | None, sessions: bool | None) -> 
 
 async def _serve(service: Service, reading: int, writing: int) -> None:
     from toolyard.serving.mcp.stdio import serve_stdio
-    from toolyard.serving.process.server import reload_sources
+    from toolyard.serving.service import reload_sources
 
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 __all__ = ["asgi", "require_serving"]
 
 
-def require_serving(purpose: str) -> None:
+_OVER_HTTP = ("uvicorn", "httptools", "jinja2", "prometheus_client")
+
+
+def require_serving(purpose: str, *, over_http: bool = True) -> None:
     """Raise `ConfigError` unless all that a server needs is installed, also what only a later request would load."""
-    require_extra("serve", purpose, "starlette", "uvicorn", "httptools", "jinja2", "prometheus_client")
+    require_extra("serve", purpose, "starlette", *(_OVER_HTTP if over_http else ()))
 
 
 def asgi(yard: Toolyard, block: ServerBlock | None = None) -> Starlette:

@@ -11,12 +11,11 @@ from starlette.types import ASGIApp
 
 from toolyard.app.blocks import ServerBlock
 from toolyard.app.toolyard import Toolyard
-from toolyard.serving.mcp.routes import mcp_operations
+from toolyard.serving.mcp.streamable_http import mcp_operations
+from toolyard.serving.metrics import RequestLog
 from toolyard.serving.middleware import HostGuard, OperationGate, RequestBoundary
-from toolyard.serving.pages.routes import PageRoutes
-from toolyard.serving.pages.sign_in import SignInCookie, SignInPages
+from toolyard.serving.pages.routes import PageRoutes, SignInCookie, SignInPages
 from toolyard.serving.pages.views import PageRenderer
-from toolyard.serving.request_log import RequestLog
 from toolyard.serving.routes.arp import ArpTools
 from toolyard.serving.routes.catalog import CatalogRoutes
 from toolyard.serving.routes.native_tools import NativeTools

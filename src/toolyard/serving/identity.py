@@ -1,19 +1,33 @@
-"""Who makes a request, what they may see and do, and how much of it."""
+"""Who makes a request: API keys, what their holders may see and do and how much of it, and signing in.
+
+Keys are kept hashed beside the sessions, and are at hand in every process that serves.
+"""
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable
+import hmac
+import logging
+import re
+import secrets
+import string
+import threading
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from functools import lru_cache
-from typing import Any, Literal
+from hashlib import sha256
+from typing import Any, Literal, NoReturn
 
 import msgspec
 
 from toolyard.model.call import Mode
-from toolyard.model.errors import ConfigError
+from toolyard.model.errors import ConfigError, SessionError
 from toolyard.model.json_words import nearest
 from toolyard.model.tool import Tool
+from toolyard.serving.http_fault import HttpFault
+from toolyard.sessions.records import Record, Records
 
 Verb = Literal["list", "simulate", "execute", "admin"]
 VERBS: tuple[Verb, ...] = ("list", "simulate", "execute", "admin")
@@ -168,3 +182,299 @@ def _read_verb(verb: str, text: str) -> Verb:
     near = nearest(verb, VERBS)
     hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(VERBS)}, or * for all"
     raise ConfigError(f"scope {text!r}: no verb is called {verb!r}; {hint}")
+
+
+POLL = 0.2
+"""Seconds between two looks at the store: how long a revoked key may still work elsewhere."""
+PATIENCE = 5.0
+"""Seconds without a look at the store after which no key is believed any more."""
+
+LASTS = 12 * 3600
+"""Seconds after which somebody has to sign in again."""
+
+_KIND = "key"
+_ID = 12
+_TOKEN = len("ty_") + _ID + len("_") + 43
+_ALPHABET = string.ascii_letters + string.digits
+_NO_DIGEST = bytes(32)
+_SECRET_KIND, _SECRET_NAME, _SECRET_BYTES = "secret", "sign-in", 32
+_NOTE = re.compile(r"([A-Za-z0-9]{1,32})\.([0-9]{1,15})\.([A-Za-z0-9_-]{43})")
+_PURPOSE = b"toolyard sign-in 1\n"
+_CHALLENGE = (b"www-authenticate", b'Bearer realm="toolyard"')
+_CHALLENGE_INVALID = (b"www-authenticate", b'Bearer realm="toolyard", error="invalid_token"')
+
+log = logging.getLogger(__name__)
+
+
+class SignIns:
+    """Signs and reads such notes. Of two servers with the same records, each reads what the other has signed.
+
+    A note holds nothing that opens the API, and says nothing about whether its key is still good: that is the key
+    ring's to say, at every request.
+    """
+
+    __slots__ = ("_secret",)
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    @classmethod
+    def of(cls, records: Records) -> SignIns:
+        """With the secret that is kept in the records, which whoever comes first makes. Waits for the store."""
+        while True:
+            secret = records.get(_SECRET_KIND, "", _SECRET_NAME)
+            if secret is not None:
+                return cls(secret)
+            # Of several processes that find none, one wins; all use that one's.
+            records.put(_SECRET_KIND, "", _SECRET_NAME, secrets.token_bytes(_SECRET_BYTES), new=True)
+
+    def sign(self, key_id: str, expires: int) -> str:
+        """A note for the holder of that key, good until that time."""
+        return f"{key_id}.{expires}.{self._mark(key_id, expires)}"
+
+    def read(self, note: str) -> tuple[str, int] | None:
+        """Whose note it is and until when it is good; None if it was not signed here."""
+        found = _NOTE.fullmatch(note)
+        if found is None:
+            return None
+        key_id, expires = found[1], int(found[2])
+        return (key_id, expires) if hmac.compare_digest(found[3], self._mark(key_id, expires)) else None
+
+    def _mark(self, key_id: str, expires: int) -> str:
+        mark = hmac.digest(self._secret, _PURPOSE + f"{key_id}.{expires}".encode("ascii"), sha256)
+        return urlsafe_b64encode(mark).rstrip(b"=").decode("ascii")
+
+
+class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
+    """One key, without its secret, of which there is only a hash."""
+
+    id: str
+    name: str
+    digest: bytes
+    """SHA-256 of the secret: 256 random bits need no slow hash."""
+    scopes: tuple[str, ...]
+    """As `read_scopes` takes them."""
+    created: float
+    expires: float | None = None
+    revoked: float | None = None
+    limits: KeyLimits = KeyLimits()
+
+    def __repr__(self) -> str:
+        return f"ApiKey(id={self.id!r}, name={self.name!r})"
+
+    def state(self, now: float) -> str:
+        """`usable`, `expired` or `revoked`."""
+        if self.revoked is not None:
+            return "revoked"
+        return "expired" if self.expires is not None and now >= self.expires else "usable"
+
+
+class KeyRing:
+    """Every key there is. `watch` keeps it up to date; whoever serves must run that, or nobody is let in."""
+
+    def __init__(
+        self,
+        records: Records,
+        *,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._records = records
+        self._clock = clock
+        self._monotonic = monotonic
+        self._keys: dict[str, tuple[ApiKey, Principal]] = {}
+        self._version = -1
+        self._seen = float("-inf")
+        self._failing = False
+        self._lock = threading.Lock()
+        self._sign_ins: SignIns | None = None
+        self.required = False
+        """True from the first key on, whatever became of it: a server that has keys never goes back to having none."""
+
+    def create(
+        self, name: str, scopes: Scopes, *, expires: float | None = None, limits: KeyLimits | None = None
+    ) -> tuple[ApiKey, str]:
+        """A new key and its token, which is nowhere else: it cannot be had again. `expires` is a time, not a span."""
+        _check(name, scopes, expires, limits or KeyLimits(), self._clock())
+        secret = secrets.token_urlsafe(32)
+        while True:
+            # Letters and digits alone, so that an id never looks like an option of a command.
+            key = ApiKey(
+                id="".join(secrets.choice(_ALPHABET) for _ in range(_ID)),
+                name=name,
+                digest=_digest(secret),
+                scopes=tuple(scopes.texts()),
+                created=self._clock(),
+                expires=expires,
+                limits=limits or KeyLimits(),
+            )
+            if self._records.put(_KIND, "", key.id, msgspec.msgpack.encode(key), new=True):
+                break
+        self.load()
+        return key, f"ty_{key.id}_{secret}"
+
+    def list(self) -> list[ApiKey]:
+        """Every key as the store has it now, revoked and expired ones too, oldest first."""
+        self.load()
+        return sorted((key for key, _ in self._keys.values()), key=lambda key: (key.created, key.id))
+
+    def __contains__(self, key_id: str) -> bool:
+        return key_id in self._keys
+
+    def usable(self) -> int:
+        """How many keys would let somebody in now, as far as this process knows."""
+        now = self._clock()
+        return sum(key.state(now) == "usable" for key, _ in self._keys.values())
+
+    def lets_in(self, key_id: str) -> bool:
+        """Whether that key would let somebody in now, as far as this process knows."""
+        found = self._keys.get(key_id)
+        return found is not None and found[0].state(self._clock()) == "usable"
+
+    def revoke(self, key_id: str) -> ApiKey | None:
+        """End a key for good; None if there is none of that id. In force here at once, elsewhere within `POLL`."""
+        while True:
+            value = self._records.get(_KIND, "", key_id)
+            if value is None:
+                return None
+            key = _decode(value)
+            if key.revoked is None:
+                key = msgspec.structs.replace(key, revoked=self._clock())
+                if not self._records.replace(_KIND, "", key_id, value, msgspec.msgpack.encode(key)):
+                    continue
+            self.load()
+            return key
+
+    def find(self, token: str | None) -> Principal:
+        """Whose token this is; `HttpFault` 401 if nobody's, 503 if that cannot be known just now."""
+        if token is None:
+            raise HttpFault(
+                401, "auth.missing", "an API key is needed: send Authorization: Bearer ty_...", headers=(_CHALLENGE,)
+            )
+        if self._monotonic() - self._seen > PATIENCE:
+            raise _out_of_sight()
+        found = self._keys.get(token[3 : 3 + _ID])
+        # Compared in any case, so that the time taken says nothing about which ids there are.
+        same = hmac.compare_digest(_digest(token[4 + _ID :]), _NO_DIGEST if found is None else found[0].digest)
+        if found is None or not same or len(token) != _TOKEN or token[:3] != "ty_" or token[3 + _ID] != "_":
+            _refuse("no such API key")
+        return self._usable(found)
+
+    def sign(self, principal: Principal) -> str:
+        """What `find_signed` takes for the next `LASTS` seconds; for a browser, which is not to keep a key."""
+        if principal.key_id is None:
+            raise ValueError("only the holder of a key signs in")
+        return self._notes().sign(principal.key_id, int(self._clock()) + LASTS)
+
+    def find_signed(self, note: str | None) -> Principal:
+        """`find` for what `sign` gave. A key that was revoked or has expired since ends its sign-ins at once."""
+        if note is None:
+            raise HttpFault(401, "auth.missing", "sign in with an API key first", headers=(_CHALLENGE,))
+        if self._monotonic() - self._seen > PATIENCE:
+            raise _out_of_sight()
+        read = self._notes().read(note)
+        found = None if read is None else self._keys.get(read[0])
+        if read is None or found is None or self._clock() >= read[1]:
+            _refuse("this sign-in has ended; sign in again")
+        return self._usable(found)
+
+    def _usable(self, found: tuple[ApiKey, Principal]) -> Principal:
+        key, principal = found
+        if key.revoked is not None:
+            _refuse("the API key has been revoked")
+        if key.expires is not None and self._clock() >= key.expires:
+            _refuse("the API key has expired")
+        return principal
+
+    def load(self) -> None:
+        """Read the keys from the store; `SessionError` if that fails. Waits for it: before serving, not during."""
+        self._notes()
+        seen = self._monotonic()
+        version = self._records.version(_KIND)
+        self._take(version, self._records.all(_KIND), seen)
+
+    async def poll(self) -> None:
+        """Look once whether keys have changed. A store that fails is logged; `find` sees to the rest."""
+        # The moment the question is asked, not answered: what changes meanwhile may not be in the answer.
+        seen = self._monotonic()
+        try:
+            version = await self._records.aversion(_KIND)
+            if version != self._version:
+                self._take(version, await self._records.aall(_KIND), seen)
+            self._seen = seen
+        except SessionError as error:
+            if not self._failing:
+                log.warning("API keys cannot be read: %s", error)
+            self._failing = True
+            return
+        self._failing = False
+
+    async def watch(self) -> NoReturn:
+        """`poll` for ever; a task of this is to run as long as the server does."""
+        import asyncio
+
+        while True:
+            await self.poll()
+            await asyncio.sleep(POLL)
+
+    def _notes(self) -> SignIns:
+        if self._sign_ins is None:
+            self._sign_ins = SignIns.of(self._records)
+        return self._sign_ins
+
+    def _take(self, version: int, records: Iterable[Record], seen: float) -> None:
+        keys: dict[str, tuple[ApiKey, Principal]] = {}
+        any_there = False
+        for record in records:
+            # Counts even if it cannot be read: somebody meant to keep others out.
+            any_there = True
+            try:
+                key = _decode(record.value)
+                principal = Principal(key.id, key.name, read_scopes(key.scopes), key.limits)
+            except (msgspec.DecodeError, ConfigError) as error:
+                # Not a reason to lock out the others; one that cannot be read lets nobody in.
+                log.warning("API key %s cannot be read and is not accepted: %s", record.name, error)
+                continue
+            keys[key.id] = (key, principal)
+        self.required = self.required or any_there
+        with self._lock:
+            # Two threads may have read at once; the later version stays.
+            if version >= self._version:
+                self._keys, self._version, self._seen = keys, version, seen
+
+
+def _check(name: str, scopes: Scopes, expires: float | None, limits: KeyLimits, now: float) -> None:
+    if not name or len(name) > 100 or not name.isprintable():
+        raise ConfigError(f"a key's name is 1 to 100 printable characters, not {name!r}")
+    if not scopes.grants:
+        raise ConfigError("a key without scopes allows nothing; give at least one, such as '*:list,execute'")
+    if expires is not None and not now < expires < float("inf"):
+        raise ConfigError("a key must expire in the future")
+    if limits.rate is not None and not 0 < limits.rate < float("inf"):
+        raise ConfigError(f"rate must be more than 0 requests a second, not {limits.rate}")
+    if limits.burst is not None and not 1 <= limits.burst < float("inf"):
+        raise ConfigError(f"burst must be at least 1 request, not {limits.burst}")
+    if limits.concurrency is not None and limits.concurrency < 1:
+        raise ConfigError(f"concurrency must be at least 1, not {limits.concurrency}")
+
+
+def _decode(value: bytes) -> ApiKey:
+    return msgspec.msgpack.decode(value, type=ApiKey)
+
+
+def _digest(secret: str) -> bytes:
+    return sha256(secret.encode(errors="surrogatepass")).digest()
+
+
+def _out_of_sight() -> HttpFault:
+    return HttpFault(
+        503,
+        "auth.unavailable",
+        "API keys cannot be checked now, because their store does not answer; try again",
+        retryable=True,
+        headers=((b"retry-after", b"1"),),
+    )
+
+
+def _refuse(message: str) -> NoReturn:
+    raise HttpFault(401, "auth.invalid", message, headers=(_CHALLENGE_INVALID,))

@@ -1,10 +1,13 @@
-"""`Invoker`: the one way from any wire to the engine, and what the wires have in common on the way back."""
+"""`Invoker`: the one way from any wire to the engine, by the names that tools have on the wires, and back.
+
+A tool is called bare if it belongs to an enabled domain, qualified otherwise.
+"""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from msgspec import UNSET, UnsetType
@@ -13,14 +16,82 @@ from starlette.responses import Response
 from toolyard.app.toolyard import Toolyard
 from toolyard.calls.request import CallRequest, Listener
 from toolyard.model.call import Mode, ToolCall, ToolResult
-from toolyard.model.errors import ErrorInfo, Interrupted
-from toolyard.model.tool import Effects
+from toolyard.model.errors import ErrorInfo, Interrupted, UnknownToolError
+from toolyard.model.tool import Effects, Tool
+from toolyard.registry import ToolRegistry
+from toolyard.registry.bind import find
+from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.idempotency import Idempotency
 from toolyard.serving.identity import NOBODY, Caller, KeyScope, Principal
 from toolyard.serving.metrics import Metrics
-from toolyard.serving.served_names import CurrentNames
 from toolyard.serving.stored_answers import StoredResponse
+
+TOOL_ID = "tool_"
+
+Sees = Callable[[Tool], bool]
+
+
+class ServedNames:
+    """The wire names of one snapshot. A tool id is `tool_` and the name."""
+
+    def __init__(self, snapshot: Snapshot, domains: Iterable[str]) -> None:
+        self.snapshot = snapshot
+        enabled = set(domains)
+        self._bare: dict[str, str] = {}
+        self._spelt: dict[str, str] = {}
+        for qualified, candidates in snapshot.names.items():
+            tool = candidates[0].tool
+            if tool.namespace in enabled and tool.name not in self._bare:
+                # Of two domains with one name the first may be called by it alone.
+                self._bare[tool.name] = qualified
+                self._spelt[qualified] = tool.name
+
+    def spell_name(self, qualified: str) -> str:
+        """The name lists show."""
+        return self._spelt.get(qualified, qualified)
+
+    def qualify_name(self, name: str) -> str:
+        """What a request means by a name: a domain's tool by its bare name, everything else as it stands."""
+        return self._bare.get(name, name)
+
+    def find_name(self, name: str, sees: Sees | None = None) -> str | None:
+        """The qualified name of a tool that is there, by any of its names; None if there is none, or several.
+
+        With `sees`, tools for which it is False are not there.
+        """
+        for spelling in dict.fromkeys((self.qualify_name(name), name)):
+            try:
+                return find(self.snapshot, spelling, sees=sees, hints=False)[0].tool.qualified_name
+            except UnknownToolError:
+                continue
+        return None
+
+    def find_id(self, tool_id: str, sees: Sees | None = None) -> str | None:
+        """The qualified name behind a tool id."""
+        return self.find_name(tool_id[len(TOOL_ID) :], sees) if tool_id.startswith(TOOL_ID) else None
+
+    def tool_id(self, qualified: str) -> str:
+        """The tool id of a tool."""
+        return TOOL_ID + self.spell_name(qualified)
+
+
+class CurrentNames:
+    """The wire names of the registry as it now is, made anew when it has changed."""
+
+    def __init__(self, registry: ToolRegistry, domains: Iterable[str]) -> None:
+        self._registry = registry
+        self._domains = tuple(domains)
+        self._names = ServedNames(registry.snapshot, self._domains)
+
+    @property
+    def now(self) -> ServedNames:
+        """Those of the snapshot of this moment."""
+        snapshot = self._registry.snapshot
+        if self._names.snapshot is not snapshot:
+            self._names = ServedNames(snapshot, self._domains)
+        return self._names
+
 
 T = TypeVar("T")
 

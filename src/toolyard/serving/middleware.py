@@ -26,14 +26,18 @@ from toolyard.app.blocks import ServerBlock
 from toolyard.model.errors import ToolyardError
 from toolyard.serving.admission import Admission, BodyBudget
 from toolyard.serving.http_fault import HttpFault, find_session_fault
-from toolyard.serving.identity import CALLER, NOBODY, Caller, Principal
-from toolyard.serving.keys import KeyRing
-from toolyard.serving.metrics import Metrics
-from toolyard.serving.query import check_query
-from toolyard.serving.request_body import BODY, BODY_HELD, LARGE_BODY, MAX_DEPTH, check_json_type, read_body
-from toolyard.serving.request_log import RequestLog
-from toolyard.serving.responses import JsonResponse, safe_headers
-from toolyard.serving.routing import Handler, Operation, StreamHandler
+from toolyard.serving.identity import CALLER, NOBODY, Caller, KeyRing, Principal
+from toolyard.serving.metrics import Metrics, RequestLog
+from toolyard.serving.request_body import (
+    BODY,
+    BODY_HELD,
+    LARGE_BODY,
+    MAX_DEPTH,
+    check_json_type,
+    check_query,
+    read_body,
+)
+from toolyard.serving.routing import Handler, JsonResponse, Operation, StreamHandler, safe_headers
 from toolyard.serving.wire_types import SCHEMA_VERSION
 from toolyard.sessions.store.group_commit import StoreFailing
 

@@ -1,11 +1,13 @@
-"""Bodies: read within limits of size and number of values, then parsed, strictly, into the type of their operation."""
+"""What a request says: its query parameters, and its body, read within limits of size and of values, then parsed."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
+from urllib.parse import parse_qsl
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -190,3 +192,103 @@ def _too_many_values(most: int) -> HttpFault:
         details={"max_values": most},
         headers=((b"connection", b"close"),),
     )
+
+
+_QUERY = "toolyard.query"
+_MAX_PARAMETERS = 100
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?")
+"""As JSON writes numbers."""
+
+
+class QueryParameter(msgspec.Struct, frozen=True):
+    """One query parameter and its JSON Schema."""
+
+    name: str
+    schema: dict[str, Any]
+    description: str
+    repeatable: bool = False
+
+    def check(self, values: list[str]) -> None:
+        """Refuse what the schema does not allow; numbers are checked where they are read."""
+        if len(values) > 1 and not self.repeatable:
+            raise _invalid_query(f"{self.name} is given {len(values)} times; give it once")
+        most = self.schema.get("maxLength")
+        if most is not None and any(len(value) > most for value in values):
+            raise _invalid_query(f"{self.name} is longer than {most} characters")
+        if self.schema.get("minLength") and not all(values):
+            raise _invalid_query(f"{self.name} must not be empty")
+        pattern = self.schema.get("pattern")
+        if pattern is not None and not all(re.fullmatch(pattern, value) for value in values):
+            raise _invalid_query(f"{self.name} must match {pattern}")
+        allowed = self.schema.get("enum")
+        if allowed is not None and not set(values) <= set(allowed):
+            raise _invalid_query(f"{self.name} must be one of {', '.join(allowed)}")
+
+
+def check_query(parameters: Sequence[QueryParameter], request: Request) -> None:
+    """Refuse parameters that are not known, and values that theirs do not allow."""
+    known = {parameter.name: parameter for parameter in parameters}
+    for name, values in read_query(request).items():
+        if name not in known:
+            listed = f"known here: {', '.join(sorted(known))}" if known else "there are none here"
+            raise _invalid_query(f"no query parameter is called {name[:100]!r}; {listed}")
+        known[name].check(values)
+
+
+def read_query(request: Request) -> Mapping[str, list[str]]:
+    """Every query parameter with its values, in order; a query that is no UTF-8, or too much, is refused."""
+    found: dict[str, list[str]] | None = request.scope.get(_QUERY)
+    if found is None:
+        found = request.scope[_QUERY] = _parse_query(request.scope["query_string"])
+    return found
+
+
+def query_str(request: Request, name: str) -> str | None:
+    """The value of a query parameter that may be given once."""
+    if not request.scope["query_string"]:
+        return None
+    values = read_query(request).get(name)
+    return None if values is None else values[0]
+
+
+def query_fraction(request: Request, name: str) -> float | None:
+    """The value of a query parameter that is a number from 0 to 1."""
+    text = query_str(request, name)
+    if text is None:
+        return None
+    if _NUMBER.fullmatch(text) and 0 <= float(text) <= 1:
+        return float(text)
+    raise _invalid_query(f"{name} must be a number from 0 to 1, such as 0.6")
+
+
+def query_int(request: Request, name: str, least: int, most: int, default: int) -> int:
+    """The value of a query parameter that is a whole number."""
+    text = query_str(request, name)
+    if text is None:
+        return default
+    if text.isascii() and text.isdigit() and len(text) <= 18 and least <= int(text) <= most:
+        return int(text)
+    raise _invalid_query(f"{name} must be a whole number from {least} to {most}")
+
+
+def _parse_query(text: bytes) -> dict[str, list[str]]:
+    try:
+        pairs = parse_qsl(
+            text.decode("ascii"),
+            keep_blank_values=True,
+            strict_parsing=False,
+            max_num_fields=_MAX_PARAMETERS,
+            errors="strict",
+        )
+    except ValueError:
+        raise _invalid_query(
+            f"the query must be percent-encoded UTF-8 with at most {_MAX_PARAMETERS} parameters"
+        ) from None
+    found: dict[str, list[str]] = {}
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def _invalid_query(message: str) -> HttpFault:
+    return HttpFault(400, "request.invalid_query", message)

@@ -1,8 +1,8 @@
-"""`Operation`: one method of one path, and what the OpenAPI document says of it. `PathRoute`: its Starlette route."""
+"""`Operation`: one method of one path, as OpenAPI tells of it and as a route of Starlette; and answers as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import quote, unquote_to_bytes
@@ -10,13 +10,13 @@ from urllib.parse import quote, unquote_to_bytes
 import msgspec
 from starlette.datastructures import URLPath
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Match, NoMatchFound
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import CALLER, Caller, Verb
-from toolyard.serving.query import QueryParameter
+from toolyard.serving.request_body import QueryParameter
 
 Handler = Callable[[Request], Awaitable[Response]]
 StreamHandler = Callable[[Request, Send], Awaitable[Response | None]]
@@ -174,3 +174,32 @@ def _method_not_allowed(method: str, known: list[str]) -> HttpFault:
         f"{method[:32]} is not allowed here; allowed: {', '.join(allowed)}",
         headers=((b"allow", ", ".join(allowed).encode()),),
     )
+
+
+JSON = "application/json; charset=utf-8"
+
+_NO_SNIFF = (b"x-content-type-options", b"nosniff")
+_NO_STORE = (b"cache-control", b"no-store")
+# To be kept by the caller alone, and only to be asked for again; another key is given another answer.
+_REVALIDATED = ((b"cache-control", b"private, no-cache"), (b"vary", b"authorization, x-api-key"))
+
+_encode = msgspec.json.Encoder().encode
+
+
+class JsonResponse(JSONResponse):
+    """`content` as JSON; bytes are JSON already."""
+
+    media_type = JSON
+
+    def render(self, content: Any) -> bytes:
+        """Encode it, structs and dates included."""
+        return content if type(content) is bytes else _encode(content)
+
+
+def safe_headers(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """What an answer with those headers must also say, to be neither guessed at nor stored where it should not be."""
+    names = {name for name, _ in headers}
+    found = [] if b"x-content-type-options" in names else [_NO_SNIFF]
+    if b"cache-control" not in names:
+        found += _REVALIDATED if b"etag" in names else (_NO_STORE,)
+    return found

@@ -1,32 +1,73 @@
-"""`Service`: the parts of one server, put together once, and handed to whoever uses them."""
+"""`Service`: the parts of one server, put together once, and what goes on beside the requests as long as it runs."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Coroutine, Mapping, MutableMapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
+
+import msgspec
 
 from toolyard.app.blocks import ServerBlock
-from toolyard.app.toolyard import Toolyard
+from toolyard.app.config import Config
+from toolyard.app.plugins import PluginEntry
+from toolyard.app.toolyard import Toolyard, build_parts
+from toolyard.model.errors import ConfigError, ToolyardError
+from toolyard.model.report import LoadReport
 from toolyard.serving.admission import Admission, BodyBudget
-from toolyard.serving.background import BackgroundTasks, Work
-from toolyard.serving.catalog_view import CatalogView, SnapshotCache
+from toolyard.serving.catalog_view import CatalogView, LoadedCatalog, Registrations, SnapshotCache
 from toolyard.serving.idempotency import Idempotency
-from toolyard.serving.invoke import Invoker
-from toolyard.serving.keys import KeyRing
-from toolyard.serving.loaded_catalog import LoadedCatalog
+from toolyard.serving.identity import KeyRing
+from toolyard.serving.invoke import CurrentNames, Invoker
 from toolyard.serving.mcp.server import McpServer
 from toolyard.serving.mcp.state import McpState
 from toolyard.serving.metrics import Metrics
-from toolyard.serving.registered_tools import Registrations
-from toolyard.serving.served_names import CurrentNames
-from toolyard.serving.session_quota import SessionQuota
+from toolyard.serving.session_view import SessionQuota
 from toolyard.sessions.open import open_records
 from toolyard.sessions.records import Records
 
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+_PAUSE = 1.0
+_log = logging.getLogger(__name__)
+
+
+class BackgroundTasks:
+    """Work that must not end: whatever stops it is logged, stands in `failing`, and it begins again."""
+
+    def __init__(self, work: Mapping[str, Work], failing: MutableMapping[str, str]) -> None:
+        self._work = dict(work)
+        self._failing = failing
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin, on the running loop."""
+        self._tasks = [asyncio.create_task(self._keep_up(name, work)) for name, work in self._work.items()]
+
+    async def stop(self) -> None:
+        """End all of it."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _keep_up(self, name: str, work: Work) -> None:
+        while True:
+            try:
+                await work()
+                return
+            except Exception as error:  # noqa: BLE001 - nobody awaits this task; silence would be the worst of all
+                self._failing[name] = type(error).__name__
+                _log.error("%s: failed with %s: %s; it goes on", name, type(error).__name__, error)
+            await asyncio.sleep(_PAUSE)
+
+
 _READS = 8
 _LARGE_BODIES = 16
+_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -128,3 +169,44 @@ def _make_metrics(yard: Toolyard, admission: Admission) -> Metrics:
     metrics.watch("sessions", lambda: len(yard.tool_engine.sessions))
     metrics.watch("tools", lambda: len(yard.tool_registry))
     return metrics
+
+
+def build_service(config: Config, block: ServerBlock) -> Service:
+    """Everything a config names, built and opened, with what stands around it on a server.
+
+    What cannot be loaded is left out and listed in the service's report, unless the block is strict.
+    """
+    registry, engine, report = build_parts(_with_domains(config, block), lenient=not block.strict)
+    with ExitStack() as undo:
+        yard = undo.enter_context(Toolyard(registry, engine))
+        if block.strict and not report.ok:
+            raise ConfigError("strict: " + "; ".join(list_problems(report)))
+        service = make_service(yard, block, secrets=config.secrets)
+        undo.pop_all()
+    return service
+
+
+def _with_domains(config: Config, block: ServerBlock) -> Config:
+    if not block.domains:
+        return config
+    options = {"domains": list(block.domains), "on_error": "raise" if block.strict else "skip"}
+    return msgspec.structs.replace(config, loaders=[PluginEntry("domains", options, "domains"), *config.loaders])
+
+
+async def reload_sources(loaded: LoadedCatalog) -> None:
+    """Load every source again; what goes wrong is logged, and the last good tools stay."""
+    try:
+        await loaded.reload()
+    except ToolyardError as error:
+        _log.warning("the sources could not be loaded again: %s", error)
+    for line in list_problems(loaded.report):
+        _log.warning("%s", line)
+
+
+def list_problems(report: LoadReport) -> list[str]:
+    """One line for each source and definition that is not served, and why."""
+    lines = [f"{source.source}: {source.state}: {source.error}" for source in report.sources if source.state != "ok"]
+    lines += [f"{item.where}: left out: {item.reason}" for item in report.rejected]
+    if len(lines) > _SHOWN:
+        lines = [*lines[:_SHOWN], f"... and {len(lines) - _SHOWN:,} more; GET /v1/report lists all"]
+    return lines

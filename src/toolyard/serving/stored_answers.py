@@ -8,7 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.responses import JSON
+from toolyard.serving.routing import JSON
 
 REPLAYED = (b"idempotent-replayed", b"true")
 

@@ -6,7 +6,7 @@ from waiting import until
 from serving.mcp.mcp_support import request
 from serving.mcp.test_sse import Older
 from serving.service_support import CORE, served
-from toolyard.serving.mcp.cross_worker import pass_on_cancel
+from toolyard.serving.mcp.sessions import pass_on_cancel
 from toolyard.sessions.records import MemoryRecords
 
 

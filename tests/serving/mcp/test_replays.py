@@ -1,7 +1,6 @@
 """Answers whose reader may come back for the rest."""
 
-from toolyard.serving.mcp.event_stream import EventStream
-from toolyard.serving.mcp.replays import Replays
+from toolyard.serving.mcp.event_stream import EventStream, Replays
 
 
 def test_the_answer_of_a_stream_is_kept_within_bounds():

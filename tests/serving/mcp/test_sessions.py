@@ -12,9 +12,8 @@ from serving.mcp.test_handshake import Waiting
 from serving.service_support import CORE, served
 from toolyard.app.blocks import McpBlock
 from toolyard.serving.mcp.event_stream import EventStream
-from toolyard.serving.mcp.inflight import InflightRequest
 from toolyard.serving.mcp.json_rpc import RANK
-from toolyard.serving.mcp.sessions import KIND, McpSessions
+from toolyard.serving.mcp.sessions import KIND, InflightRequest, McpSessions
 from toolyard.sessions.records import MemoryRecords
 
 

@@ -6,8 +6,7 @@ from urllib.parse import parse_qsl, urlencode
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.serving.pages.form import read_form, read_json
-from toolyard.serving.pages.form_fields import MAX_FIELDS, MORE, form_fields, pretty, skeleton
+from toolyard.serving.pages.form import MAX_FIELDS, MORE, form_fields, pretty, read_form, read_json_form, skeleton
 from toolyard.serving.pages.views import _environment
 
 
@@ -179,9 +178,9 @@ def test_an_option_that_was_not_offered_is_refused(raw):
 def test_bad_json_is_told_with_its_place():
     filled = read_form(of(o={"type": "object"}), {"a0": '{"a": 1,\r\n "a": 2}'})
     assert filled.mistakes["a0"].startswith("not valid JSON at line 2, column ")
-    assert "JSON object" in read_json("json", "[1]").mistakes["json"]
-    assert read_json("json", " ").arguments == {}
-    assert read_json("json", '{"a": 9007199254740993}').arguments == {"a": 9007199254740993}
+    assert "JSON object" in read_json_form("json", "[1]").mistakes["json"]
+    assert read_json_form("json", " ").arguments == {}
+    assert read_json_form("json", '{"a": 9007199254740993}').arguments == {"a": 9007199254740993}
 
 
 def test_a_moment_without_a_zone_is_taken_as_utc():

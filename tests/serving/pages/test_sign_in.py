@@ -10,8 +10,7 @@ from hypothesis import given, strategies as st
 
 from serving.service_support import CORE, served
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.identity import NOBODY, read_scopes
-from toolyard.serving.keys import LASTS, KeyRing, SignIns
+from toolyard.serving.identity import LASTS, NOBODY, KeyRing, SignIns, read_scopes
 from toolyard.sessions.open import open_records
 from toolyard.sessions.records import MemoryRecords
 from toolyard.sessions.store.sqlite import SqliteStore
@@ -197,7 +196,7 @@ def test_a_note_says_what_was_signed_to_the_same_secret_only(key_id, expires):
 
 
 def test_under_tls_the_cookie_cannot_be_set_by_anybody_else():
-    from toolyard.serving.pages.sign_in import SignInCookie
+    from toolyard.serving.pages.routes import SignInCookie
 
     cookie = SignInCookie(443)
     scope = {"scheme": "https", "headers": [(b"cookie", b"toolyard_443=a; __Host-toolyard_443=b")]}

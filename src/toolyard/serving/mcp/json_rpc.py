@@ -1,8 +1,16 @@
-"""JSON-RPC as MCP uses it: versions, error codes, and messages in and out."""
+"""JSON-RPC as MCP uses it: messages in and out, their envelope in the stateless version, and headers that repeat them.
+
+In the stateless version every request says in its headers what it says in its body, so that whoever routes it need not
+read that: its version, its method, the tool's name, and arguments marked `x-mcp-header`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+import binascii
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -43,6 +51,7 @@ encode = msgspec.json.Encoder().encode
 
 SERVER = {"name": "toolyard", "version": VERSION}
 SERVER_RAW = msgspec.Raw(encode(SERVER))
+_MADE_BY: Json = {SERVER_INFO: SERVER_RAW}
 CAPABILITIES: Json = {"tools": {"listChanged": True}, "logging": {}}
 LIST_CHANGED = "notifications/tools/list_changed"
 
@@ -105,6 +114,14 @@ def encode_result(number: Id | None, result: bytes) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (shown, result)
 
 
+def finish_result(result: Json, *, stateless: bool) -> bytes:
+    """A result as it travels; the stateless version has every one say who made it, and that it is whole."""
+    if stateless:
+        result["resultType"] = "complete"
+        result["_meta"] = {**result["_meta"], **_MADE_BY} if "_meta" in result else _MADE_BY
+    return encode(result)
+
+
 def encode_error(number: Id | None, fault: RpcFault) -> bytes:
     """The answer to a request that failed as such."""
     error: Json = {"code": fault.code, "message": fault.message}
@@ -119,3 +136,214 @@ def encode_notification(method: str, params: Mapping[str, Any] | None = None) ->
     if params is not None:
         told["params"] = params
     return encode(told)
+
+
+_KEY = "x-mcp-header"
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_TYPES = frozenset({"string", "integer", "boolean"})
+_WRAPPED = re.compile(r"=\?base64\?(.*)\?=")
+_DECIMAL = re.compile(r"(-?[0-9]+)(?:\.0+)?")
+_ONE = ("items", "contains", "unevaluatedItems", "additionalProperties", "propertyNames", "unevaluatedProperties")
+_ONE_SCHEMA = frozenset({*_ONE, "not", "if", "then", "else", "contentSchema"})
+_SCHEMAS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_BY_NAME = frozenset({"patternProperties", "dependentSchemas", "$defs", "definitions"})
+
+
+class HeaderParam(msgspec.Struct, frozen=True):
+    """One argument, and the header that repeats it."""
+
+    path: tuple[str, ...]
+    header: bytes
+    """Lower case, as headers are read."""
+    name: str
+    is_integer: bool
+
+
+def find_header_params(schema: Mapping[str, Any]) -> tuple[HeaderParam, ...]:
+    """The arguments of a tool that headers repeat; none if one of its annotations is not valid.
+
+    Clients leave out a tool with an annotation that is not valid, so nobody can be expected to send its headers.
+    """
+    found: dict[bytes, HeaderParam] = {}
+    for path, place in _walk_schemas(schema):
+        if _KEY not in place:
+            continue
+        name, kind = place[_KEY], place.get("type")
+        if not path or type(name) is not str or not _TOKEN.fullmatch(name) or type(kind) is not str:
+            return ()
+        header = f"mcp-param-{name.lower()}".encode()
+        if kind not in _TYPES or header in found:
+            return ()
+        found[header] = HeaderParam(path, header, f"Mcp-Param-{name}", kind == "integer")
+    return tuple(found.values())
+
+
+def _walk_schemas(root: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...] | None, Mapping[str, Any]]]:
+    """Every schema in a schema, with the way to it where that leads through properties alone."""
+    waiting: list[tuple[tuple[str, ...] | None, Any]] = [((), root)]
+    while waiting:
+        path, place = waiting.pop()
+        if not isinstance(place, dict):
+            continue
+        yield path, place
+        for key, value in place.items():
+            if key == "properties" and isinstance(value, dict):
+                waiting += [(None if path is None else (*path, name), sub) for name, sub in value.items()]
+            elif key in _ONE_SCHEMA:
+                waiting.append((None, value))
+            elif key in _SCHEMAS and isinstance(value, list):
+                waiting += [(None, sub) for sub in value]
+            elif key in _BY_NAME and isinstance(value, dict):
+                waiting += [(None, sub) for sub in value.values()]
+
+
+def check_header_params(
+    wanted: tuple[HeaderParam, ...], arguments: Mapping[str, Any], headers: list[tuple[bytes, bytes]]
+) -> None:
+    """Refuse a request whose headers do not say what its arguments say."""
+    for each in wanted:
+        given = [value for name, value in headers if name == each.header]
+        if len(given) > 1:
+            raise _mismatch(f"{each.name} is there more than once")
+        shown = _header_text(_find_value(arguments, each.path))
+        argument = ".".join(each.path)
+        if shown is None:
+            if given:
+                raise _mismatch(f"{each.name} is there, but nothing it could repeat at {argument!r}")
+            continue
+        if not given:
+            raise _mismatch(f"{each.name} is missing; it must repeat the argument {argument!r}")
+        said = decode_header(given[0])
+        if said is None:
+            raise _mismatch(f"{each.name} is not valid base64 of UTF-8")
+        if said != shown and not (
+            each.is_integer and _normal_int(said) is not None and _normal_int(said) == _normal_int(shown)
+        ):
+            raise _mismatch(f"{each.name} does not say what the argument {argument!r} says")
+
+
+def decode_header(header: bytes) -> str | None:
+    """The text a header stands for; None if it is not spelt as it must be."""
+    text = header.strip(b" \t").decode("latin-1")
+    wrapped = _WRAPPED.fullmatch(text)
+    if wrapped is None:
+        return text
+    try:
+        raw = base64.b64decode(wrapped[1], validate=True)
+        # Two spellings of one value would let two readers disagree.
+        return raw.decode() if base64.b64encode(raw).decode() == wrapped[1] else None
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return None
+
+
+def _find_value(arguments: Any, path: tuple[str, ...]) -> Any:
+    for key in path:
+        if not isinstance(arguments, dict):
+            return None
+        arguments = arguments.get(key)
+    return arguments
+
+
+def _header_text(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str | int | float):
+        return None
+    try:
+        return str(value)
+    except ValueError:
+        # More digits than the interpreter is willing to write.
+        return None
+
+
+def _normal_int(text: str) -> str | None:
+    found = _DECIMAL.fullmatch(text)
+    if found is None:
+        return None
+    sign, digits = ("-", found[1][1:]) if found[1].startswith("-") else ("", found[1])
+    digits = digits.lstrip("0") or "0"
+    return digits if digits == "0" else sign + digits
+
+
+def _mismatch(text: str) -> RpcFault:
+    return RpcFault(HEADER_MISMATCH, text)
+
+
+_VERSION = b"mcp-protocol-version"
+_METHOD = b"mcp-method"
+_NAME = b"mcp-name"
+_STATELESS = STATELESS.encode()
+_HANDSHAKE = frozenset(version.encode() for version in HANDSHAKE)
+
+Headers = list[tuple[bytes, bytes]]
+
+
+def is_stateless(headers: Headers, message: RpcMessage | None) -> bool:
+    """True for a request of the stateless version, or of one that nobody knows; it then says so itself."""
+    version = _find_header(headers, _VERSION)
+    if version is not None:
+        return version not in _HANDSHAKE
+    return message is not None and PROTOCOL_VERSION in message.meta
+
+
+def check_envelope(message: RpcMessage) -> None:
+    """Refuse a request that does not say what it speaks and what its sender can do."""
+    meta = message.meta
+    version = meta.get(PROTOCOL_VERSION)
+    if version is None or CLIENT_CAPABILITIES not in meta:
+        missing = PROTOCOL_VERSION if version is None else CLIENT_CAPABILITIES
+        raise RpcFault(INVALID_PARAMS, f"params._meta must have {missing!r}")
+    if type(version) is not str or type(meta[CLIENT_CAPABILITIES]) is not dict:
+        raise RpcFault(INVALID_PARAMS, "params._meta: the version is text, and the capabilities are an object")
+
+
+def check_version(version: str) -> None:
+    """Refuse a version that is not spoken here."""
+    if version != STATELESS:
+        raise RpcFault(
+            UNSUPPORTED_VERSION,
+            f"the protocol version {version[:64]!r} is not spoken here",
+            {"supported": [STATELESS], "requested": version[:64]},
+        )
+
+
+def check_headers(headers: Headers, message: RpcMessage) -> None:
+    """Refuse a request whose headers do not say what its body says: whoever routed it read only those."""
+    _check_repeats(headers)
+    said = dict(headers)
+    if said.get(_VERSION, b"").strip() != message.meta[PROTOCOL_VERSION].encode("utf-8", "replace"):
+        raise RpcFault(HEADER_MISMATCH, "MCP-Protocol-Version does not say what params._meta says")
+    if said.get(_METHOD, b"").strip() != message.method.encode("utf-8", "replace"):
+        raise RpcFault(HEADER_MISMATCH, "Mcp-Method does not say what the body's method says")
+    if message.method == "tools/call" and type(name := message.params.get("name")) is str:
+        given = said.get(_NAME)
+        if given is None or (given != name.encode("utf-8", "replace") and decode_header(given) != name):
+            raise RpcFault(HEADER_MISMATCH, "Mcp-Name does not say what the body's params.name says")
+
+
+def check_version_header(headers: Headers) -> None:
+    """For a notification, which says its version in the header alone."""
+    version = _find_header(headers, _VERSION) or b""
+    if version != _STATELESS:
+        check_version(version.decode("latin-1"))
+
+
+def _find_header(headers: Headers, wanted: bytes) -> bytes | None:
+    return next((value for name, value in headers if name == wanted), None)
+
+
+def find_log_level(meta: dict[str, Any]) -> int | None:
+    """From which level on a request wants to be told what tools log; None: not at all."""
+    level = meta.get(LOG_LEVEL)
+    if level is None:
+        return None
+    if type(level) is not str or level not in RANK:
+        raise RpcFault(INVALID_PARAMS, f"params._meta: {LOG_LEVEL!r} is one of {', '.join(RANK)}")
+    return RANK[level]
+
+
+def _check_repeats(headers: Headers) -> None:
+    counts = Counter(name for name, _ in headers)
+    for name in (_VERSION, _METHOD, _NAME):
+        if counts[name] > 1:
+            raise RpcFault(HEADER_MISMATCH, f"the header {name.decode()} is there more than once")

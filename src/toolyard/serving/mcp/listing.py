@@ -18,8 +18,7 @@ from toolyard.parsing import paused_gc
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.identity import Principal, Scopes, scope_of
 from toolyard.serving.mcp.json_rpc import INVALID_PARAMS, SERVER_INFO, SERVER_RAW, Json, RpcFault, encode
-from toolyard.serving.mcp.state import McpState
-from toolyard.serving.mcp.tool_names import McpNames
+from toolyard.serving.mcp.state import McpNames, McpState
 
 TTL_MS = 5000
 """How long a list may be believed; whoever listens is told at once when it changes."""

@@ -13,8 +13,6 @@ from typing import Any
 from toolyard.model.errors import ToolyardError
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Caller, Principal
-from toolyard.serving.mcp.envelope import check_envelope, check_version
-from toolyard.serving.mcp.inflight import InflightRequest, Running, cancel_request
 from toolyard.serving.mcp.json_rpc import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -26,16 +24,19 @@ from toolyard.serving.mcp.json_rpc import (
     Json,
     RpcFault,
     RpcMessage,
+    check_envelope,
+    check_version,
     encode_error,
     encode_notification,
     encode_result,
     find_id,
+    finish_result,
     read_message,
 )
-from toolyard.serving.mcp.request_context import RequestContext
-from toolyard.serving.mcp.results import finish_result
 from toolyard.serving.mcp.server import McpServer, negotiate_version
+from toolyard.serving.mcp.sessions import InflightRequest, Running, cancel_request
 from toolyard.serving.mcp.subscriptions import read_subscription
+from toolyard.serving.mcp.tool_calls import RequestContext
 
 _MOST_RUNNING = 1024
 _MOST_LISTENING = 16

@@ -14,8 +14,7 @@ from starlette.responses import Response
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import ErrorInfo, SessionError
 from toolyard.registry.snapshot import Snapshot
-from toolyard.serving.mcp.builtin_tools import CALL_FOUND, SEARCH_TOOLS, BuiltinTool, BuiltinTools
-from toolyard.serving.mcp.cross_worker import collect_mail, forget_lost, heed_cancelled
+from toolyard.serving.mcp.builtin_tools import CALL_FOUND, SEARCH_TOOLS, SESSION_TOOLS, BuiltinTool, BuiltinTools
 from toolyard.serving.mcp.json_rpc import (
     CAPABILITIES,
     HANDSHAKE,
@@ -30,16 +29,14 @@ from toolyard.serving.mcp.json_rpc import (
     RpcFault,
     RpcMessage,
     encode,
+    finish_result,
 )
 from toolyard.serving.mcp.listing import TTL_MS, ToolListing
-from toolyard.serving.mcp.request_context import RequestContext
-from toolyard.serving.mcp.results import finish_result, make_call_result
-from toolyard.serving.mcp.session_tools import SESSION_TOOLS
-from toolyard.serving.mcp.sessions import McpSession
+from toolyard.serving.mcp.sessions import McpSession, collect_mail, forget_lost, heed_cancelled
 from toolyard.serving.mcp.state import McpState
-from toolyard.serving.mcp.tool_calls import call_yard_tool
+from toolyard.serving.mcp.tool_calls import RequestContext, call_yard_tool, make_call_result
 from toolyard.serving.request_body import digest_json
-from toolyard.serving.responses import JsonResponse
+from toolyard.serving.routing import JsonResponse
 
 IDEMPOTENCY_KEY = "toolyard/idempotency_key"
 """Among a request's `_meta`: one that comes again with the same key gets the first answer again."""
@@ -112,9 +109,9 @@ class McpServer:
         state, loop = self.state, asyncio.get_running_loop()
         records = state.records
         if records.shared and state.sessions.is_busy:
-            self._cancelled = await heed_cancelled(state, self._cancelled)
+            self._cancelled = await heed_cancelled(state.sessions, records, self._cancelled)
         if records.shared and state.sse_clients:
-            self._mail = await collect_mail(state, self._mail)
+            self._mail = await collect_mail(state.sse_clients, records, self._mail)
         if loop.time() >= self._sweep:
             self._sweep = loop.time() + min(_SWEEP, state.block.session_idle_seconds / 2)
             await state.sessions.sweep()

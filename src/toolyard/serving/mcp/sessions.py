@@ -1,23 +1,69 @@
-"""Sessions of the versions that begin with a handshake.
+"""Sessions of the versions that begin with a handshake, and the requests under way in them.
 
 A session is a record beside those of the service, so any worker can go on with one that another began. Each keeps
 what it has seen at hand, believes it for a moment, and then looks again: an ended session is over everywhere within
-`BELIEVED`. What is bound to one process are the streams and the requests under way.
+`BELIEVED`. What is bound to one process are the streams and the requests under way; what another process has to do
+about those is left for it as a record.
 """
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.identity import Principal
 from toolyard.serving.mcp.event_stream import EventStream
-from toolyard.serving.mcp.inflight import Running
-from toolyard.serving.mcp.json_rpc import LIST_CHANGED, RANK, encode_notification
+from toolyard.serving.mcp.json_rpc import LIST_CHANGED, RANK, Id, RpcMessage, encode_notification
 from toolyard.sessions.records import Records
+
+Reason = Literal["cancelled", "over"]
+"""Its client asked for that, or its session is over."""
+
+
+class InflightRequest:
+    """One request. It is in the table of its session, or client, unless it was stopped or is done."""
+
+    __slots__ = ("reason", "task")
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self.task = task
+        self.reason: Reason | None = None
+        """None: nobody here stopped it."""
+
+    def stop(self, reason: Reason) -> None:
+        """Stop it, if it can be stopped."""
+        self.reason = reason
+        self.task.cancel()
+
+
+Running = dict[Id, InflightRequest]
+
+
+def cancel_request(running: Running, message: RpcMessage) -> Id | None:
+    """Stop the request that a notification names, if it is under way; its id if it is not."""
+    number = message.params.get("requestId")
+    if type(number) is not str and type(number) is not int:
+        return None
+    # Out of the table first: its id may be used again at once.
+    found = running.pop(number, None)
+    if found is None:
+        return number
+    found.stop("cancelled")
+    return None
+
+
+def forget_request(running: Running, number: Id, inflight: InflightRequest) -> None:
+    """It is over: out of the table, unless another has its id by now."""
+    if running.get(number) is inflight:
+        del running[number]
+
 
 KIND = "mcp_session"
 BELIEVED = 1.0
@@ -240,3 +286,67 @@ class McpSessions:
 
 def _encoded(version: str, level: int) -> bytes:
     return msgspec.msgpack.encode(_Stored(version, level))
+
+
+_CANCEL, _MAIL = "mcp_cancel", "mcp_mail"
+_LOST_SECONDS = 60.0
+_MOST_CANCELS = 64
+"""Of one session, that nobody has heeded yet."""
+
+
+async def pass_on_cancel(records: Records, session_id: str, number: Id) -> None:
+    """A request is to be cancelled that is not under way here."""
+    if records.shared and len(await records.aall(_CANCEL, session_id)) < _MOST_CANCELS:
+        await records.aput(_CANCEL, session_id, _digest_id(number), b"")
+
+
+async def heed_cancelled(sessions: McpSessions, records: Records, seen: int) -> int:
+    """Cancel what other workers were told to; returns the version that was looked at."""
+    version = await records.aversion(_CANCEL)
+    if version != seen:
+        for record in await records.aall(_CANCEL):
+            running = sessions.running(record.owner)
+            for number in [number for number in running if _digest_id(number) == record.name]:
+                running.pop(number).stop("cancelled")
+                await records.aremove(_CANCEL, record.owner, record.name)
+    return version
+
+
+def _digest_id(number: Id) -> str:
+    """An id in few characters, however long it is."""
+    return hashlib.blake2b(msgspec.json.encode(number), digest_size=16).hexdigest()
+
+
+class MessageTaker(Protocol):
+    """A client that messages for it can be handed to."""
+
+    def take(self, document: Any, principal: Principal | None = None) -> None:
+        """One message, which is answered now or later."""
+
+    @property
+    def is_full(self) -> bool:
+        """True if nothing more should be taken until the peer has read what it was sent."""
+
+
+async def post_mail(records: Records, session_id: str, body: bytes) -> None:
+    """Leave a message for a client whose stream another worker has."""
+    await records.aput(_MAIL, session_id, f"{time.time_ns():020d}-{secrets.token_hex(4)}", body)
+
+
+async def collect_mail(clients: Mapping[tuple[str, str], MessageTaker], records: Records, seen: int) -> int:
+    """Take what other workers were sent for clients whose streams are here, in order; returns the version of it."""
+    version = await records.aversion(_MAIL)
+    if version != seen:
+        here = {session_id: client for (_, session_id), client in clients.items()}
+        for record in await records.aall(_MAIL):
+            client = here.get(record.owner)
+            if client is not None and await records.aremove(_MAIL, record.owner, record.name):
+                client.take(msgspec.json.decode(record.value))
+    return version
+
+
+async def forget_lost(records: Records) -> None:
+    """Throw away what was meant for somebody who is gone."""
+    if records.shared:
+        for kind in (_CANCEL, _MAIL):
+            await records.aexpire(kind, time.time() - _LOST_SECONDS)

@@ -21,7 +21,7 @@ from toolyard.serving.identity import NOBODY
 from toolyard.serving.mcp.json_rpc import INVALID_REQUEST, PARSE_ERROR, RpcFault, encode_error
 from toolyard.serving.mcp.message_client import MessageClient
 from toolyard.serving.mcp.server import McpServer
-from toolyard.serving.mcp.subscribers import Subscriber
+from toolyard.serving.mcp.subscriptions import Subscriber
 
 _CHUNK = 256 * 1024
 _HIGH = 8 * 1024 * 1024

@@ -1,8 +1,12 @@
-"""`/mcp`: streamable HTTP, in the versions with a handshake and in the stateless one, on one path."""
+"""MCP over HTTP: `/mcp`, with a handshake or stateless, and `/sse` with `/messages`, the transport before it.
+
+The answer to a request is JSON if nothing else is to be said, else a stream from then on.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from typing import Any, cast
 
 from starlette.requests import Request
@@ -10,17 +14,8 @@ from starlette.responses import Response
 from starlette.types import Send
 
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.mcp.cross_worker import pass_on_cancel
-from toolyard.serving.mcp.envelope import (
-    check_envelope,
-    check_headers,
-    check_version,
-    check_version_header,
-    is_stateless,
-)
-from toolyard.serving.mcp.event_stream import watch_disconnect
-from toolyard.serving.mcp.header_params import check_header_params
-from toolyard.serving.mcp.inflight import InflightRequest, cancel_request, forget_request
+from toolyard.serving.identity import Principal
+from toolyard.serving.mcp.event_stream import EventStream, Replays, new_stream_name, send_stream, watch_disconnect
 from toolyard.serving.mcp.json_rpc import (
     CANCELLED,
     HEADER_MISMATCH,
@@ -33,22 +28,133 @@ from toolyard.serving.mcp.json_rpc import (
     PROTOCOL_VERSION,
     REFUSED,
     UNSUPPORTED_VERSION,
+    WITH_PRIMING,
     Json,
     RpcFault,
     RpcMessage,
+    check_envelope,
+    check_header_params,
+    check_headers,
+    check_version,
+    check_version_header,
     encode_error,
     encode_result,
     find_id,
+    is_stateless,
     read_message,
 )
-from toolyard.serving.mcp.reply import AcceptedTypes, Reply, answer_accepted, read_accept, refuse_head
-from toolyard.serving.mcp.request_context import RequestContext
+from toolyard.serving.mcp.message_client import MessageClient
 from toolyard.serving.mcp.server import McpServer, negotiate_version
-from toolyard.serving.mcp.sessions import McpSession
-from toolyard.serving.mcp.subscriptions import listen, stand_in_session
-from toolyard.serving.request_body import read_json
-from toolyard.serving.responses import JsonResponse
-from toolyard.serving.routing import caller_of
+from toolyard.serving.mcp.sessions import (
+    InflightRequest,
+    McpSession,
+    cancel_request,
+    forget_request,
+    pass_on_cancel,
+    post_mail,
+)
+from toolyard.serving.mcp.subscriptions import listen, stand, stand_in_session
+from toolyard.serving.mcp.tool_calls import RequestContext
+from toolyard.serving.request_body import BODY, QueryParameter, query_str, read_json
+from toolyard.serving.routing import JsonResponse, Operation, caller_of
+from toolyard.sessions.records import Records
+
+_BOTH = "application/json, text/event-stream"
+
+
+class AcceptedTypes:
+    """What kinds of answer a client takes."""
+
+    __slots__ = ("json", "stream")
+
+    def __init__(self, json: bool, stream: bool) -> None:
+        self.json = json
+        self.stream = stream
+
+
+_ALL = AcceptedTypes(True, True)
+
+
+def answer_accepted() -> Response:
+    """There is nothing to say about it here."""
+    return Response(status_code=202)
+
+
+def read_accept(request: Request) -> AcceptedTypes:
+    """What the client takes; 406 if that is nothing that is ever sent here."""
+    given = request.headers.get("accept")
+    if given is None or given == _BOTH:
+        return _ALL
+    kinds = {part.partition(";")[0].strip().lower() for part in given.split(",")}
+    everything = "*/*" in kinds
+    found = AcceptedTypes(
+        everything or bool(kinds & {"application/json", "application/*"}),
+        everything or bool(kinds & {"text/event-stream", "text/*"}),
+    )
+    if not found.json and not found.stream:
+        raise HttpFault(
+            406, "request.not_acceptable", "answers are application/json or text/event-stream; accept one, or both"
+        )
+    return found
+
+
+def refuse_head(request: Request) -> None:
+    """A stream has no end that a HEAD could tell of."""
+    if request.method == "HEAD":
+        raise HttpFault(405, "request.method_not_allowed", "HEAD is not allowed here", headers=((b"allow", b"GET"),))
+
+
+class Reply:
+    """Collects what is said before the answer. From the first such thing on, the answer is a stream.
+
+    What ends it returns a response to be sent, or None if the stream was the answer.
+    """
+
+    __slots__ = ("_replays", "_send", "_session", "_task", "stream")
+
+    def __init__(self, replays: Replays, send: Send, session: McpSession | None) -> None:
+        self._replays = replays
+        self._send = send
+        self._session = session
+        self._task: asyncio.Task[None] | None = None
+        self.stream: EventStream | None = None
+
+    def tell(self, message: bytes) -> None:
+        """Say something before the answer."""
+        stream = self.stream or self._begin()
+        stream.put(message)
+
+    def _begin(self) -> EventStream:
+        session = self._session
+        if session is None:
+            stream = EventStream()
+        else:
+            stream = EventStream(new_stream_name())
+            self._replays.add(session.owner, session.id, stream)
+            if session.version >= WITH_PRIMING:
+                stream.prime()
+        stream.take_over(self)
+        self._task = asyncio.get_running_loop().create_task(send_stream(self._send, stream, self))
+        self.stream = stream
+        return stream
+
+    async def finish(self, message: bytes) -> Response | None:
+        """The answer itself, the last that is said."""
+        if self.stream is None or self._task is None:
+            return JsonResponse(message)
+        self.stream.put_answer(message)
+        self.stream.end()
+        if self._session is not None:
+            self._replays.settle()
+        await self._task
+        return None
+
+    async def finish_as_stream(self, message: bytes) -> Response | None:
+        """The answer for a client that takes nothing but a stream."""
+        if self.stream is None:
+            self._begin()
+        return await self.finish(message)
+
 
 SESSION_ID = "mcp-session-id"
 _STATUS = {
@@ -99,7 +205,9 @@ class StreamableHttp:
             session = await self._find_session(request)
         except RpcFault as fault:
             return JsonResponse(encode_error(None, fault), fault.status or 400)
-        await stand_in_session(self._state, request, send, session)
+        if not read_accept(request).stream:
+            raise _only_streams("what comes here is")
+        await stand_in_session(self._state.subscribers, self._state.replays, request, send, session)
         return None
 
     async def end_session(self, request: Request) -> Response:
@@ -126,7 +234,9 @@ class StreamableHttp:
         check_headers(headers, message)
         check_version(message.meta[PROTOCOL_VERSION])
         if message.method == "subscriptions/listen":
-            await listen(self._state, request, send, message, takes)
+            if not takes.stream:
+                raise _only_streams("what is listened to comes as")
+            await listen(self._state.subscribers, request, send, message)
             return None
         reply = Reply(self._state.replays, send, None)
         if message.method != "tools/call":
@@ -255,6 +365,10 @@ def _describe_break(error: BaseException, inflight: InflightRequest | None) -> R
     return RpcFault(INTERNAL_ERROR, "the server failed; its log has it")
 
 
+def _only_streams(what: str) -> HttpFault:
+    return HttpFault(406, "request.not_acceptable", f"{what} text/event-stream; accept it")
+
+
 def _only_post() -> HttpFault:
     """The stateless version has nothing but POST."""
     return HttpFault(
@@ -262,4 +376,100 @@ def _only_post() -> HttpFault:
         "request.method_not_allowed",
         "only POST is allowed here in this version of the protocol",
         headers=((b"allow", b"POST"),),
+    )
+
+
+_HOME = "mcp_sse"
+
+
+class SseClient(MessageClient):
+    """A client whose answers come on a stream of its own."""
+
+    def __init__(self, server: McpServer, principal: Principal) -> None:
+        self.stream = EventStream()
+        super().__init__(server, self.stream.put_answer, self.stream.put, principal)
+
+    @property
+    def is_full(self) -> bool:
+        """True if it has not read what it asked for before."""
+        return self.stream.is_full
+
+
+class SseTransport:
+    """Its two requests."""
+
+    def __init__(self, server: McpServer) -> None:
+        self._server = server
+        self._state = server.state
+
+    async def open_stream(self, request: Request, send: Send) -> None:
+        """The stream of one client, until it is gone."""
+        refuse_head(request)
+        if not read_accept(request).stream:
+            raise _only_streams("what comes here is")
+        principal, records = caller_of(request).principal, self._state.records
+        owner, session_id = principal.owner or "", secrets.token_urlsafe(24)
+        client = SseClient(self._server, principal)
+        root = request.scope.get("root_path", "")
+        place = f"{root}/messages?session_id={session_id}"
+        client.stream.put_raw(b"event: endpoint\ndata: %b\n\n" % place.encode())
+        self._state.sse_clients[owner, session_id] = client
+        try:
+            if records.shared:
+                await records.aput(_HOME, owner, session_id, b"")
+            await stand(self._state.subscribers, request, send, client.stream, client.notify_changed)
+        finally:
+            del self._state.sse_clients[owner, session_id]
+            client.close()
+            if records.shared:
+                await records.aremove(_HOME, owner, session_id)
+
+    async def post_message(self, request: Request) -> Response:
+        """One message of a client; its answer comes on the stream."""
+        principal, records = caller_of(request).principal, self._state.records
+        owner, session_id = principal.owner or "", query_str(request, "session_id") or ""
+        client = self._state.sse_clients.get((owner, session_id))
+        if client is None and not await _is_elsewhere(records, owner, session_id):
+            raise HttpFault(404, "session.not_found", "no stream has this session_id; begin with GET /sse")
+        document: Any = None
+        try:
+            document = await read_document(request)
+        except RpcFault as fault:
+            return JsonResponse(encode_error(find_id(document), fault), fault.status or 400)
+        if client is None:
+            await post_mail(records, session_id, request.scope[BODY])
+        elif client.is_full:
+            raise HttpFault(
+                429,
+                "server.overloaded",
+                "the stream has answers that were not read; read them, and ask again",
+                retryable=True,
+                headers=((b"retry-after", b"1"),),
+            )
+        else:
+            client.take(document, principal)
+        return answer_accepted()
+
+
+async def _is_elsewhere(records: Records, owner: str, session_id: str) -> bool:
+    return records.shared and bool(session_id) and await records.aget(_HOME, owner, session_id) is not None
+
+
+_Body = dict[str, Any]
+_SESSION = QueryParameter("session_id", {"type": "string", "minLength": 1, "maxLength": 128}, "As /sse gave it.")
+
+
+def mcp_operations(server: McpServer) -> tuple[Operation, ...]:
+    """Those of streamable HTTP, and of the transport before it."""
+    http, sse = StreamableHttp(server), SseTransport(server)
+    return (
+        Operation(*("POST", "/mcp", http.post_message, "A message of an MCP client", _Body), streams=True, shown=False),
+        Operation("GET", "/mcp", http.open_stream, "What an MCP client is told unasked", streams=True, shown=False),
+        Operation("DELETE", "/mcp", http.end_session, "End an MCP session", shown=False),
+        Operation("GET", "/sse", sse.open_stream, "The stream of an older MCP client", streams=True, shown=False),
+        Operation(
+            *("POST", "/messages", sse.post_message, "A message of an older MCP client", _Body),
+            query=(_SESSION,),
+            shown=False,
+        ),
     )

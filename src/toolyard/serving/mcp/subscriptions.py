@@ -1,14 +1,18 @@
-"""Streams on which clients wait for news: `GET /mcp` of a session, and `subscriptions/listen` without one."""
+"""Streams on which clients wait for news: `GET /mcp` of a session, and `subscriptions/listen` without one.
+
+`Subscribers` knows all that are open, so that every client is told when the catalog changes, and none has too many.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 from starlette.requests import Request
 from starlette.types import Send
 
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.mcp.event_stream import EventStream, new_stream_name, send_stream, watch_disconnect
+from toolyard.serving.mcp.event_stream import EventStream, Replays, new_stream_name, send_stream, watch_disconnect
 from toolyard.serving.mcp.json_rpc import (
     INVALID_PARAMS,
     LIST_CHANGED,
@@ -18,13 +22,84 @@ from toolyard.serving.mcp.json_rpc import (
     RpcMessage,
     encode_notification,
     encode_result,
+    finish_result,
 )
-from toolyard.serving.mcp.reply import AcceptedTypes, read_accept
-from toolyard.serving.mcp.results import finish_result
 from toolyard.serving.mcp.sessions import McpSession
-from toolyard.serving.mcp.state import McpState
-from toolyard.serving.mcp.subscribers import Subscriber
 from toolyard.serving.routing import caller_of
+
+
+class Subscriber(msgspec.Struct, eq=False):
+    """One client that is told of changes as long as it is there."""
+
+    owner: str
+    changed: Callable[[], None]
+    """Told of each change; returns at once."""
+    end: Callable[[], None]
+    """Asked to make room."""
+    stop: Callable[[], None]
+    """Told that the server stops."""
+
+
+class Subscribers:
+    """Streams by owner. Where there are too many, whoever has most gives one up, the oldest."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._owners: dict[str, dict[Subscriber, None]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def join(self, subscriber: Subscriber) -> None:
+        """Count a stream in; `HttpFault` 429 if there are too many, and most of them its owner's."""
+        if self._count >= self._most:
+            self._make_room(subscriber.owner)
+        self._owners.setdefault(subscriber.owner, {})[subscriber] = None
+        self._count += 1
+
+    def leave(self, subscriber: Subscriber) -> None:
+        """It is gone; nothing happens if it was before."""
+        own = self._owners.get(subscriber.owner)
+        if own is not None and subscriber in own:
+            del own[subscriber]
+            self._count -= 1
+            if not own:
+                del self._owners[subscriber.owner]
+
+    def notify_all(self) -> None:
+        """The catalog has changed."""
+        for own in list(self._owners.values()):
+            for subscriber in list(own):
+                subscriber.changed()
+
+    def end_all(self) -> None:
+        """The server stops: end every stream that would go on."""
+        for own in list(self._owners.values()):
+            for subscriber in list(own):
+                subscriber.stop()
+
+    def keep_only(self, stays: Callable[[str], bool]) -> None:
+        """End the streams of owners who may not have any more."""
+        for owner in [owner for owner in self._owners if not stays(owner)]:
+            for subscriber in list(self._owners[owner]):
+                subscriber.end()
+
+    def _make_room(self, owner: str) -> None:
+        whose = max(self._owners, key=lambda each: len(self._owners[each]), default=None)
+        own = len(self._owners.get(owner, ()))
+        if whose is None or len(self._owners[whose]) <= own:
+            raise HttpFault(
+                429,
+                "server.overloaded",
+                "all streams are in use; end one, or try again",
+                retryable=True,
+                headers=((b"retry-after", b"5"),),
+            )
+        oldest = next(iter(self._owners[whose]))
+        self.leave(oldest)
+        oldest.end()
+
 
 _CHANGED = encode_notification(LIST_CHANGED)
 
@@ -34,7 +109,7 @@ def nothing() -> None:
 
 
 async def stand(
-    state: McpState,
+    subscribers: Subscribers,
     request: Request,
     send: Send,
     stream: EventStream,
@@ -56,25 +131,23 @@ async def stand(
 
     owner = caller_of(request).principal.owner or ""
     subscriber = Subscriber(owner, changed, detach if answering else stream.end, nothing if answering else stream.end)
-    state.subscribers.join(subscriber)
+    subscribers.join(subscriber)
     stream.take_over(reader)
     try:
         async with watch_disconnect(request.receive, detach):
             await send_stream(send, stream, reader, after=after, silent=silent)
     finally:
         stream.detach(reader)
-        state.subscribers.leave(subscriber)
+        subscribers.leave(subscriber)
 
 
-async def listen(state: McpState, request: Request, send: Send, message: RpcMessage, takes: AcceptedTypes) -> None:
+async def listen(subscribers: Subscribers, request: Request, send: Send, message: RpcMessage) -> None:
     """`subscriptions/listen`: first what is listened to, then what happens, each tagged with the request's id."""
     tag, honoured, told = read_subscription(message)
-    if not takes.stream:
-        raise HttpFault(406, "request.not_acceptable", "what is listened to comes as text/event-stream; accept it")
     stream = _ClosingStream(encode_result(message.id, finish_result({"_meta": dict(tag)}, stateless=True)))
     stream.put_answer(told)
     changed = encode_notification(LIST_CHANGED, {"_meta": tag})
-    await stand(state, request, send, stream, (lambda: stream.put(changed)) if honoured else nothing)
+    await stand(subscribers, request, send, stream, (lambda: stream.put(changed)) if honoured else nothing)
 
 
 def read_subscription(message: RpcMessage) -> tuple[Json, bool, bytes]:
@@ -103,15 +176,15 @@ class _ClosingStream(EventStream):
         super().end()
 
 
-async def stand_in_session(state: McpState, request: Request, send: Send, session: McpSession) -> None:
+async def stand_in_session(
+    subscribers: Subscribers, replays: Replays, request: Request, send: Send, session: McpSession
+) -> None:
     """`GET`: what happens in a session beside its requests, or the rest of an answer that broke off."""
-    if not read_accept(request).stream:
-        raise HttpFault(406, "request.not_acceptable", "what comes here is text/event-stream; accept it")
     last = request.headers.get("last-event-id")
     name, number = ("", 0) if last is None else _read_event_id(last)
-    stream = state.replays.find(session.owner, session.id, name)
+    stream = replays.find(session.owner, session.id, name)
     if stream is not None and number <= stream.count:
-        await stand(state, request, send, stream, after=number, answering=True)
+        await stand(subscribers, request, send, stream, after=number, answering=True)
         return
     if session.notices is None or session.notices.over:
         session.notices = EventStream(new_stream_name())
@@ -122,7 +195,7 @@ async def stand_in_session(state: McpState, request: Request, send: Send, sessio
     elif last is not None:
         # Of a stream that is not kept, or not here: what happened since then, nobody knows.
         notices.put(_CHANGED)
-    await stand(state, request, send, notices, after=after, silent=True)
+    await stand(subscribers, request, send, notices, after=after, silent=True)
 
 
 def _read_event_id(last: str) -> tuple[str, int]:

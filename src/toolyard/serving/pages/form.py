@@ -1,20 +1,340 @@
-"""What was filled in, as arguments.
+"""A tool's input schema as a form, and what was filled in as arguments.
 
-A control left as it was shown stands for exactly the default it showed. One left empty is not sent, unless the schema
-insists on it. The arguments still have to satisfy the schema; that is for the one call path to say.
+Whatever is simple gets a simple control, the rest is JSON text. A control left as it was shown stands for exactly the
+default it showed. One left empty is not sent, unless the schema insists on it. The arguments still have to satisfy the
+schema; that is for the one call path to say.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from datetime import date, datetime
+from typing import Any, Literal
 
 import msgspec
 
 from toolyard.model.errors import MalformedSource
 from toolyard.parsing import parse_json
-from toolyard.serving.pages.form_fields import MORE, FormField, Kind
+from toolyard.schema.subschemas import declared_properties, resolve_pointer
+
+Kind = Literal["text", "long", "secret", "integer", "number", "date", "datetime", "choice", "lines", "json"]
+Schema = dict[str, Any]
+
+MAX_FIELDS = 100
+"""Properties beyond these are filled in as JSON: nobody scrolls through more."""
+MAX_OPTIONS = 500
+
+MORE = "more"
+"""The control for arguments that have no field."""
+
+_LONG_NAMES = frozenset({"body", "code", "content", "html", "markdown", "message", "prompt", "script", "sql", "text"})
+_LONG = 255
+_FEW = 4
+_SHORT_LABEL = 24
+_BRANCHING = frozenset({"allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"})
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
+# What does not come back from a browser as it was sent.
+_FRAGILE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufdd0-\ufdef\ufffe\uffff]")
+
+_LIMITS = {
+    "minimum": "at least {}",
+    "exclusiveMinimum": "more than {}",
+    "maximum": "at most {}",
+    "exclusiveMaximum": "less than {}",
+    "multipleOf": "a multiple of {}",
+    "minLength": "{} or more characters",
+    "maxLength": "at most {} characters",
+    "minItems": "{} or more items",
+    "maxItems": "at most {} items",
+    "pattern": "matches {}",
+}
+_WORDS = {
+    "string": "text in quotes",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
+
+
+class Option(msgspec.Struct, frozen=True):
+    """One of several values to choose from; the control carries its number."""
+
+    value: Any
+    label: str
+
+
+class FormField(msgspec.Struct, frozen=True, kw_only=True):
+    """One control of the form."""
+
+    control: str
+    """Its name in the form; a number, since a property may be called anything."""
+    name: str
+    kind: Kind
+    required: bool = False
+    nullable: bool = False
+    description: str = ""
+    rules: tuple[str, ...] = ()
+    """What the schema demands, in words."""
+    has_default: bool = False
+    default: Any = None
+    shown: str = ""
+    """The default as it stands in the control."""
+    options: tuple[Option, ...] = ()
+    placeholder: str = ""
+    sample: Any = None
+    """A value to begin with, where somebody writes JSON."""
+    schema: str = ""
+    """The schema of what must be written as JSON, to be read by people."""
+    deprecated: bool = False
+
+    @property
+    def must(self) -> bool:
+        """True if an empty control cannot be right: a browser may say so before anything is sent."""
+        if not self.required or self.nullable or self.has_default:
+            return False
+        return self.kind not in ("text", "long", "secret", "lines")
+
+    @property
+    def few(self) -> bool:
+        """True if all options fit side by side."""
+        return len(self.options) <= _FEW and all(len(option.label) <= _SHORT_LABEL for option in self.options)
+
+
+def form_fields(schema: Schema) -> list[FormField]:
+    """The controls for an input schema, in its own order; the last one is for what has no control, if anything."""
+    root = _resolved(schema, schema)
+    properties = root.get("properties")
+    known = properties if isinstance(properties, dict) else {}
+    required = root.get("required")
+    demanded = frozenset(required) if isinstance(required, list) else frozenset()
+    fields = [
+        _field(f"a{number}", name, part, schema, name in demanded)
+        for number, (name, part) in enumerate(list(known.items())[:MAX_FIELDS])
+        if part is not False
+    ]
+    if len(known) > MAX_FIELDS or _takes_more(schema, root, known):
+        more = "Other arguments" if fields else "Arguments"
+        words = "Everything that has no field of its own, as a JSON object."
+        fields.append(FormField(control=MORE, name=more, kind="json", description=words, placeholder="{}"))
+    return fields
+
+
+def skeleton(fields: list[FormField]) -> dict[str, Any]:
+    """Arguments to begin with: defaults, and something in the place of what is required."""
+    return {field.name: field.sample for field in fields if field.has_default or field.required}
+
+
+def pretty(value: Any) -> str:
+    """JSON to be read by people; ASCII where a character would not survive a page."""
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    return json.dumps(value, indent=2) if _FRAGILE.search(text) else text
+
+
+def _resolved(part: Any, root: Schema) -> Schema:
+    for _ in range(8):
+        if isinstance(part, dict) and "$ref" in part:
+            target = resolve_pointer(root, part["$ref"])
+            rest = {key: value for key, value in part.items() if key != "$ref"}
+            part = {**target, **rest} if isinstance(target, dict) else rest
+    return part if isinstance(part, dict) else {}
+
+
+def _takes_more(schema: Schema, root: Schema, known: Schema) -> bool:
+    extra = root.get("additionalProperties", False)
+    return extra not in (False, None) or bool(_BRANCHING & root.keys()) or not declared_properties(schema) <= set(known)
+
+
+def _field(control: str, name: str, part: Any, root: Schema, required: bool) -> FormField:
+    outer = _resolved(part, root)
+    core, nullable = _unwrapped(outer, root)
+    options = _options(core, nullable)
+    kind: Kind = "choice" if options else _kind(name, core)
+    has_default = "default" in core
+    default = core.get("default")
+    shown = ""
+    if has_default:
+        kind, shown = _default_in(kind, options, default, nullable)
+    if kind != "choice":
+        options = ()
+    examples = core.get("examples")
+    example = examples[0] if isinstance(examples, list) and examples else core.get("example")
+    return FormField(
+        control=control,
+        name=name,
+        kind=kind,
+        required=required,
+        nullable=nullable,
+        description=str(core.get("description") or core.get("title") or ""),
+        rules=_rules(core, kind),
+        has_default=has_default,
+        default=default,
+        shown=shown,
+        options=options,
+        placeholder=_example(kind, example),
+        sample=default if has_default else _sample(core, kind, options, example),
+        schema=pretty(part) if kind == "json" and isinstance(part, dict) and len(part) > 1 else "",
+        deprecated=core.get("deprecated") is True,
+    )
+
+
+def _unwrapped(part: Schema, root: Schema) -> tuple[Schema, bool]:
+    """The part without the wrappers that only say "or null", and whether they do."""
+    nullable = False
+    for _ in range(4):
+        for keyword in ("anyOf", "oneOf", "allOf"):
+            branches = part.get(keyword)
+            if not isinstance(branches, list) or not branches:
+                continue
+            kept = [_resolved(branch, root) for branch in branches]
+            if keyword != "allOf":
+                some = [branch for branch in kept if branch.get("type") != "null"]
+                nullable = nullable or len(some) < len(kept)
+                kept = some
+            outer = {key: value for key, value in part.items() if key != keyword}
+            if len(kept) == 1:
+                part = {**kept[0], **outer}
+            elif keyword != "allOf" and kept and all("const" in branch for branch in kept):
+                part = {"enum": [branch["const"] for branch in kept], **outer}
+    kind = part.get("type")
+    if isinstance(kind, list):
+        nullable = nullable or "null" in kind
+        rest = [one for one in kind if one != "null"]
+        part = {**part, "type": rest[0] if len(rest) == 1 else rest}
+    return part, nullable
+
+
+def _options(core: Schema, nullable: bool) -> tuple[Option, ...]:
+    values = [core["const"]] if "const" in core else core.get("enum")
+    if core.get("type") == "boolean" and not isinstance(values, list):
+        values = [True, False]
+    if not isinstance(values, list) or len(values) > MAX_OPTIONS:
+        return ()
+    if nullable and None not in values:
+        values = [*values, None]
+    plain = all(isinstance(value, str) and value.strip() and not _FRAGILE.search(value) for value in values)
+    return tuple(Option(value, value if plain else msgspec.json.encode(value).decode()) for value in values)
+
+
+def _kind(name: str, core: Schema) -> Kind:
+    match core.get("type"):
+        case "integer":
+            return "integer"
+        case "number" | ["integer", "number"] | ["number", "integer"]:
+            return "number"
+        case "string":
+            return _text_kind(name, core)
+        case "array":
+            items = core.get("items")
+            simple = isinstance(items, dict) and items.get("type") == "string" and "prefixItems" not in core
+            return "lines" if simple else "json"
+        case _:
+            return "json"
+
+
+def _text_kind(name: str, core: Schema) -> Kind:
+    match core.get("format"):
+        case "date":
+            return "date"
+        case "date-time":
+            return "datetime"
+        case "password":
+            return "secret"
+    if core.get("writeOnly") is True:
+        return "secret"
+    most = core.get("maxLength")
+    is_long = isinstance(most, int) and most > _LONG
+    return "long" if is_long or name.lower() in _LONG_NAMES else "text"
+
+
+def _default_in(kind: Kind, options: tuple[Option, ...], default: Any, nullable: bool) -> tuple[Kind, str]:
+    """The kind of control that can show the default, and how it does."""
+    if kind == "choice":
+        wanted = msgspec.json.encode(default)
+        for number, option in enumerate(options):
+            if msgspec.json.encode(option.value) == wanted:
+                return kind, str(number)
+        return "json", pretty(default)
+    if default is None and nullable:
+        return kind, ""
+    match kind, default:
+        case "integer" | "number", int() | float() if not isinstance(default, bool):
+            return kind, repr(default)
+        case "text" | "long" | "secret", str() if not _FRAGILE.search(default):
+            if "\n" in default:
+                return ("json", pretty(default)) if kind == "secret" else ("long", default)
+            return kind, default
+        case "date" | "datetime", str() if not _FRAGILE.search(default) and "\n" not in default:
+            return _when(kind, default)
+        case "lines", list() if all(isinstance(item, str) and _is_line(item) for item in default):
+            return kind, "\n".join(default)
+    return "json", pretty(default)
+
+
+def _is_line(item: str) -> bool:
+    return item != "" and "\n" not in item and not _FRAGILE.search(item)
+
+
+def _when(kind: Kind, default: str) -> tuple[Kind, str]:
+    """A browser's control blanks what it does not take for a date, so anything unusual is shown as text."""
+    try:
+        if kind == "date" and _DATE.fullmatch(default):
+            date.fromisoformat(default)
+            return kind, default
+        if kind == "datetime" and _MOMENT.fullmatch(default):
+            datetime.fromisoformat(default)
+            return kind, default.removesuffix("Z")
+    except ValueError:
+        pass
+    return "text", default
+
+
+def _sample(core: Schema, kind: Kind, options: tuple[Option, ...], example: Any) -> Any:
+    if example is not None:
+        return example
+    if options:
+        return options[0].value
+    if kind in ("integer", "number"):
+        least = core.get("minimum", 0)
+        return least if isinstance(least, int | float) and least > 0 else 0
+    if kind == "json":
+        return [] if core.get("type") == "array" else {}
+    return {"lines": [], "date": "2026-01-31", "datetime": "2026-01-31T12:00:00Z"}.get(kind, "")
+
+
+def _example(kind: Kind, example: Any) -> str:
+    if kind == "json":
+        return "" if example is None else pretty(example)
+    if kind in ("text", "long", "integer", "number") and isinstance(example, str | int | float):
+        return str(example)[:80]
+    return ""
+
+
+def _rules(core: Schema, kind: Kind) -> tuple[str, ...]:
+    rules = [words.format(core[key]) for key, words in _LIMITS.items() if _is_rule(core.get(key))]
+    if kind in ("text", "long") and isinstance(core.get("format"), str):
+        rules.insert(0, f"in the format {core['format']}")
+    if kind == "datetime":
+        rules.insert(0, "in UTC")
+    if kind == "lines":
+        rules.insert(0, "one a line")
+        items = core["items"].get("enum")
+        if isinstance(items, list):
+            rules.append("each " + " or ".join(map(str, items[:8])))
+    if kind == "json":
+        types = core.get("type")
+        words = [_WORDS[one] for one in (types if isinstance(types, list) else [types]) if one in _WORDS]
+        rules.insert(0, f"JSON: {' or '.join(words)}" if words else "JSON: any value, text in quotes")
+    return tuple(rules)
+
+
+def _is_rule(value: Any) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
+
 
 _LOCAL = re.compile(r"([0-9]{4,}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2})(:[0-9]{2}(?:\.[0-9]+)?)?")
 _NUMBER_DIGITS = 6
@@ -44,7 +364,7 @@ def read_form(fields: list[FormField], data: Mapping[str, str]) -> FilledForm:
     return FilledForm(arguments, mistakes)
 
 
-def read_json(control: str, text: str) -> FilledForm:
+def read_json_form(control: str, text: str) -> FilledForm:
     """Arguments written as one JSON object."""
     try:
         value = _parsed(text.replace("\r\n", "\n")) if text.strip() else {}

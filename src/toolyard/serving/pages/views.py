@@ -1,27 +1,33 @@
-"""HTML from templates: everything escaped, no script, and the headers that hold a browser to it."""
+"""HTML from templates, everything escaped and without script; and the catalog as the pages show it."""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
+from weakref import WeakKeyDictionary
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from toolyard.constants import VERSION
+from toolyard.model.json_words import closest
 from toolyard.model.tool import Effects, Tool
+from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.http_fault import Headers, HttpFault
-from toolyard.serving.keys import KeyRing
-from toolyard.serving.pages.form_fields import pretty
+from toolyard.serving.identity import KeyRing, Scopes
+from toolyard.serving.pages.form import pretty
 from toolyard.serving.routing import caller_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
+
 
 HTML = "text/html; charset=utf-8"
 CSP = (
@@ -209,3 +215,113 @@ def _environment() -> Environment:
         rest_of=rest_of,
     )
     return environment
+
+
+PAGE_SIZE = 100
+_MAX_WORDS = 10
+
+
+class PageEntry(msgspec.Struct, frozen=True):
+    """One name with its overloads."""
+
+    name: str
+    tools: tuple[Tool, ...]
+    haystack: str
+
+    @property
+    def tool(self) -> Tool:
+        """The first overload, which speaks for all of them in a list."""
+        return self.tools[0]
+
+
+class NamespaceGroup(msgspec.Struct, frozen=True):
+    """Entries of one namespace that stand together in a list."""
+
+    namespace: str
+    entries: list[PageEntry]
+
+
+class CatalogPage(msgspec.Struct, frozen=True):
+    """One page of what was asked for."""
+
+    groups: list[NamespaceGroup]
+    namespaces: list[tuple[str, int]]
+    """Every namespace that may be seen, with how many of its names fit the search."""
+    found: int
+    total: int
+    page: int
+    pages: int
+
+
+_Index = dict[str, list[PageEntry]]
+_indexes: WeakKeyDictionary[Snapshot, _Index] = WeakKeyDictionary()
+
+
+def browse(snapshot: Snapshot, scopes: Scopes, query: str, namespace: str, page: int) -> CatalogPage:
+    """Names that hold every word of the query in their name, description or tags."""
+    index = _index(snapshot)
+    words = query.lower().split()[:_MAX_WORDS]
+    visible = {name: entries for name, entries in index.items() if scopes.allows("list", name)}
+    fitting = {name: [one for one in entries if _fits(one, words)] for name, entries in visible.items()}
+    chosen = fitting if not namespace else {namespace: fitting.get(namespace, [])}
+    flat = [entry for entries in chosen.values() for entry in entries]
+    pages = max(1, -(-len(flat) // PAGE_SIZE))
+    page = min(max(page, 1), pages)
+    return CatalogPage(
+        _grouped(flat[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]),
+        [(name, len(entries)) for name, entries in fitting.items()],
+        len(flat),
+        sum(map(len, visible.values())),
+        page,
+        pages,
+    )
+
+
+def overloads(snapshot: Snapshot, scopes: Scopes, name: str) -> list[Tool]:
+    """Every overload of a name, alias or unmistakable bare name; empty for one that may not be seen."""
+    found = snapshot.get(name)
+    if not found:
+        homes = [home for home in snapshot.bare_names.get(name, ()) if _may_see(snapshot, scopes, home)]
+        found = snapshot.get(homes[0]) if len(homes) == 1 else []
+    return found if found and scopes.allows("list", found[0].namespace) else []
+
+
+def near(snapshot: Snapshot, scopes: Scopes, name: str) -> list[str]:
+    """Names that may have been meant, among those that may be seen."""
+    index = _index(snapshot)
+    visible = [one.name for key, entries in index.items() if scopes.allows("list", key) for one in entries]
+    return closest(name, visible)
+
+
+def _may_see(snapshot: Snapshot, scopes: Scopes, name: str) -> bool:
+    return scopes.allows("list", snapshot.names[name][0].tool.namespace)
+
+
+def _index(snapshot: Snapshot) -> _Index:
+    found = _indexes.get(snapshot)
+    if found is None:
+        found = {}
+        for name, candidates in snapshot.names.items():
+            tools = tuple(candidate.tool for candidate in candidates)
+            found.setdefault(tools[0].namespace, []).append(PageEntry(name, tools, _haystack(name, tools)))
+        _indexes[snapshot] = found
+    return found
+
+
+def _haystack(name: str, tools: Sequence[Tool]) -> str:
+    return "\n".join(
+        [name, *(part for tool in tools for part in (tool.description, *tool.tags, *tool.aliases))]
+    ).lower()
+
+
+def _fits(entry: PageEntry, words: list[str]) -> bool:
+    return all(word in entry.haystack for word in words)
+
+
+def _grouped(entries: list[PageEntry]) -> list[NamespaceGroup]:
+    groups: list[NamespaceGroup] = []
+    for entry in entries:
+        if not groups or groups[-1].namespace != entry.tool.namespace:
+            groups.append(NamespaceGroup(entry.tool.namespace, []))
+        groups[-1].entries.append(entry)
+    return groups

@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.middleware import find_request_id
-from toolyard.serving.responses import JSON, safe_headers
+from toolyard.serving.routing import JSON, safe_headers
 
 if TYPE_CHECKING:
     from uvicorn.config import Config

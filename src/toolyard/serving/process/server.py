@@ -21,16 +21,12 @@ from starlette.types import ASGIApp
 
 from toolyard.app.blocks import ServerBlock
 from toolyard.app.config import Config
-from toolyard.app.plugins import PluginEntry
-from toolyard.app.toolyard import Toolyard, build_parts
-from toolyard.model.errors import ConfigError, ToolyardError
+from toolyard.model.errors import ConfigError
 from toolyard.serving.app import create_app
-from toolyard.serving.loaded_catalog import LoadedCatalog
-from toolyard.serving.process.banner import list_problems, write_banner
-from toolyard.serving.process.listening import BACKLOG, Address, address_of, listen, room_for_connections
+from toolyard.serving.metrics import taking_logs
+from toolyard.serving.process.listening import BACKLOG, Address, address_of, listen, room_for_connections, write_banner
 from toolyard.serving.process.protocol import ConnectionLimit, DeadlineProtocol
-from toolyard.serving.request_log import taking_logs
-from toolyard.serving.service import Service, make_service
+from toolyard.serving.service import Service, build_service, reload_sources
 
 Ready = Callable[[Address, str], None]
 """Called once the server accepts: where it listens, and what to tell a person."""
@@ -38,28 +34,6 @@ Ready = Callable[[Address, str], None]
 _RECORDING_SECONDS = 5.0
 """For cancelled calls to be recorded and answered."""
 _log = logging.getLogger(__name__)
-
-
-def build_service(config: Config, block: ServerBlock) -> Service:
-    """Everything a config names, built and opened, with what stands around it on a server.
-
-    What cannot be loaded is left out and listed in the service's report, unless the block is strict.
-    """
-    registry, engine, report = build_parts(_with_domains(config, block), lenient=not block.strict)
-    with ExitStack() as undo:
-        yard = undo.enter_context(Toolyard(registry, engine))
-        if block.strict and not report.ok:
-            raise ConfigError("strict: " + "; ".join(list_problems(report)))
-        service = make_service(yard, block, secrets=config.secrets)
-        undo.pop_all()
-    return service
-
-
-def _with_domains(config: Config, block: ServerBlock) -> Config:
-    if not block.domains:
-        return config
-    options = {"domains": list(block.domains), "on_error": "raise" if block.strict else "skip"}
-    return msgspec.structs.replace(config, loaders=[PluginEntry("domains", options, "domains"), *config.loaders])
 
 
 def serve(
@@ -113,16 +87,6 @@ def check_exposure(service: Service, address: Address) -> None:
         f"{address.host} can be reached from other machines, and there is no usable API key; make one first "
         f"({where}`toolyard key create NAME --scope '*:*'`), or listen at 127.0.0.1"
     )
-
-
-async def reload_sources(loaded: LoadedCatalog) -> None:
-    """Load every source again; what goes wrong is logged, and the last good tools stay."""
-    try:
-        await loaded.reload()
-    except ToolyardError as error:
-        _log.warning("the sources could not be loaded again: %s", error)
-    for line in list_problems(loaded.report):
-        _log.warning("%s", line)
 
 
 def _make_uvicorn_config(app: ASGIApp, block: ServerBlock, limit: ConnectionLimit) -> uvicorn.Config:

@@ -19,13 +19,10 @@ from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.catalog_view import CatalogView
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal, scope_of
-from toolyard.serving.invoke import Invoker, as_object, collect_details, or_default
-from toolyard.serving.query import query_str
-from toolyard.serving.request_body import digest_json, read_json
-from toolyard.serving.responses import JsonResponse
+from toolyard.serving.invoke import Invoker, ServedNames, as_object, collect_details, or_default
+from toolyard.serving.request_body import digest_json, query_str, read_json
 from toolyard.serving.routes.native_tools import FINGERPRINT
-from toolyard.serving.routing import Operation, caller_of, path_value
-from toolyard.serving.served_names import ServedNames
+from toolyard.serving.routing import JsonResponse, Operation, caller_of, path_value
 from toolyard.serving.wire_types import ArpDefinition, ArpErrorEnvelope, ArpInvocation, ArpResult
 
 

@@ -11,9 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from toolyard.constants import VERSION
-from toolyard.serving.keys import KeyRing
-from toolyard.serving.responses import JsonResponse
-from toolyard.serving.routing import Operation
+from toolyard.serving.identity import KeyRing
+from toolyard.serving.routing import JsonResponse, Operation
 from toolyard.serving.wire_types import ArpErrorEnvelope, ErrorEnvelope
 
 _ALWAYS = {

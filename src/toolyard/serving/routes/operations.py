@@ -13,13 +13,12 @@ from starlette.responses import Response
 from toolyard.constants import VERSION
 from toolyard.model.errors import SessionError
 from toolyard.model.report import SourceReport
+from toolyard.serving.catalog_view import LoadedCatalog
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.keys import KeyRing
-from toolyard.serving.loaded_catalog import LoadedCatalog
+from toolyard.serving.identity import KeyRing
 from toolyard.serving.metrics import Metrics
 from toolyard.serving.request_body import BODY
-from toolyard.serving.responses import JsonResponse
-from toolyard.serving.routing import Handler, Operation, caller_of
+from toolyard.serving.routing import Handler, JsonResponse, Operation, caller_of
 from toolyard.serving.wire_types import ErrorEnvelope, Health, ReportView, VersionInfo
 from toolyard.sessions.records import Records
 

@@ -11,14 +11,12 @@ from toolyard.app.toolyard import Toolyard
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE, TOOL_NAMESPACE_SEP
 from toolyard.model.errors import ConfigError, DefinitionError, EnrichmentError, MalformedSource
 from toolyard.model.names import check_namespace, check_tool_name, qualify, show, split_qualified
-from toolyard.serving.catalog_view import show_native
+from toolyard.serving.catalog_view import Registrations, show_native
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal
 from toolyard.serving.invoke import Invoker
-from toolyard.serving.registered_tools import Registrations
 from toolyard.serving.request_body import read_json
-from toolyard.serving.responses import JsonResponse
-from toolyard.serving.routing import Operation, caller_of, path_value
+from toolyard.serving.routing import JsonResponse, Operation, caller_of, path_value
 from toolyard.serving.wire_types import ErrorEnvelope, McpTarget, Registered, Registration
 
 

@@ -17,12 +17,16 @@ from toolyard.model.errors import ErrorInfo
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Caller
 from toolyard.serving.invoke import Invoker, idempotency_key, or_default
-from toolyard.serving.query import QueryParameter, query_int, query_str
-from toolyard.serving.request_body import digest_json, read_json
-from toolyard.serving.responses import JsonResponse
-from toolyard.serving.routing import Operation, caller_of, path_value
-from toolyard.serving.session_quota import SessionQuota, check_may_begin
-from toolyard.serving.session_view import check_initial_state, describe_session, read_state, run_off_loop
+from toolyard.serving.request_body import QueryParameter, digest_json, query_int, query_str, read_json
+from toolyard.serving.routing import JsonResponse, Operation, caller_of, path_value
+from toolyard.serving.session_view import (
+    SessionQuota,
+    check_initial_state,
+    check_may_begin,
+    describe_session,
+    read_state,
+    run_off_loop,
+)
 from toolyard.serving.wire_types import (
     CallsBody,
     ErrorEnvelope,

@@ -8,7 +8,7 @@ import pytest
 
 from serving.service_support import CORE, served
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.session_quota import COUNT_SECONDS, SessionQuota
+from toolyard.serving.session_view import COUNT_SECONDS, SessionQuota
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.store.sqlite import SqliteStore
 

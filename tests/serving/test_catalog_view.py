@@ -8,7 +8,7 @@ import pytest
 
 from toolyard import ToolRegistry
 from toolyard.model.errors import EnrichmentError
-from toolyard.serving.registered_tools import KIND, Registrations
+from toolyard.serving.catalog_view import KIND, Registrations
 from toolyard.serving.wire_types import Registration
 from toolyard.sessions.open import open_records
 

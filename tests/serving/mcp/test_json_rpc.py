@@ -8,8 +8,7 @@ from hypothesis import given, strategies as st
 from serving.mcp.mcp_support import Stateless, result
 from serving.service_support import served
 from toolyard import function_tool
-from toolyard.serving.mcp.header_params import check_header_params, decode_header, find_header_params
-from toolyard.serving.mcp.json_rpc import RpcFault
+from toolyard.serving.mcp.json_rpc import RpcFault, check_header_params, decode_header, find_header_params
 
 SCHEMA = {
     "type": "object",
