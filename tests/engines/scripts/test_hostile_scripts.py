@@ -3,11 +3,12 @@
 import os
 import sys
 import uuid
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from script_folder import Folder
-from waiting import until
+from waiting import SOON, until
 
 from engines.scripts.support import IS_ROOT, call, code, put, yard
 from toolyard import ScriptToolEngine, ScriptToolLoader, ToolRegistry
@@ -33,17 +34,22 @@ def attempt(body):
 
 @pytest.fixture
 def tried(tmp_path, level):
-    """Runs a hostile script of this level beside a fine one, which must go on."""
+    """Runs hostile scripts of this level, each beside a fine one, which must go on."""
+    engines = {}
 
-    def run(body, arguments=None, *, timeout=30.0, **options):
-        bodies = {"evil": body, "fine": FINE}
-        with yard(tmp_path / "t", bodies, options={"sandbox": level, **options}) as (_, _, engine):
-            assert call(engine, "fine").result == "fine"
-            result = call(engine, "evil", arguments, timeout=timeout)
-            assert call(engine, "fine").result == "fine"
-            return result
+    def run(body, arguments=None, *, timeout=SOON, **options):
+        if body not in engines:
+            bodies = {"evil": body, "fine": FINE}
+            made = yard(tmp_path / "t", bodies, options={"sandbox": level, **options})
+            engines[body] = stack.enter_context(made)[2]
+        engine = engines[body]
+        assert call(engine, "fine").result == "fine"
+        result = call(engine, "evil", arguments, timeout=timeout)
+        assert call(engine, "fine").result == "fine"
+        return result
 
-    return run
+    with ExitStack() as stack:
+        yield run
 
 
 @pytest.fixture
@@ -79,24 +85,32 @@ def test_a_file_that_hangs_dies_or_breaks_when_it_is_loaded_spoils_no_other(tmp_
             assert all(call(engine, f"after_{name}").result == "fine" for name in bad)
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        ("while True: pass", LATE),
-        ("import time; time.sleep(600)", LATE),
-        ("import signal\n    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 64))\n    while True: pass", LATE),
-        ("import os; os._exit(0)", FAILED),
-        ("import sys; sys.exit(0)", FAILED),
-        ("return bytearray(10 << 30)", FAILED),
-        ("x = []\n    while True: x.append('x' * 10_000_000)", FAILED),
-        ("import os; [os.write(1, b'x' * (1 << 20)) for _ in range(1 << 10)]", FAILED),
-        ("import sys; sys.setrecursionlimit(10 ** 9)\n    def f(n): return f(n + 1)\n    f(0)", FAILED),
-    ],
-    ids=["loop", "sleep", "deaf loop", "_exit", "exit", "10 GB", "10 GB bit by bit", "1 GB of stdout", "recursion"],
-)
-def test_what_ends_badly_is_an_error_of_its_call_alone(tried, body, expected):
-    result = tried(f"def run():\n    {body}\n", timeout=2.0 if expected is LATE else 60.0)
-    assert code(result) == expected
+ENDS_BADLY = {
+    "loop": ("while True: pass", LATE),
+    "sleep": ("import time; time.sleep(600)", LATE),
+    "deaf_loop": (
+        "import signal\n    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 64))\n    while True: pass",
+        LATE,
+    ),
+    "_exit": ("import os; os._exit(0)", FAILED),
+    "exit": ("import sys; sys.exit(0)", FAILED),
+    "ten_gigabytes": ("return bytearray(10 << 30)", FAILED),
+    "ten_gigabytes_bit_by_bit": ("x = []\n    while True: x.append('x' * 10_000_000)", FAILED),
+    "a_gigabyte_of_output": ("import os; [os.write(1, b'x' * (1 << 20)) for _ in range(1 << 10)]", FAILED),
+    "recursion": ("import sys; sys.setrecursionlimit(10 ** 9)\n    def f(n): return f(n + 1)\n    f(0)", FAILED),
+}
+
+
+def test_what_ends_badly_is_an_error_of_its_call_alone(tmp_path, level):
+    bodies = {name: f"def run():\n    {body}\n" for name, (body, _) in ENDS_BADLY.items()}
+    # Little memory is used up sooner.
+    options = {"sandbox": level, "memory_bytes": 128 << 20}
+    found = {}
+    with yard(tmp_path / "t", {**bodies, "fine": FINE}, options=options) as (_, _, engine):
+        for name, (_, expected) in ENDS_BADLY.items():
+            found[name] = code(call(engine, name, timeout=1.0 if expected is LATE else SOON))
+            assert call(engine, "fine").result == "fine", name
+    assert found == {name: expected for name, (_, expected) in ENDS_BADLY.items()}
 
 
 def test_a_fork_bomb_is_ended_with_all_of_its_processes(tried):
@@ -165,15 +179,17 @@ def test_writing_outside_of_its_directory(tried, level, home):
 
 def test_its_own_file_cannot_be_read_or_changed_at_the_higher_levels(tried, level, tmp_path):
     path = str(tmp_path / "t" / "evil.py")
+    opening = attempt("open(given['path'], given['mode'])\nreturn 'opened'")
     for mode in ("r", "a"):
-        seen = tried(attempt(f"open(given['path'], {mode!r})\nreturn 'opened'"), {"path": path}).result
+        seen = tried(opening, {"path": path, "mode": mode}).result
         if level != "rlimits" or (IS_ROOT and mode == "a"):
             assert seen in ("FileNotFoundError", "PermissionError")
 
 
-@pytest.mark.parametrize("family", ["AF_INET", "AF_INET6", "AF_UNIX"])
-def test_no_socket_can_be_opened_at_any_level(tried, family):
-    assert tried(attempt(f"import socket\nsocket.socket(socket.{family})\nreturn 'opened'")).result == "PermissionError"
+def test_no_socket_can_be_opened_at_any_level(tried):
+    opening = attempt("import socket\nsocket.socket(getattr(socket, given['family']))\nreturn 'opened'")
+    for family in ("AF_INET", "AF_INET6", "AF_UNIX"):
+        assert tried(opening, {"family": family}).result == "PermissionError", family
 
 
 def test_what_a_script_patches_and_replaces_nobody_else_sees(tried):

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from waiting import SOON
 
 from toolyard.links.scripts import LEVELS, Code, ScriptPool, WorkerSettings, why_not
 
@@ -14,16 +15,7 @@ AVAILABLE = [level for level in LEVELS if why_not(level) is None]
 IS_ROOT = os.geteuid() == 0
 
 
-def until(condition, seconds=20.0):
-    """Wait for something that is to happen soon."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
-    return True
-
-
-def soon(seconds=30.0):
+def soon(seconds=SOON):
     """A deadline."""
     return time.monotonic() + seconds
 

@@ -1,10 +1,11 @@
 import uuid
 
 import pytest
+from waiting import until
 
 from toolyard.links.scripts import Declared, ScriptFault
 
-from .conftest import NAMING, named, script, soon, until
+from .conftest import NAMING, named, script, soon
 
 pytestmark = pytest.mark.process
 

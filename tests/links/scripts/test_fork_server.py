@@ -8,11 +8,12 @@ import uuid
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from toolyard.links.scripts import ScriptFailed
 from toolyard.model.errors import Unavailable
 
-from .conftest import NAMING, named, script, soon, until
+from .conftest import NAMING, named, script, soon
 
 pytestmark = pytest.mark.process
 

@@ -7,11 +7,12 @@ import uuid
 from pathlib import Path
 
 import pytest
+from waiting import until
 
-from toolyard.links.scripts import ScriptFailed, ScriptTimeout, WorkerSettings
+from toolyard.links.scripts import ScriptFailed, ScriptTimeout, WorkerPool, WorkerSettings
 from toolyard.links.scripts.sandbox import identity
 
-from .conftest import IS_ROOT, NAMING, named, script, soon, until
+from .conftest import AVAILABLE, IS_ROOT, NAMING, named, script, soon
 
 pytestmark = pytest.mark.process
 
@@ -32,6 +33,20 @@ def times_out(pool, code, name, seconds):
 
 def still_works(pool):
     assert pool.call(FINE, "run", {}, deadline=soon()).value == "fine"
+
+
+@pytest.fixture(scope="module", params=AVAILABLE)
+def level(request):
+    """Every level that can be had here."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def pool(level):
+    """One of each level for all of these: none spoils it for the next."""
+    found = WorkerPool(WorkerSettings(sandbox=level), "hostile scripts")
+    yield found
+    found.close()
 
 
 @pytest.mark.parametrize(
@@ -224,8 +239,9 @@ def test_what_one_script_changes_no_other_script_finds(pools, level):
     still_works(pool)
 
 
-def test_secrets_of_the_environment_are_nowhere_to_be_found(pool, monkeypatch):
+def test_secrets_of_the_environment_are_nowhere_to_be_found(pools, level, monkeypatch):
     monkeypatch.setenv("TEST_WORKER_SECRET", "s3cr3t-of-the-server")
+    pool = pools(level)
     body = """
 found = str(dict(os.environ))
 for number in [os.getpid(), os.getppid(), 1, server]:
@@ -295,11 +311,15 @@ def test_the_folder_of_a_worker_is_removed_with_whatever_is_in_it(pools, level):
         assert not os.path.exists(os.path.dirname(folder))
 
 
-@pytest.mark.parametrize("family", ["AF_INET", "AF_INET6", "AF_UNIX", "AF_NETLINK", "AF_PACKET"])
-@pytest.mark.parametrize("kind", ["SOCK_STREAM", "SOCK_DGRAM", "SOCK_RAW"])
-def test_no_socket_can_be_made(pool, family, kind):
-    body = f"import socket\nsocket.socket(socket.{family}, socket.{kind})\nreturn 'made'"
-    assert tried(pool, body) == "PermissionError"
+def test_no_socket_can_be_made(pool):
+    wanted = [
+        (family, kind)
+        for family in ("AF_INET", "AF_INET6", "AF_UNIX", "AF_NETLINK", "AF_PACKET")
+        for kind in ("SOCK_STREAM", "SOCK_DGRAM", "SOCK_RAW")
+    ]
+    body = "import socket\nsocket.socket(getattr(socket, family), getattr(socket, kind))\nreturn 'made'"
+    made = {pair: tried(pool, body, family=pair[0], kind=pair[1]) for pair in wanted}
+    assert made == dict.fromkeys(wanted, "PermissionError")
 
 
 def test_system_calls_that_no_script_needs_are_refused(pool):

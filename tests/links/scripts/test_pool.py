@@ -3,11 +3,12 @@ import threading
 import time
 
 import pytest
+from waiting import until
 
 from toolyard.links.scripts import ScriptFailed
 from toolyard.model.errors import CallTimeout, InvalidArguments, ToolFailed, Unavailable
 
-from .conftest import is_alive, script, soon, until
+from .conftest import is_alive, script, soon
 
 pytestmark = pytest.mark.process
 
