@@ -5,6 +5,7 @@ import textwrap
 from contextlib import contextmanager
 
 from script_folder import Folder
+from waiting import until
 
 from toolyard import ScriptToolEngine, ScriptToolLoader, ToolCall, ToolRegistry
 from toolyard.links.scripts import LEVELS, why_not
@@ -52,6 +53,25 @@ def call(engine, name, arguments=None, session="s", **more):
 async def acall(engine, name, arguments=None, session="s", **more):
     """`call` for a task."""
     return (await engine.aexecute(session, [ToolCall(name, arguments or {})], **more))[0]
+
+
+def ends_late(attempt):
+    """Whether a call times out once it has begun; if it had not by then, which is the machine's affair, it is tried again."""
+
+    def attempted():
+        found = code(attempt())
+        assert found is not None and found[0] == "tool.timeout", found
+        return found[1] == "unknown"
+
+    return until(attempted)
+
+
+async def aends_late(attempt):
+    """`ends_late` for a task."""
+    found = code(await attempt())
+    while found == ("tool.timeout", "none"):
+        found = code(await attempt())
+    return found == ("tool.timeout", "unknown")
 
 
 def code(result):
