@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from waiting import until
 
-from toolyard.links.scripts import ScriptFailed, ScriptTimeout, WorkerPool, WorkerSettings
+from toolyard.links.scripts import ScriptFailed, ScriptPool, ScriptTimeout, WorkerSettings
 from toolyard.links.scripts.sandbox import identity
 
 from .conftest import AVAILABLE, IS_ROOT, NAMING, named, script, soon
@@ -44,7 +44,7 @@ def level(request):
 @pytest.fixture(scope="module")
 def pool(level):
     """One of each level for all of these: none spoils it for the next."""
-    found = WorkerPool(WorkerSettings(sandbox=level), "hostile scripts")
+    found = ScriptPool(WorkerSettings(sandbox=level), "hostile scripts")
     yield found
     found.close()
 
