@@ -8,6 +8,7 @@
 # make eval-simulator  how well real catalogs are simulated; CORPUS=folder or files
 # make eval-samplers  10,000 draws of every sampler over real catalogs; DRAWS=number
 # make eval-search    how well search finds tools, and finds none where none fits; ARGS=--lexical
+# make eval-outputs   how often rules guess right what tools return
 # make eval-dataflow  how well dataflow agrees with pairs of tools labelled by hand
 # make docs-reference  writes docs/configuration.md from the options that the code declares
 # make soak   the long runs that are too slow for make test
@@ -28,7 +29,7 @@ PIP := -m pip install --disable-pip-version-check --no-compile --quiet
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup rig run tour test check lint unit test-floors house bench soak clean docs-reference
-.PHONY: eval-simulator eval-samplers eval-dataflow eval-search
+.PHONY: eval-simulator eval-samplers eval-dataflow eval-outputs eval-search
 
 # What running needs: the library, the server and the embedding model of search.
 $(RUNS): pyproject.toml constraints.txt
@@ -116,6 +117,10 @@ eval-samplers: setup
 # Precision and recall of edges, on the half that weights were fitted on and on the other.
 eval-dataflow: setup
 	$(BIN)/python -m benchmarks.eval_dataflow $(ARGS)
+
+# Fields of declared output schemas that rules guess, on the half that rules were cut by and on the other.
+eval-outputs: setup
+	$(BIN)/python -m benchmarks.eval_outputs $(ARGS)
 
 # hit@1, recall@5, MRR and offers, hybrid and lexical; the first run embeds the corpus, which takes minutes.
 eval-search: setup

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolyard.words.plurals import singular
+from toolyard.words.plurals import is_plural, plural, singular
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,24 @@ from toolyard.words.plurals import singular
 )
 def test_a_plural_is_told_by_its_ending(several, one):
     assert singular(several) == one
+
+
+@pytest.mark.parametrize(
+    ("one", "many"),
+    [
+        ("user", "users"),
+        ("city", "cities"),
+        ("box", "boxes"),
+        ("person", "people"),
+        ("key", "keys"),
+        ("movie", "movies"),
+    ],
+)
+def test_nouns_have_two_numbers(one, many):
+    assert singular(many) == one and plural(one) == many
+    assert is_plural(many) and not is_plural(one)
+
+
+@pytest.mark.parametrize("word", ["status", "address", "news", "analysis", "bus", "class"])
+def test_not_every_s_is_a_plural(word):
+    assert not is_plural(word) and singular(word) == word

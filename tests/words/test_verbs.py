@@ -1,5 +1,7 @@
 """Every verb has one meaning."""
 
+import pytest
+
 from toolyard.words import verbs
 
 
@@ -13,3 +15,11 @@ def test_verbs_and_methods_say_what_a_call_does():
         *("create", "get", "list", "replace", "delete", "act"),
     ]
     assert verbs.CRUD_BY_METHOD["put"] == "replace" and "post" not in verbs.CRUD_BY_METHOD
+
+
+@pytest.mark.parametrize(
+    ("word", "verb"),
+    [("retrieves", "retrieve"), ("searches", "search"), ("verifies", "verify"), ("booking", "book"), ("table", None)],
+)
+def test_verbs_are_known_in_their_forms(word, verb):
+    assert verbs.base_verb(word) == verb

@@ -1,4 +1,4 @@
-"""Verbs of tool names and HTTP methods, and what a call by that name does to the entities it is about."""
+"""Verbs of tool names and HTTP methods: what they do to the entities they are about, and what they answer with."""
 
 from __future__ import annotations
 
@@ -29,3 +29,64 @@ CRUD_BY_METHOD: Mapping[str, CrudVerb] = {
     "delete": "delete",
 }
 """Of a path that names one entity; what `post` does depends on the path."""
+
+Answer = Literal["thing", "list", "flag", "number", "id", "success", "converted"]
+"""What a call by a verb answers with: what it names, several of them, yes or no, a number, the id of what was made,
+whether it worked, or what it was given in another form."""
+
+_ANSWERS_OF_CRUD: Mapping[CrudVerb, Answer] = {
+    "create": "id",
+    "get": "thing",
+    "list": "list",
+    **dict.fromkeys(("update", "replace", "delete", "act"), "success"),
+}
+_ANSWERS: Mapping[Answer, str] = {
+    "thing": (
+        "obtain access provide give display return query load pull look see know tell download scrape inspect monitor "
+        "track review learn explain define consult receive check offer present ask help find locate choose select pick "
+        "identify extract detect recognize diagnose match rank collect gather generate write compose draft produce "
+        "build design render plot draw visualize invent craft paint simulate analyze analyse classify compare "
+        "categorize interpret investigate examine study profile audit segment cluster"
+    ),
+    "list": "recommend suggest discover explore scan",
+    "flag": "are can does validate verify authenticate confirm test contains exists should have",
+    "number": (
+        "calculate compute estimate count measure sum determine predict forecast evaluate assess solve integrate "
+        "differentiate derive project quantify rate average calc factorize"
+    ),
+    "id": (
+        "order purchase buy hire enroll apply donate pay request rent subscribe invite assign join sign deposit "
+        "withdraw save store log record file publish initiate launch plan arrange setup trade charge clone duplicate "
+        "fund refund signup transfer"
+    ),
+    "success": (
+        "exchange move control turn adjust clear reset lock unlock play pause resume reply notify share mark accept "
+        "restore backup deploy install uninstall configure connect disconnect execute reboot revoke grant block "
+        "unblock mute follow unfollow like rotate increase decrease switch toggle remind alert call dial navigate "
+        "feed clean wash cook brew export import sync print allocate perform manage train handle do login logout"
+    ),
+    "converted": (
+        "translate convert summarize encrypt decrypt encode decode compress decompress resize sort filter format "
+        "reverse correct transcribe paraphrase rewrite proofread parse normalize optimize improve replace transform "
+        "crop hash tokenize round shuffle concatenate split trim capitalize rephrase simplify enhance geocode"
+    ),
+}
+ANSWER_BY_VERB: Mapping[str, Answer] = {
+    **{verb: _ANSWERS_OF_CRUD[crud] for verb, crud in CRUD_BY_VERB.items() if verb not in ("info", "index", "new")},
+    **{verb: answer for answer, verbs in _ANSWERS.items() for verb in verbs.split()},
+    **dict.fromkeys(("is", "has"), "flag"),
+}
+
+
+def base_verb(word: str) -> str | None:
+    """The verb that a word is a form of: `books` and `booking` are `book`; None if it is none that is known."""
+    tries = [word]
+    if word.endswith("ies"):
+        tries.append(word[:-3] + "y")
+    if word.endswith("es"):
+        tries.append(word[:-2])
+    if word.endswith("s") and not word.endswith("ss"):
+        tries.append(word[:-1])
+    if word.endswith("ing"):
+        tries += [word[:-3], word[:-3] + "e", word[:-4]]
+    return next((form for form in tries if form in ANSWER_BY_VERB), None)

@@ -8,7 +8,8 @@ from toolyard.insight.dataflow import words
 from toolyard.insight.dataflow.edges import compute_edges, limits_of
 from toolyard.insight.dataflow.match import token_vectors
 from toolyard.insight.dataflow.profile import told_of
-from toolyard.insight.dataflow.words import forget, forget_too_many, remembered, singular, words_of
+from toolyard.insight.dataflow.words import forget, forget_too_many, remembered, words_of
+from toolyard.words.plurals import singular
 
 
 @pytest.mark.parametrize("name", ["user_ids", "userIds", "userIDs", "User-Ids", "USER_ID", "user.id", "userId"])

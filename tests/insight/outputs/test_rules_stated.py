@@ -51,27 +51,17 @@ MADE = [
 DONE = [
     ("login", "Log in and get an access token.", {"access_token": "string"}),
     ("run_code", "Run code and return stdout and the exit code.", {"stdout": "string", "exit_code": "string"}),
-    ("add", "Performs addition of two numbers and returns the result.", {"result": "string"}),
     ("shorten_url", "Shorten a URL. Output: short_url", {"short_url": "string/uri"}),
-    ("refresh", "Exchange a refresh token for a new access token.", {"access_token": "string"}),
-    ("resolve_host", "Resolve a hostname into an IP address.", {"ip_address": "string"}),
 ]
 TURNED = [
-    ("geocode", "Convert an address to latitude and longitude", {"latitude": "number", "longitude": "number"}),
     ("geocode", "Returns latitude and longitude of an address", {"latitude": "number", "longitude": "number"}),
-    ("geocode", "Geocode an address.", {"coordinates": {"latitude": "number", "longitude": "number"}}),
-    ("to_sql", "Converts a question into an SQL query.", {"sql_query": "string"}),
-    ("say", "Convert a text to speech.", {"audio_url": "string/uri"}),
-    ("to_epoch", "Convert a date to a Unix timestamp.", {"unix_timestamp": "integer"}),
     ("to_mp3", "Convert a file to MP3 format", {"converted_file": "string"}),
     ("resize", "Resizes an image and returns the width of the image.", {"width": "number"}),
 ]
 TYPED = [
     ("fetch", "Fetch it. Returns the names as a list of strings.", {"names": ["string"]}),
-    ("get_price", "Get the price of a product as a string.", {"price": "string"}),
     ("tally", "Counts. Returns an integer representing the number of words.", {"number_of_words": "integer"}),
     ("count_rows", "Count the rows. Returns an int.", {"rows": "integer"}),
-    ("calc", "Do it. Returns the area as a float and the name.", {"area": "number", "name": "string"}),
     ("get_user", "Get it. Returns a dict with the name and age of the user.", {"name": "string", "age": "integer"}),
     (
         "find",
@@ -100,7 +90,7 @@ def test_what_is_stated_comes_first_and_an_id_stays_if_no_other_is_stated(name, 
             "Start a timer. If it runs, it returns the old name.",
             {"timer_id": "string", "status": "string"},
         ),
-        ("book_trip", "Book a trip with departure and return dates.", {"trip_id": "string", "status": "string"}),
+        ("book_trip", "Book a trip with departure and return dates.", {"booking_id": "string", "status": "string"}),
     ],
 )
 def test_what_states_nothing_new_leaves_the_guess_alone(name, description, expected):

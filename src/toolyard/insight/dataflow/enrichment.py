@@ -32,7 +32,7 @@ from toolyard.plugins import View
 Settings = tuple[str, str, int, float]
 """The model and its version, how many neighbors, and the least score."""
 
-VERSION = 4
+VERSION = 5
 """Of the rules: what an older one has kept is not used."""
 _FEW = 4
 """One of so many tools may be new, or all are compared with all: that is as quick."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, TypeVar
 
-from toolyard.words import plurals
+from toolyard.words.plurals import singular
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -119,12 +119,6 @@ _FORMS = {
     "ticker": ("symbol",),
 }
 
-_SAME = frozenset(
-    """access address alias always analysis atlas aws axis basis bias bonus boss bus business campus canvas census
-    class cross css diagnosis dns dss gas gps has https ids ios is kubernetes lens less loss news pass plus
-    process progress radius sales series sms species ss status success this tls us virus was yes""".split()  # noqa: SIM905
-)
-
 
 @remembered(_REMEMBERED)
 def words_of(name: str) -> tuple[str, ...]:
@@ -157,10 +151,3 @@ def _form(part: str) -> tuple[str, ...]:
         return (word,)
     single = singular(word)
     return _FORMS.get(single, (single,))
-
-
-def singular(word: str) -> str:
-    """`cities` -> `city`; what does not look like a plural stays."""
-    if len(word) < 4 or word in _SAME:
-        return word
-    return word[:-2] if word.endswith("zes") else plurals.singular(word)

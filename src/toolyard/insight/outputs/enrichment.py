@@ -32,7 +32,7 @@ from toolyard.plugins import View
 
 _RULES_KIND = "output_parameters.rules"
 _LM_KIND = "output_parameters.lm"
-_RULES_VERSION = 2
+_RULES_VERSION = 3
 """Grows with every change of the rules that changes a schema."""
 _LM_VERSION = 1
 _ASK_AGAIN = 600.0

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from toolyard.insight.outputs.words import words_of
 from toolyard.model.tool import Schema
+from toolyard.words.identifiers import split_ascii_identifier
 
 _ANSWER = r"returns?|return values?|yields?|outputs?|output (?:parameters|fields|format)|responses?"
 _INPUT = r"args|arguments|params|parameters|input parameters|inputs?|raises|throws|exceptions"
@@ -158,7 +158,7 @@ def _drop_repeated(fields: Iterator[ListedField]) -> Iterator[ListedField]:
     names: set[str] = set()
     for field in fields:
         name = field.name.strip("_")
-        if name in names or not name or name[0].isdigit() or not 0 < len(words_of(name)) <= _MOST_WORDS:
+        if name in names or not name or name[0].isdigit() or not 0 < len(split_ascii_identifier(name)) <= _MOST_WORDS:
             continue
         if name.lower() in _TYPE_WORDS or len(names) == _MOST_FIELDS:
             continue

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolyard.insight.outputs.phrases import read_description
+from toolyard.insight.outputs.description import read_description
 
 
 @pytest.mark.parametrize(
@@ -10,9 +10,7 @@ from toolyard.insight.outputs.phrases import read_description
     [
         ("Retrieves a list of cars available for rent in a city.", "retrieve", ["cars"]),
         ("This function retrieves and displays the profile of a user.", "retrieve", ["profile of user"]),
-        ("Tool for X. Tool description: Get the details of a stock.", "get", ["details of stock"]),
         ("Calculate the area and the perimeter of a square.", "calculate", ["area of square", "perimeter of square"]),
-        ("Search the library catalog for books.", "search", ["books"]),
         ("Allows users to book a direct flight to a destination.", "book", ["direct flight"]),
         ("The current exchange rate.", None, ["exchange rate"]),
         ("", None, []),
@@ -40,12 +38,3 @@ def test_what_comes_back_when_it_fails_is_no_answer():
     assert read_description("Find a user. Returns an error if there is none.").returned == ()
     assert [phrase.text for phrase in read_description("Find a user. Returns the user id.").returned] == ["user id"]
     assert read_description("Look at it. Returns True if it is there.").returns_flag
-
-
-def test_parts_are_what_is_included_and_not_what_is_searched_by():
-    assert [part.text for part in read_description("Get the weather, including temperature and humidity.").parts] == [
-        "temperature",
-        "humidity",
-    ]
-    assert read_description("Find hotels by criteria including price and stars.").parts == ()
-    assert read_description("Find events, such as concerts.").parts == ()
