@@ -6,7 +6,7 @@ import pytest
 from client.served import served
 from toolyard import MCPToolEngine, MCPToolLoader, ToolCall, ToolRegistry, function_tool
 from toolyard.client import RemoteToolEngine, RemoteToolRegistry
-from toolyard.client.faults import make_refusal_error
+from toolyard.client.wire import make_refusal_error
 from toolyard.links.http.link import HttpAnswer
 from toolyard.links.mcp.errors import ServerRedactor, refused
 from toolyard.model import errors

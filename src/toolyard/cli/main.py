@@ -1,4 +1,4 @@
-"""The `toolyard` command: one file a subcommand, imported when it is called."""
+"""The `toolyard` command: its subcommands, whose files are imported when they are called."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ app = App(
     version=VERSION,
     version_flags=["--version"],
 )
-for _command, _help in {
-    "check": "Load a config or catalog and say what was loaded, rewritten and rejected.",
-    "tools": "List the tools.",
-    "show": "Show one tool, whole.",
-    "search": "Find tools by what they do.",
-    "call": "Call a tool and print its result.",
-    "sample": "Draw tools that belong together.",
-    "graph": "Draw which tools feed which, as SVG or as a page.",
-    "serve": "Serve the tools over HTTP.",
-    "mcp": "Serve the tools to one MCP client, over standard input and output.",
-    "schema": "Print the JSON Schema of config files.",
-    "version": "Print the version.",
+for _target, _help in {
+    "catalog:check": "Load a config or catalog and say what was loaded, rewritten and rejected.",
+    "catalog:tools": "List the tools.",
+    "catalog:show": "Show one tool, whole.",
+    "search:search": "Find tools by what they do.",
+    "call:call": "Call a tool and print its result.",
+    "sample:sample": "Draw tools that belong together.",
+    "graph:graph": "Draw which tools feed which, as SVG or as a page.",
+    "serve:serve": "Serve the tools over HTTP.",
+    "serve:mcp": "Serve the tools to one MCP client, over standard input and output.",
+    "catalog:schema": "Print the JSON Schema of config files.",
+    "catalog:version": "Print the version.",
 }.items():
-    app.command(f"toolyard.cli.{_command}:{_command}", name=_command, help=_help)
+    app.command(f"toolyard.cli.{_target}", name=_target.partition(":")[2], help=_help)
 
 
 _sessions = App(name="session", help="Look at sessions and branch them.")

@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from toolyard.client.faults import make_garbled_error
-from toolyard.client.wire import API, ServerWire, Talk
+from toolyard.client.wire import API, ServerWire, Talk, make_garbled_error
 from toolyard.model.errors import CallError, ConfigError, DefinitionError, SourceUnavailable, ToolyardError
 from toolyard.model.report import Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool

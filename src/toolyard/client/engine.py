@@ -9,9 +9,8 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, Unpack
 import msgspec
 
 from toolyard.calls.batch import check_calls, check_timeout
-from toolyard.client.faults import make_garbled_error
 from toolyard.client.registry import RemoteToolRegistry, read_results
-from toolyard.client.wire import API, REQUEST_SECONDS, Talk, WireOptions, segment
+from toolyard.client.wire import API, REQUEST_SECONDS, Talk, WireOptions, make_garbled_error, segment
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.closing import Closing
 from toolyard.model.errors import (

@@ -9,8 +9,7 @@ from typing import Any, NoReturn, Self, Unpack
 import msgspec
 
 from toolyard.client.catalog import FETCHED, Catalog, Fetched, fetch
-from toolyard.client.faults import make_garbled_error
-from toolyard.client.wire import API, REQUEST_SECONDS, ServerWire, Talk, WireOptions, segment
+from toolyard.client.wire import API, REQUEST_SECONDS, ServerWire, Talk, WireOptions, make_garbled_error, segment
 from toolyard.links.http.link import MAX_ANSWER
 from toolyard.model.bindings import McpBinding, RestBinding
 from toolyard.model.call import ToolCall, ToolResult

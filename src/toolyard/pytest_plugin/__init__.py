@@ -13,12 +13,17 @@ never played, or has changed since, is told at the end of the run.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import pytest
 
-from toolyard.pytest_plugin.fixtures import toolyard_cassette, toolyard_yard
-from toolyard.pytest_plugin.outcome import pytest_runtest_makereport
-from toolyard.pytest_plugin.runs import SharedMarks
-from toolyard.pytest_plugin.summary import DriftSummary
+from toolyard.pytest_plugin.marks import DRIFT, DriftSummary, SharedMarks, pytest_runtest_makereport, went_well
+
+if TYPE_CHECKING:
+    from toolyard.app.toolyard import Toolyard
+    from toolyard.pytest_plugin.taped import Taped
 
 __all__ = [
     "pytest_addoption",
@@ -51,3 +56,24 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", _MARKER)
     config.pluginmanager.register(DriftSummary(), "toolyard-drift")
     config.pluginmanager.register(SharedMarks(), "toolyard-marks")
+
+
+@pytest.fixture
+def toolyard_cassette(request: pytest.FixtureRequest) -> Iterator[Taped]:
+    """The cassette of this test: `engine(...)` records an engine to it, or plays it back."""
+    from toolyard.pytest_plugin.taped import Taped
+
+    taped = Taped(request.node, request.config)
+    yield taped
+    lines = taped.close(keep=went_well(request.node))
+    request.node.user_properties.extend((DRIFT, line) for line in lines)
+
+
+@pytest.fixture
+def toolyard_yard(request: pytest.FixtureRequest, toolyard_cassette: Taped) -> Iterator[Toolyard]:
+    """The yard of `toolyard_config`, or of the marker's `config`, with its calls going through the cassette."""
+    given = toolyard_cassette.options.config or request.config.getini("toolyard_config")
+    if not given:
+        pytest.fail("toolyard_yard needs a config: set toolyard_config, or give the marker config=...", pytrace=False)
+    with toolyard_cassette.yard(Path(request.config.rootpath, given)) as yard:
+        yield yard

@@ -1,4 +1,4 @@
-"""Which cassettes a run has begun anew: those after the first test of it add to, in whichever process they run."""
+"""What a run leaves to be known: which cassettes it has begun anew, which tests went well, what has drifted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -66,3 +66,54 @@ def _open_mark(path: Path, config: pytest.Config) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+_FAILED: pytest.StashKey[bool] = pytest.StashKey()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Remember what failed."""
+    report = yield
+    if report.when != "teardown" and not report.passed:
+        item.stash[_FAILED] = True
+    return report
+
+
+def went_well(item: pytest.Item) -> bool:
+    """True if nothing of the test has failed or been skipped so far."""
+    return not item.stash.get(_FAILED, False)
+
+
+DRIFT = "toolyard_drift"
+"""The property of a test's report under which its lines travel."""
+_SHOWN = 20
+
+
+class DriftSummary:
+    """Collects from reports, which come to the controller also where tests run in other processes."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[str]] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take the lines of a test that is over."""
+        if report.when == "teardown":
+            lines = [str(value) for name, value in report.user_properties if name == DRIFT]
+            if lines:
+                self._found[report.nodeid] = lines
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Tell them."""
+        if not self._found:
+            return
+        terminalreporter.section("toolyard cassettes")
+        for nodeid, lines in self._found.items():
+            terminalreporter.write_line(nodeid)
+            for line in lines[:_SHOWN]:
+                terminalreporter.write_line(f"  {line}")
+            if len(lines) > _SHOWN:
+                terminalreporter.write_line(f"  ... and {len(lines) - _SHOWN} more")
+        terminalreporter.write_line("record anew with: pytest --toolyard-record")

@@ -1,0 +1,185 @@
+"""`toolyard check`, `tools`, `show`, `schema` and `version`: what there is to call, and what there is to write."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from cyclopts import Parameter
+
+from toolyard.app import survey
+from toolyard.cli.output import counted, print_json, print_table, print_text, warn, working
+from toolyard.cli.yard import ConfigOption, JsonOption, SkipOption, open_registry
+from toolyard.constants import VERSION
+from toolyard.dialects import get_dialect
+from toolyard.model.report import LoadReport
+from toolyard.model.tool import Tool
+from toolyard.registry.bind import find
+
+_SHOWN = 50
+
+Markdown = Annotated[bool, Parameter(negative="", help="Print the configuration reference as Markdown instead.")]
+
+
+def check(path: Path, /, *, json: JsonOption = False) -> int:
+    """Load a config or catalog and print what was loaded, rewritten and rejected, and why.
+
+    Exits 1 when anything was rejected or a source failed.
+
+    Parameters
+    ----------
+    path
+        A config (with a `tools:` block) or a catalog file.
+    """
+    with working(f"checking {path}"):
+        registry, report = survey(path)
+        registry.close()
+    if json:
+        print_json(report.to_dict())
+    else:
+        _show_report(report)
+    return 0 if report.ok else 1
+
+
+def _show_report(report: LoadReport) -> None:
+    print_table(
+        "Sources",
+        ["source", "state", "entries", "loaded", "rewritten", "rejected"],
+        [
+            (s.source, s.state, str(s.entries), str(s.loaded), str(s.rewritten), str(len(s.rejected)))
+            for s in report.sources
+        ],
+    )
+    for source in report.sources:
+        if source.error:
+            print_text(f"{source.source}: {source.state}: {source.error}")
+    changes: dict[str, int] = {}
+    for rewrite in report.rewrites:
+        changes[rewrite.change] = changes.get(rewrite.change, 0) + rewrite.count
+    if changes:
+        ranked = sorted(changes.items(), key=lambda item: -item[1])
+        print_table("Rewritten", ["change", "places"], [(what, str(count)) for what, count in ranked[:_SHOWN]])
+    if report.rejected:
+        rows = [(item.where, item.tool or "", item.reason) for item in report.rejected[:_SHOWN]]
+        print_table("Rejected", ["where", "tool", "why"], rows)
+    for what, total in (("changes", len(changes)), ("rejections", len(report.rejected))):
+        if total > _SHOWN:
+            print_text(f"... and {total - _SHOWN} more {what}; --json lists all")
+    print_text(f"{counted(report.loaded, 'tool')} loaded, {len(report.rejected):,} rejected")
+
+
+def tools(
+    *,
+    namespace: Annotated[str | None, Parameter(name=["--namespace", "-n"])] = None,
+    tag: Annotated[str | None, Parameter(name=["--tag", "-t"])] = None,
+    config: ConfigOption = None,
+    skip_bad: SkipOption = False,
+    json: JsonOption = False,
+) -> int:
+    """List the tools, in registration order.
+
+    Parameters
+    ----------
+    namespace
+        Only tools of this namespace.
+    tag
+        Only tools with this tag.
+    """
+    with open_registry(config, skip_bad=skip_bad) as registry:
+        found = [
+            tool
+            for tool in registry
+            if (namespace is None or tool.namespace == namespace) and (tag is None or tag in tool.tags)
+        ]
+    if json:
+        print_json([tool.to_dict(qualified=True) for tool in found])
+        return 0
+    rows = [(tool.qualified_name, tool.effects.value, tool.description.partition("\n")[0]) for tool in found]
+    print_table("Tools", ["name", "effects", "description"], rows)
+    print_text(counted(len(found), "tool"))
+    return 0
+
+
+def show(
+    name: str,
+    /,
+    *,
+    config: ConfigOption = None,
+    skip_bad: SkipOption = False,
+    format: str | None = None,  # noqa: A002 - the option is called --format
+    json: JsonOption = False,
+) -> int:
+    """Show a tool's definition, every overload of it.
+
+    Parameters
+    ----------
+    name
+        Qualified name, or a bare name that only one namespace has.
+    format
+        Spell it as a provider does: openai, openai-responses, anthropic, gemini or mcp. What the provider
+        cannot be told is listed on standard error.
+    """
+    with open_registry(config, skip_bad=skip_bad) as registry:
+        found = [candidate.tool for candidate in find(registry.snapshot, name)]
+        tools = registry.all_tools()
+    if format:
+        dialect = get_dialect(format, tools)
+        print_json(dialect.format_tools(found))
+        for line in dialect.report:
+            warn(f"{line.tool}{line.pointer}: {line.change}")
+    elif json:
+        print_json([describe(tool) for tool in found])
+    else:
+        for tool in found:
+            _print_tool(tool)
+    return 0
+
+
+def describe(tool: Tool) -> dict[str, Any]:
+    """The definition with the two hashes that identify it."""
+    return {
+        **tool.to_dict(qualified=True),
+        "fingerprint": tool.fingerprint,
+        "definition_hash": tool.definition_hash,
+        "binding": None if tool.binding is None else type(tool.binding).__name__,
+    }
+
+
+def _print_tool(tool: Tool) -> None:
+    print_text(f"{tool.qualified_name}  ({tool.effects.value}, fingerprint {tool.fingerprint[:12]})")
+    if tool.description:
+        print_text(f"\n{tool.description}\n")
+    for title, schema in (("parameters", tool.parameters), ("output_parameters", tool.output_parameters)):
+        print_text(f"{title}: {_indent_json(schema)}")
+    for field in ("version", "tags", "aliases", "metadata", "source"):
+        value = getattr(tool, field)
+        if value:
+            print_text(f"{field}: {value if isinstance(value, str) else _indent_json(value)}")
+    if tool.binding is not None:
+        print_text(f"binding: {type(tool.binding).__name__}")
+    print_text("")
+
+
+def _indent_json(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+def schema(*, json: JsonOption = False, markdown: Markdown = False) -> int:
+    """Print the JSON Schema of config files, for editors that complete and check while you type."""
+    from toolyard.app.schema import config_reference, config_schema
+
+    if markdown:
+        sys.stdout.write(config_reference())
+    else:
+        print_json(config_schema())
+    return 0
+
+
+def version(*, json: JsonOption = False) -> None:
+    """Print the version."""
+    if json:
+        print_json({"version": VERSION})
+    else:
+        sys.stdout.write(f"{VERSION}\n")
