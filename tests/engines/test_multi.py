@@ -1,10 +1,14 @@
 """`MultiToolEngine`: one history, several ways of answering."""
 
 import asyncio
+import threading
 
 import pytest
+from waiting import until
 
 from engines.engine_support import SOON, Hung, call, results_of
+from toolyard import SessionBusyError, Sessions, SqliteStore, ToolCall, Tracer
+from toolyard.calls.policy import Policy
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.multi import MultiToolEngine
 from toolyard.engines.python import PythonToolEngine
@@ -204,3 +208,99 @@ async def test_the_python_engine_among_others_runs_functions_where_they_belong()
     calls = [call("py::add", x=1), call("py::later", x=5), call("d::t")]
     assert [r.result for r in await engine.aexecute("s", calls, timeout=SOON)] == [2, 5, ["rest", 2]]
     assert [r.result for r in await asyncio.to_thread(engine.execute, "s", calls)] == [2, 5, ["rest", 5]]
+
+
+def quick(n: int = 0) -> int:
+    return n
+
+
+def one(engine, name, **arguments):
+    return engine.execute("s", [ToolCall(f"n::{name}", arguments)])[0]
+
+
+class Slow:
+    def __init__(self):
+        self.release = threading.Event()
+
+    def __call__(self, n: int = 0) -> int:
+        self.release.wait(SOON)
+        return n
+
+
+def routed(slow, **options):
+    tools = ToolRegistry(
+        [function_tool(slow.__call__, namespace="n", name="slow"), function_tool(quick, namespace="n")]
+    )
+    engine = MultiToolEngine(tools, {"n": PythonToolEngine(tools, **options)})
+    engine.setup("s")
+    return engine
+
+
+def test_the_limits_of_the_engine_that_answers_hold_for_the_turn_too():
+    slow = Slow()
+    with routed(slow, timeout=0.25) as engine:
+        assert one(engine, "slow").error_info.code == "tool.timeout"
+        with pytest.raises(SessionBusyError):
+            one(engine, "quick")
+        slow.release.set()
+        until(lambda: not engine.sessions.find("s").gate.busy)
+        assert one(engine, "quick").result == 0
+
+
+def test_released_a_session_goes_on_beside_the_call_that_overran():
+    slow = Slow()
+    with routed(slow, timeout=0.25, abandoned="release") as engine:
+        calls = [ToolCall("n::slow"), ToolCall("n::quick", {"n": 1})]
+        results = engine.execute("s", calls)
+        assert [result.error_info and result.error_info.code for result in results] == ["tool.timeout", None]
+        assert one(engine, "quick", n=2).result == 2
+        slow.release.set()
+
+
+@pytest.mark.parametrize("part", [{"policy": Policy(default="deny")}, {"tracer": Tracer()}, {"sessions": Sessions()}])
+def test_an_engine_with_parts_of_its_own_is_not_taken_into_another_that_would_ignore_them(part):
+    child = PythonToolEngine(ToolRegistry(), **part)
+    with pytest.raises(ConfigError, match="would not be used here"):
+        MultiToolEngine(ToolRegistry(), {"n": child})
+
+
+class Bare(ToolEngine):
+    """A constructor of its own that knows nothing of ours, as the seed's base class has none."""
+
+    def __init__(self, client):
+        self.client = client
+        self.lives = []
+
+    def setup(self, session_id, *args, **kwargs):
+        self.lives.append(session_id)
+
+    def execute(self, session_id, tool_calls):
+        if session_id not in self.lives:
+            raise KeyError(session_id)
+        return [ToolResult(call.call_id, call.name, self.client) for call in tool_calls]
+
+    def teardown(self, session_id):
+        self.lives = [name for name in self.lives if name != session_id]
+
+
+async def test_an_engine_that_never_called_our_constructor_works_alone_and_among_others():
+    engine = Bare("hi")
+    engine.setup("s")
+    assert engine.simulate("s", [ToolCall("n::a")])[0].result == "hi"
+    assert (await engine.aexecute("s", [ToolCall("n::a")]))[0].result == "hi"
+    with MultiToolEngine(ToolRegistry([Tool("a", "n")]), {"n": engine}) as multi:
+        multi.setup("t")
+        assert multi.execute("t", [ToolCall("n::a")])[0].result == "hi"
+    assert engine.client == "hi"
+
+
+def test_a_stored_session_goes_on_in_an_engine_that_kept_nothing_of_it(tmp_path):
+    tools = ToolRegistry([Tool("a", "n")])
+    for _ in range(2):
+        sessions = Sessions(SqliteStore(tmp_path / "s.db"))
+        with MultiToolEngine(tools, {"n": Bare("hi")}, sessions=sessions) as multi:
+            if multi.get_session_state("s") is None:
+                multi.setup("s")
+            assert multi.execute("s", [ToolCall("n::a")])[0].result == "hi"
+            last = multi.get_session_state("s")
+    assert len(last["tool_executions"]) == 2

@@ -194,3 +194,27 @@ async def test_closing_twice_is_no_matter():
         client.close()
         await client.aclose()
         assert server.asked == []
+
+
+async def test_a_server_that_asks_for_a_day_keeps_nobody_waiting_for_it():
+    with ModelServer((429, {"Retry-After": "86400"}, "x"), "yes") as server:
+        client, slept = client_of(server)
+        async with client:
+            with pytest.raises(Unavailable):
+                await client.complete(question(client))
+            assert (await client.complete(question(client, "other"))).text == "yes"
+    assert slept and all(seconds <= 60 for seconds in slept)
+
+
+async def test_who_goes_while_waiting_gives_its_turn_back():
+    with ModelServer("one", "two") as server:
+        settings = {"type": "openai", "model_id_or_path": "m", "base_url": server.url, "requests_per_minute": 1}
+        async with LMClient(settings) as client:
+            await client.complete(question(client))
+            waiting = [asyncio.create_task(client.complete(question(client, f"{at}"))) for at in range(5)]
+            await asyncio.sleep(0.05)
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+            wait = client._limits.reserve(0, None)
+    assert wait <= 60

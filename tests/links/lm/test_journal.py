@@ -1,5 +1,6 @@
 """The journal: the same request is answered from it, by whichever process."""
 
+import asyncio
 import json
 import sqlite3
 import subprocess
@@ -132,3 +133,37 @@ def test_nobody_else_may_read_it(tmp_path):
     with ModelServer() as server:
         client_of(server, tmp_path / "j").close()
     assert (tmp_path / "j").stat().st_mode & 0o077 == 0
+
+
+async def test_what_was_asked_is_paid_for_even_if_another_answered_first(tmp_path):
+    both = asyncio.Barrier(2)
+
+    async def asked(client):
+        find = client._journal.find
+
+        async def late(request):
+            found = await find(request)
+            await both.wait()
+            return found
+
+        client._journal.find = late
+        return await client.complete(question(client))
+
+    with ModelServer("one", "two") as server:
+        path = tmp_path / "lm.sqlite"
+        async with client_of(server, path) as here, client_of(server, path) as there:
+            first, second = await asyncio.gather(asked(here), asked(there))
+            assert here.ledger.spent == there.ledger.spent == {"m": Spent(1, 0, 10, 5)}
+    assert first.text == second.text
+
+
+async def test_an_answer_in_the_journal_that_cannot_be_read_is_a_failure_of_a_call(tmp_path):
+    path = tmp_path / "lm.sqlite"
+    with ModelServer("one") as server:
+        async with client_of(server, path) as client:
+            await client.complete(question(client))
+            with sqlite3.connect(path) as link:
+                link.execute("UPDATE answers SET answer = ?", (b"{",))
+            link.close()
+            with pytest.raises(ToolFailed, match="the journal of the language model cannot be used"):
+                await client.complete(question(client))

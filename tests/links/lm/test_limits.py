@@ -72,3 +72,11 @@ def test_no_minute_and_a_bucket_sees_more_than_allowed(rate, gaps):
         within = [moment for moment in made[index:] if moment <= start + 60]
         # What the bucket held at most, and what came in meanwhile.
         assert len(within) <= 2 * rate + 1
+
+
+def test_what_is_given_back_can_be_taken_again():
+    limits = Limits(requests_per_minute=1, tokens_per_minute=100, clock=lambda: 5.0)
+    assert limits.reserve(100, None) == 0
+    assert limits.reserve(100, None) == pytest.approx(60)
+    limits.give_back(100)
+    assert limits.reserve(100, None) == pytest.approx(60)
