@@ -1,6 +1,7 @@
 """Shared by all tests: where real material lies, how hard hypothesis works, and who may start processes."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -16,6 +17,10 @@ settings.register_profile("test", **_UNHURRIED, derandomize=True)
 settings.register_profile("check", **_UNHURRIED, derandomize=True, max_examples=25)
 settings.register_profile("soak", **_UNHURRIED, max_examples=1000)
 settings.load_profile("soak" if SOAK else os.environ.get("TOOLYARD_HYPOTHESIS") or "test")
+
+# What a shell starts in the background ignores interrupts, and so would all that it starts; some tests send some.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "tests" / "data"

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 from call_support import Hung, Spans, call, codes, engine_of, executions, invocation_of, registry_of, until
+from waiting import SOON
 
 from toolyard.calls.policy import Budget, Policy
 from toolyard.calls.recorder import Recorder
@@ -186,7 +187,7 @@ async def test_a_task_cancelled_while_it_announces_takes_the_announcement_back(e
     gate, submit = threading.Event(), store.submit
 
     def slow(write, done):
-        submit(write, lambda error: (gate.wait(10), done(error)))
+        submit(write, lambda error: (gate.wait(SOON), done(error)))
 
     store.submit = slow
     task = asyncio.ensure_future(engine.aexecute("s", [call("write", x=1)]))
@@ -205,7 +206,7 @@ async def test_a_task_cancelled_while_it_records_still_has_its_entry(store):
     sessions = Sessions(store)
     session = sessions.open("s")
     gate, submit = threading.Event(), store.submit
-    store.submit = lambda write, done: submit(write, lambda error: (gate.wait(10), done(error)))
+    store.submit = lambda write, done: submit(write, lambda error: (gate.wait(SOON), done(error)))
     recorder = Recorder(sessions)
 
     async def record():

@@ -4,6 +4,8 @@ import contextlib
 import socket
 import threading
 
+from waiting import SOON
+
 
 class CuttingProxy:
     """Passes bytes on to `target`, until `cuts` names a place: ("up" or "down", bytes) for each new connection."""
@@ -41,7 +43,7 @@ class CuttingProxy:
     def close(self):
         _cut(self._listening)
         self.drop_all()
-        self._thread.join(10)
+        self._thread.join(SOON)
 
     def __enter__(self):
         return self

@@ -8,6 +8,7 @@ import sys
 from urllib.request import Request, urlopen
 
 import pytest
+from waiting import SOON
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,7 @@ def url(tmp_path_factory):
         yield json.loads(process.stdout.readline())["url"]
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=SOON)
 
 
 def fetch(url, body=None):
@@ -132,4 +133,4 @@ def test_enabled_domains_are_configured_by_the_environment(tmp_path):
         assert invoke(url, "hello", args={"name": "you"})["result"] == {"result": "hello you"}
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=SOON)

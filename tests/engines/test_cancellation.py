@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from waiting import SOON
 
 from engines.cancelling import AFTER, AGAIN, AT, cancelled_at
 from toolyard import Effects, PythonToolEngine, ToolCall, ToolRegistry, function_tool
@@ -174,7 +175,7 @@ async def test_a_blocking_tool_keeps_the_session_until_its_thread_ends_or_lets_i
 
     def stuck(n: int) -> int:
         inside.set()
-        let_go.wait(30)
+        let_go.wait(SOON)
         return n
 
     for abandoned in ("hold", "release"):

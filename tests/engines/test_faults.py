@@ -7,6 +7,7 @@ from concurrent.futures import Future
 
 import pytest
 from hypothesis import given, strategies as st
+from waiting import SOON
 
 from toolyard import Effects, PythonToolEngine, SessionError, Tool, ToolCall, ToolEngine, ToolRegistry, function_tool
 from toolyard.loop.threads import Threads
@@ -135,7 +136,7 @@ def test_after_a_call_overran_its_deadline_the_same_thread_waits_for_the_session
     let_go = threading.Event()
 
     def stuck() -> int:
-        let_go.wait(30)
+        let_go.wait(SOON)
         return 1
 
     engine = engine_of(stuck, fine)
@@ -161,7 +162,7 @@ def test_a_tool_with_a_deadline_that_calls_into_its_own_session_is_told_at_once(
 def test_an_answer_that_comes_at_the_very_moment_of_the_deadline_is_the_answer(monkeypatch):
     class Late(Future):
         def result(self, timeout=None):
-            value = super().result(30)
+            value = super().result(SOON)
             if timeout is None:
                 return value
             raise TimeoutError
@@ -196,7 +197,7 @@ def test_a_stubborn_coroutine_keeps_the_session_until_it_ends():
 def test_a_job_handed_in_while_a_thread_is_just_taking_another_finds_a_thread_of_its_own():
     threads = Threads(4)
     took, go_on, hung = threading.Event(), threading.Event(), threading.Event()
-    threads.submit(int).result(30)
+    threads.submit(int).result(SOON)
     while not threads._idle:
         time.sleep(0.001)
     lock = threads._lock
@@ -207,15 +208,15 @@ def test_a_job_handed_in_while_a_thread_is_just_taking_another_finds_a_thread_of
         def __enter__(self):
             if threading.current_thread().name == "toolyard-worker" and not go_on.is_set():
                 took.set()
-                go_on.wait(30)
+                go_on.wait(SOON)
             return lock.__enter__()
 
         def __exit__(self, *error):
             return lock.__exit__(*error)
 
     threads._lock = Slow()
-    threads.submit(lambda: hung.wait(30))
-    took.wait(30)
+    threads.submit(lambda: hung.wait(SOON))
+    took.wait(SOON)
     second = threads.submit(lambda: "answered")
     go_on.set()
     try:
@@ -234,7 +235,7 @@ async def test_a_store_that_is_slow_to_set_up_a_session_does_not_stop_the_loop(t
     def slow_setup():
         with sessions._change:
             inside.set()
-            let_go.wait(30)
+            let_go.wait(SOON)
 
     thread = threading.Thread(target=slow_setup)
     thread.start()
@@ -255,13 +256,13 @@ def test_waiting_for_a_session_that_is_busy_past_the_deadline_raises_and_runs_no
 
     def stuck() -> int:
         inside.set()
-        let_go.wait(30)
+        let_go.wait(SOON)
         return 1
 
     engine = engine_of(stuck, fine)
     thread = threading.Thread(target=engine.execute, args=("s", [ToolCall("t::stuck")]))
     thread.start()
-    inside.wait(30)
+    inside.wait(SOON)
     with pytest.raises(SessionError, match="busy"):
         engine.execute("s", [ToolCall("t::fine")], timeout=0.01)
     let_go.set()

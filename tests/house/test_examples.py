@@ -11,6 +11,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
+from waiting import SOON
 
 pytestmark = pytest.mark.process
 
@@ -83,7 +84,7 @@ def test_the_petstore_keeps_pets_behind_its_key_and_ends_when_told_to():
                 assert json.load(refused)["error"] == "Unauthorized"
         assert codes == [401, 401, 201]
         pets.terminate()
-        assert (pets.wait(30), pets.stderr.read()) == (0, "")
+        assert (pets.wait(SOON), pets.stderr.read()) == (0, "")
 
 
 def test_without_the_petstore_the_yard_still_loads_and_says_what_is_wrong():

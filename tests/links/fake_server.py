@@ -7,6 +7,8 @@ import ssl
 import threading
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from waiting import SOON
+
 
 class Request:
     def __init__(self, method, target, headers, body):
@@ -78,7 +80,7 @@ class FakeServer:
                 connection.shutdown(socket.SHUT_RDWR)
             connection.close()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(SOON)
 
     def __enter__(self):
         return self

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from waiting import SOON
 
 from toolyard.parsing import paused_gc
 
@@ -52,14 +53,14 @@ def test_overlapping_threads_resume_when_the_last_one_ends() -> None:
     def first() -> None:
         with paused_gc():
             first_in.set()
-            second_in.wait(10)
+            second_in.wait(SOON)
         first_out.set()
 
     def second() -> None:
-        first_in.wait(10)
+        first_in.wait(SOON)
         with paused_gc():
             second_in.set()
-            first_out.wait(10)
+            first_out.wait(SOON)
             seen.append(gc.isenabled())
 
     threads = [threading.Thread(target=run) for run in (first, second)]

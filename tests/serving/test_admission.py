@@ -7,6 +7,7 @@ from concurrent.futures import Future
 import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from waiting import SOON
 
 from conftest import examples
 from toolyard.serving.admission import Admission
@@ -219,7 +220,7 @@ async def test_who_waits_gets_the_place_of_work_that_steps_aside():
     waiting = asyncio.ensure_future(admission.wait(NOBODY))
     await asyncio.sleep(0)
     admission.leave_later(NOBODY, [Future()])
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, SOON)
 
 
 async def test_beyond_as_many_as_may_run_such_work_keeps_its_place_until_it_is_over():
@@ -241,7 +242,7 @@ async def test_the_work_of_a_key_counts_for_its_own_share_all_the_while():
     waiting = asyncio.ensure_future(admission.wait(key("a")))
     await asyncio.sleep(0)
     await ended(work[0])
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, SOON)
 
 
 class Turns(RuleBasedStateMachine):

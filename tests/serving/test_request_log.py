@@ -7,6 +7,7 @@ import threading
 
 import pytest
 from hypothesis import given, strategies as st
+from waiting import SOON
 
 from toolyard.serving.metrics import MAX_QUEUED, LogHandler, RequestLog, json_line, taking_logs, text_line
 
@@ -104,7 +105,7 @@ class Stuck(io.StringIO):
         self.free = threading.Event()
 
     def write(self, text):
-        assert self.free.wait(10)
+        assert self.free.wait(SOON)
         return super().write(text)
 
 

@@ -7,7 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from waiting import until
+from waiting import SOON, until
 
 from engines.mcp.support import OBJECT, call, entry, is_alive, kill, log, pids, put_tools, raw, web, yard
 from toolyard import (
@@ -365,7 +365,7 @@ def test_a_killed_server_fails_its_calls_at_once_and_others_go_on(tmp_path):
         work.start()
         until(lambda: "tools/call slow" in log(one))
         kill(one)
-        work.join(20)
+        work.join(SOON)
         assert found[0].error_info.code in ("tool.interrupted", "tool.unavailable")
         assert engine.execute("t", [ToolCall("two::echo", {"text": "x"})])[0].result == "x"
 

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 from links.fake_server import FakeServer, whole
+from waiting import SOON
 
 from engines.mcp.support import WebServer, call, web, yard
 from toolyard import MCPToolEngine, MCPToolLoader, ToolCall, ToolRegistry
@@ -39,7 +40,7 @@ def test_a_callback_that_waits_holds_up_no_other_server(folder, tmp_path):
 
     def on_progress(made, progress):
         began.set()
-        assert go_on.wait(10)
+        assert go_on.wait(SOON)
 
     with web() as other, yard(folder, on_progress=on_progress) as (_, engine):
         loader = MCPToolLoader(other.url, "web")
@@ -47,10 +48,10 @@ def test_a_callback_that_waits_holds_up_no_other_server(folder, tmp_path):
             second.setup("s")
             thread = threading.Thread(target=call, args=(engine, "slow", {"seconds": 0.1}))
             thread.start()
-            assert began.wait(10)
+            assert began.wait(SOON)
             assert second.execute("s", [ToolCall("web::fine", {})])[0].result == "fine"
             go_on.set()
-            thread.join(10)
+            thread.join(SOON)
 
 
 def test_the_sync_way_on_the_loop_of_links_is_refused(folder):
@@ -60,7 +61,7 @@ def test_the_sync_way_on_the_loop_of_links_is_refused(folder):
             return call(engine, "echo", {"text": "x"})
 
         with pytest.raises(SyncInAsyncError, match="loop of links.*aexecute"):
-            link_loop.submit(wrong()).result(10)
+            link_loop.submit(wrong()).result(SOON)
 
 
 @pytest.mark.parametrize("is_error", [True, False], ids=["said by the tool", "said by the protocol"])

@@ -6,7 +6,7 @@ import logging
 import threading
 
 import pytest
-from waiting import until
+from waiting import SOON, until
 
 from engines.rest.echo_server import EchoServer
 from engines.rest.test_engine import ask, engine_for, tool_at
@@ -275,7 +275,7 @@ def test_one_callers_lack_of_time_is_not_the_others(echo, other):
     def answer(got):
         asked.append(got)
         if len(asked) == 1:
-            slow.wait(2)
+            slow.wait(SOON)
         return (200, "application/json", TOKEN)
 
     other.answer = answer

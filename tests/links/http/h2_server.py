@@ -9,6 +9,7 @@ import h2.config
 import h2.connection
 import h2.events
 import h2.exceptions
+from waiting import SOON
 
 
 class H2Server:
@@ -38,7 +39,7 @@ class H2Server:
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(connection, socket.SHUT_RDWR)
         for thread in self._threads:
-            thread.join(10)
+            thread.join(SOON)
 
     def _accept(self):
         while True:

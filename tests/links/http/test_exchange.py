@@ -7,6 +7,7 @@ import threading
 import zlib
 
 import pytest
+from waiting import SOON
 
 from links.conftest import get, local, post
 from links.fake_server import FakeServer, raw, whole
@@ -30,7 +31,7 @@ async def test_pieces_are_there_before_the_answer_is_whole(server):
 
     def act(connection, request):
         connection.sendall(HEAD + b"transfer-encoding: chunked\r\n\r\n3\r\none\r\n")
-        assert go_on.wait(10)
+        assert go_on.wait(SOON)
         connection.sendall(b"3\r\ntwo\r\n0\r\n\r\n")
 
     server.acts["GET", "/s"] = [act]
@@ -246,7 +247,7 @@ async def test_nobody_listening_is_unavailable(server):
 
 async def test_a_cancelled_task_hangs_up_and_frees_its_place(server):
     stop = threading.Event()
-    server.acts["GET", "/s"] = [lambda connection, request: stop.wait(10)]
+    server.acts["GET", "/s"] = [lambda connection, request: stop.wait(SOON)]
     async with local(pool=1) as client:
         task = asyncio.create_task(read(client, get(f"{server.url}/s")))
         await asyncio.sleep(0.2)
@@ -262,7 +263,7 @@ async def test_closing_ends_a_stream_that_is_being_read(server):
 
     def act(connection, request):
         connection.sendall(HEAD + b"transfer-encoding: chunked\r\n\r\n3\r\none\r\n")
-        stop.wait(10)
+        stop.wait(SOON)
 
     server.acts["GET", "/s"] = [act]
     client = local()

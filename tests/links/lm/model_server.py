@@ -4,6 +4,8 @@ import asyncio
 import json
 import threading
 
+from waiting import SOON
+
 
 class Asked:
     """One request as it came in."""
@@ -62,12 +64,12 @@ class ModelServer:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(SOON)
         self.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{self.port}"
 
     def close(self):
         self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join(10)
+        self._thread.join(SOON)
 
     def __enter__(self):
         return self

@@ -4,6 +4,7 @@ import asyncio
 import threading
 
 import pytest
+from waiting import SOON
 
 from links.fake_server import whole
 from links.mcp.conftest import in_seconds, text_of
@@ -32,7 +33,7 @@ def test_a_handler_that_takes_too_long_ends_the_call_in_time_with_effect_unknown
     go_on = threading.Event()
 
     def slow(params):
-        go_on.wait(20)
+        go_on.wait(SOON)
         return ACCEPT
 
     async def aslow(params):

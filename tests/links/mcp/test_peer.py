@@ -5,7 +5,7 @@ import json
 import threading
 
 import pytest
-from waiting import until
+from waiting import SOON, until
 
 from links.mcp.conftest import in_seconds, raw_server, text_of
 from links.mcp.transports.test_sse import SseServer
@@ -71,7 +71,7 @@ def test_who_is_told_may_take_long_and_no_other_call_waits_for_it(server, links)
     def slow(notice):
         assert not link_loop.is_here()
         began.set()
-        assert go_on.wait(10)
+        assert go_on.wait(SOON)
         order.append(notice.progress)
 
     def work():
@@ -80,10 +80,10 @@ def test_who_is_told_may_take_long_and_no_other_call_waits_for_it(server, links)
 
     thread = threading.Thread(target=work)
     thread.start()
-    assert began.wait(10)
+    assert began.wait(SOON)
     assert text_of(link.call("echo", {"text": "meanwhile"}, deadline=in_seconds(20))) == "meanwhile"
     go_on.set()
-    thread.join(10)
+    thread.join(SOON)
     assert order == [1.0, 2.0, "answered"]  # what came before the answer is told before it
 
 
@@ -92,7 +92,7 @@ def test_an_answer_does_not_wait_for_ever_and_nothing_is_told_after_it(server, l
 
     def stuck(notice):
         seen.append(notice.progress)
-        go_on.wait(20)
+        go_on.wait(SOON)
 
     assert text_of(link.call("work", {}, notify=stuck, deadline=in_seconds(1))) == "done"
     assert link.dropped == 1
@@ -105,7 +105,7 @@ def test_too_many_notices_drop_the_eldest_progress_and_are_counted():
     go_on, seen = threading.Event(), []
 
     def tell(notice):
-        assert go_on.wait(10)
+        assert go_on.wait(SOON)
         seen.append(notice)
 
     notices = Notices(tell)
@@ -133,7 +133,7 @@ def test_the_loop_of_links_waits_for_nobody():
         home_loop.run(wait(), twin="the_twin()")
 
     with pytest.raises(SyncInAsyncError, match=r"loop of links.*the_twin\(\)"):
-        link_loop.submit(wrong()).result(10)
+        link_loop.submit(wrong()).result(SOON)
 
 
 @pytest.mark.process

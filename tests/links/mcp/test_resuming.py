@@ -1,6 +1,7 @@
 """A request that the server has taken is never sent again, whatever becomes of its stream; and whose session is lost."""
 
 import pytest
+from waiting import SOON
 
 from links.fake_server import whole
 from links.mcp.conftest import in_seconds, text_of
@@ -20,7 +21,7 @@ def called(server, name="pay"):
 
 
 def wait_for_ever(connection, request):
-    connection.settimeout(20)
+    connection.settimeout(SOON)
     connection.recv(1)
     return False
 

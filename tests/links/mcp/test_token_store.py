@@ -7,6 +7,7 @@ import sys
 import threading
 
 import pytest
+from waiting import SOON
 
 from toolyard.links.mcp.authorization import TokenFile
 from toolyard.model.errors import CallError, ConfigError
@@ -57,7 +58,7 @@ def test_stores_of_many_servers_in_one_file_keep_every_token(tmp_path):
     together = threading.Barrier(len(stores))
 
     def save(store):
-        together.wait(10)
+        together.wait(SOON)
         for number in range(5):
             store.save(tokens={"access_token": str(number)})
 
@@ -65,7 +66,7 @@ def test_stores_of_many_servers_in_one_file_keep_every_token(tmp_path):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(SOON)
     found = json.loads(path.read_text())
     assert found == {f"s{number}": {"tokens": {"access_token": "4"}} for number in range(8)}
 

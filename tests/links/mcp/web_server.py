@@ -4,6 +4,8 @@ import json
 import socket
 import threading
 
+from waiting import SOON
+
 from links.fake_server import FakeServer, whole
 
 MODERN = "2026-07-28"
@@ -71,7 +73,7 @@ def until_closed(seen):
     """Wait for the client to hang up, and say so."""
 
     def wait(connection, request):
-        connection.settimeout(20)
+        connection.settimeout(SOON)
         try:
             if connection.recv(1) == b"":
                 seen.set()

@@ -8,7 +8,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from waiting import until
+from waiting import SOON, until
 
 from toolyard.links.scripts import ScriptFailed
 from toolyard.model.errors import Unavailable
@@ -62,7 +62,7 @@ def test_when_the_server_ends_however_everybody_ends(level, way):
             process.stdin.close()
         else:
             process.send_signal(signal.SIGKILL if way == "kill" else signal.SIGTERM)
-        process.wait(20)
+        process.wait(SOON)
         assert until(lambda: not named(name))
         if level != "bwrap":
             until(lambda: not Path(folder).parent.exists())
@@ -112,7 +112,7 @@ def test_closing_while_workers_are_ended_lets_the_fork_server_end_by_itself(pool
         pool.close()
         assert process.returncode is not None and process.returncode != -signal.SIGKILL
         for thread in threads:
-            thread.join(20)
+            thread.join(SOON)
             assert not thread.is_alive()
 
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 from hypothesis import given, strategies as st
-from waiting import until
+from waiting import SOON, until
 
 from serving.wire_support import Echo, answer, closed, early, read_answer, read_answers, running
 from toolyard.serving.process.protocol import MAX_HEAD_BYTES, MAX_PIPELINED
@@ -246,7 +246,7 @@ def test_an_answer_that_is_read_slowly_but_surely_arrives(hasty):
     body = b"x" * 3_000_000
     with hasty.dial() as line:
         line.sendall(post(body))
-        line.settimeout(10)
+        line.settimeout(SOON)
         got = 0
         while got < len(body):
             piece = line.recv(200_000)
@@ -387,7 +387,7 @@ def test_a_connection_at_work_is_not_closed_for_a_newcomer():
 
     with running(working, max_connections=1) as server, server.dial() as busy:
         busy.sendall(GET)
-        assert began.wait(10)
+        assert began.wait(SOON)
         assert server.ask(b"").error["code"] == "server.overloaded"
         gate.set()
         assert read_answer(busy).body == b"done"
@@ -451,7 +451,7 @@ def test_thousands_of_idle_connections_leave_newcomers_alone():
             assert len(server.limit.open) <= 1000
         finally:
             crowd.stdin.close()
-            crowd.wait(10)
+            crowd.wait(SOON)
             crowd.stdout.close()
         until(lambda: not server.limit.open)
 

@@ -253,7 +253,7 @@ def serving(tmp_path, *arguments, **env):
         yield Served(None, json.loads(line)["port"]), json.loads(line)
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=SOON)
     assert process.returncode == 0
 
 

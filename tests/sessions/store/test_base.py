@@ -5,6 +5,7 @@ import signal
 import threading
 
 import pytest
+from waiting import SOON
 
 from sessions.conftest import fork, rows
 from toolyard.model.errors import SessionError, SessionExistsError
@@ -285,7 +286,7 @@ def test_sixteen_threads_lose_nothing(store):
                     store.submit(
                         Append(key, branch, seq, b"%d" % seq), lambda e, d=done, t=told: (t.append(e), d.set())
                     )
-                    assert done.wait(30) and told == [None]
+                    assert done.wait(SOON) and told == [None]
         except BaseException as error:
             failures.append(error)
 
@@ -326,7 +327,7 @@ def test_a_callback_may_write(store):
         done.set()
 
     store.submit(Append(ANN, "b1", 1, b"1"), next_one)
-    assert done.wait(30)
+    assert done.wait(SOON)
     assert texts(store, ANN) == [b"1", b"2"]
 
 

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 
 import pytest
+from waiting import SOON
 
 from toolyard.model.errors import SessionError
 from toolyard.sessions.store.group_commit import GroupCommit, StoreFailing
@@ -26,7 +27,7 @@ class Journal:
 
     def __call__(self, ops, receipt):
         self.entered.set()
-        self.go_on.wait(30)
+        self.go_on.wait(SOON)
         for op in ops:
             if op in self.bad:
                 raise ValueError(op)
@@ -66,7 +67,7 @@ def outcomes(group, ops):
 def behind_a_slow_leader(journal, group, ops):
     journal.go_on.clear()
     leader = start(group.write, "leader")
-    journal.entered.wait(30)
+    journal.entered.wait(SOON)
     threads, told = outcomes(group, ops)
     wait_until(lambda: len(group._queue) == len(ops) + 1)
     journal.go_on.set()
@@ -117,14 +118,14 @@ def test_a_store_that_fails_is_not_tried_once_for_each_writer():
         tries.append(ops)
         if len(tries) == 1:
             entered.set()
-            go_on.wait(30)
+            go_on.wait(SOON)
             receipt.append(True)
             return
         raise StoreFailing("disk full")
 
     group = GroupCommit(apply)
     leader = start(group.write, "leader")
-    entered.wait(30)
+    entered.wait(SOON)
     threads, told = outcomes(group, range(5))
     wait_until(lambda: len(group._queue) == 6)
     go_on.set()
@@ -155,7 +156,7 @@ def test_an_interrupted_leader_neither_hangs_its_followers_nor_writes_twice(comm
 
     group = GroupCommit(apply)
     leader = start(group.write, "leader")
-    entered.wait(30)
+    entered.wait(SOON)
     threads, told = outcomes(group, range(5))
     for thread in [leader, *threads]:
         thread.join()
@@ -200,10 +201,10 @@ def test_a_write_is_answered_only_after_its_commit():
     group = GroupCommit(journal)
     answered = threading.Event()
     group.submit("a", lambda error: answered.set())
-    journal.entered.wait(30)
+    journal.entered.wait(SOON)
     assert not answered.is_set()
     journal.go_on.set()
-    answered.wait(30)
+    answered.wait(SOON)
     assert journal.written == ["a"]
     group.close()
 
@@ -253,7 +254,7 @@ def test_a_callback_may_close():
     group = GroupCommit(Journal())
     closed = threading.Event()
     group.submit("a", lambda error: (group.close(), closed.set()))
-    assert closed.wait(30)
+    assert closed.wait(SOON)
     group.close()
 
 

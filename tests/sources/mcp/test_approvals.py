@@ -6,6 +6,7 @@ import threading
 
 import pytest
 from engines.mcp.support import entry, web
+from waiting import SOON
 
 from toolyard import MCPToolLoader
 from toolyard.sources.mcp.following import Approvals
@@ -63,14 +64,14 @@ def test_servers_that_write_at_once_lose_no_entry(path):
     def trust(number):
         approvals = Approvals(path, f"n s{number}", "x")
         approvals.begin()
-        together.wait(10)
+        together.wait(SOON)
         approvals.agree({"tool": str(number)})
 
     threads = [threading.Thread(target=trust, args=(number,)) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(SOON)
     servers = json.loads(path.read_text())["servers"]
     assert servers == {f"n s{number} x": {"tool": str(number)} for number in range(8)}
 

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 from engines.mcp.support import WebServer, is_alive, pids, raw, web
-from waiting import until
+from waiting import SOON, until
 
 from toolyard import MCPConfigToolLoader, MCPToolLoader, SourceUnavailable, ToolRegistry
 from toolyard.links.mcp import give_back, lease, link
@@ -59,7 +59,7 @@ def test_closing_in_the_midst_of_a_load_ends_it_and_brings_nothing_back():
         def result(self, method, params):
             if method == "tools/list":
                 asked.set()
-                assert go_on.wait(10)
+                assert go_on.wait(SOON)
             return super().result(method, params)
 
     server = Slow()
@@ -74,10 +74,10 @@ def test_closing_in_the_midst_of_a_load_ends_it_and_brings_nothing_back():
 
     thread = threading.Thread(target=load)
     thread.start()
-    assert asked.wait(10)
+    assert asked.wait(SOON)
     loader.close()
     go_on.set()
-    thread.join(20)
+    thread.join(SOON)
     assert len(failed) == 1
     assert [link for link, _ in link._LINKS.values() if link.server.url == f"{server.url}/mcp"] == []
     server.close()
@@ -110,7 +110,7 @@ def test_loading_on_the_loop_of_links_is_refused(make):
         loader.load()
 
     with pytest.raises(SyncInAsyncError, match="loop of links"):
-        link_loop.submit(wrong()).result(10)
+        link_loop.submit(wrong()).result(SOON)
     loader.close()
 
 
@@ -123,7 +123,7 @@ def test_a_fork_in_the_midst_of_fetching_leaves_nobody_waiting(make):
     before = followed._ahead
     followed.forked()  # as in a child, where whoever held the lock and fetched is not there
     assert len(loader.load()) == 14
-    assert before.result(10).complete
+    assert before.result(SOON).complete
     loader.close()
 
 

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 from script_folder import Folder, script
-from waiting import until
+from waiting import SOON, until
 
 from toolyard import MalformedSource, Tool, ToolRegistry
 from toolyard.scripts import ScriptToolLoader
@@ -216,7 +216,7 @@ def test_a_change_between_loading_and_watching_is_seen(folder):
     folder.put("a.py", script("a", "edited"))
     told = threading.Event()
     loader.watch(told.set)
-    assert told.wait(10)
+    assert told.wait(SOON)
     loader.close()
 
 

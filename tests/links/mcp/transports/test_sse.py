@@ -5,7 +5,7 @@ import queue
 import threading
 
 import pytest
-from waiting import until
+from waiting import SOON, until
 
 from links.fake_server import FakeServer, whole
 from links.mcp.conftest import SECRET, in_seconds, text_of
@@ -150,7 +150,7 @@ def test_a_stream_that_never_says_where_requests_go_fails_in_time(links):
 
     def silent(connection, request):
         connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
-        stop.wait(20)
+        stop.wait(SOON)
         return False
 
     with FakeServer() as server:

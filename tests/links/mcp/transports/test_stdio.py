@@ -10,7 +10,7 @@ import threading
 import time
 
 import pytest
-from waiting import until
+from waiting import SOON, until
 
 from links.mcp.conftest import SECRET, in_seconds, is_alive, raw_server, text_of
 from toolyard.links.mcp import Handlers
@@ -156,7 +156,7 @@ def test_death_fails_every_call_in_flight(link):
     with pytest.raises(Interrupted):
         link.call("die", {})
     for thread in threads:
-        thread.join(10)
+        thread.join(SOON)
     assert len(failed) == 5
 
 

@@ -6,7 +6,7 @@ import ssl
 import threading
 
 import pytest
-from waiting import until
+from waiting import SOON, until
 
 from links.fake_server import raw, whole
 from links.mcp.conftest import SECRET, free_port, in_seconds, text_of
@@ -171,7 +171,7 @@ def test_bad_answers_fail_only_their_call(web, links, act, match):
     slow = threading.Event()
 
     def later(connection, request):
-        slow.wait(10)
+        slow.wait(SOON)
         answer(text("slow"))(connection, request)
 
     web.calls["slow"] = later
@@ -210,7 +210,7 @@ def test_hanging_up_is_how_a_modern_call_is_cancelled(modern, links):
     modern.calls["slow"] = stream(b": wait\n\n", end=until_closed(closed))
     with pytest.raises(CallTimeout):
         links(at(modern)).call("slow", {}, deadline=in_seconds(0.5))
-    assert closed.wait(10)
+    assert closed.wait(SOON)
     assert "notifications/cancelled" not in [message["method"] for message in modern.sent]
 
 
@@ -275,7 +275,7 @@ def test_the_standing_stream_is_opened_again_and_brings_changes(legacy, links):
     until(lambda: heard.count("changed") == 2)
     assert legacy.asked("GET", "/mcp")[1].headers["last-event-id"] == "c1"
     link.close()
-    assert closed.wait(10)
+    assert closed.wait(SOON)
 
 
 def test_a_server_without_a_standing_stream_is_not_asked_for_it_again(legacy, links):
