@@ -13,165 +13,88 @@ Text = Callable[[Draw], str]
 _DOMAINS = ("example.com", "example.org", "example.net")
 _PEOPLE = ("ada", "grace", "alan", "katherine", "edsger", "barbara", "donald", "margaret", "linus", "radia")
 _PATHS = ("items", "reports", "photos", "orders", "docs", "events", "pages")
-_BASE64 = ("SGVsbG8=", "d29ybGQ=", "dG9vbHlhcmQ=", "c2FtcGxl", "ZGF0YQ==", "dmFsdWU=")
 _DAYS = [f"{2023 + at // 336}-{at // 28 % 12 + 1:02d}-{at % 28 + 1:02d}" for at in range(4 * 12 * 28)]
 _MOMENTS = [f"{_DAYS[at * 7 % 1344]}T{at % 24:02d}:{at * 11 % 60:02d}:{at * 17 % 60:02d}Z" for at in range(4096)]
-_ZONES = ("Europe/Berlin", "America/New_York", "Asia/Tokyo", "Europe/Paris", "Australia/Sydney", "UTC")
-_CURRENCIES = ("EUR", "USD", "GBP", "JPY", "CHF", "SEK")
-_COUNTRIES = ("DE", "US", "FR", "JP", "GB", "SE", "ES", "IT")
 
 
-date = ByteTable(_DAYS)
-"""A day of the last years."""
-date_time = ByteTable(_MOMENTS)
-"""A moment, in UTC."""
-
-
-def time_of_day(draw: Draw) -> str:
-    """Hours, minutes and seconds, in UTC."""
-    number = draw.below(86_400)
-    return f"{number // 3600:02d}:{number // 60 % 60:02d}:{number % 60:02d}Z"
-
-
-def uuid(draw: Draw) -> str:
-    """A version 4 UUID."""
+def _write_uuid(draw: Draw) -> str:
     text = draw.hexadecimal(32)
     return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-8{text[17:20]}-{text[20:]}"
 
 
-def email(draw: Draw) -> str:
-    """An address at a domain that belongs to nobody."""
-    return f"{_PEOPLE[draw.below(len(_PEOPLE))]}{draw.below(100)}@{_DOMAINS[draw.below(3)]}"
+def _write_time(draw: Draw) -> str:
+    number = draw.below(86_400)
+    return f"{number // 3600:02d}:{number // 60 % 60:02d}:{number % 60:02d}Z"
 
 
-def uri(draw: Draw) -> str:
-    """An address at a domain that belongs to nobody."""
-    return f"https://{_DOMAINS[draw.below(3)]}/{_PATHS[draw.below(len(_PATHS))]}/{draw.below(100_000)}"
+def _write_uri(draw: Draw) -> str:
+    return f"https://{_DOMAINS[draw.below(3)]}{_write_path(draw)}"
 
 
-def hostname(draw: Draw) -> str:
-    """A host that does not exist."""
-    return f"{_PEOPLE[draw.below(len(_PEOPLE))]}{draw.below(100)}.{_DOMAINS[draw.below(3)]}"
-
-
-def ipv4(draw: Draw) -> str:
-    """An address set aside for documentation."""
-    return f"{('192.0.2', '198.51.100', '203.0.113')[draw.below(3)]}.{draw.between(1, 254)}"
-
-
-def ipv6(draw: Draw) -> str:
-    """An address set aside for documentation."""
-    return f"2001:db8::{draw.below(65_536):x}:{draw.below(65_536):x}"
-
-
-def duration(draw: Draw) -> str:
-    """Some minutes."""
-    return f"PT{draw.between(1, 59)}M"
-
-
-def phone(draw: Draw) -> str:
-    """A number of the kind that is never given to anybody."""
-    return f"+1555{draw.below(10_000_000):07d}"
-
-
-def path(draw: Draw) -> str:
-    """An address without a host."""
+def _write_path(draw: Draw) -> str:
     return f"/{_PATHS[draw.below(len(_PATHS))]}/{draw.below(100_000)}"
 
 
-def _one_of(words: tuple[str, ...]) -> Text:
-    return ByteTable(words)
+def _write_person(draw: Draw) -> str:
+    return f"{_PEOPLE[draw.below(len(_PEOPLE))]}{draw.below(100)}"
 
 
-def digits(draw: Draw) -> str:
-    """A whole number as text."""
-    return str(draw.between(1, 9_999_999))
-
-
-def decimal_price(draw: Draw) -> str:
-    """An amount of money as text."""
-    return f"{draw.between(1, 500)}.{draw.below(100):02d}"
-
-
-def urn(draw: Draw) -> str:
-    """A name with a UUID in it."""
-    return f"urn:uuid:{uuid(draw)}"
-
-
-def digest(draw: Draw) -> str:
-    """A hash, and how it was made."""
-    return f"sha256:{draw.hexadecimal(64)}"
-
-
-def password(draw: Draw) -> str:
-    """Letters and digits that are not mistaken for one another."""
-    return draw.letters("abcdefghjkmnpqrstuvwxyz23456789", 12)
-
-
-def hexadecimal_12(draw: Draw) -> str:
-    """A short id."""
-    return draw.hexadecimal(12)
-
-
-def hexadecimal_32(draw: Draw) -> str:
-    """A long id."""
-    return draw.hexadecimal(32)
-
-
-def hexadecimal_40(draw: Draw) -> str:
-    """A hash."""
-    return draw.hexadecimal(40)
-
-
-_ALL_DIFFERENT = frozenset((uuid, urn, digest, password, digits, phone, hexadecimal_12, hexadecimal_32, hexadecimal_40))
-
-FORMATS: Mapping[str, Text] = {
-    "date": date,
-    "time": time_of_day,
-    "date-time": date_time,
-    "datetime": date_time,
-    "date_time": date_time,
-    "google-datetime": date_time,
+_FORMATS: Mapping[str, Text] = {
+    "date": ByteTable(_DAYS),
+    "time": _write_time,
+    "date-time": ByteTable(_MOMENTS),
     "google-duration": lambda draw: f"{draw.between(1, 3600)}s",
-    "duration": duration,
-    "uuid": uuid,
-    "email": email,
-    "idn-email": email,
-    "uri": uri,
-    "url": uri,
-    "iri": uri,
-    "uri-reference": path,
-    "iri-reference": path,
-    "uri-template": lambda draw: f"{uri(draw)}{{?page}}",
-    "uri-map": uri,
-    "urn": urn,
-    "hostname": hostname,
-    "idn-hostname": hostname,
-    "ipv4": ipv4,
-    "ipv6": ipv6,
-    "json-pointer": path,
-    "relative-json-pointer": lambda draw: f"{draw.below(4)}{path(draw)}",
-    "regex": _one_of(("^[a-z]+$", "^\\d{3}$", "^[A-Z]{2}$")),
-    "byte": _one_of(_BASE64),
-    "binary": _one_of(_BASE64),
-    "password": password,
-    "e164": phone,
-    "e164phonenumber": phone,
-    "phonenumber": phone,
-    "phone": phone,
-    "timezone": _one_of(_ZONES),
-    "currency": _one_of(_CURRENCIES),
-    "iso4217": _one_of(_CURRENCIES),
-    "isocountrycode": _one_of(_COUNTRIES),
-    "httpmethod": _one_of(("GET", "POST", "PUT", "DELETE")),
-    "mimetype": _one_of(("application/json", "text/plain", "image/png")),
-    "digest": digest,
-    "int64": digits,
-    "uint64": digits,
-    "int32": digits,
+    "duration": lambda draw: f"PT{draw.between(1, 59)}M",
+    "uuid": _write_uuid,
+    "urn": lambda draw: f"urn:uuid:{_write_uuid(draw)}",
+    # At domains that belong to nobody, and addresses set aside for documentation.
+    "email": lambda draw: f"{_write_person(draw)}@{_DOMAINS[draw.below(3)]}",
+    "hostname": lambda draw: f"{_write_person(draw)}.{_DOMAINS[draw.below(3)]}",
+    "uri": _write_uri,
+    "uri-template": lambda draw: f"{_write_uri(draw)}{{?page}}",
+    "ipv4": lambda draw: f"{('192.0.2', '198.51.100', '203.0.113')[draw.below(3)]}.{draw.between(1, 254)}",
+    "ipv6": lambda draw: f"2001:db8::{draw.below(65_536):x}:{draw.below(65_536):x}",
+    "uri-reference": _write_path,
+    "relative-json-pointer": lambda draw: f"{draw.below(4)}{_write_path(draw)}",
+    "regex": ByteTable(("^[a-z]+$", "^\\d{3}$", "^[A-Z]{2}$")),
+    "byte": ByteTable(("SGVsbG8=", "d29ybGQ=", "dG9vbHlhcmQ=", "c2FtcGxl", "ZGF0YQ==", "dmFsdWU=")),
+    # Letters and digits that are not mistaken for one another.
+    "password": lambda draw: draw.letters("abcdefghjkmnpqrstuvwxyz23456789", 12),
+    # Of the kind that is never given to anybody.
+    "phone": lambda draw: f"+1555{draw.below(10_000_000):07d}",
+    "timezone": ByteTable(
+        ("Europe/Berlin", "America/New_York", "Asia/Tokyo", "Europe/Paris", "Australia/Sydney", "UTC")
+    ),
+    "currency": ByteTable(("EUR", "USD", "GBP", "JPY", "CHF", "SEK")),
+    "isocountrycode": ByteTable(("DE", "US", "FR", "JP", "GB", "SE", "ES", "IT")),
+    "httpmethod": ByteTable(("GET", "POST", "PUT", "DELETE")),
+    "mimetype": ByteTable(("application/json", "text/plain", "image/png")),
+    "digest": lambda draw: f"sha256:{draw.hexadecimal(64)}",
     "decimal": lambda draw: f"{draw.below(10_000)}.{draw.below(100):02d}",
+    # No schema can name these: formats are looked up in small letters.
+    "Digits": lambda draw: str(draw.between(1, 9_999_999)),
+    "Price": lambda draw: f"{draw.between(1, 500)}.{draw.below(100):02d}",
+    "Id": lambda draw: draw.hexadecimal(12),
+    "Token": lambda draw: draw.hexadecimal(32),
+    "Hash": lambda draw: draw.hexadecimal(40),
 }
-"""By the format, or by the format in small letters alone."""
+_ALIASES: Mapping[str, str] = {
+    alias: name
+    for name, aliases in (
+        ("date-time", "datetime date_time google-datetime"),
+        ("email", "idn-email"),
+        ("uri", "url iri uri-map"),
+        ("uri-reference", "iri-reference json-pointer"),
+        ("hostname", "idn-hostname"),
+        ("byte", "binary"),
+        ("phone", "e164 e164phonenumber phonenumber"),
+        ("currency", "iso4217"),
+        ("Digits", "int64 uint64 int32"),
+    )
+    for alias in aliases.split()
+}
+_ALL_DIFFERENT = frozenset(("uuid", "urn", "digest", "password", "Digits", "phone", "Id", "Token", "Hash"))
+"""Formats of which no two texts may be the same."""
 
 
 def text_of(name: object) -> Text | None:
@@ -179,14 +102,18 @@ def text_of(name: object) -> Text | None:
     if not isinstance(name, str):
         return None
     lower = name.lower()
-    write = FORMATS.get(lower) or FORMATS.get("".join([letter for letter in lower if letter.isalnum()]))
-    return None if write is None else table_of(write)
+    for spelling in (lower, "".join([letter for letter in lower if letter.isalnum()])):
+        known = _ALIASES.get(spelling, spelling)
+        if known in _FORMATS:
+            return _table_of(known)
+    return None
 
 
 @lru_cache(maxsize=256)
-def table_of(write: Text) -> Text:
-    """The same as a row to pick from, unless no two texts of it may be the same."""
-    if write in _ALL_DIFFERENT or isinstance(write, ByteTable):
+def _table_of(name: str) -> Text:
+    """The texts of a format as a row to pick from, unless they must differ."""
+    write = _FORMATS[name]
+    if name in _ALL_DIFFERENT or isinstance(write, ByteTable):
         return write
     draw = Draw(b"texts")
     return ByteTable([write(draw) for _ in range(SIZE)])
@@ -248,22 +175,22 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
 }
 PLAIN_WORDS = ("amber", "birch", "cobalt", "dune", "elm", "fern", "grove", "heath", "iris", "jade", "kelp", "linen")
 
-_FORMATS: Mapping[str, Text] = {
-    name: write
-    for write, names in (
-        (email, "email mail"),
-        (uri, "url uri href link website"),
-        (uuid, "uuid guid"),
-        (phone, "phone mobile fax"),
-        (ipv4, "ip"),
-        (hostname, "hostname domain"),
-        (date, "date birthday day"),
-        (date_time, "timestamp time at datetime created updated modified expires"),
-        (hexadecimal_40, "sha hash checksum"),
-        (hexadecimal_32, "token sid"),
-        (hexadecimal_12, "id ids key"),
-        (digits, "number"),
-        (decimal_price, "price amount"),
+_FORMAT_BY_NAME: Mapping[str, str] = {
+    name: known
+    for known, names in (
+        ("email", "email mail"),
+        ("uri", "url uri href link website"),
+        ("uuid", "uuid guid"),
+        ("phone", "phone mobile fax"),
+        ("ipv4", "ip"),
+        ("hostname", "hostname domain"),
+        ("date", "date birthday day"),
+        ("date-time", "timestamp time at datetime created updated modified expires"),
+        ("Hash", "sha hash checksum"),
+        ("Token", "token sid"),
+        ("Id", "id ids key"),
+        ("Digits", "number"),
+        ("Price", "price amount"),
     )
     for name in names.split()
 }
@@ -317,7 +244,7 @@ def words_for(name: str) -> tuple[str, ...] | None:
         words = _WORDS.get(end) or _WORDS.get(end.removesuffix("s"))
         if words is not None:
             return words
-        if end in _FORMATS:
+        if end in _FORMAT_BY_NAME:
             return None
     return None
 
@@ -329,8 +256,8 @@ def format_for(name: str) -> Text | None:
     for end in (whole, *found[-1:]):
         if end in _WORDS:
             return None
-        if end in _FORMATS:
-            return table_of(_FORMATS[end])
+        if end in _FORMAT_BY_NAME:
+            return _table_of(_FORMAT_BY_NAME[end])
     return None
 
 
