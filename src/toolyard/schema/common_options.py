@@ -80,9 +80,7 @@ class McpServerOptions(TlsOptions, frozen=True, kw_only=True):
     args: Annotated[Sequence[str | int | float], Meta(description="Arguments of the command.")]
     env: Annotated[
         Mapping[str, str | int | float] | None,
-        Meta(
-            description="Variables that the started server gets beside a few usual ones.",
-        ),
+        Meta(description="Variables that the started server gets beside a few usual ones."),
     ]
     cwd: Annotated[str | Path | None, Meta(description="Folder that the server is started in.")]
     transport: Annotated[Text, Meta(description="How to talk: auto, http, sse or stdio.")]

@@ -36,9 +36,7 @@ class LoaderOptions(msgspec.Struct, frozen=True, kw_only=True):
     ]
     on_duplicate: Annotated[
         Literal["raise", "skip"],
-        Meta(
-            description="Whether a tool that is there already is an error, or left out and reported.",
-        ),
+        Meta(description="Whether a tool that is there already is an error, or left out and reported."),
     ]
 
 
@@ -107,21 +105,15 @@ class ScriptOptions(LoaderOptions, frozen=True, kw_only=True):
     path: Annotated[str | Path, Meta(description="The folder of the scripts.")]
     isolation: Annotated[
         Literal["process", "inprocess"],
-        Meta(
-            description="Whether scripts run in processes of their own, or in this one.",
-        ),
+        Meta(description="Whether scripts run in processes of their own, or in this one."),
     ]
     sandbox: Annotated[
         Literal["auto", "bwrap", "landlock", "rlimits"],
-        Meta(
-            description="The least that keeps scripts in; auto takes the best there is.",
-        ),
+        Meta(description="The least that keeps scripts in; auto takes the best there is."),
     ]
     imports: Annotated[
         Literal["site", "stdlib"],
-        Meta(
-            description="Whether scripts may import installed packages, or the standard library alone.",
-        ),
+        Meta(description="Whether scripts may import installed packages, or the standard library alone."),
     ]
     timeout: Annotated[float, Meta(gt=0, description="Seconds that a call may take.")]
     load_timeout: Annotated[float, Meta(gt=0, description="Seconds that a script may take to say which tools it has.")]
@@ -159,22 +151,12 @@ class ScriptOptions(LoaderOptions, frozen=True, kw_only=True):
 
 
 class McpSourceOptions(McpServerOptions, frozen=True, kw_only=True):
-    """Of an MCP server."""
+    """Of an MCP server, beside what every source has."""
 
-    namespace: Annotated[str, Meta(description="The namespace of the tools.")]
     timeout: Annotated[float, Meta(gt=0, description="Seconds that a listing may take.")]
     max_tools: Annotated[int, Meta(ge=1, description="Most tools that are taken from the server.")]
     approved: Annotated[
         str | Path | None, Meta(description="File of the definitions that were approved; others are left out.")
-    ]
-    on_error: Annotated[
-        Literal["raise", "skip"], Meta(description="Whether a bad entry is an error, or left out and reported.")
-    ]
-    on_duplicate: Annotated[
-        Literal["raise", "skip"],
-        Meta(
-            description="Whether a tool that is there already is an error, or left out and reported.",
-        ),
     ]
 
 

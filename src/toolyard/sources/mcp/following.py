@@ -1,4 +1,7 @@
-"""`Followed`: a source's kept connection to its server, and what the server lists, fetched before it is asked for."""
+"""`Followed`: a source's kept connection to its server, and what it lists; and the file of approved definitions.
+
+What a server lists is fetched before it is asked for.
+"""
 
 from __future__ import annotations
 

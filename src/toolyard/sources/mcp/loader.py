@@ -26,7 +26,7 @@ from toolyard.parsing import paused_gc
 from toolyard.schema.admission import AdmittedTool, admit_tool, summarise_changes
 from toolyard.schema.normalise import Change, hinted_effects
 from toolyard.sources.base import ToolLoader
-from toolyard.sources.options import McpSourceOptions
+from toolyard.sources.options import LoaderOptions, McpSourceOptions
 from toolyard.words.redactor import Redactor
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class MCPToolLoader(ToolLoader):
     otherwise later, or is new, is left out until it is approved.
     """
 
-    option_structs: ClassVar[tuple[type, ...]] = (McpSourceOptions,)
+    option_structs: ClassVar[tuple[type, ...]] = (McpSourceOptions, LoaderOptions)
 
     def __init__(
         self,

@@ -1,8 +1,9 @@
-"""`RESTToolLoader`: every operation of an OpenAPI or Swagger document, as a tool."""
+"""`RESTToolLoader`: every operation of an OpenAPI or Swagger document, as a tool, or those that `Selection` takes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,10 +20,73 @@ from toolyard.parsing import paused_gc, read_bytes
 from toolyard.schema.admission import AdmittedTool
 from toolyard.sources.base import ToolLoader
 from toolyard.sources.options import RestOptions
-from toolyard.sources.rest.selection import Selection
 
 if TYPE_CHECKING:
     from toolyard.sources.rest.operations import Setting
+
+
+_KEYS = ("tags", "paths", "methods", "operations")
+
+Rule = Mapping[str, Sequence[str] | str]
+
+
+class Selection:
+    """Rules of the operator. Within a rule every key must fit, and of a key's patterns one.
+
+    `include={"tags": ["pets"], "methods": ["GET"]}` takes what has the tag and the method; a list of rules takes
+    what any of them fits. Patterns are shell-like (`/pets/*`, `get*`) and, but for methods, sensitive to case.
+    """
+
+    def __init__(self, include: Any = None, exclude: Any = None) -> None:
+        self._include = _read_rules("include", include)
+        self._exclude = _read_rules("exclude", exclude)
+
+    @property
+    def takes_all(self) -> bool:
+        """True without any rule."""
+        return not self._include and not self._exclude
+
+    def takes(self, method: str, path: str, operation: Mapping[str, Any]) -> bool:
+        """Whether the operation is wanted."""
+        if self.takes_all:
+            return True
+        tags = operation.get("tags")
+        facts = {
+            "tags": [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else [],
+            "paths": [path],
+            "methods": [method.upper()],
+            "operations": [str(operation.get("operationId", ""))],
+        }
+        wanted = not self._include or any(_rule_fits(rule, facts) for rule in self._include)
+        return wanted and not any(_rule_fits(rule, facts) for rule in self._exclude)
+
+
+def _rule_fits(rule: Mapping[str, tuple[str, ...]], facts: Mapping[str, list[str]]) -> bool:
+    return all(
+        any(fnmatchcase(fact, pattern) for fact in facts[key] for pattern in patterns) for key, patterns in rule.items()
+    )
+
+
+def _read_rules(option: str, given: Any) -> list[dict[str, tuple[str, ...]]]:
+    if given is None:
+        return []
+    rules = given if isinstance(given, (list, tuple)) else [given]
+    return [_read_rule(option, rule) for rule in rules]
+
+
+def _read_rule(option: str, rule: Any) -> dict[str, tuple[str, ...]]:
+    if not isinstance(rule, Mapping) or not rule:
+        raise ConfigError(f"{option} takes a mapping with some of {', '.join(_KEYS)}, or a list of such mappings")
+    found: dict[str, tuple[str, ...]] = {}
+    for key, patterns in rule.items():
+        if key not in _KEYS:
+            raise ConfigError(f"{option} knows no {key!r}; use {', '.join(_KEYS)}")
+        texts = [patterns] if isinstance(patterns, str) else list(patterns or ())
+        if not texts or not all(isinstance(text, str) for text in texts):
+            raise ConfigError(f"{key!r} of {option} takes a pattern or a list of patterns")
+        found[key] = tuple(text.upper() if key == "methods" else text for text in texts)
+    return found
+
 
 MAX_BYTES = 64 * 1024 * 1024
 _SCHEMES = ("http", "https")
@@ -91,28 +155,28 @@ class RESTToolLoader(ToolLoader):
         from toolyard.sources.rest.document import Notes, read_text
         from toolyard.sources.rest.operations import Reader
 
-        data = self._read()
+        data = self._read_document()
         rejected: list[Rejection] = []
         notes = Notes(self.source)
         with paused_gc():
             document, overlooked = read_text(data, self.source)
             for note in overlooked:
                 notes.add("", note)
-            reader = Reader(document, self._setting(), notes)
+            reader = Reader(document, self._make_setting(), notes)
             candidates: list[AdmittedTool] = []
-            for tool, place in reader.tools(partial(self._refuse, rejected)):
+            for tool, place in reader.tools(partial(self._refuse_operation, rejected)):
                 candidates.append(AdmittedTool(tool, place=place))
             self.admitted = candidates
             rewrites = notes.rewrites(reader.files.roots)
             self._report = SourceReport(self.source, len(candidates), rewrites, tuple(rejected))
         return [candidate.tool for candidate in candidates]
 
-    def _refuse(self, rejected: list[Rejection], error: Exception, where: str, name: str | None) -> None:
+    def _refuse_operation(self, rejected: list[Rejection], error: Exception, where: str, name: str | None) -> None:
         if self.on_error == "raise":
             raise MalformedSource(f"operation {name!r}: {error}" if name else str(error), where=where) from error
         rejected.append(Rejection(where, str(error), name, type(error).__name__))
 
-    def _read(self) -> bytes:
+    def _read_document(self) -> bytes:
         if self._url is not None:
             from toolyard.sources.rest.document import fetch_document
 
@@ -120,7 +184,7 @@ class RESTToolLoader(ToolLoader):
         assert self._path is not None
         return read_bytes(self._path, max_bytes=self._max_bytes)
 
-    def _setting(self) -> Setting:
+    def _make_setting(self) -> Setting:
         from toolyard.sources.rest.operations import Setting
 
         targets = [read_url(url) for url in (self._url, self.base_url) if url]
@@ -135,7 +199,7 @@ class RESTToolLoader(ToolLoader):
             named=tuple(dict.fromkeys(with_port(target.host, target.port) for target in targets)),
             origins=tuple(dict.fromkeys(target.origin for target in targets)),
             allowed=self._allow_hosts,
-            selection=self._selection,
+            takes=None if self._selection.takes_all else self._selection.takes,
             max_bytes=self._max_bytes,
         )
 

@@ -16,7 +16,6 @@ from toolyard.sources.rest.names import base_name, describe_operation, distinct_
 from toolyard.sources.rest.parameters import OperationParameter, Parameters, template_names
 from toolyard.sources.rest.plan import Assembly, Plan, RestTool, name_arguments
 from toolyard.sources.rest.schemas import Schemas
-from toolyard.sources.rest.selection import Selection
 from toolyard.sources.rest.servers import Security, Servers, swagger_servers
 from toolyard.sources.rest.swagger2 import Swagger
 
@@ -41,7 +40,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     named: tuple[str, ...]
     origins: tuple[str, ...]
     allowed: tuple[str, ...]
-    selection: Selection
+    takes: Callable[[str, str, Mapping[str, Any]], bool] | None
+    """Whether an operation is wanted, by its method, path and description; None if all are."""
     max_bytes: int
 
 
@@ -71,8 +71,7 @@ class Reader:
         """Every tool with its place; what cannot become one is handed to `refuse`."""
         wanted: list[tuple[Site, Plan]] = []
         left_out = 0
-        selection = self._setting.selection
-        takes = None if selection.takes_all else selection.takes
+        takes = self._setting.takes
         for site in list_operations(self._document, self._version, self.files, self._notes):
             raw = site.raw
             if takes is not None and type(raw) is dict and not takes(site.method, site.path, raw):
@@ -80,21 +79,23 @@ class Reader:
                 continue
             self._notes.near = site.place
             try:
-                wanted.append((site, self._plan(site)))
+                wanted.append((site, self._plan_operation(site)))
             except DefinitionError as error:
                 label = raw.get("operationId") if type(raw) is dict else None
                 refuse(error, f"{self._setting.source}{site.place}", label if type(label) is str else None)
         largest = max([plan.own_count() for _, plan in wanted], default=0)
         if not self._assembly.all_fit(self._schemas.total + largest, self._schemas.branching):
             for site, plan in wanted:
-                self._fit(site, plan)
+                self._note_open_parts(site, plan)
         if left_out:
             self._notes.add("#/paths", "operations left out by include and exclude", count=left_out)
         asked = [(base_name(site.raw.get("operationId"), site.method, site.path), site) for site, _ in wanted]
         names = distinct_names([(name, site.method, site.path) for name, site in asked])
-        return [(self._tool(name, plan, site), site.place) for name, (site, plan) in zip(names, wanted, strict=True)]
+        return [
+            (self._make_tool(name, plan, site), site.place) for name, (site, plan) in zip(names, wanted, strict=True)
+        ]
 
-    def _plan(self, site: Site) -> Plan:
+    def _plan_operation(self, site: Site) -> Plan:
         if site.fault:
             raise DefinitionError(site.fault)
         raw = site.raw
@@ -102,7 +103,7 @@ class Reader:
             raise DefinitionError("the operation is not a mapping")
         path = site.path.partition("#")[0]
         plan = Plan(self._assembly, site.method, path if path[:1] == "/" else f"/{path}")
-        parameters, body = self._arguments(site, plan)
+        parameters, body = self._read_arguments(site, plan)
         for renamed in name_arguments(plan, parameters, body):
             self._notes.add(site.place, renamed)
         found, plan.accepts = find_success(raw, site.file, self.files, self._swagger)
@@ -111,12 +112,12 @@ class Reader:
         plan.security, plan.schemes, unknown = self._security.needs(raw)
         for name in unknown:
             self._notes.add(site.place, f"security scheme {name[:80]!r} is not described")
-        self._serve(site, plan)
+        self._set_server(site, plan)
         return plan
 
-    def _arguments(self, site: Site, plan: Plan) -> tuple[list[OperationParameter], RequestBody | None]:
+    def _read_arguments(self, site: Site, plan: Plan) -> tuple[list[OperationParameter], RequestBody | None]:
         raw, file, place = site.raw, site.file, site.place
-        common, common_body = self._common(site)
+        common, common_body = self._common_parameters(site)
         listed = raw.get("parameters")
         if self._swagger is not None:
             kept, own_body = self._swagger.parameters(listed, file, place)
@@ -132,7 +133,7 @@ class Reader:
         self._match_path(site, plan, found)
         return list(found.values()), body
 
-    def _common(self, site: Site) -> tuple[Keys, list[Any]]:
+    def _common_parameters(self, site: Site) -> tuple[Keys, list[Any]]:
         """What a path says for all of its operations, read once."""
         listed = site.item.get("parameters")
         if not listed:
@@ -171,7 +172,7 @@ class Reader:
             del found[key]
             self._notes.add(site.place, f"path parameter {key[1]!r} is not in the path; left out")
 
-    def _serve(self, site: Site, plan: Plan) -> None:
+    def _set_server(self, site: Site, plan: Plan) -> None:
         if self._swagger is not None:
             schemes = site.raw.get("schemes")
             lists = [swagger_servers(self._document, schemes)] if schemes else [self._own_servers]
@@ -183,7 +184,7 @@ class Reader:
         if problem:
             self._notes.add(site.place, problem)
 
-    def _fit(self, site: Site, plan: Plan) -> None:
+    def _note_open_parts(self, site: Site, plan: Plan) -> None:
         """Say now what will have to be left open when the schemas are put together."""
         for what, parts, make in (
             ("input", plan.parts(), plan.input_schema),
@@ -193,7 +194,7 @@ class Reader:
                 for name in make()[1][:_LIST_LIMIT]:
                     self._notes.add(site.place, f"{what} schema is too large: {name!r} in it is left open")
 
-    def _tool(self, name: str, plan: Plan, site: Site) -> RestTool:
+    def _make_tool(self, name: str, plan: Plan, site: Site) -> RestTool:
         raw = site.raw
         setting = self._setting
         asked = raw.get("operationId")
