@@ -44,11 +44,11 @@ class MultiToolEngine(ToolEngine):
         self._makers: dict[type, Callable[[], ToolEngine]] = {}
         self._making = Lock()
         named = [*self.engines.values(), *self.sources.values(), *self.bindings.values()]
-        self._kept = _distinct([*named, *([default] if default else [])])
-        names = [engine.name for engine in self._answering()]
+        self._kept = _distinct_engines([*named, *([default] if default else [])])
+        names = [engine.name for engine in self._answering_engines()]
         if len(set(names)) != len(names):
             raise ConfigError(
-                f"two engines are both called {_repeated(names)!r}; their state in a session would mix. Give name=..."
+                f"two engines are both called {_find_twin(names)!r}; their state in a session would mix. Give name=..."
             )
         for engine in self._kept:
             own = [part for part in engine.brought if part != "sessions" or engine.sessions is not self.sessions]
@@ -57,11 +57,11 @@ class MultiToolEngine(ToolEngine):
                     f"engine {engine.name!r} has its own {' and '.join(own)}, which would not be used here; "
                     "give that to the multi engine"
                 )
-        for engine in self._answering():
+        for engine in self._answering_engines():
             engine.joined(self)
             for secret in engine.secrets:
                 self._path.redactor.add(secret)
-        self._styles = {id(e): OverridingEngine(e) for e in self._answering() if e.overrides.answers_batches}
+        self._styles = {id(e): OverridingEngine(e) for e in self._answering_engines() if e.overrides.answers_batches}
 
     def let_answer(self, binding: type, make: Callable[[], ToolEngine]) -> None:
         """Tools with that binding are answered by what `make` gives, once there are any."""
@@ -75,7 +75,7 @@ class MultiToolEngine(ToolEngine):
                 engine.joined(self)
                 for secret in engine.secrets:
                     self._path.redactor.add(secret)
-                self._kept = _distinct([*self._kept, engine])
+                self._kept = _distinct_engines([*self._kept, engine])
                 self.bindings[binding] = engine
             return self.bindings.get(binding)
 
@@ -115,7 +115,7 @@ class MultiToolEngine(ToolEngine):
         """The engine of that name among those that answer; for what only that kind of engine can do."""
         for binding in list(self._makers):
             self._make_engine_of(binding)
-        found = {engine.name: engine for engine in self._answering()}
+        found = {engine.name: engine for engine in self._answering_engines()}
         if name not in found:
             raise ConfigError(f"no engine here is called {name!r}; there are {', '.join(sorted(found)) or 'none'}")
         return found[name]
@@ -147,7 +147,7 @@ class MultiToolEngine(ToolEngine):
         super().teardown(session_id, owner=owner)
         for style in self._styles.values():
             style.teardown(Key(owner or "", session_id))
-        for engine in self._answering():
+        for engine in self._answering_engines():
             engine.ended(session_id, owner)
 
     def answer(self, invocation: Invocation) -> Any:
@@ -166,15 +166,15 @@ class MultiToolEngine(ToolEngine):
             await engine.aclose()
         super().close()
 
-    def _answering(self) -> list[ToolEngine]:
+    def _answering_engines(self) -> list[ToolEngine]:
         """The engines that answer, those of an engine that only routes in its place."""
-        inside = [e._answering() if isinstance(e, MultiToolEngine) else [e] for e in self._kept]
-        return _distinct([engine for engines in inside for engine in engines])
+        inside = [e._answering_engines() if isinstance(e, MultiToolEngine) else [e] for e in self._kept]
+        return _distinct_engines([engine for engines in inside for engine in engines])
 
 
-def _distinct(engines: list[ToolEngine]) -> list[ToolEngine]:
+def _distinct_engines(engines: list[ToolEngine]) -> list[ToolEngine]:
     return list({id(engine): engine for engine in engines}.values())
 
 
-def _repeated(names: list[str]) -> str:
+def _find_twin(names: list[str]) -> str:
     return next(name for name in names if names.count(name) > 1)

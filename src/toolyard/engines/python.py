@@ -47,24 +47,24 @@ class PythonToolEngine(ToolEngine):
 
     def route(self, tool: Tool) -> Answerer:
         """Itself for functions; for others whoever was named for their binding."""
-        return self._other(tool) or self
+        return self._other_engine(tool) or self
 
     def part(self, name: str) -> ToolEngine:
         """The engine of that name, itself or one for another binding."""
         for binding in self._others:
-            self._make(binding)
+            self._make_engine(binding)
         found = {engine.name: engine for engine in (self, *self._made.values())}
         if name not in found:
             raise ConfigError(f"no engine here is called {name!r}; there are {', '.join(sorted(found))}")
         return found[name]
 
-    def _other(self, tool: Tool) -> ToolEngine | None:
+    def _other_engine(self, tool: Tool) -> ToolEngine | None:
         kind = type(tool.binding)
         if kind not in self._others:
             return None
-        return self._made.get(kind) or self._make(kind)
+        return self._made.get(kind) or self._make_engine(kind)
 
-    def _make(self, kind: type) -> ToolEngine:
+    def _make_engine(self, kind: type) -> ToolEngine:
         with self._making:
             if kind not in self._made:
                 self._made[kind] = engine = self._others[kind]()
@@ -78,7 +78,7 @@ class PythonToolEngine(ToolEngine):
         tool = invocation.tool
         binding = tool.binding
         if type(binding) is ScriptBinding:
-            return self._scripts().answer(invocation)
+            return self._script_runner().answer(invocation)
         if type(binding) is not PythonBinding:
             raise NoEngine(
                 f"{tool.qualified_name} has no Python function behind it",
@@ -99,17 +99,17 @@ class PythonToolEngine(ToolEngine):
 
     def takes(self, tool: Tool) -> bool:
         """What has a function behind it, and what others were named for."""
-        other = self._other(tool)
+        other = self._other_engine(tool)
         return type(tool.binding) in (PythonBinding, ScriptBinding) if other is None else other.takes(tool)
 
     def blocks(self, tool: Tool) -> bool:
         """Async functions do not, nor those that say so; what any other function does, nobody knows."""
         binding = tool.binding
         if type(binding) is ScriptBinding:
-            return self._scripts().blocks(tool)
+            return self._script_runner().blocks(tool)
         return not (type(binding) is PythonBinding and (binding.is_async or not binding.blocking))
 
-    def _scripts(self) -> ScriptRunner:
+    def _script_runner(self) -> ScriptRunner:
         with self._making:
             if self._runner is None:
                 from toolyard.engines.scripts.runner import ScriptRunner

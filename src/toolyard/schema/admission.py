@@ -57,7 +57,7 @@ def check_budget(schema: dict[str, Any], budget: SchemaBudget = DEFAULT_BUDGET) 
         if nodes > budget.nodes:
             raise InvalidSchemaError(f"schema has more than {budget.nodes} subschemas")
         if depth > budget.depth:
-            raise _over(path, f"schema nests deeper than {budget.depth} levels")
+            raise _over_budget(path, f"schema nests deeper than {budget.depth} levels")
         if isinstance(node, dict):
             branching = branching or not IN_PLACE.isdisjoint(node)
             _check_node(path, node, budget)
@@ -69,13 +69,15 @@ def check_budget(schema: dict[str, Any], budget: SchemaBudget = DEFAULT_BUDGET) 
 def _check_node(path: Path, node: dict[str, Any], budget: SchemaBudget) -> None:
     enum = node.get("enum")
     if isinstance(enum, list) and len(enum) > budget.enum:
-        raise _over((*path, "enum"), f"enum has {len(enum)} values; at most {budget.enum} are allowed")
+        raise _over_budget((*path, "enum"), f"enum has {len(enum)} values; at most {budget.enum} are allowed")
     patterns = [node["pattern"]] if isinstance(node.get("pattern"), str) else []
     if isinstance(node.get("patternProperties"), dict):
         patterns.extend(node["patternProperties"])
     for pattern in patterns:
         if len(pattern) > budget.pattern_length:
-            raise _over(path, f"a pattern has {len(pattern)} characters; at most {budget.pattern_length} are allowed")
+            raise _over_budget(
+                path, f"a pattern has {len(pattern)} characters; at most {budget.pattern_length} are allowed"
+            )
 
 
 def _check_fan_out(root: dict[str, Any], budget: SchemaBudget) -> None:
@@ -123,7 +125,7 @@ def _in_place(root: dict[str, Any], node: dict[str, Any]) -> list[dict[str, Any]
     return found
 
 
-def _over(path: Path, problem: str) -> InvalidSchemaError:
+def _over_budget(path: Path, problem: str) -> InvalidSchemaError:
     pointer = pointer_of(path)
     # Only the outer part of a very deep pointer helps a reader.
     shown = pointer if len(pointer) <= 120 else pointer[:117] + "..."
@@ -165,18 +167,18 @@ _LEAF_KEYWORDS: dict[str, Any] = {
 def is_clean(schema: dict[str, Any]) -> bool:
     """True when the schema needs no rewrite, compiles, and is within the budget; False decides nothing."""
     try:
-        return _checker().is_valid(schema) and len(msgspec.json.encode(schema)) <= _MAX_BYTES
+        return _clean_checker().is_valid(schema) and len(msgspec.json.encode(schema)) <= _MAX_BYTES
     except (ValueError, TypeError, RecursionError, UnicodeEncodeError):
         return False
 
 
 @cache
-def _checker() -> jsonschema_rs.Validator:
-    levels = {f"level{depth}": _level(depth) for depth in range(_LEVELS + 1)}
+def _clean_checker() -> jsonschema_rs.Validator:
+    levels = {f"level{depth}": _level_schema(depth) for depth in range(_LEVELS + 1)}
     return jsonschema_rs.validator_for({"$ref": "#/$defs/level0", "$defs": levels}, offline=True)
 
 
-def _level(depth: int) -> dict[str, Any]:
+def _level_schema(depth: int) -> dict[str, Any]:
     # One definition per nesting level, each pointing at the next: this is what bounds the depth.
     keywords = dict(_LEAF_KEYWORDS)
     names = sorted(JSON_TYPES)

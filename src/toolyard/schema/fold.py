@@ -104,7 +104,7 @@ def _join_alternatives(one: Any, other: Any) -> Any:
     return [join_schemas(a, b) for a in one for b in other] if pairs else CONFLICT
 
 
-def _either(one: Any, other: Any) -> Any:
+def _take_either(one: Any, other: Any) -> Any:
     return bool(one) or bool(other)
 
 
@@ -117,7 +117,7 @@ JOINS: dict[str, Join] = {
     "required": _join_lists,
     "not": lambda one, other: {"anyOf": [one, other]},
     "patternProperties": _join_maps,
-    "uniqueItems": _either,
+    "uniqueItems": _take_either,
     **dict.fromkeys(("items", "additionalProperties", "propertyNames"), _join_singles),
     **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), _take_larger),
     **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), _take_smaller),
@@ -132,7 +132,7 @@ _FOLD_JOINS: dict[str, Join] = {
     "nullable": lambda one, other: bool(one) and bool(other),
     **dict.fromkeys(("anyOf", "oneOf"), _join_alternatives),
     **dict.fromkeys(("properties", "dependentSchemas"), _join_maps),
-    **dict.fromkeys(("deprecated", "readOnly", "writeOnly"), _either),
+    **dict.fromkeys(("deprecated", "readOnly", "writeOnly"), _take_either),
     **dict.fromkeys(("title", "description", "default", "example", "examples", "$comment", "$schema"), _take_first),
 }
 

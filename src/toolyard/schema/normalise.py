@@ -65,12 +65,12 @@ class _Normaliser:
         self._old_draft = False
         self._nodes = 0
 
-    def _note(self, path: tuple[str | int, ...], what: str) -> None:
+    def _note_change(self, path: tuple[str | int, ...], what: str) -> None:
         self.changes.append(Change(pointer_of(path), what))
 
     def root(self, schema: Any, is_input: bool) -> dict[str, Any]:
         if schema is None:
-            self._note((), "null replaced by an empty schema")
+            self._note_change((), "null replaced by an empty schema")
             return {}
         if isinstance(schema, bool) and not is_input:
             return {} if schema else {"not": {}}
@@ -83,11 +83,11 @@ class _Normaliser:
         draft = schema.get("$schema")
         self._old_draft = isinstance(draft, str) and any(old in draft for old in _OLD_DRAFTS)
         if is_property_map(schema):
-            self._note((), "bare property map wrapped as an object schema")
+            self._note_change((), "bare property map wrapped as an object schema")
             schema = {"type": "object", "properties": schema}
         elif "properties" not in schema:
             schema = self._gather_loose(schema)
-        result = self._node(schema, ())
+        result = self._normalise_node(schema, ())
         if is_input and result.get("type") != "object":
             result = self._object_root(result)
         return result
@@ -101,17 +101,17 @@ class _Normaliser:
         ]
         if not loose:
             return schema
-        self._note((), f"{', '.join(map(repr, loose[:5]))} moved under 'properties'")
+        self._note_change((), f"{', '.join(map(repr, loose[:5]))} moved under 'properties'")
         rest = {key: value for key, value in schema.items() if key not in loose}
         return {**rest, "properties": {key: schema[key] for key in loose}}
 
     def _object_root(self, schema: dict[str, Any]) -> dict[str, Any]:
         kind = schema.get("type")
         if kind is None:
-            self._note((), "type 'object' added")
+            self._note_change((), "type 'object' added")
             return {"type": "object", **schema}
         if isinstance(kind, list) and "object" in kind:
-            self._note(("type",), "narrowed to 'object'; arguments are always an object")
+            self._note_change(("type",), "narrowed to 'object'; arguments are always an object")
             return {**schema, "type": "object"}
         raise InvalidSchemaError(f"/type: the input of a tool is an object, not {kind!r}", pointer="/type")
 
@@ -119,7 +119,7 @@ class _Normaliser:
         """`[{"name": "city", "type": "string", "required": true}, ...]`."""
         if not all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in items):
             raise InvalidSchemaError("a list of parameters must hold mappings, each with a 'name'")
-        self._note((), "parameter list rewritten as an object schema")
+        self._note_change((), "parameter list rewritten as an object schema")
         properties: dict[str, Any] = {}
         for index, item in enumerate(items):
             if item["name"] in properties:
@@ -127,24 +127,24 @@ class _Normaliser:
             properties[item["name"]] = {key: value for key, value in item.items() if key != "name"}
         return {"type": "object", "properties": properties}
 
-    def _sub(self, schema: Any, path: tuple[str | int, ...]) -> Any:
+    def _normalise_sub(self, schema: Any, path: tuple[str | int, ...]) -> Any:
         if isinstance(schema, bool):
             return schema
         if isinstance(schema, str):
             fragment = read_type(schema)
             if fragment is None:
                 raise InvalidSchemaError(f"{pointer_of(path)}: {schema[:80]!r} is not a type", pointer=pointer_of(path))
-            self._note(path, f"type name {schema!r} rewritten as a schema")
+            self._note_change(path, f"type name {schema!r} rewritten as a schema")
             return fragment
         if schema is None:
-            self._note(path, "null replaced by an empty schema")
+            self._note_change(path, "null replaced by an empty schema")
             return {}
         if not isinstance(schema, dict):
             where = pointer_of(path)
             raise InvalidSchemaError(f"{where}: a schema must be an object, not {json_type(schema)}", pointer=where)
-        return self._node(schema, path)
+        return self._normalise_node(schema, path)
 
-    def _node(self, schema: dict[str, Any], path: tuple[str | int, ...]) -> dict[str, Any]:
+    def _normalise_node(self, schema: dict[str, Any], path: tuple[str | int, ...]) -> dict[str, Any]:
         if len(path) > 2 * _MAX_DEPTH:
             raise InvalidSchemaError(f"schema nests deeper than {_MAX_DEPTH} levels", pointer=pointer_of(path))
         self._nodes += 1
@@ -153,39 +153,39 @@ class _Normaliser:
         out: dict[str, Any] = {}
         for key, value in schema.items():
             if not isinstance(key, str):
-                self._note(path, f"key {key!r} written as text")
+                self._note_change(path, f"key {key!r} written as text")
                 key = str(key)
             if value is None and key not in _ANNOTATIONS and key != "enum":
-                self._note((*path, key), "null removed")
+                self._note_change((*path, key), "null removed")
                 continue
-            self._keyword(out, key, value, (*path, key))
+            self._normalise_keyword(out, key, value, (*path, key))
         self._required_flags(out, path)
-        self._legacy(out, path)
+        self._rewrite_legacy(out, path)
         return out
 
-    def _keyword(self, out: dict[str, Any], key: str, value: Any, path: tuple[str | int, ...]) -> None:
+    def _normalise_keyword(self, out: dict[str, Any], key: str, value: Any, path: tuple[str | int, ...]) -> None:
         if key == "type":
-            self._type(out, value, path)
+            self._normalise_type(out, value, path)
         elif key in SCHEMA_MAPS:
-            out[key] = self._map(value, path)
+            out[key] = self._normalise_map(value, path)
         elif key in SCHEMA_LISTS and isinstance(value, list):
-            out[key] = [self._sub(sub, (*path, index)) for index, sub in enumerate(value)]
+            out[key] = [self._normalise_sub(sub, (*path, index)) for index, sub in enumerate(value)]
         elif key == "items" and isinstance(value, list):
             self._tuple_items(out, value, path)
         elif key in SCHEMA_SINGLES:
-            out[key] = self._sub(value, path)
+            out[key] = self._normalise_sub(value, path)
         elif key == "required" and value in ("true", "false"):
-            out[key] = self._noted(path, value == "true", f"text {value!r} read as a boolean")
+            out[key] = self._note_value(path, value == "true", f"text {value!r} read as a boolean")
         elif key == "required" and isinstance(value, str):
-            out[key] = self._noted(path, [value], f"{value!r} wrapped in a list")
+            out[key] = self._note_value(path, [value], f"{value!r} wrapped in a list")
         elif key == "required" and _has_repeats(value):
-            out[key] = self._noted(path, list(dict.fromkeys(value)), "repeated names removed")
+            out[key] = self._note_value(path, list(dict.fromkeys(value)), "repeated names removed")
         elif key == "enum" and not isinstance(value, list):
-            out[key] = self._enum(value, path)
+            out[key] = self._read_enum(value, path)
         elif key == "examples" and not isinstance(value, list):
-            out[key] = [self._noted(path, value, "single value wrapped in a list")]
+            out[key] = [self._note_value(path, value, "single value wrapped in a list")]
         elif key in _NUMBERS or key in _COUNTS:
-            out[key] = self._numeric(key, value, path)
+            out[key] = self._read_numeric(key, value, path)
         elif key in _TEXTS and not isinstance(value, str):
             raise InvalidSchemaError(
                 f"{pointer_of(path)}: must be text, not {json_type(value)}", pointer=pointer_of(path)
@@ -194,11 +194,11 @@ class _Normaliser:
             _refuse_non_finite(value, path)
             out[key] = value
 
-    def _noted(self, path: tuple[str | int, ...], value: Any, what: str) -> Any:
-        self._note(path, what)
+    def _note_value(self, path: tuple[str | int, ...], value: Any, what: str) -> Any:
+        self._note_change(path, what)
         return value
 
-    def _map(self, value: Any, path: tuple[str | int, ...]) -> Any:
+    def _normalise_map(self, value: Any, path: tuple[str | int, ...]) -> Any:
         if isinstance(value, list) and path[-1] == "properties":
             value = self._from_list(value)["properties"]
         if not isinstance(value, dict):
@@ -209,19 +209,21 @@ class _Normaliser:
             raise InvalidSchemaError(f"{pointer_of(path)}: two keys are the same as text", pointer=pointer_of(path))
         for name in names:
             if not isinstance(name, str):
-                self._note(path, f"key {name!r} written as text")
-        return {names[name]: self._sub(sub, (*path, names[name])) for name, sub in value.items()}
+                self._note_change(path, f"key {name!r} written as text")
+        return {names[name]: self._normalise_sub(sub, (*path, names[name])) for name, sub in value.items()}
 
-    def _type(self, out: dict[str, Any], value: Any, path: tuple[str | int, ...]) -> None:
+    def _normalise_type(self, out: dict[str, Any], value: Any, path: tuple[str | int, ...]) -> None:
         if isinstance(value, dict):
             # A property that is itself called "type", or a schema written where its type should be.
-            self._note(path, "schema given as type, merged into its parent")
-            out.update(self._node(value, path))
+            self._note_change(path, "schema given as type, merged into its parent")
+            out.update(self._normalise_node(value, path))
             return
         names = value if isinstance(value, list) else [value]
         if all(isinstance(name, str) and name in JSON_TYPES for name in names) and names:
             repeated = len(set(names)) < len(names)
-            out["type"] = self._noted(path, list(dict.fromkeys(names)), "repeated names removed") if repeated else value
+            out["type"] = (
+                self._note_value(path, list(dict.fromkeys(names)), "repeated names removed") if repeated else value
+            )
             return
         fragments = [read_type(name) if isinstance(name, str) else None for name in names]
         if any(fragment is None for fragment in fragments):
@@ -230,32 +232,32 @@ class _Normaliser:
             raise InvalidSchemaError(f"{where}: unknown type {value!r}; JSON Schema knows {known}", pointer=where)
         merged = join([fragment for fragment in fragments if fragment is not None]) or {}
         said = merged.get("type", "anyOf" if "anyOf" in merged else "anything")
-        self._note(path, f"type {value!r} read as {said!r}")
+        self._note_change(path, f"type {value!r} read as {said!r}")
         for key, sub in merged.items():
             out.setdefault(key, sub)
 
     def _tuple_items(self, out: dict[str, Any], value: list[Any], path: tuple[str | int, ...]) -> None:
-        items = [self._sub(sub, (*path, index)) for index, sub in enumerate(value)]
+        items = [self._normalise_sub(sub, (*path, index)) for index, sub in enumerate(value)]
         if self._old_draft:
             out["items"] = items
         else:
-            self._note(path, "list of item schemas renamed prefixItems")
+            self._note_change(path, "list of item schemas renamed prefixItems")
             out["prefixItems"] = items
 
-    def _enum(self, value: Any, path: tuple[str | int, ...]) -> list[Any]:
+    def _read_enum(self, value: Any, path: tuple[str | int, ...]) -> list[Any]:
         if isinstance(value, dict):
-            return list(self._noted(path, list(value), "enum given as a mapping; its keys kept"))
+            return list(self._note_value(path, list(value), "enum given as a mapping; its keys kept"))
         if isinstance(value, (str, int, float)):
-            return [self._noted(path, value, "single value wrapped in a list")]
+            return [self._note_value(path, value, "single value wrapped in a list")]
         raise InvalidSchemaError(
             f"{pointer_of(path)}: must be a list, not {json_type(value)}", pointer=pointer_of(path)
         )
 
-    def _numeric(self, key: str, value: Any, path: tuple[str | int, ...]) -> Any:
+    def _read_numeric(self, key: str, value: Any, path: tuple[str | int, ...]) -> Any:
         if isinstance(value, str):
-            fixed = _number(value)
+            fixed = _read_number(value)
             if fixed is not None:
-                return self._noted(path, fixed, f"text {value!r} read as a number")
+                return self._note_value(path, fixed, f"text {value!r} read as a number")
         if isinstance(value, float) and not math.isfinite(value):
             raise InvalidSchemaError(f"{pointer_of(path)}: must be a finite number", pointer=pointer_of(path))
         if key in _COUNTS and isinstance(value, float) and value.is_integer():
@@ -271,21 +273,21 @@ class _Normaliser:
             flag = sub.get("required") if isinstance(sub, dict) else None
             if isinstance(flag, bool):
                 properties[name] = {key: value for key, value in sub.items() if key != "required"}
-                self._note((*path, "properties", name, "required"), "moved to the 'required' list of its parent")
+                self._note_change((*path, "properties", name, "required"), "moved to the 'required' list of its parent")
                 required = out.get("required", [])
                 if flag and isinstance(required, list) and name not in required:
                     out["required"] = [*required, name]
 
-    def _legacy(self, out: dict[str, Any], path: tuple[str | int, ...]) -> None:
+    def _rewrite_legacy(self, out: dict[str, Any], path: tuple[str | int, ...]) -> None:
         """OpenAPI 3.0 and draft-4 spellings inside a schema that claims no old draft."""
         if out.get("nullable") is True and isinstance(out.get("type"), str):
-            self._note((*path, "nullable"), "written as type 'null'")
+            self._note_change((*path, "nullable"), "written as type 'null'")
             out["type"] = [out["type"], "null"]
             if isinstance(out.get("enum"), list) and None not in out["enum"]:
                 out["enum"] = [*out["enum"], None]
             del out["nullable"]
         if out.get("nullable") is True and ("$ref" in out or "anyOf" in out or "oneOf" in out):
-            self._note((*path, "nullable"), "written as anyOf with type 'null'")
+            self._note_change((*path, "nullable"), "written as anyOf with type 'null'")
             rest = {key: value for key, value in out.items() if key != "nullable"}
             out.clear()
             out["anyOf"] = [rest, {"type": "null"}]
@@ -293,7 +295,7 @@ class _Normaliser:
             return
         for flag, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
             if isinstance(out.get(flag), bool):
-                self._note((*path, flag), f"draft-4 flag merged with {limit!r}")
+                self._note_change((*path, flag), f"draft-4 flag merged with {limit!r}")
                 if out.pop(flag) and limit in out:
                     out[flag] = out.pop(limit)
 
@@ -336,7 +338,7 @@ def _refuse_non_finite(value: Any, path: tuple[str | int, ...]) -> None:
             stack.extend(item)
 
 
-def _number(text: str) -> int | float | None:
+def _read_number(text: str) -> int | float | None:
     for convert in (int, float):
         try:
             value = convert(text)

@@ -197,11 +197,11 @@ def read_options(struct: type[T], value: Any, where: str, *, base: Path | None =
     given = read_given(known, value, where, base=base)
     lacking = [key for key, option in known.items() if option.required and key not in given]
     if lacking:
-        raise ConfigError(f"{_prefix(where)}needs {lacking[0]!r}{_about(known[lacking[0]])}")
+        raise ConfigError(f"{_place_prefix(where)}needs {lacking[0]!r}{_explain_option(known[lacking[0]])}")
     try:
         return struct(**{known[key].name: item for key, item in given.items()})
     except ConfigError as error:
-        raise ConfigError(f"{_prefix(where)}{error}") from None
+        raise ConfigError(f"{_place_prefix(where)}{error}") from None
 
 
 def read_option(struct: type[msgspec.Struct], key: str, value: Any, where: str) -> Any:
@@ -214,7 +214,7 @@ def read_arguments(struct: type[msgspec.Struct], **given: Any) -> dict[str, Any]
     return {key: read_option(struct, key, value, key) for key, value in given.items()}
 
 
-def _about(option: ConfigOption) -> str:
+def _explain_option(option: ConfigOption) -> str:
     text = option.description.rstrip(".")
     return f": {text[:1].lower()}{text[1:]}" if text else ""
 
@@ -224,23 +224,23 @@ def read_given(
 ) -> dict[str, Any]:
     """The values of those options that a mapping gives; an unknown key is told its nearest neighbour."""
     check_keys(value, known, where)
-    return {key: read_value(known[key].type, item, _place(where, key), base=base) for key, item in value.items()}
+    return {key: read_value(known[key].type, item, _join_place(where, key), base=base) for key, item in value.items()}
 
 
 def check_keys(value: Any, known: Iterable[str], where: str) -> None:
     """Refuse what is no mapping, or has a key that is not known."""
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{_prefix(where)}must be a mapping, not {json_type(value)}")
+        raise ConfigError(f"{_place_prefix(where)}must be a mapping, not {json_type(value)}")
     for key in value:
         if key not in known:
-            raise ConfigError(f"{_prefix(where)}unknown key {str(key)[:_SHOWN]!r}; {suggest(key, known)}")
+            raise ConfigError(f"{_place_prefix(where)}unknown key {str(key)[:_SHOWN]!r}; {suggest(key, known)}")
 
 
-def _place(where: str, key: str) -> str:
+def _join_place(where: str, key: str) -> str:
     return f"{where}.{key}" if where else key
 
 
-def _prefix(where: str) -> str:
+def _place_prefix(where: str) -> str:
     return f"{where}: " if where else ""
 
 
@@ -249,7 +249,7 @@ def check_fields(made: msgspec.Struct, where: str = "") -> None:
     for option in options_of(type(made)).values():
         value = getattr(made, option.name)
         if value is not option.default:
-            read = read_value(option.type, value, _place(where, option.name))
+            read = read_value(option.type, value, _join_place(where, option.name))
             msgspec.structs.force_setattr(made, option.name, read)
 
 
@@ -263,9 +263,9 @@ def read_value(wanted: OptionType, value: Any, where: str, *, base: Path | None 
     branch = wanted if alone else next((branch for branch in wanted.all if _is_of(branch.kind, value)), None)
     if branch is None:
         words = dict.fromkeys(_words_of(one) for one in wanted.all if one.kind != "null")
-        raise ConfigError(f"{where}: must be {', or '.join(words)}{_but(wanted, value)}")
+        raise ConfigError(f"{where}: must be {', or '.join(words)}{_show_actual(wanted, value)}")
     if alone:
-        items = [read_value(_item(wanted), value, where, base=base)]
+        items = [read_value(_item_type(wanted), value, where, base=base)]
         read = items if wanted.make is None else wanted.make(items)
     else:
         read = _read_branch(branch, value, where, base)
@@ -283,7 +283,7 @@ def _words_of(wanted: OptionType) -> str:
     return _WORDS[wanted.kind]
 
 
-def _but(wanted: OptionType, value: Any) -> str:
+def _show_actual(wanted: OptionType, value: Any) -> str:
     return f"{';' if wanted.kind == 'choice' else ','} not {json_type(value)}"
 
 
@@ -322,7 +322,7 @@ def _read_branch(branch: OptionType, value: Any, where: str, base: Path | None) 
         case "list":
             if len(value) < (branch.said("min_length") or 0):
                 raise ConfigError(f"{where}: must be {_words_of(branch)}, not empty")
-            value = [read_value(_item(branch), item, f"{where}[{n}]", base=base) for n, item in enumerate(value)]
+            value = [read_value(_item_type(branch), item, f"{where}[{n}]", base=base) for n, item in enumerate(value)]
         case "mapping":
             value = _read_mapping(branch, value, where, base)
         case "options" if branch.options is not None and not isinstance(value, branch.options):
@@ -330,7 +330,7 @@ def _read_branch(branch: OptionType, value: Any, where: str, base: Path | None) 
     return value if branch.make is None else branch.make(value)
 
 
-def _item(branch: OptionType) -> OptionType:
+def _item_type(branch: OptionType) -> OptionType:
     return OptionType("any") if branch.item is None else branch.item
 
 
@@ -339,7 +339,7 @@ def _read_mapping(branch: OptionType, value: Mapping[Any, Any], where: str, base
         if branch.key is not None:
             read_value(branch.key, key, where)
     return {
-        key: read_value(branch.keys.get(key, _item(branch)), item, f"{where}.{key}", base=base)
+        key: read_value(branch.keys.get(key, _item_type(branch)), item, f"{where}.{key}", base=base)
         for key, item in value.items()
     }
 
@@ -426,7 +426,7 @@ def type_schema(wanted: OptionType) -> dict[str, Any]:
             limits = {"minLength": wanted.said("min_length"), "pattern": wanted.said("pattern")}
             schema |= {keyword: limit for keyword, limit in limits.items() if limit is not None}
         case "list":
-            item = type_schema(_item(wanted))
+            item = type_schema(_item_type(wanted))
             schema |= {"items": item}
             schema |= {"minItems": wanted.said("min_length")} if wanted.said("min_length") else {}
             if wanted.noted("split"):
@@ -440,7 +440,7 @@ def type_schema(wanted: OptionType) -> dict[str, Any]:
                         key: option_schema(ConfigOption(key, of, NODEFAULT)) for key, of in wanted.keys.items()
                     },
                 }
-            schema["additionalProperties"] = type_schema(_item(wanted))
+            schema["additionalProperties"] = type_schema(_item_type(wanted))
             if wanted.key is not None and wanted.key.metas:
                 schema["propertyNames"] = type_schema(wanted.key)
     return schema

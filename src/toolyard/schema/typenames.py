@@ -82,11 +82,11 @@ class _Parser:
     def at_end(self) -> bool:
         return self._next >= len(self._tokens)
 
-    def _peek(self) -> str:
+    def _peek_token(self) -> str:
         return "" if self.at_end() else self._tokens[self._next]
 
-    def _take(self, *wanted: str) -> bool:
-        if self._peek().lower() in wanted:
+    def _take_token(self, *wanted: str) -> bool:
+        if self._peek_token().lower() in wanted:
             self._next += 1
             return True
         return False
@@ -94,78 +94,78 @@ class _Parser:
     def union(self) -> Fragment | None:
         options: list[Fragment] = []
         while True:
-            if not self._marker():
-                option = self._single()
+            if not self._read_marker():
+                option = self._read_single()
                 if option is None:
                     return None
                 options.append(option)
-            if not self._take("|", "or", ","):
+            if not self._take_token("|", "or", ","):
                 return join(options)
 
-    def _marker(self) -> bool:
+    def _read_marker(self) -> bool:
         """Skip the word in "str, optional"; `Optional[str]` is a generic instead."""
         following = self._tokens[self._next + 1 : self._next + 2]
-        return (not following or following[0] not in _OPEN) and self._take("optional", "required")
+        return (not following or following[0] not in _OPEN) and self._take_token("optional", "required")
 
-    def _single(self) -> Fragment | None:
-        word = self._peek()
+    def _read_single(self) -> Fragment | None:
+        word = self._peek_token()
         if not word or not (word[0].isalpha() or word[0] == "_"):
             return None
         self._next += 1
         name = word.lower().rpartition(".")[2]
-        opener = self._peek()
+        opener = self._peek_token()
         if opener in _OPEN:
             self._next += 1
-            fragment = self._generic(name, _OPEN[opener])
+            fragment = self._read_generic(name, _OPEN[opener])
         else:
-            fragment = self._plain(name)
-        while fragment is not None and self._take("[]"):
+            fragment = self._read_plain(name)
+        while fragment is not None and self._take_token("[]"):
             fragment = {"type": "array", "items": fragment}
-        if fragment is not None and self._take("?"):
+        if fragment is not None and self._take_token("?"):
             fragment = join([fragment, {"type": "null"}])
         return fragment
 
-    def _plain(self, name: str) -> Fragment | None:
-        if name in ("list", "array", "tuple", "set") and self._take("of"):
-            items = self._single()
+    def _read_plain(self, name: str) -> Fragment | None:
+        if name in ("list", "array", "tuple", "set") and self._take_token("of"):
+            items = self._read_single()
             return None if items is None else {"type": "array", "items": items}
         return plain(name)
 
-    def _generic(self, name: str, closer: str) -> Fragment | None:
+    def _read_generic(self, name: str, closer: str) -> Fragment | None:
         if name == "literal":
-            return self._literal(closer)
+            return self._read_literal(closer)
         arguments: list[Fragment] = []
-        while not self._take(closer):
+        while not self._take_token(closer):
             argument = self.union_item()
             if argument is None:
                 return None
             arguments.append(argument)
-            if not self._take(",") and self._peek() != closer:
+            if not self._take_token(",") and self._peek_token() != closer:
                 return None
         if name in ("optional", "union"):
             return join([*arguments, {"type": "null"}] if name == "optional" else arguments)
-        return _apply(name, arguments)
+        return _apply_name(name, arguments)
 
     def union_item(self) -> Fragment | None:
         """One generic argument: a union by `|` or `or`, but not by comma."""
         options: list[Fragment] = []
         while True:
-            option = self._single()
+            option = self._read_single()
             if option is None:
                 return None
             options.append(option)
-            if not self._take("|", "or"):
+            if not self._take_token("|", "or"):
                 return join(options)
 
-    def _literal(self, closer: str) -> Fragment | None:
+    def _read_literal(self, closer: str) -> Fragment | None:
         values: list[Any] = []
-        while not self._take(closer):
-            word = self._peek()
+        while not self._take_token(closer):
+            word = self._peek_token()
             if not word or word in _OPEN.values():
                 return None
             self._next += 1
             if word != ",":
-                values.append(word[1:-1] if word[0] in "'\"" else _number(word))
+                values.append(word[1:-1] if word[0] in "'\"" else _read_number(word))
         return {"enum": values} if values else None
 
 
@@ -181,7 +181,7 @@ def plain(name: str) -> Fragment | None:
     return None
 
 
-def _apply(name: str, arguments: list[Fragment]) -> Fragment | None:
+def _apply_name(name: str, arguments: list[Fragment]) -> Fragment | None:
     base = plain(name)
     if base is None:
         return None
@@ -206,7 +206,7 @@ def join(options: list[Fragment]) -> Fragment | None:
     return {"anyOf": unique}
 
 
-def _number(text: str) -> Any:
+def _read_number(text: str) -> Any:
     try:
         return int(text)
     except ValueError:

@@ -153,14 +153,14 @@ class IndexedTool(DeferredTool, frozen=True, kw_only=True, dict=True, eq=False):
     @cached_property  # type: ignore[misc]
     def parameters(self) -> Schema:
         """The arguments, decoded and admitted when first read."""
-        return self._read("parameters", self.entry.parameters, is_input=True)
+        return self._read_schema("parameters", self.entry.parameters, is_input=True)
 
     @cached_property  # type: ignore[misc]
     def output_parameters(self) -> Schema:
         """The answer, decoded and admitted when first read."""
-        return self._read("output_parameters", self.entry.output_parameters, is_input=False)
+        return self._read_schema("output_parameters", self.entry.output_parameters, is_input=False)
 
-    def _read(self, field: str, raw: msgspec.Raw, *, is_input: bool) -> Schema:
+    def _read_schema(self, field: str, raw: msgspec.Raw, *, is_input: bool) -> Schema:
         data = parse_json(bytes(raw), what=f"{self.source}, {field} of {self.qualified_name}")
         return admit_schema(data, is_input=is_input).schema
 
@@ -299,7 +299,7 @@ class FileToolLoader(ToolLoader):
         source = self.source
         for entry in list_entries(document, self.source):
             namespace = default or entry.namespace or TOOL_DEFAULT_NAMESPACE
-            where = partial(self._where, data, entry, is_yaml)
+            where = partial(self._locate_entry, data, entry, is_yaml)
             place = f"#{entry.pointer}"
             intake.define(entry.raw, where, namespace=namespace, name=entry.name, source=source, place=place)
 
@@ -315,7 +315,7 @@ class FileToolLoader(ToolLoader):
             namespace = self.namespace or TOOL_DEFAULT_NAMESPACE
             intake.define(raw, where, namespace=namespace, source=self.source, place=f":{number}")
 
-    def _where(self, data: bytes, entry: CatalogEntry, is_yaml: bool) -> str:
+    def _locate_entry(self, data: bytes, entry: CatalogEntry, is_yaml: bool) -> str:
         # Finding a line means reading the file again, so only the first faults get one.
         self._located += 1
         line = locate(data, entry.pointer, yaml=is_yaml) if self._located <= _LOCATED else None

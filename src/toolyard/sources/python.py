@@ -60,10 +60,10 @@ class PythonToolLoader(ToolLoader):
                 intake.take(tool.replace(source=self.source), f"{self.source}.{tool.name}")
             return intake.finish()
         for name, found in _list_members(target, self.source):
-            self._take(intake, name, found)
+            self._take_function(intake, name, found)
         return intake.finish()
 
-    def _take(self, intake: Intake, name: str, found: Any) -> None:
+    def _take_function(self, intake: Intake, name: str, found: Any) -> None:
         where = f"{self.source}.{name}"
         try:
             tool = tool_from(found, self.namespace)

@@ -112,7 +112,7 @@ class GeminiDialect(Dialect):
         )
 
     def _raw_calls(self, response: object) -> Iterator[RawCall]:
-        for part in _parts(response):
+        for part in _list_parts(response):
             call = fields(pick(part, *_CALL))
             if call:
                 yield RawCall(call.get("name"), call.get("args"), call.get("id"))
@@ -142,7 +142,7 @@ class GeminiDialect(Dialect):
     def parse_results(self, messages: object) -> list[ToolResult]:
         """`functionResponse` parts."""
         results: list[ToolResult] = []
-        for part in _parts(messages):
+        for part in _list_parts(messages):
             answer = fields(pick(part, *_RESPONSE))
             if answer:
                 name, call_id = self._result_name(answer.get("name")), read_id(answer.get("id"))
@@ -168,7 +168,7 @@ def _read_schema(own: object, plain: object) -> object:
     return json_schema(own) if isinstance(own, dict) else own
 
 
-def _parts(payload: object) -> Iterator[Json]:
+def _list_parts(payload: object) -> Iterator[Json]:
     """The parts of a response's first candidate, of a content, of several, or a list of parts."""
     for record in records(payload):
         candidates = entries(record.get("candidates"))
@@ -177,7 +177,7 @@ def _parts(payload: object) -> Iterator[Json]:
         if isinstance(parts, (list, tuple)):
             yield from map(fields, parts)
         elif isinstance(record.get("contents"), (list, tuple)):
-            yield from _parts(record["contents"])
+            yield from _list_parts(record["contents"])
         elif "args" in record and "name" in record:
             yield {_CALL[0]: record}
         else:

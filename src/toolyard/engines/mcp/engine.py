@@ -160,7 +160,7 @@ class MCPToolEngine(OutwardEngine):
         link, name, arguments = borrowed.link, route.binding.tool_name, invocation.arguments
         conditions: dict[str, Any] = {
             "deadline": invocation.deadline,
-            "notify": self._notifier(invocation),
+            "notify": self._make_notifier(invocation),
             "mirrored": route.binding.mirrored,
             "reads": route.tool.effects is Effects.READ,
         }
@@ -194,7 +194,7 @@ class MCPToolEngine(OutwardEngine):
             route.shared = self._links.shared(route.server)
         return route.shared
 
-    def _notifier(self, invocation: Invocation) -> Notify | None:
+    def _make_notifier(self, invocation: Invocation) -> Notify | None:
         told = self._on_progress
         if told is None:
             return invocation.listener
@@ -358,7 +358,7 @@ class Links:
     def shared(self, server: McpServer) -> Borrowed:
         """The connection that everybody uses who wants the same server."""
         link = self._shared.get(server)
-        return Borrowed(self._lease(server) if link is None else link)
+        return Borrowed(self._lease_link(server) if link is None else link)
 
     def own(self, server: McpServer, session: Key) -> Borrowed:
         """The session's own connection."""
@@ -370,7 +370,7 @@ class Links:
             found = self._own.get((session, server))
             if found is None:
                 self._make_room(server)
-                found = _Own(McpLink(server, limits=limits_of(server), handlers=self._handlers()))
+                found = _Own(McpLink(server, limits=limits_of(server), handlers=self._make_handlers()))
                 self._own[session, server] = found
             self._own.move_to_end((session, server))
             found.calls += 1
@@ -402,17 +402,17 @@ class Links:
             give_back(link)
         wait(closing, timeout=_CLOSING_SECONDS)
 
-    def _lease(self, server: McpServer) -> McpLink:
+    def _lease_link(self, server: McpServer) -> McpLink:
         from toolyard.links.mcp import lease
         from toolyard.links.mcp.options import limits_of
 
         with self._lock:
             self._check_open(server)
             if server not in self._shared:
-                self._shared[server] = lease(server, limits=limits_of(server), handlers=self._handlers())
+                self._shared[server] = lease(server, limits=limits_of(server), handlers=self._make_handlers())
             return self._shared[server]
 
-    def _handlers(self) -> Handlers:
+    def _make_handlers(self) -> Handlers:
         from toolyard.links.mcp import Handlers
 
         return self._given or Handlers()

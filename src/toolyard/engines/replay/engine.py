@@ -94,7 +94,7 @@ class ReplayToolEngine(ToolEngine):
         self.behind = engine
         self.reaches_out = mode != "replay" and engine is not None and engine.reaches_out
         self.cassette = _open_cassette(cassette, mode)
-        self._places = Places(self._slot, self._is_recorded)
+        self._places = Places(self._slot_of, self._is_recorded)
         self._root: ToolEngine = self
         self._lock = threading.Lock()
         self._played: set[int] = set()
@@ -144,20 +144,20 @@ class ReplayToolEngine(ToolEngine):
         if self.mode != "record":
             number = self._find_due(invocation, asked)
             if number is not None:
-                return self._play(number, invocation)
+                return self._play_recording(number, invocation)
             if self.mode == "replay":
-                raise self._miss(asked)
+                raise self._note_miss(asked)
         return drive_here(self._live_flow(invocation, asked))
 
-    def _redact(self, value: Any) -> Any:
+    def _redact_value(self, value: Any) -> Any:
         known = self._root._path.redactor.value(value)
         return known if self.behind is None else self.behind._path.redactor.value(known)
 
     def _call_asked(self, name: str, arguments: dict[str, Any]) -> Recording:
         """The call as a cassette has it, so far without an answer."""
-        return Recording(name=name, arguments=self._redact(arguments))
+        return Recording(name=name, arguments=self._redact_value(arguments))
 
-    def _slot(self, entry: Entry) -> str | None:
+    def _slot_of(self, entry: Entry) -> str | None:
         """What an earlier call of a session counts as."""
         name = entry.tool_output.name
         if self.match == "fifo":
@@ -170,7 +170,7 @@ class ReplayToolEngine(ToolEngine):
             bound = bind(self.tool_registry.snapshot, ToolCall(name, entry.tool_call.arguments))
         except CallError:
             return None  # the tool has changed since
-        return call_key(name, self._redact(bound.arguments))
+        return call_key(name, self._redact_value(bound.arguments))
 
     def _is_recorded(self, info: ErrorInfo, slot: str, place: int) -> bool:
         """Whether the recording that was due there is that very error."""
@@ -186,7 +186,7 @@ class ReplayToolEngine(ToolEngine):
             place = self._places.before(invocation, _EVERYTHING)
             rehearsed = self.cassette.rehearsed(asked.key) if invocation.mode == "simulate" else []
             due = [*self.cassette.order[place : place + 1], *rehearsed]
-            return next((number for number in due if self._fits(number, asked, invocation.tool)), None)
+            return next((number for number in due if self._fits_call(number, asked, invocation.tool)), None)
         if self.match == "fifo":
             slot, numbers = asked.name, self.cassette.of_name(asked.name)
         else:
@@ -201,11 +201,11 @@ class ReplayToolEngine(ToolEngine):
             return numbers[place]
         return numbers[-1] if self.repeat else None
 
-    def _fits(self, number: int, asked: Recording, tool: Tool) -> bool:
+    def _fits_call(self, number: int, asked: Recording, tool: Tool) -> bool:
         due = self.cassette.recordings[number]
         return due.key == asked.key and due.definition_hash in ("", tool.definition_hash)
 
-    def _play(self, number: int, invocation: Invocation) -> Any:
+    def _play_recording(self, number: int, invocation: Invocation) -> Any:
         recording, tool = self.cassette.recordings[number], invocation.tool
         with self._lock:
             self._played.add(number)
@@ -217,7 +217,7 @@ class ReplayToolEngine(ToolEngine):
         invocation.replayed = True
         return recording.play()
 
-    def _miss(self, asked: Recording) -> NoEngine:
+    def _note_miss(self, asked: Recording) -> NoEngine:
         near = nearest(self.cassette, asked.name, asked.arguments)
         with self._lock:
             if len(self._misses) < _MOST_MISSES:
@@ -239,12 +239,12 @@ class ReplayToolEngine(ToolEngine):
             try:
                 value = yield from answer_flow(answerer, invocation, faults, on_loop=loop_runs_here())
             except CallError as error:
-                self._keep(asked, invocation, began, error=error.info, unforeseen=is_own_exception(error))
+                self._keep_outcome(asked, invocation, began, error=error.info, unforeseen=is_own_exception(error))
                 raise
             except BaseException as error:
                 # Whoever waits for this one, too, may be the first to see that it is too late.
                 if type(error).__name__ == "CancelledError" and invocation.remaining == 0.0:
-                    self._keep(asked, invocation, began, error=too_late(invocation).info)
+                    self._keep_outcome(asked, invocation, began, error=too_late(invocation).info)
                 raise
             return self._keep_value(asked, invocation, began, value, answerer)
 
@@ -273,20 +273,20 @@ class ReplayToolEngine(ToolEngine):
             inner, blocks = value.result, value.kept
             content = UNSET if blocks is None else blocks
         plain = plain_answer(inner, invocation, answerer.settings.max_result_bytes)[0]
-        self._keep(asked, invocation, began, result=plain, content=content)
+        self._keep_outcome(asked, invocation, began, result=plain, content=content)
         # What was read of it once, like a generator, cannot be read again.
         return value if type(value) is Content else plain
 
-    def _keep(self, asked: Recording | None, invocation: Invocation, began: float, **outcome: Any) -> None:
+    def _keep_outcome(self, asked: Recording | None, invocation: Invocation, began: float, **outcome: Any) -> None:
         if asked is None:
             return
         if isinstance(outcome.get("error"), ErrorInfo):
             outcome["unforeseen"] = outcome.get("unforeseen") or UNSET
             outcome["error"] = self._redact_error(outcome["error"])
         else:
-            outcome["result"] = self._redact(outcome["result"])
+            outcome["result"] = self._redact_value(outcome["result"])
             if isinstance(outcome["content"], list):
-                outcome["content"] = self._redact(outcome["content"])
+                outcome["content"] = self._redact_value(outcome["content"])
         made = structs.replace(
             asked,
             simulated=UNSET if invocation.mode == "execute" else True,
@@ -308,8 +308,10 @@ class ReplayToolEngine(ToolEngine):
             self._played.add(number)
 
     def _redact_error(self, info: ErrorInfo) -> ErrorInfo:
-        hint = None if info.hint is None else self._redact(info.hint)
-        return structs.replace(info, message=self._redact(info.message), hint=hint, details=self._redact(info.details))
+        hint = None if info.hint is None else self._redact_value(info.hint)
+        return structs.replace(
+            info, message=self._redact_value(info.message), hint=hint, details=self._redact_value(info.details)
+        )
 
     def ended(self, session_id: str, owner: str | None = None) -> None:
         """Tell the engine behind."""

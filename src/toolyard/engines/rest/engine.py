@@ -132,7 +132,7 @@ class RESTToolEngine(OutwardEngine):
     @property
     def secrets(self) -> tuple[str, ...]:
         """What the config gave that must be shown nowhere."""
-        return (*(secret for entry in self._auth for secret in entry.secrets), *self._told)
+        return (*(secret for entry in self._auth for secret in entry.secrets), *self._header_secrets)
 
     def takes(self, tool: Tool) -> bool:
         """Only HTTP operations."""
@@ -199,9 +199,9 @@ class RESTToolEngine(OutwardEngine):
 
     def answer(self, invocation: Invocation) -> Any:
         """The answer's value; where an event loop runs, a coroutine for it."""
-        return drive_here(self._exchange(self._write_request(invocation)))
+        return drive_here(self._exchange_messages(self._write_request(invocation)))
 
-    def _exchange(self, sent: _Sent) -> Flow:
+    def _exchange_messages(self, sent: _Sent) -> Flow:
         client, outgoing = self._client, sent.outgoing
         try:
             incoming = yield EitherWay(lambda: client.send(outgoing), lambda: client.asend(outgoing))
@@ -310,11 +310,11 @@ class RESTToolEngine(OutwardEngine):
             self._breaker.failed(sent.operation.origin)
         else:
             self._breaker.succeeded(sent.operation.origin)
-        secrets = (*sent.chosen.secrets, *self._told)
+        secrets = (*sent.chosen.secrets, *self._header_secrets)
         return read_answer(incoming, sent.operation.expected, secrets, time.time())
 
     @property
-    def _told(self) -> tuple[str, ...]:
+    def _header_secrets(self) -> tuple[str, ...]:
         """Values of the headers that go along: who asks may well be said there."""
         return tuple(value for _, value in self._headers if len(value) >= _SECRET)
 

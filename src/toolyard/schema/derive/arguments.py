@@ -73,7 +73,7 @@ def finisher(label: str, adapter: TypeAdapter[Any] | None, *, plain: bool) -> Fi
         if plain and (kind in _PLAIN_SCALARS or (kind is float and math.isfinite(value))):
             return value
         try:
-            result = _dump(value, adapter)
+            result = _dump_value(value, adapter)
         except (ValueError, TypeError, RecursionError) as error:
             raise InvalidOutput(
                 f"{label} returned {kind.__name__}, which cannot be written as JSON: {error}",
@@ -90,7 +90,7 @@ def finisher(label: str, adapter: TypeAdapter[Any] | None, *, plain: bool) -> Fi
     return finish
 
 
-def _dump(value: Any, adapter: TypeAdapter[Any] | None) -> Any:
+def _dump_value(value: Any, adapter: TypeAdapter[Any] | None) -> Any:
     if adapter is None:
         return to_jsonable_python(value, fallback=_write_unknown)
     # A value that is not what the annotation says is still written; judging it is the output check's job.

@@ -48,7 +48,7 @@ def is_plain(annotation: Any, *, within: frozenset[Any] = frozenset()) -> bool:
     """
     if _is_alias(annotation):
         return annotation in within or is_plain(annotation.__value__, within=within | {annotation})
-    annotation = _bare(annotation)
+    annotation = _bare_annotation(annotation)
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
         return all(_is_declared(item, args[0]) for item in args[1:]) and is_plain(args[0], within=within)
@@ -73,13 +73,13 @@ def _is_plain_dict(typed_dict: Any, within: frozenset[Any]) -> bool:
 
 def wants_int(annotation: Any) -> bool:
     """True when 3.0, which JSON Schema takes for an integer, has to reach the parameter as 3."""
-    kinds = set(_alternatives(annotation))
+    kinds = set(_list_alternatives(annotation))
     return int in kinds and float not in kinds
 
 
 def accepts_none(annotation: Any) -> bool:
     """True when None fits the annotation."""
-    return any(kind in (Any, object, types.NoneType) for kind in _alternatives(annotation))
+    return any(kind in (Any, object, types.NoneType) for kind in _list_alternatives(annotation))
 
 
 def with_none(annotation: Any) -> Any:
@@ -125,7 +125,7 @@ def _portable_dict(typed_dict: Any, made: dict[Any, Any]) -> Any:
     return copy
 
 
-def _bare(annotation: Any) -> Any:
+def _bare_annotation(annotation: Any) -> Any:
     """Behind aliases, `NewType`s, `Required` and unconstrained type variables."""
     while True:
         if isinstance(annotation, typing.NewType):
@@ -145,14 +145,14 @@ def _is_alias(annotation: Any) -> bool:
     return type(annotation).__name__ == "TypeAliasType" and not annotation.__type_params__
 
 
-def _alternatives(annotation: Any) -> Iterator[Any]:
-    annotation = _bare(annotation)
+def _list_alternatives(annotation: Any) -> Iterator[Any]:
+    annotation = _bare_annotation(annotation)
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
-        yield from _alternatives(args[0])
+        yield from _list_alternatives(args[0])
     elif origin in _UNIONS:
         for arg in args:
-            yield from _alternatives(arg)
+            yield from _list_alternatives(arg)
     elif origin is typing.Literal:
         yield from map(type, args)
     else:
@@ -161,7 +161,7 @@ def _alternatives(annotation: Any) -> Iterator[Any]:
 
 def _is_declared(item: Any, annotation: Any) -> bool:
     """True when the JSON Schema says all that this piece of `Annotated` metadata says."""
-    kinds = {typing.get_origin(kind) or kind for kind in _alternatives(annotation)} - {types.NoneType}
+    kinds = {typing.get_origin(kind) or kind for kind in _list_alternatives(annotation)} - {types.NoneType}
     if isinstance(item, FieldInfo):
         by_name = item.is_required() and item.validation_alias is None
         return by_name and all(_is_declared(constraint, annotation) for constraint in item.metadata)
@@ -199,7 +199,7 @@ class _Tidy(GenerateJsonSchema):
         written = super().generate_inner(schema)
         if schema["type"] in _CLASSES and "cls" in schema:
             target = self.resolve_ref_schema(written)
-            _untitle(target, schema["cls"])
+            _drop_title(target, schema["cls"])
             if schema["type"] in _OPEN_CLASSES:
                 _complete_class(target, schema)
         return written
@@ -258,7 +258,7 @@ def not_finite(value: Any) -> str | None:
     return None
 
 
-def _untitle(schema: JsonSchemaValue, cls: type[Any]) -> None:
+def _drop_title(schema: JsonSchemaValue, cls: type[Any]) -> None:
     config: Any = getattr(cls, "model_config", None) or getattr(cls, "__pydantic_config__", None) or {}
     given = "title" in config or "model_title_generator" in config
     if not given and schema.get("title") == cls.__name__:

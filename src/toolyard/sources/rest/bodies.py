@@ -66,18 +66,18 @@ class Bodies:
         described = media.node if type(media.node) is dict else {}
         part = self._schemas.convert(described.get("schema", {}), media.file)
         body = RequestBody(str(media_type), part, sent=raw.get("required") is True)
-        self._shape(body, described)
+        self._shape_body(body, described)
         if body.properties is None and type(raw.get("description")) is str and type(body.node) is dict:
             body.node = {**body.node, "description": raw["description"]}
         return body
 
-    def _shape(self, body: RequestBody, media: Node) -> None:
+    def _shape_body(self, body: RequestBody, media: Node) -> None:
         kind = media_kind(body.media_type)
         resolved = resolve_part(body.part.node, body.targets)
         if kind == "binary" and resolved.get("type") in _JSON_LIKE:
             kind = "json"  # A type of somebody's own for what is plainly data.
         if kind in ("text", "binary"):
-            self._whole(body, resolved, kind)
+            self._shape_whole(body, resolved, kind)
             return
         if bare_media_type(body.media_type) in ("*/*", "application/*", "*"):
             body.media_type = "application/json"
@@ -90,14 +90,14 @@ class Bodies:
             if kind in ("form", "multipart") and type(resolved.get("properties")) is dict:
                 # One argument, but each of its properties is a part that may hold bytes.
                 body.properties = resolved["properties"]
-                self._encode(body, encoding, kind)
+                self._encode_parts(body, encoding, kind)
                 body.node, body.properties = {**resolved, "properties": body.properties}, None
             return
         body.properties, body.required, body.targets = found
         if kind in ("form", "multipart"):
-            self._encode(body, encoding, kind)
+            self._encode_parts(body, encoding, kind)
 
-    def _whole(self, body: RequestBody, resolved: Node, kind: MediaKind) -> None:
+    def _shape_whole(self, body: RequestBody, resolved: Node, kind: MediaKind) -> None:
         """Text is an argument of text; bytes are one of base64."""
         said = {key: resolved[key] for key in _SAID if key in resolved}
         body.binary = kind == "binary"
@@ -109,7 +109,7 @@ class Bodies:
             body.node |= {key: resolved[key] for key in limits if key in resolved and resolved.get("type") == "string"}
         body.targets = {}
 
-    def _encode(self, body: RequestBody, encoding: Node, kind: MediaKind) -> None:
+    def _encode_parts(self, body: RequestBody, encoding: Node, kind: MediaKind) -> None:
         properties: Node = {}
         for name, node in (body.properties or {}).items():
             said = encoding.get(name)
@@ -118,7 +118,7 @@ class Bodies:
             several = resolved.get("type") == "array"
             inner = resolve_part(resolved.get("items", {}), body.targets) if several else resolved
             binary = kind == "multipart" and _is_binary(inner)
-            properties[name] = _base64(node, resolved, inner, several) if binary else node
+            properties[name] = _base64_schema(node, resolved, inner, several) if binary else node
             content_type = _first_type(said.get("contentType"))
             style = said["style"] if said.get("style") in _PART_STYLES else None
             explode = said.get("explode")
@@ -187,7 +187,7 @@ def _is_binary(node: Node) -> bool:
     return node.get("format") == "binary" or media_kind(str(node.get("contentMediaType", "text/plain"))) == "binary"
 
 
-def _base64(node: Any, resolved: Node, inner: Node, several: bool) -> Node:
+def _base64_schema(node: Any, resolved: Node, inner: Node, several: bool) -> Node:
     said = {key: value for source in (resolved, node) for key, value in source.items() if key in _SAID}
     text: Node = {"type": "string", "contentEncoding": "base64"}
     if "contentMediaType" in inner:

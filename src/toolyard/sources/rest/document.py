@@ -158,15 +158,15 @@ class Files:
         """What `ref` stands for, through any chain of references; None, and a problem noted, if for nothing."""
         key = (file, ref)
         if key not in self._known:
-            self._known[key] = self._beside(ref, file) or self._follow(ref, file, 0)
+            self._known[key] = self._find_neighbour(ref, file) or self._follow_ref(ref, file, 0)
         return self._known[key]
 
-    def _beside(self, ref: str, file: str) -> ResolvedRef | None:
+    def _find_neighbour(self, ref: str, file: str) -> ResolvedRef | None:
         """The quick way: references mostly lead to neighbours of what an earlier one has led to."""
         head, _, name = ref.rpartition("/")
         key = (file, head)
         if key not in self._folders:
-            found = self._follow(head, file, 0) if head[:2] == "#/" else None
+            found = self._follow_ref(head, file, 0) if head[:2] == "#/" else None
             self._folders[key] = found if found is not None and type(found.node) is dict else None
         folder = self._folders[key]
         if folder is None or name not in folder.node or "~" in name or "%" in name:
@@ -187,18 +187,18 @@ class Files:
             node, file = found.node, found.file
         return ResolvedRef(node, file)
 
-    def _follow(self, ref: str, file: str, hops: int) -> ResolvedRef | None:
+    def _follow_ref(self, ref: str, file: str, hops: int) -> ResolvedRef | None:
         address, _, fragment = ref.partition("#")
         try:
             if hops > _MAX_HOPS:
                 raise LookupError("the reference leads through itself")
-            name = self._open(address, file) if address else file
-            return self._walk(name, fragment, hops)
+            name = self._open_file(address, file) if address else file
+            return self._walk_pointer(name, fragment, hops)
         except LookupError as error:
             self.problems[file, ref] = str(error.args[0])
             return None
 
-    def _walk(self, name: str, fragment: str, hops: int) -> ResolvedRef:
+    def _walk_pointer(self, name: str, fragment: str, hops: int) -> ResolvedRef:
         node = self.roots[name]
         if not fragment:
             return ResolvedRef(node, name)
@@ -207,7 +207,7 @@ class Files:
         for part in unquote(fragment).split("/")[1:]:
             key = part.replace("~1", "/").replace("~0", "~")
             if type(node) is dict and key not in node and type(node.get("$ref")) is str:
-                between = self._follow(node["$ref"], name, hops + 1)
+                between = self._follow_ref(node["$ref"], name, hops + 1)
                 if between is None:
                     raise LookupError(f"a reference on the way to {fragment[:200]!r} leads nowhere")
                 node, name = between.node, between.file
@@ -219,7 +219,7 @@ class Files:
                 raise LookupError(f"there is nothing at {fragment[:200]!r}")
         return ResolvedRef(node, name)
 
-    def _open(self, address: str, file: str) -> str:
+    def _open_file(self, address: str, file: str) -> str:
         """The name of the file, read and kept."""
         parts = urlsplit(address)
         if parts.scheme or parts.netloc or self._path is None or self._root is None:
@@ -232,12 +232,12 @@ class Files:
             raise LookupError("the file lies outside of the folder references may lead to")
         name = target.relative_to(self._root).as_posix()
         if name not in self.roots:
-            self.roots[name] = self._read(target, name)
+            self.roots[name] = self._read_file(target, name)
         if self.roots[name] is None:
             raise LookupError(f"{name} cannot be read")
         return name
 
-    def _read(self, target: Path, name: str) -> Any:
+    def _read_file(self, target: Path, name: str) -> Any:
         if len(self.roots) > _MAX_FILES:
             raise LookupError(f"more than {_MAX_FILES:,} files are referred to")
         try:

@@ -75,7 +75,7 @@ class Parameters:
                 self._notes.add(place, "parameters are not a list; left out")
             return found
         for item in raw:
-            parameter = self._one(item, file, place)
+            parameter = self._read_entry(item, file, place)
             if parameter is None:
                 continue
             name = parameter.name.lower() if parameter.location == "header" else parameter.name
@@ -92,7 +92,7 @@ class Parameters:
         parameter.required = True
         return parameter
 
-    def _one(self, raw: Any, file: str, place: str) -> OperationParameter | None:
+    def _read_entry(self, raw: Any, file: str, place: str) -> OperationParameter | None:
         if type(raw) is dict and "$ref" in raw:
             shared = self._by_ref.get((file, str(raw["$ref"])))
             if shared is not None:
@@ -102,19 +102,19 @@ class Parameters:
                 why = self._files.problems.get((file, str(raw["$ref"])), "it leads to no parameter")
                 self._notes.add(place, f"parameter {str(raw['$ref'])[:200]!r} cannot be read, and is left out: {why}")
                 return None
-            self._by_ref[file, str(raw["$ref"])] = self._once(found.node, found.file, place)
+            self._by_ref[file, str(raw["$ref"])] = self._read_once(found.node, found.file, place)
             return self._by_ref[file, str(raw["$ref"])]
-        return self._once(raw, file, place)
+        return self._read_once(raw, file, place)
 
-    def _once(self, raw: Any, file: str, place: str) -> OperationParameter | None:
+    def _read_once(self, raw: Any, file: str, place: str) -> OperationParameter | None:
         key = id(raw)
         if key not in self._known:
-            self._known[key] = (raw, self._read(raw, file, place))
+            self._known[key] = (raw, self._read_parameter(raw, file, place))
         elif self._known[key][1] is None:
-            self._read(raw, file, place)  # So that each operation that loses it says so.
+            self._read_parameter(raw, file, place)  # So that each operation that loses it says so.
         return self._known[key][1]
 
-    def _read(self, raw: Any, file: str, place: str) -> OperationParameter | None:
+    def _read_parameter(self, raw: Any, file: str, place: str) -> OperationParameter | None:
         if type(raw) is not dict or type(raw.get("name")) is not str or type(raw.get("in")) is not str:
             self._notes.add(place, "a parameter without name or place is left out")
             return None
@@ -125,7 +125,7 @@ class Parameters:
         if location == "header" and name.lower() in _OURS:
             self._notes.add(place, f"header parameter {name!r} is not an argument: it follows from the message itself")
             return None
-        media_type, described, file = self._described(raw, file)
+        media_type, described, file = self._described_schema(raw, file)
         if location == "querystring" and media_type == _FORM:
             # The whole query is this object, which is what an exploded form of an object looks like.
             location, media_type, raw = "query", None, {**raw, "style": "form", "explode": True}
@@ -140,7 +140,7 @@ class Parameters:
         self._write_style(parameter, raw, place)
         return parameter
 
-    def _described(self, raw: Node, file: str) -> tuple[str | None, Any, str]:
+    def _described_schema(self, raw: Node, file: str) -> tuple[str | None, Any, str]:
         """The media type and the schema; where that lies."""
         content = raw.get("content")
         if "schema" in raw or type(content) is not dict or not content:

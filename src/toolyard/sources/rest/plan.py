@@ -50,13 +50,13 @@ class Assembly:
 
     def fits(self, parts: Iterable[SchemaPart]) -> bool:
         """Whether a schema of these parts is surely within the budget."""
-        return sum([part.weight if part.weight >= 0 else self._weigh(part) for part in parts]) <= _MAX_COUNT
+        return sum([part.weight if part.weight >= 0 else self._weigh_part(part) for part in parts]) <= _MAX_COUNT
 
-    def _weigh(self, part: SchemaPart) -> int:
+    def _weigh_part(self, part: SchemaPart) -> int:
         if not part.name:
             # A schema of an operation: the components it names are weighed once for all operations.
             targets = part.refs.values()
-            onward = sum([target.weight if target.weight >= 0 else self._weigh(target) for target in targets])
+            onward = sum([target.weight if target.weight >= 0 else self._weigh_part(target) for target in targets])
             part.weight = part.count + onward
             return part.weight
         known = {part, *part.refs.values()}
@@ -102,7 +102,7 @@ class Assembly:
 
         `targets` holds at least what the root refers to directly.
         """
-        chosen, left = self._choose(root, targets, direction)
+        chosen, left = self._choose_parts(root, targets, direction)
         definitions = dict(chosen)
         for name in left:
             definitions[name] = {}
@@ -114,7 +114,7 @@ class Assembly:
             return _reduce_schema(root, list(definitions))
         return schema, left
 
-    def _choose(
+    def _choose_parts(
         self, root: Node, targets: Mapping[str, SchemaPart], direction: Direction
     ) -> tuple[list[tuple[str, Any]], list[str]]:
         """Components breadth first, so that what is left open, if anything, lies deepest."""

@@ -114,12 +114,12 @@ class Schemas:
         part = SchemaPart("", raw, file)
         if type(ref) is str:
             self._whole[file, ref] = part
-        self._convert(part)
+        self._convert_part(part)
         while self._waiting:
-            self._convert(self._waiting.pop())
+            self._convert_part(self._waiting.pop())
         return part
 
-    def _convert(self, part: SchemaPart) -> None:
+    def _convert_part(self, part: SchemaPart) -> None:
         self._part = part
         self._links = self._by_file.setdefault(part.file, {})
         part.node = self.node(part.raw, 0)
@@ -148,10 +148,10 @@ class Schemas:
                 target = self._links[ref]
                 part.refs[target.name] = target
                 return target.link
-            return self._reference(raw, ref, depth)
-        return self._keywords(raw, depth)
+            return self._read_reference(raw, ref, depth)
+        return self._read_keywords(raw, depth)
 
-    def _keywords(self, raw: Node, depth: int) -> Any:
+    def _read_keywords(self, raw: Node, depth: int) -> Any:
         out: Node = {}
         others: list[str] | None = None
         nullable = False
@@ -168,13 +168,13 @@ class Schemas:
                 if type(value) is str:
                     out[key] = value
             elif kind == _PROPERTIES:
-                out[key] = self._properties(raw, out, value, depth)
+                out[key] = self._read_properties(raw, out, value, depth)
             elif kind == _ANNOTATION:
                 out[key] = value
             elif kind == _LIST:
-                self._list(raw, out, key, value, depth)
+                self._read_list(raw, out, key, value, depth)
             elif kind == _SINGLE:
-                out[key] = self._single(raw, key, value, depth)
+                out[key] = self._read_single(raw, key, value, depth)
                 if type(value) is list:
                     others = [*(others or ()), key]
             elif kind == _OTHER and not (key == "enum" and is_plain_enum(raw, value)):
@@ -218,7 +218,7 @@ class Schemas:
             return out
         return {}
 
-    def _single(self, raw: Node, key: str, value: Any, depth: int) -> Any:
+    def _read_single(self, raw: Node, key: str, value: Any, depth: int) -> Any:
         if depth >= MAX_DEPTH:
             self.notes.at(raw, f"what lies deeper than {MAX_DEPTH} levels is left open")
             return {}
@@ -234,7 +234,7 @@ class Schemas:
         if ref is not None:
             self._part.inline = [*self._part.inline, self._part.refs[ref[8:]]]
 
-    def _properties(self, raw: Node, out: Node, value: Any, depth: int) -> Node:
+    def _read_properties(self, raw: Node, out: Node, value: Any, depth: int) -> Node:
         if type(value) is not dict or depth >= MAX_DEPTH:
             deep = depth >= MAX_DEPTH
             said = f"what lies deeper than {MAX_DEPTH} levels is left open" if deep else "properties are not a mapping"
@@ -251,7 +251,7 @@ class Schemas:
                     out["required"] = [*names, name]
         return found
 
-    def _list(self, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
+    def _read_list(self, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
         if type(value) is not list or not value or depth >= MAX_DEPTH:
             self.notes.at(raw, f"{key} is not a list of schemas, or lies too deep; left out")
             return
@@ -261,9 +261,9 @@ class Schemas:
             if type(node) is dict and "$ref" in node:
                 self._note_inline(node)
 
-    def _reference(self, raw: Node, ref: str, depth: int) -> Any:
+    def _read_reference(self, raw: Node, ref: str, depth: int) -> Any:
         part = self._part
-        target = self._links.get(ref) or self._component(ref, part.file)
+        target = self._links.get(ref) or self._find_component(ref, part.file)
         out: Node = {}
         if target is not None:
             self._links[ref] = target
@@ -275,13 +275,13 @@ class Schemas:
             why = self._files.problems.get((part.file, ref), "it leads to no schema")
             self.notes.at(raw, f"reference {ref[:200]!r} cannot be followed, anything is allowed: {why}")
         if len(raw) > 1:
-            self._beside(raw, out, depth)
+            self._read_siblings(raw, out, depth)
             if raw.get("nullable") is True or raw.get("x-nullable") is True:
                 part.count += 2
                 return {"anyOf": [out, {"type": "null"}]} if target is not None else out
         return out
 
-    def _beside(self, raw: Node, out: Node, depth: int) -> None:
+    def _read_siblings(self, raw: Node, out: Node, depth: int) -> None:
         """Keywords next to a reference mean something since 3.1; before, at most a comment was meant."""
         if self._modern:
             rest = {key: value for key, value in raw.items() if key not in ("$ref", "nullable", "x-nullable")}
@@ -296,7 +296,7 @@ class Schemas:
                 self._part.directed = True
                 out[key] = True
 
-    def _component(self, ref: str, file: str) -> SchemaPart | None:
+    def _find_component(self, ref: str, file: str) -> SchemaPart | None:
         found = self._files.follow(ref, file)
         if found is not None and type(found.node) is dict and len(found.node) == 1 and "$ref" in found.node:
             found, ref = self._end_of(found, ref, file)
@@ -305,7 +305,7 @@ class Schemas:
         node = found.node
         known = self._by_node.get(id(node)) if type(node) is dict else None
         if known is None:
-            known = SchemaPart(self._name(ref), node, found.file)
+            known = SchemaPart(self._name_component(ref), node, found.file)
             self._by_node[id(node)] = known
             self._waiting.append(known)
         return known
@@ -324,7 +324,7 @@ class Schemas:
             here = self._files.follow(onward, here.file)
         return here, onward
 
-    def _name(self, ref: str) -> str:
+    def _name_component(self, ref: str) -> str:
         tail = ref.rpartition("/")[2]
         if ref[:2] == "#/" and tail not in self._names and _SAFE.fullmatch(tail):
             self._names.add(tail)

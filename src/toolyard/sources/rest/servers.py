@@ -22,7 +22,7 @@ class Servers:
         self._fixed = fixed.rstrip("/") if fixed else None
         self._variables = variables
         self._known: dict[int, tuple[Any, tuple[str, str]]] = {}
-        self._nowhere = self._absolute("/")
+        self._nowhere = self._make_absolute("/")
 
     def address(self, *lists: Any) -> tuple[str, str]:
         """The address by the first list that names any, and what is wrong with it, if something is."""
@@ -33,17 +33,17 @@ class Servers:
             return self._nowhere
         key = id(servers)
         if key not in self._known:
-            self._known[key] = (servers, self._choose(servers))
+            self._known[key] = (servers, self._choose_server(servers))
         return self._known[key][1]
 
-    def _choose(self, servers: list[Any]) -> tuple[str, str]:
-        found = [self._filled(server) for server in servers if type(server) is dict]
+    def _choose_server(self, servers: list[Any]) -> tuple[str, str]:
+        found = [self._fill_variables(server) for server in servers if type(server) is dict]
         for url, problem in found:
             if not problem and (urlsplit(url).scheme in _SCHEMES or "://" not in url):
-                return self._absolute(url)
-        return found[0] if found else self._absolute("/")
+                return self._make_absolute(url)
+        return found[0] if found else self._make_absolute("/")
 
-    def _filled(self, server: dict[str, Any]) -> tuple[str, str]:
+    def _fill_variables(self, server: dict[str, Any]) -> tuple[str, str]:
         url = server.get("url")
         if type(url) is not str:
             return "", "the server has no url; give base_url=..."
@@ -73,7 +73,7 @@ class Servers:
             return "", "the server's url is none; give base_url=..."
         return filled, ""
 
-    def _absolute(self, url: str) -> tuple[str, str]:
+    def _make_absolute(self, url: str) -> tuple[str, str]:
         if self._spec_url is not None:
             url = urljoin(self._spec_url, url)
         url = url.partition("#")[0].partition("?")[0].rstrip("/")
@@ -128,10 +128,10 @@ class Security:
             return _NOTHING
         key = id(asked)
         if key not in self._asked:
-            self._asked[key] = (asked, self._read(asked))
+            self._asked[key] = (asked, self._read_needs(asked))
         return self._asked[key][1]
 
-    def _read(self, asked: list[Any]) -> Needs:
+    def _read_needs(self, asked: list[Any]) -> Needs:
         alternatives: list[tuple[str, ...]] = []
         schemes: dict[str, RestScheme] = {}
         for item in asked:

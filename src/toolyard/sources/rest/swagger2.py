@@ -46,25 +46,25 @@ class Swagger:
             elif where is None:
                 kept.append(item)
             else:
-                kept.append(self._parameter(node, place))
+                kept.append(self._rewrite_once(node, place))
         return kept, body
 
-    def _parameter(self, raw: dict[str, Any], place: str) -> dict[str, Any]:
+    def _rewrite_once(self, raw: dict[str, Any], place: str) -> dict[str, Any]:
         key = id(raw)
         if key not in self._known:
-            self._known[key] = (raw, self._rewritten(raw, place))
+            self._known[key] = (raw, self._rewrite_parameter(raw, place))
         found: dict[str, Any] = self._known[key][1]
         return found
 
-    def _rewritten(self, raw: dict[str, Any], place: str) -> dict[str, Any]:
+    def _rewrite_parameter(self, raw: dict[str, Any], place: str) -> dict[str, Any]:
         out = {name: value for name, value in raw.items() if name not in _SCHEMA_KEYS and name != "collectionFormat"}
         if "schema" not in raw:
             out["schema"] = {name: value for name, value in raw.items() if name in _SCHEMA_KEYS}
         if raw.get("type") == "array" and raw.get("in") == "query":
-            out |= self._style(raw, place)
+            out |= self._array_style(raw, place)
         return out
 
-    def _style(self, raw: dict[str, Any], place: str) -> dict[str, Any]:
+    def _array_style(self, raw: dict[str, Any], place: str) -> dict[str, Any]:
         written = raw.get("collectionFormat", "csv")
         if written not in _STYLES:
             self._notes.add(
@@ -76,7 +76,7 @@ class Swagger:
         """A `requestBody` of the body and form parameters, and the file it belongs to; None without any."""
         if not found:
             return None
-        consumes = self._types(operation, "consumes")
+        consumes = self._media_types(operation, "consumes")
         whole = [item for item in found if item.node.get("in") == "body"]
         if whole:
             if len(found) > 1:
@@ -87,9 +87,9 @@ class Swagger:
             content = dict.fromkeys(types or ["application/json"], media)
             described = {"description": raw["description"]} if type(raw.get("description")) is str else {}
             return {"content": content, "required": raw.get("required") is True, **described}, file
-        return self._form([item.node for item in found], consumes, place), found[0].file
+        return self._form_body([item.node for item in found], consumes, place), found[0].file
 
-    def _form(self, raws: list[dict[str, Any]], consumes: list[str], place: str) -> dict[str, Any]:
+    def _form_body(self, raws: list[dict[str, Any]], consumes: list[str], place: str) -> dict[str, Any]:
         properties: dict[str, Any] = {}
         encoding: dict[str, Any] = {}
         required: list[str] = []
@@ -101,7 +101,7 @@ class Swagger:
                 has_file = True
                 schema |= {"type": "string", "format": "binary"}
             elif raw.get("type") == "array":
-                encoding[name] = self._style(raw, place)
+                encoding[name] = self._array_style(raw, place)
             properties[name] = schema
             if raw.get("required") is True:
                 required.append(name)
@@ -116,12 +116,12 @@ class Swagger:
         if type(raw) is not dict or type(raw.get("schema")) is not dict:
             return raw
         schema = raw["schema"]
-        types = self._types(operation, "produces")
+        types = self._media_types(operation, "produces")
         if schema.get("type") == "file":
             return {"content": {kind: {} for kind in types or ["application/octet-stream"]}}
         return {"content": {kind: {"schema": schema} for kind in types or ["application/json"]}}
 
-    def _types(self, operation: dict[str, Any], key: str) -> list[str]:
+    def _media_types(self, operation: dict[str, Any], key: str) -> list[str]:
         listed = operation.get(key)
         if type(listed) is not list:
             listed = self._document.get(key)

@@ -124,10 +124,10 @@ class ScriptToolLoader(ToolLoader):
                 self._seen = Eyes(self.path).look()
             crew = DeclarationPool(self.settings, self.source)
             try:
-                versions = self._versions(self._reviewed(rejected, crew), rejected, crew)
+                versions = self._load_versions(self._review_files(rejected, crew), rejected, crew)
             finally:
                 crew.close()
-            served = self._settled(versions, rejected)
+            served = self._settle_versions(versions, rejected)
             candidates = [candidate for version in served.values() for candidate in version.candidates]
             self._served = served
             self.admitted = candidates
@@ -146,7 +146,7 @@ class ScriptToolLoader(ToolLoader):
         if watch is not None:
             watch.close()
 
-    def _reviewed(self, rejected: list[Rejection], crew: DeclarationPool) -> list[Reviewed]:
+    def _review_files(self, rejected: list[Rejection], crew: DeclarationPool) -> list[Reviewed]:
         try:
             with ScriptDirectory(self.path) as directory:
                 manifest = read_manifest(directory)
@@ -158,14 +158,14 @@ class ScriptToolLoader(ToolLoader):
             # The gate is shut: nothing is loaded, whatever was before.
             if self.on_error == "raise":
                 raise
-            self._list(rejected, error, self.source)
+            self._list_tools(rejected, error, self.source)
             return []
 
-    def _versions(
+    def _load_versions(
         self, found: list[Reviewed], rejected: list[Rejection], crew: DeclarationPool
     ) -> dict[str, ScriptVersion]:
         """By file, what is to be served: what was read now, or what was served before where that is better."""
-        fresh = self._declared([item for item in found if item.state == "ok"], crew)
+        fresh = self._declare_versions([item for item in found if item.state == "ok"], crew)
         served: dict[str, ScriptVersion] = {}
         for item in found:
             old = self._served.get(item.file)
@@ -174,14 +174,16 @@ class ScriptToolLoader(ToolLoader):
                 kept = new if new.replaces(old) or old is None else old
                 served[item.file] = kept
                 for error, name in new.faults:
-                    self._refuse(rejected, error, item.file, name, stale=kept is not new)
+                    self._refuse_script(rejected, error, item.file, name, stale=kept is not new)
                 continue
             # Of a file that was changed, the version that the manifest still asks for is at hand.
             approved = item.state == "changed" and old is not None and old.sha256 == item.pinned
             stale = approved and old is not None and bool(old.candidates)
             if approved and old is not None:
                 served[item.file] = old
-            self._refuse(rejected, ManifestError(item.reason), item.file, stale=stale, choice=item.state == "stray")
+            self._refuse_script(
+                rejected, ManifestError(item.reason), item.file, stale=stale, choice=item.state == "stray"
+            )
         known = [*fresh.items(), *self._served.items()]
         self._read = {
             (file, version.sha256): version.whole
@@ -190,15 +192,15 @@ class ScriptToolLoader(ToolLoader):
         } | {(file, version.sha256): version.whole for file, version in served.items() if not _has_failed(version)}
         return served
 
-    def _declared(self, items: list[Reviewed], crew: DeclarationPool) -> dict[str, ScriptVersion]:
+    def _declare_versions(self, items: list[Reviewed], crew: DeclarationPool) -> dict[str, ScriptVersion]:
         """What each file declares; only those whose bytes are new are run."""
         known = {item.file: self._read.get((item.file, item.sha256 or "")) for item in items}
         unknown = [item for item in items if known[item.file] is None]
         answers = iter(_run_scripts(unknown, crew) if unknown else ())
         place = os.path.realpath(self.path)
-        return {item.file: known[item.file] or self._version(item, next(answers), place) for item in items}
+        return {item.file: known[item.file] or self._make_version(item, next(answers), place) for item in items}
 
-    def _version(self, item: Reviewed, answer: Declared | ScriptFault, directory: str) -> ScriptVersion:
+    def _make_version(self, item: Reviewed, answer: Declared | ScriptFault, directory: str) -> ScriptVersion:
         from toolyard.links.scripts import ScriptFault
 
         version = ScriptVersion(item.sha256 or "")
@@ -229,17 +231,17 @@ class ScriptToolLoader(ToolLoader):
                 version.rewrites.extend(rewrites)
         return version
 
-    def _settled(self, chosen: dict[str, ScriptVersion], rejected: list[Rejection]) -> dict[str, ScriptVersion]:
+    def _settle_versions(self, chosen: dict[str, ScriptVersion], rejected: list[Rejection]) -> dict[str, ScriptVersion]:
         """What is served of each file, with no name twice; who lost a name is listed, or raised."""
         served, collisions = settle_names(chosen, self._served)
         for item in collisions:
             error = DuplicateToolError(f"{item.problem} ({self.source})")
             if self.on_duplicate == "raise":
                 raise error
-            self._list(rejected, error, str(self.path / item.file), item.tool, note=_STALE if item.stale else "")
+            self._list_tools(rejected, error, str(self.path / item.file), item.tool, note=_STALE if item.stale else "")
         return served
 
-    def _refuse(
+    def _refuse_script(
         self,
         rejected: list[Rejection],
         error: Exception,
@@ -253,9 +255,9 @@ class ScriptToolLoader(ToolLoader):
         where = str(self.path / (MANIFEST if name_problem(file) else file))
         if self.on_error == "raise" and not choice:
             raise MalformedSource(f"tool {name!r}: {error}" if name else str(error), where=where) from error
-        self._list(rejected, error, where, name, note=_STALE if stale else "")
+        self._list_tools(rejected, error, where, name, note=_STALE if stale else "")
 
-    def _list(
+    def _list_tools(
         self, rejected: list[Rejection], error: Exception, where: str, name: str | None = None, note: str = ""
     ) -> None:
         reason = f"{str(error).removeprefix(f'{where}: ')}{note}"
@@ -334,7 +336,7 @@ class DirectoryWatch:
         self._changed = changed
         self._period = period
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._work, name=f"toolyard-watch {os.fspath(path)}", daemon=True)
+        self._thread = threading.Thread(target=self._watch_loop, name=f"toolyard-watch {os.fspath(path)}", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -343,7 +345,7 @@ class DirectoryWatch:
         if self._thread is not threading.current_thread():
             self._thread.join(_SETTLED)
 
-    def _work(self) -> None:
+    def _watch_loop(self) -> None:
         while not self._ended.wait(self._period):
             seen = self._eyes.look()
             if seen != self._seen:
