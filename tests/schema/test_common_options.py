@@ -40,8 +40,8 @@ def test_a_header_that_cannot_be_sent_is_refused_without_its_value(headers, said
 
 def test_a_certificate_is_a_file_or_two_or_three_texts():
     assert check_certificate("a.pem", "cert") == "a.pem"
-    assert check_certificate(["a.pem", "a.key"], "cert") == ("a.pem", "a.key")
-    assert check_certificate(["a.pem", "a.key", "word"], "cert") == ("a.pem", "a.key", "word")
+    assert check_certificate(["a.pem", "a.key"], "cert") == ["a.pem", "a.key"]
+    assert check_certificate(["a.pem", "a.key", "word"], "cert") == ["a.pem", "a.key", "word"]
     for wrong in ([], ["a.pem"], ["a", "b", "c", "d"]):
         with pytest.raises(ConfigError, match="cert must be a file, or certificate and key"):
             check_certificate(wrong, "cert")

@@ -46,13 +46,11 @@ def check_headers(headers: Mapping[str, str] | None, where: str) -> dict[str, st
     return dict(headers or {})
 
 
-def check_certificate(cert: str | Sequence[str] | None, where: str) -> Any:
+def check_certificate(cert: str | Sequence[str] | None, where: str) -> str | Sequence[str] | None:
     """For `check`: a file, or two or three texts."""
-    if cert is None or isinstance(cert, str):
-        return cert
-    if not 1 < len(cert) <= _CERTIFICATE_PARTS:
+    if cert is not None and not isinstance(cert, str) and not 1 < len(cert) <= _CERTIFICATE_PARTS:
         raise ConfigError(f"{where} must be a file, or certificate and key, or these and the key's password")
-    return tuple(cert)
+    return cert
 
 
 class TlsOptions(msgspec.Struct, frozen=True, kw_only=True):

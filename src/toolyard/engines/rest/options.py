@@ -51,7 +51,7 @@ def make_client(max_bytes: int, pool: int, **given: Any) -> GuardedClient:
     return GuardedClient(
         AddressRule.of(read["allow_hosts"], read["allow_networks"]),
         verify=read["verify"] if read["ca"] is None else read["ca"],
-        cert=read["cert"],
+        cert=tuple(read["cert"]) if isinstance(read["cert"], list) else read["cert"],
         max_bytes=max_bytes,
         pool=pool,
         http2=read["http2"],
