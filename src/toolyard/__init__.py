@@ -43,7 +43,7 @@ _EXPORTS = {
         "ToolResult",
     ],
     "toolyard.model.bindings": ["McpServer"],
-    "toolyard.model.content": ["Content"],
+    "toolyard.model.call": ["Content"],
     "toolyard.model.errors": [
         "CallConflict",
         "CallError",
@@ -153,7 +153,7 @@ if TYPE_CHECKING:
         ToolResult as ToolResult,
     )
     from toolyard.model.bindings import McpServer as McpServer
-    from toolyard.model.content import Content as Content
+    from toolyard.model.call import Content as Content
     from toolyard.model.errors import (
         CallConflict as CallConflict,
         CallError as CallError,

@@ -15,7 +15,7 @@ from toolyard.calls.settings import Settings
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.multi import MultiToolEngine
 from toolyard.engines.python import PythonToolEngine
-from toolyard.model.content import Content, text
+from toolyard.model.call import Content, text
 from toolyard.model.errors import ConfigError, ToolFailed
 from toolyard.sessions.sessions import Sessions
 

@@ -8,7 +8,7 @@ from toolyard.app.config import read_config
 from toolyard.cli.main import run
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import KeyRing
-from toolyard.sessions.open import open_records
+from toolyard.sessions.records import open_records
 from toolyard.sessions.store.sqlite import SqliteStore
 
 

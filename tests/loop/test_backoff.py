@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from toolyard.loop.backoff import backoff_delay
+from toolyard.loop.pacing import backoff_delay
 
 
 def test_each_attempt_waits_twice_as_long_up_to_the_limit():

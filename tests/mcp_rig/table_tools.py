@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from toolyard import Effects, ToolContext, tool
-from toolyard.model.content import Content, audio, image, resource, resource_link, text
+from toolyard.model.call import Content, audio, image, resource, resource_link, text
 from toolyard.model.errors import InvalidArguments, ToolFailed, Unavailable
 
 

@@ -12,7 +12,7 @@ from mcp_rig.processes import START, alive, free_port, gone, kill, new_mark
 from mcp_rig.real_servers import everything, npm, pypi, repository, stdio_source
 from mcp_rig.yards import yard_of
 from toolyard import Effects, ToolCall
-from toolyard.model.content import blocks_of
+from toolyard.model.call import blocks_of
 
 pytestmark = pytest.mark.process
 

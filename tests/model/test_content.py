@@ -5,8 +5,7 @@ import base64
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.model.call import ToolResult
-from toolyard.model.content import CONTENT, Content, audio, blocks_of, image, resource, resource_link, text
+from toolyard.model.call import CONTENT, Content, ToolResult, audio, blocks_of, image, resource, resource_link, text
 
 PICTURE = image(b"png", "image/png")
 

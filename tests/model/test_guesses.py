@@ -2,7 +2,7 @@
 
 from toolyard import Tool, function_tool
 from toolyard.dialects.mcp import McpDialect, wraps
-from toolyard.model.guesses import is_guess, promises_output
+from toolyard.model.tool import is_guess, promises_output
 
 SCHEMA = {"type": "object", "properties": {"area": {"type": "number"}}}
 GUESSED = {**SCHEMA, "x-inferred": "rules"}

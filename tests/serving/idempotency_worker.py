@@ -12,7 +12,7 @@ import time
 
 from toolyard.serving.idempotency import Idempotency
 from toolyard.serving.stored_answers import StoredResponse as Response
-from toolyard.sessions.open import open_records
+from toolyard.sessions.records import open_records
 
 
 def open_store(kind, address, schema):

@@ -10,7 +10,7 @@ from toolyard import ToolRegistry
 from toolyard.model.errors import EnrichmentError
 from toolyard.serving.catalog_view import KIND, Registrations
 from toolyard.serving.wire_types import Registration
-from toolyard.sessions.open import open_records
+from toolyard.sessions.records import open_records
 
 
 class Moody:

@@ -13,7 +13,7 @@ from toolyard.serving import idempotency as once_module
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.idempotency import Idempotency
 from toolyard.serving.stored_answers import StoredResponse as Response
-from toolyard.sessions.open import open_records
+from toolyard.sessions.records import open_records
 
 REPLAYED = (b"idempotent-replayed", b"true")
 INTERRUPTED = Response(500, b"interrupted")

@@ -15,7 +15,7 @@ from toolyard.model.errors import ConfigError
 from toolyard.serving import identity as keys_module
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import ALL, VERBS, Grant, KeyLimits, KeyRing, Scopes, read_scopes
-from toolyard.sessions.open import open_records
+from toolyard.sessions.records import open_records
 
 place, postgres = places.place, places.postgres
 postgres_place, sqlite_place = places.postgres_place, places.sqlite_place

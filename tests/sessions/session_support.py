@@ -3,7 +3,7 @@
 import time
 
 from toolyard.model.call import ToolCall, ToolResult
-from toolyard.sessions.entry import any_call_text, entry_text, result_text
+from toolyard.sessions.history import any_call_text, entry_text, result_text
 
 SOON = 10
 

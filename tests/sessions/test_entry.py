@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import ErrorInfo
-from toolyard.sessions.entry import Entry, any_call_text, call_text, entry_text, interrupted, read_entry, result_text
+from toolyard.sessions.history import Entry, any_call_text, call_text, entry_text, interrupted, read_entry, result_text
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=5)
 values = st.recursive(

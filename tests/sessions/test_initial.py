@@ -3,8 +3,8 @@
 import pytest
 
 from toolyard.model.errors import SessionError
-from toolyard.sessions.entry import read_entry
-from toolyard.sessions.initial import read_initial
+from toolyard.sessions.history import read_entry
+from toolyard.sessions.state import read_initial
 
 CALL = {"name": "n::a", "arguments": {"x": 1}, "call_id": None}
 OUTPUT = {"call_id": None, "name": "n::a", "result": 1, "error": None, "metadata": {}}

@@ -14,7 +14,7 @@ from toolyard.model.errors import PluginError
 from toolyard.plugins import ENGINES, ENRICHMENTS, LOADERS, PluginTable
 from toolyard.plugins.table import parameters_of
 from toolyard.schema.options import option_schema, options_schema
-from toolyard.sessions.initial import EXECUTIONS
+from toolyard.sessions.state import EXECUTIONS
 
 VARIABLE_DESCRIPTION = "Replaced from the environment."
 _HAS_VARIABLE = {"type": "string", "pattern": r"\$\{[A-Za-z_]", "description": VARIABLE_DESCRIPTION}

@@ -25,7 +25,7 @@ from toolyard.model.report import LoadReport
 from toolyard.plugins import ENGINES, ENRICHMENTS, LOADERS, Enrichment, Loader, get_tool_engine, get_tool_sampler
 from toolyard.registry import ToolRegistry
 from toolyard.registry.enriching import in_order
-from toolyard.registry.parts import prepare_all
+from toolyard.registry.snapshot import prepare_all
 from toolyard.sources.domains import DomainToolLoader
 from toolyard.words.redactor import Redactor
 

@@ -18,7 +18,7 @@ from toolyard.calls.request import CallRequest, Listener, Scope
 from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.errors import CallConflict, DefinitionError, StaleDefinition
 from toolyard.registry.bind import Bound
-from toolyard.sessions.entry import read_entry
+from toolyard.sessions.history import read_entry
 from toolyard.sessions.session import Session
 
 _NOTHING: Mapping[str, Any] = {}

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from toolyard.calls.invocation import Answerer, Invocation
-from toolyard.loop.backoff import backoff_delay
+from toolyard.loop.pacing import backoff_delay
 from toolyard.model.errors import CallError, CallTimeout, SyncInAsyncError, Unavailable
 from toolyard.model.tool import Effects
 from toolyard.registry.function_call import tool_failed

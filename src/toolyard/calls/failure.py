@@ -20,7 +20,7 @@ from toolyard.model.errors import CallError, ErrorInfo, InvalidArguments, ToolFa
 from toolyard.model.tool import Effects, Tool
 from toolyard.model.tree_size import fits
 from toolyard.registry.bind import Bound
-from toolyard.sessions.entry import any_call_text, call_text, entry_text, result_text
+from toolyard.sessions.history import any_call_text, call_text, entry_text, result_text
 from toolyard.words.redactor import Redactor
 
 _log = logging.getLogger(__name__)

@@ -11,11 +11,11 @@ import msgspec
 from toolyard.calls.faults import Fault
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.result import plain_answer
-from toolyard.model.content import Content
+from toolyard.model.call import Content
 from toolyard.model.errors import CallError, CallTimeout, InvalidOutput, ToolFailed, Unavailable
 from toolyard.model.fingerprint import digest
 from toolyard.model.tool import Effects
-from toolyard.sessions.entry import read_entry
+from toolyard.sessions.history import read_entry
 
 _LONGEST_GARBLED = 200
 _AGAIN = 1.0

@@ -37,8 +37,8 @@ from toolyard.calls.tracer import CallTrace
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import CallError, SessionError, Unavailable
 from toolyard.registry.bind import Bound, bind
-from toolyard.sessions.entry import call_text, interrupted, read_entry
 from toolyard.sessions.gate import Gate
+from toolyard.sessions.history import call_text, interrupted, read_entry
 from toolyard.sessions.session import Session
 from toolyard.sessions.state import Changes
 from toolyard.sessions.store import Write

@@ -18,7 +18,7 @@ from toolyard.model.fingerprint import digest
 from toolyard.model.tool import Tool
 from toolyard.registry.bind import Bound
 from toolyard.registry.prepared import PreparedTool
-from toolyard.sessions.entry import Entry, read_entry
+from toolyard.sessions.history import Entry, read_entry
 from toolyard.sessions.session import Session
 from toolyard.sessions.state import EngineState
 

@@ -21,7 +21,7 @@ from toolyard.model.tool import Effects, Tool
 from toolyard.registry import ToolRegistry
 from toolyard.registry.prepared import PreparedTool
 from toolyard.registry.snapshot import Snapshot
-from toolyard.sessions.entry import entry_frame
+from toolyard.sessions.history import entry_frame
 from toolyard.sessions.sessions import Sessions
 from toolyard.words.redactor import Redactor
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from toolyard.calls.invocation import Invocation
 from toolyard.model.errors import SessionError, UnknownToolError
 from toolyard.registry.bind import find
 from toolyard.registry.snapshot import Snapshot
-from toolyard.sessions.entry import read_entry
+from toolyard.sessions.history import read_entry
 from toolyard.sessions.session import Session
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.state import Changes
 from toolyard.sessions.store import SessionStore, Write
-
-if TYPE_CHECKING:
-    import asyncio
+from toolyard.sessions.store.base import submit_write
 
 _NEVER_RAN = frozenset({"tool.denied", "tool.not_found", "tool.invalid_args", "tool.no_engine"})
 
@@ -72,20 +68,7 @@ class Recorder:
         """`write` for a task, to the end whatever happens to it meanwhile; the cancellation that came, if one did."""
         import asyncio
 
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[BaseException | None] = loop.create_future()
-
-        def settle(error: BaseException | None) -> None:
-            if not future.done():
-                future.set_result(error)
-
-        def done(error: BaseException | None) -> None:
-            try:
-                loop.call_soon_threadsafe(settle, error)
-            except RuntimeError:
-                return  # the loop is closed, and nobody waits any more
-
-        self._store.submit(write, done)
+        future = submit_write(self._store, write)
         cancelled: BaseException | None = None
         while not future.done():
             try:

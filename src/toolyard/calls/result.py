@@ -11,13 +11,12 @@ import msgspec
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.settings import Settings
 from toolyard.model.bindings import PythonBinding
-from toolyard.model.call import ToolResult
-from toolyard.model.content import CONTENT, Content
+from toolyard.model.call import CONTENT, Content, ToolResult
 from toolyard.model.errors import InvalidOutput, SessionError, ToolFailed
 from toolyard.model.tree_size import fits, is_small
 from toolyard.registry.bind import Bound
 from toolyard.schema.compile import describe
-from toolyard.sessions.entry import call_text, entry_text, result_text
+from toolyard.sessions.history import call_text, entry_text, result_text
 from toolyard.sessions.state import Changes
 from toolyard.words.redactor import hides
 

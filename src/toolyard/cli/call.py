@@ -12,7 +12,7 @@ from toolyard.cli.output import fail_call, print_json, working
 from toolyard.cli.yard import ConfigOption, JsonOption, OwnerOption, SkipOption, open_yard
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import InvalidArguments, SessionError, SessionExistsError
-from toolyard.registry.arguments import read_arguments
+from toolyard.registry.prepared import read_arguments
 
 _ALONE = "toolyard-call"
 """The session of a call that is in none; it lives as long as the command."""

@@ -17,7 +17,7 @@ from toolyard.cli.output import counted, print_json, print_table, print_text
 from toolyard.cli.yard import ConfigOption, JsonOption, config_path
 from toolyard.model.errors import ConfigError
 from toolyard.serving.identity import POLL, ApiKey, KeyLimits, KeyRing, read_scopes
-from toolyard.sessions.open import open_records
+from toolyard.sessions.records import open_records
 
 _SPAN = re.compile(r"(\d+)([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}

@@ -21,8 +21,8 @@ from toolyard.model.errors import (
     ToolyardError,
     UnknownSessionError,
 )
-from toolyard.registry.arguments import json_text, plain_copy, read_arguments
 from toolyard.registry.bind import find
+from toolyard.registry.prepared import json_text, plain_copy, read_arguments
 from toolyard.sessions.state import exact_json
 
 MAX_CALLS = 1000

@@ -19,7 +19,7 @@ import msgspec
 from toolyard.calls.settings import Settings
 from toolyard.constants import VERSION
 from toolyard.links.http.link import MAX_ANSWER, HttpAnswer, HttpLink, HttpRequest
-from toolyard.loop.backoff import backoff_delay
+from toolyard.loop.pacing import backoff_delay
 from toolyard.model.closing import Closing
 from toolyard.model.errors import (
     CallError,

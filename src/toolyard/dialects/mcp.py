@@ -27,7 +27,7 @@ from toolyard.dialects.payload import (
 )
 from toolyard.model import Effects, ErrorInfo, Schema, Tool, ToolCall, ToolResult
 from toolyard.model.errors import ToolFailed
-from toolyard.model.guesses import promises_output
+from toolyard.model.tool import promises_output
 from toolyard.schema.admission import check_budget
 from toolyard.schema.fold import fold_schema
 from toolyard.schema.normalise import hinted_effects

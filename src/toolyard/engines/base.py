@@ -47,10 +47,9 @@ from toolyard.registry import ToolRegistry
 from toolyard.registry.prepared import PreparedTool
 from toolyard.schema.options import read_arguments
 from toolyard.sessions.history import History
-from toolyard.sessions.initial import EXECUTIONS
 from toolyard.sessions.session import Session
 from toolyard.sessions.sessions import Sessions
-from toolyard.sessions.state import State
+from toolyard.sessions.state import EXECUTIONS, State
 from toolyard.sessions.store import Key
 from toolyard.words.redactor import Redactor
 

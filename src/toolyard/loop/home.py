@@ -1,18 +1,19 @@
 """The home loop: one event loop in a thread of its own, for sync callers of async code.
 
 State that awaits lives there. Sync code posts to it from any thread; async code on it must use the
-a-twin, since waiting for the loop on the loop would never end.
+a-twin, since waiting for the loop on the loop would never end. `PerLoop` is for what every loop has one of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, Generic, Protocol, TypeVar
 
-from toolyard.loop.forking import leave, renewed_in_child
+from toolyard.loop.threads import leave, renewed_in_child
 from toolyard.model.errors import SyncInAsyncError
 
 T = TypeVar("T")
@@ -116,3 +117,82 @@ home_loop = HomeLoop()
 
 link_loop = HomeLoop("toolyard-links")
 """Where connections to other processes live that must be tended all the time; no tool of this process runs there."""
+
+
+class Closable(Protocol):
+    """What can be closed on its own loop."""
+
+    async def aclose(self) -> None:
+        """Let go of it."""
+
+
+Closes = TypeVar("Closes", bound=Closable)
+
+
+class PerLoop(Generic[Closes]):
+    """One `Closes` for each loop; closed with this, or at the latest when its loop is shut down."""
+
+    def __init__(self, make: Callable[[], Closes]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._kept: dict[asyncio.AbstractEventLoop, _Kept[Closes]] = {}
+
+    async def here(self) -> Closes:
+        """The running loop's own."""
+        loop = asyncio.get_running_loop()
+        kept = self._kept.get(loop)
+        if kept is not None:
+            return kept.thing
+        with self._lock:
+            for ended in [other for other in self._kept if other.is_closed()]:
+                del self._kept[ended]
+            kept = self._kept[loop] = _Kept(self._make())
+        await anext(kept.keeper)
+        return kept.thing
+
+    def close(self) -> None:
+        """Close all of them, each by its own loop, soon."""
+        for loop, kept in self._taken():
+            _close_there(loop, kept)
+
+    async def aclose(self) -> None:
+        """`close`, and the running loop's own is closed when it returns."""
+        here = asyncio.get_running_loop()
+        for loop, kept in self._taken():
+            if loop is here:
+                await kept.keeper.aclose()
+            else:
+                _close_there(loop, kept)
+
+    def _taken(self) -> list[tuple[asyncio.AbstractEventLoop, _Kept[Closes]]]:
+        with self._lock:
+            kept, self._kept = self._kept, {}
+        return list(kept.items())
+
+
+class _Kept(Generic[Closes]):
+    def __init__(self, thing: Closes) -> None:
+        self.thing = thing
+        self.keeper = _keep(thing)
+
+
+async def _keep(thing: Closable) -> AsyncGenerator[None, None]:
+    """Closes the thing when it is closed itself, which a loop does with every generator left at its end."""
+    try:
+        yield
+    finally:
+        await thing.aclose()
+
+
+_CLOSING: set[asyncio.Task[None]] = set()
+"""A loop keeps no strong reference to its tasks."""
+
+
+def _close_there(loop: asyncio.AbstractEventLoop, kept: _Kept[Closes]) -> None:
+    def start() -> None:
+        task = loop.create_task(kept.keeper.aclose())
+        _CLOSING.add(task)
+        task.add_done_callback(_CLOSING.discard)
+
+    with suppress(RuntimeError):  # closed already, and the thing with it
+        loop.call_soon_threadsafe(start)

@@ -2,17 +2,20 @@
 
 Unlike the standard pool it can write a thread off: work that outlives its deadline cannot be stopped, so it is
 left behind and another thread takes its place. And it never keeps the interpreter from ending.
+In the child of a fork threads, loops and connections are still the parent's: `renewed_in_child` makes them anew.
 """
 
 from __future__ import annotations
 
+import os
 import queue
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import copy_context
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
+from weakref import WeakSet
 
 from toolyard.model.errors import SessionError
 
@@ -135,3 +138,34 @@ def loop_runs_here() -> bool:
     # Without asyncio in the process no loop runs, and importing it is not free.
     running = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
     return running is not None and running() is not None
+
+
+_KNOWN: WeakSet[Forked] = WeakSet()
+_LEFT: list[Any] = []
+
+
+class Forked(Protocol):
+    """What knows how to begin again in a child."""
+
+    def forked(self) -> None:
+        """Called in the child, before anything else happens there."""
+
+    def __hash__(self) -> int: ...
+
+
+def renewed_in_child(thing: Forked) -> None:
+    """Have `thing.forked()` called in every child of this process, for as long as there is the thing."""
+    _KNOWN.add(thing)
+
+
+def leave(*things: Any) -> None:
+    """Keep for good what belongs to the parent: tidied up here, its sockets and processes would be lost there, too."""
+    _LEFT.extend(thing for thing in things if thing is not None)
+
+
+def _in_child() -> None:
+    for thing in list(_KNOWN):
+        thing.forked()
+
+
+os.register_at_fork(after_in_child=_in_child)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from toolyard.model.keywords import SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES
+from toolyard.model.json_words import SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 

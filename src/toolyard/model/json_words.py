@@ -1,4 +1,4 @@
-"""Small words about JSON that several floors say: pointers, type names, and names close to a misspelt one."""
+"""Words about JSON that several floors say: pointers, type names, keywords of schemas, names near a misspelt one."""
 
 from __future__ import annotations
 
@@ -75,3 +75,35 @@ def closest(name: str, names: Iterable[str], *, count: int = 3) -> list[str]:
     same_bare_name = spelt.get(wanted.rpartition(TOOL_NAMESPACE_SEP)[2], [])
     near = nearest(wanted, spelt, count=count)
     return list(dict.fromkeys([*same_bare_name, *(known for match in near for known in spelt[match])]))[:count]
+
+
+SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+"""Keywords whose value maps free names to subschemas."""
+
+SCHEMA_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+"""Keywords whose value is a list of subschemas."""
+
+SCHEMA_SINGLES = frozenset(
+    {
+        "additionalProperties",
+        "additionalItems",
+        "unevaluatedProperties",
+        "unevaluatedItems",
+        "propertyNames",
+        "contains",
+        "contentSchema",
+        "items",
+        "not",
+        "if",
+        "then",
+        "else",
+    }
+)
+"""Keywords whose value is one subschema (`items` may also be a list in older drafts)."""
+
+IN_PLACE = frozenset(
+    {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "$ref", "$dynamicRef"}
+)
+"""Keywords whose subschemas judge the same value again, and so can multiply the work."""
+
+JSON_TYPES = frozenset({"object", "array", "string", "integer", "number", "boolean", "null"})

@@ -1,4 +1,8 @@
-"""`Tool`: the one definition every source produces and every other part reads."""
+"""`Tool`: the one definition every source produces and every other part reads.
+
+`DeferredTool` makes its schemas when somebody first looks at them. An output schema that was inferred is good to plan
+with, and no promise of the tool that it was made for: `is_guess`.
+"""
 
 from __future__ import annotations
 
@@ -174,3 +178,41 @@ def _effects(value: object) -> Effects:
         return Effects(str(value).lower())
     except ValueError:
         raise DefinitionError(f"effects must be one of read, write, unknown; not {value!r}") from None
+
+
+class DeferredTool(Tool, frozen=True, kw_only=True, dict=True, eq=False):
+    """Base of tools that keep what their schemas, or their binding, are made of, and make them once, when first read.
+
+    A subclass has a field for what it keeps, and a `cached_property` of the name of each field that it makes. Whoever
+    makes one answers for its schemas: nobody looks at them when it enters a registry.
+    """
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.qualified_name!r})"
+
+    def __reduce__(self) -> Any:
+        # What the rest is made of stays behind; a copy has everything put together.
+        return _make_whole, ({field: getattr(self, field) for field in FIELDS},)
+
+
+def _make_whole(fields: dict[str, Any]) -> Tool:
+    return Tool(**fields)
+
+
+INFERRED = "x-inferred"
+"""The keyword that says where an output schema was taken from."""
+SOURCES = ("rules", "lm", "examples")
+"""What it may say."""
+
+
+def is_guess(tool: Tool) -> bool:
+    """True if a tool that really runs has an output schema that it never saw; its answers are not held to it.
+
+    A tool that nothing is behind is simulated, by that very schema, so there it is none.
+    """
+    return tool.binding is not None and INFERRED in tool.output_parameters
+
+
+def promises_output(tool: Tool) -> bool:
+    """True if the tool has an output schema that its answers are held to."""
+    return bool(tool.output_parameters) and not is_guess(tool)

@@ -18,8 +18,7 @@ from toolyard.model.json_words import closest
 from toolyard.model.names import show
 from toolyard.model.tool import Tool
 from toolyard.model.tree_size import is_small
-from toolyard.registry.arguments import Arguments, json_text, plain_copy, read_arguments
-from toolyard.registry.prepared import PreparedTool
+from toolyard.registry.prepared import Arguments, PreparedTool, json_text, plain_copy, read_arguments
 from toolyard.registry.snapshot import Snapshot
 from toolyard.schema.coerce import Coercion, coerce, integral_floats
 from toolyard.schema.compile import describe

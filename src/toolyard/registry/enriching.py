@@ -10,9 +10,8 @@ from operator import attrgetter, is_
 from typing import Any
 
 from toolyard.model.errors import DefinitionError, EnrichmentError, InvalidSchemaError, ToolyardError
-from toolyard.model.guesses import is_guess
 from toolyard.model.json_words import nearest
-from toolyard.model.tool import FIELDS, Schema, Tool
+from toolyard.model.tool import FIELDS, Schema, Tool, is_guess
 from toolyard.parsing import paused_gc
 from toolyard.plugins import ENRICHMENTS, Enrichment
 from toolyard.registry.prepared import PreparedTool

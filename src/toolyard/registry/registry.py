@@ -1,11 +1,16 @@
-"""`ToolRegistry`: a thin holder of one immutable snapshot, and the few ways to swap it."""
+"""`ToolRegistry`: a thin holder of one immutable snapshot, and the few ways to swap it.
+
+Its `Watcher` loads a source again when it says that it has changed, behind everybody's back.
+"""
 
 from __future__ import annotations
 
 import copy
+import logging
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import CoroutineType, TracebackType
 from typing import Any
@@ -21,14 +26,72 @@ from toolyard.model.report import LoadReport
 from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
 from toolyard.plugins import Enrichment, Loader, get_tool_loader
-from toolyard.plugins.searching import FoundTools, ToolSearch, new_search
-from toolyard.registry.arguments import RawArguments, read_arguments
+from toolyard.plugins.protocols import SearchHits, ToolSearch, new_search
 from toolyard.registry.bind import Bound, bind, bind_exact, find
 from toolyard.registry.enriching import ChangeLock, Enricher, in_order
 from toolyard.registry.function_call import settle_function, wait_for
-from toolyard.registry.parts import Part, failed, joined, prepare_all, read_all, read_loader, read_tools, stale, without
-from toolyard.registry.snapshot import Index, Snapshot
-from toolyard.registry.watching import Watcher
+from toolyard.registry.prepared import RawArguments, read_arguments
+from toolyard.registry.snapshot import (
+    Index,
+    Part,
+    Snapshot,
+    failed,
+    joined,
+    prepare_all,
+    read_all,
+    read_loader,
+    read_tools,
+    stale,
+    without,
+)
+
+_log = logging.getLogger(__name__)
+
+
+class Watcher:
+    """One thread at most, there only while something is to be done; what changes twice meanwhile is loaded once."""
+
+    def __init__(self, refresh: Callable[[Loader], object]) -> None:
+        self._refresh = refresh
+        self._lock = threading.Lock()
+        self._waiting: dict[int, Loader] = {}
+        self._running = False
+        self._closed = False
+
+    def follow(self, loader: Loader) -> None:
+        """Have the loader tell when it has changed, if it can."""
+        watch = getattr(loader, "watch", None)
+        if watch is not None:
+            watch(partial(self._changed, loader))
+
+    def close(self) -> None:
+        """Load nothing any more."""
+        with self._lock:
+            self._closed = True
+            self._waiting.clear()
+
+    def _changed(self, loader: Loader) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._waiting[id(loader)] = loader
+            if not self._running:
+                self._running = True
+                threading.Thread(target=self._work, name="toolyard-refresh", daemon=True).start()
+
+    def _work(self) -> None:
+        while (loader := self._next()) is not None:
+            try:
+                self._refresh(loader)
+            except (ToolyardError, OSError) as error:
+                _log.warning("%s has changed, and could not be loaded again: %s", loader.source, error)
+
+    def _next(self) -> Loader | None:
+        with self._lock:
+            if not self._waiting:
+                self._running = False
+                return None
+            return self._waiting.pop(next(iter(self._waiting)))
 
 
 class ToolRegistry:
@@ -131,7 +194,7 @@ class ToolRegistry:
         tags: str | Collection[str] | None = None,
         *,
         threshold: float | None = None,
-    ) -> FoundTools:
+    ) -> SearchHits:
         """Hits with `.tool` and `.score`, best first: at most `k`, fewer where fewer fit, none where nothing does.
 
         Filters come before the ranking; a tool must have all of the `tags`. `.mode` says whether meanings were compared

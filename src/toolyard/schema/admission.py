@@ -19,14 +19,11 @@ from typing import Any
 import jsonschema_rs
 import msgspec
 
-from toolyard.model.deferred import DeferredTool
 from toolyard.model.errors import DefinitionError, InvalidSchemaError
-from toolyard.model.guesses import INFERRED, SOURCES
-from toolyard.model.json_words import pointer_of
-from toolyard.model.keywords import IN_PLACE, JSON_TYPES
+from toolyard.model.json_words import IN_PLACE, JSON_TYPES, pointer_of
 from toolyard.model.names import are_plain, check_namespace, check_tool_name, show
 from toolyard.model.report import Rewrite
-from toolyard.model.tool import Schema, Tool
+from toolyard.model.tool import INFERRED, SOURCES, DeferredTool, Schema, Tool
 from toolyard.schema.compile import CompiledSchema, compile_schema
 from toolyard.schema.normalise import Change, normalise
 from toolyard.schema.subschemas import Path, children, resolve_pointer

@@ -19,8 +19,7 @@ import jsonschema_rs
 import msgspec
 
 from toolyard.model.errors import InvalidSchemaError
-from toolyard.model.json_words import json_type, pointer_of
-from toolyard.model.keywords import JSON_TYPES
+from toolyard.model.json_words import JSON_TYPES, json_type, pointer_of
 from toolyard.model.tree_size import fits
 from toolyard.schema.subschemas import children, resolve_pointer
 

@@ -17,8 +17,7 @@ import msgspec
 
 from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.model.errors import DefinitionError, InvalidSchemaError
-from toolyard.model.json_words import json_type, pointer_of
-from toolyard.model.keywords import JSON_TYPES, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES
+from toolyard.model.json_words import JSON_TYPES, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, json_type, pointer_of
 from toolyard.model.tool import Effects, Tool
 from toolyard.schema.typenames import join, read_type
 

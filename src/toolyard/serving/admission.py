@@ -22,7 +22,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
-from toolyard.loop.token_bucket import TokenBucket
+from toolyard.loop.pacing import TokenBucket
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import KeyLimits, Principal
 

@@ -27,7 +27,8 @@ from toolyard.model.errors import ConfigError, SessionError
 from toolyard.model.json_words import nearest
 from toolyard.model.tool import Tool
 from toolyard.serving.http_fault import HttpFault
-from toolyard.sessions.records import Record, Records
+from toolyard.sessions.records import Records
+from toolyard.sessions.store.tables import Record
 
 Verb = Literal["list", "simulate", "execute", "admin"]
 VERBS: tuple[Verb, ...] = ("list", "simulate", "execute", "admin")

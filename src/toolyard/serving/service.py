@@ -27,8 +27,7 @@ from toolyard.serving.mcp.server import McpServer
 from toolyard.serving.mcp.state import McpState
 from toolyard.serving.metrics import Metrics
 from toolyard.serving.session_view import SessionQuota
-from toolyard.sessions.open import open_records
-from toolyard.sessions.records import Records
+from toolyard.sessions.records import Records, open_records
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 

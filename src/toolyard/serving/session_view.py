@@ -12,8 +12,8 @@ from toolyard.engines.base import ToolEngine
 from toolyard.model.errors import SessionError, UnknownSessionError
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal
-from toolyard.sessions.initial import read_initial
 from toolyard.sessions.sessions import Sessions
+from toolyard.sessions.state import read_initial
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from toolyard.model.bindings import RestBody, RestParameter
-from toolyard.sessions.initial import INITIAL_SCHEMA
+from toolyard.sessions.state import INITIAL_SCHEMA
 
 SCHEMA_VERSION = "0.1.0"
 

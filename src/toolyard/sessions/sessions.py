@@ -12,11 +12,9 @@ from typing import Any, TypeVar
 
 from toolyard.loop.threads import Threads
 from toolyard.model.errors import SessionError, SessionExistsError, UnknownSessionError
-from toolyard.sessions.entry import interrupted, read_entry
-from toolyard.sessions.history import History
-from toolyard.sessions.initial import read_initial
+from toolyard.sessions.history import History, interrupted, read_entry
 from toolyard.sessions.session import INSIDE, Session, busy_error, inside_itself_error
-from toolyard.sessions.state import Changes, State, read_changes, write_changes
+from toolyard.sessions.state import Changes, State, read_changes, read_initial, write_changes
 from toolyard.sessions.store.base import Append, Create, Delete, Intend, Key, SessionStore, Touch, Withdraw
 
 T = TypeVar("T")

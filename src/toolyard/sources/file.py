@@ -22,11 +22,10 @@ from typing import Any, ClassVar
 import msgspec
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
-from toolyard.model.deferred import DeferredTool
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource
 from toolyard.model.json_words import json_type, pointer_of
 from toolyard.model.report import SourceReport
-from toolyard.model.tool import Effects, Schema, Tool
+from toolyard.model.tool import DeferredTool, Effects, Schema, Tool
 from toolyard.parsing import iter_json_lines, locate, parse_json, parse_yaml, paused_gc, read_bytes
 from toolyard.schema.admission import admit_deferred, admit_schema
 from toolyard.sources.base import Intake, ToolLoader

@@ -7,8 +7,7 @@ import pytest
 from toolyard import CallError, Denied, InvalidOutput, ToolFailed
 from toolyard.dialects.mcp import McpDialect
 from toolyard.engines.mcp.answer import read_answer, redact_error
-from toolyard.model.call import ToolResult
-from toolyard.model.content import Content, audio, image, resource, resource_link, text
+from toolyard.model.call import Content, ToolResult, audio, image, resource, resource_link, text
 from toolyard.words.redactor import Redactor
 
 PICTURE = image(b"png", "image/png")

@@ -24,7 +24,7 @@ from toolyard import (
     Unavailable,
 )
 from toolyard.calls.request import CallRequest
-from toolyard.model.content import blocks_of
+from toolyard.model.call import blocks_of
 from toolyard.model.context import Progress
 
 pytestmark = pytest.mark.process
@@ -372,7 +372,7 @@ def test_a_killed_server_fails_its_calls_at_once_and_others_go_on(tmp_path):
 
 def test_content_of_a_python_tool_is_kept_in_the_same_way():
     from toolyard import function_tool
-    from toolyard.model.content import image, text
+    from toolyard.model.call import image, text
 
     def chart() -> Content:
         return Content([text("sales"), image(b"png", "image/png")], {"sales": 5})

@@ -23,7 +23,7 @@ from toolyard import (
 )
 from toolyard.calls.request import CallRequest
 from toolyard.engines.base import OutwardEngine
-from toolyard.model.content import text
+from toolyard.model.call import text
 from toolyard.sessions.sessions import Sessions
 
 

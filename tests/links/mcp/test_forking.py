@@ -9,7 +9,7 @@ import pytest
 
 from links.mcp.conftest import SERVERS
 from links.mcp.web_server import WebServer
-from toolyard.loop import forking
+from toolyard.loop import threads
 from toolyard.loop.home import HomeLoop
 
 pytestmark = pytest.mark.process
@@ -68,7 +68,7 @@ def test_a_loop_begins_anew_though_its_lock_was_held_at_the_fork():
         loop.forked()
         assert loop.run(answer(), twin="x") == 7
     assert loop._loop is not old
-    assert old in forking._LEFT  # it is the parent's; what it holds must not be tidied up here
-    forking._LEFT.remove(old)
+    assert old in threads._LEFT  # it is the parent's; what it holds must not be tidied up here
+    threads._LEFT.remove(old)
     loop.close()
     old.call_soon_threadsafe(old.stop)

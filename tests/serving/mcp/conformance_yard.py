@@ -7,7 +7,7 @@ import struct
 import zlib
 
 from toolyard import Effects, ToolContext, function_tool
-from toolyard.model.content import Content, audio, image, resource, text
+from toolyard.model.call import Content, audio, image, resource, text
 from toolyard.model.errors import ToolFailed
 
 TEXT = {"type": "string"}

@@ -10,7 +10,7 @@ from waiting import SOON, Hung, until
 from serving.mcp.mcp_support import BOTH, META, Reading, Stateless, events, frames, request, result
 from serving.service_support import desk_tools, served
 from toolyard import ToolContext, function_tool
-from toolyard.model.content import Content, image, text
+from toolyard.model.call import Content, image, text
 
 
 @pytest.fixture(scope="module")

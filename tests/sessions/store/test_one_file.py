@@ -7,7 +7,7 @@ import pytest
 from sessions.session_support import SOON, Clock, add, entry, numbers
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import SessionBusyError, SessionExistsError, UnknownSessionError
-from toolyard.sessions.entry import any_call_text, read_entry
+from toolyard.sessions.history import any_call_text, read_entry
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.store.sqlite import SqliteStore
 

@@ -14,7 +14,7 @@ from toolyard.calls.invocation import Invocation
 from toolyard.engines.base import OutwardEngine, ToolEngine
 from toolyard.engines.mcp.answer import read_answer, redact_error
 from toolyard.engines.options import McpEngineOptions, OutwardOptions
-from toolyard.loop.forking import renewed_in_child
+from toolyard.loop.threads import renewed_in_child
 from toolyard.model.bindings import McpBinding, McpServer
 from toolyard.model.call import ToolCall
 from toolyard.model.context import Notice, Notify, Progress

@@ -11,8 +11,7 @@ from collections.abc import Callable
 
 from toolyard.calls.invocation import Invocation
 from toolyard.model.errors import Denied, ErrorInfo, Interrupted, InvalidArguments, NoEngine, UnknownToolError
-from toolyard.sessions.entry import Entry, read_entry
-from toolyard.sessions.history import History
+from toolyard.sessions.history import Entry, History, read_entry
 from toolyard.sessions.store import Key
 
 _MOST_SESSIONS = 4096

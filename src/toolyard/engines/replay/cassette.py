@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from toolyard.model.call import ToolCall
-from toolyard.model.content import Content
+from toolyard.model.call import Content, ToolCall
 from toolyard.model.errors import (
     CallError,
     ConfigError,

@@ -25,15 +25,14 @@ from toolyard.engines.options import ReplayOptions
 from toolyard.engines.replay.call_counts import Places
 from toolyard.engines.replay.cassette import Cassette, Changed, Drift, Moved, Recording, call_key, nearest
 from toolyard.loop.threads import loop_runs_here
-from toolyard.model.call import ToolCall
-from toolyard.model.content import Content
+from toolyard.model.call import Content, ToolCall
 from toolyard.model.errors import CallError, ConfigError, ErrorInfo, NoEngine, SourceUnavailable, ToolFailed
 from toolyard.model.tool import Tool
 from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import bind
 from toolyard.schema.options import read_arguments
-from toolyard.sessions.entry import Entry
+from toolyard.sessions.history import Entry
 from toolyard.sessions.store import Key
 
 if TYPE_CHECKING:

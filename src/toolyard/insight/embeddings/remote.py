@@ -18,7 +18,7 @@ from toolyard.links.http.client import GuardedClient
 from toolyard.links.http.messages import RETRYABLE, Credential, Incoming, Outgoing, retry_after
 from toolyard.links.http.url import read_url
 from toolyard.links.lm.config import LMConfig, read_lm_config
-from toolyard.loop.backoff import backoff_delay
+from toolyard.loop.pacing import backoff_delay
 from toolyard.model.errors import CallError, ConfigError, EnrichmentError
 from toolyard.model.fingerprint import digest
 

@@ -25,8 +25,7 @@ from toolyard.insight.options import OutputOptions
 from toolyard.links.lm.config import LMConfig, LMOptions, read_lm_config
 from toolyard.model.bindings import RestBinding
 from toolyard.model.errors import ConfigError
-from toolyard.model.guesses import INFERRED
-from toolyard.model.tool import Schema, Tool
+from toolyard.model.tool import INFERRED, Schema, Tool
 from toolyard.parsing import paused_gc
 from toolyard.plugins import View
 

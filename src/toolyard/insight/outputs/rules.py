@@ -23,8 +23,7 @@ from toolyard.insight.outputs.nouns import (
 )
 from toolyard.insight.outputs.sections import ListedField
 from toolyard.model.bindings import RestBinding
-from toolyard.model.guesses import INFERRED
-from toolyard.model.tool import Schema, Tool
+from toolyard.model.tool import INFERRED, Schema, Tool
 from toolyard.words.identifiers import split_ascii_identifier
 from toolyard.words.plurals import is_plural, plural, singular
 from toolyard.words.verbs import ANSWER_BY_VERB, Answer, base_verb

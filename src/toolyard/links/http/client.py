@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from toolyard.links.http.addresses import AddressRule
 from toolyard.links.http.messages import Incoming, Outgoing
-from toolyard.loop.per_loop import PerLoop
+from toolyard.loop.home import PerLoop
 from toolyard.model.closing import Closing
 from toolyard.model.errors import ConfigError, ToolyardError
 

@@ -14,7 +14,7 @@ import msgspec
 from toolyard.links.lm.config import LMConfig, read_lm_config
 from toolyard.links.lm.limits import Limits, UsageLedger
 from toolyard.links.lm.shapes import LMAnswer, LMRequest, Message
-from toolyard.loop.backoff import backoff_delay
+from toolyard.loop.pacing import backoff_delay
 from toolyard.model.closing import Closing
 from toolyard.model.errors import CallError, CallTimeout, Unavailable
 from toolyard.sessions.gate import Gate

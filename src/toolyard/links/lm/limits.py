@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from toolyard.links.lm.shapes import LMAnswer
-from toolyard.loop.token_bucket import TokenBucket
+from toolyard.loop.pacing import TokenBucket
 from toolyard.model.errors import Unavailable
 
 _MINUTE = 60.0

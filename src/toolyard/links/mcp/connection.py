@@ -14,7 +14,7 @@ from toolyard.links.mcp.errors import RequestRefused, SessionLostError, late, st
 from toolyard.links.mcp.framing import Headers, mirrored_headers, modern_headers
 from toolyard.links.mcp.handshake import Agreement, envelope
 from toolyard.links.mcp.peer import LISTEN, PATIENCE, McpReply, McpWire, Notices, Peer, Request
-from toolyard.loop.backoff import backoff_delay
+from toolyard.loop.pacing import backoff_delay
 from toolyard.model.context import Notify
 from toolyard.model.errors import CallError, Denied, Interrupted, ToolFailed
 

@@ -20,9 +20,9 @@ from toolyard.links.mcp.errors import ServerRedactor, SessionLostError, again, h
 from toolyard.links.mcp.peer import Handlers, LinkLimits, McpWire, Peer
 from toolyard.links.mcp.transport_probe import Finder
 from toolyard.links.mcp.transports.web import Web
-from toolyard.loop.backoff import backoff_delay, draw_chance
-from toolyard.loop.forking import leave, renewed_in_child
 from toolyard.loop.home import link_loop
+from toolyard.loop.pacing import backoff_delay, draw_chance
+from toolyard.loop.threads import leave, renewed_in_child
 from toolyard.model.bindings import McpServer
 from toolyard.model.closing import Closing
 from toolyard.model.context import Notify

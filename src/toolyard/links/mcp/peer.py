@@ -23,9 +23,8 @@ import msgspec
 from toolyard.links.mcp import framing
 from toolyard.links.mcp.errors import ServerRedactor
 from toolyard.links.mcp.framing import Id, JsonRpcMessage
-from toolyard.loop.forking import renewed_in_child
 from toolyard.loop.home import home_loop
-from toolyard.loop.threads import Threads, wrapped
+from toolyard.loop.threads import Threads, renewed_in_child, wrapped
 from toolyard.model.context import LogLine, Notice, Notify, Progress
 from toolyard.model.errors import CallError, Denied
 

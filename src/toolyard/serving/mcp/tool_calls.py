@@ -9,11 +9,10 @@ from typing import Any, Protocol
 
 from toolyard.dialects.mcp import CALL_ID
 from toolyard.dialects.payload import error_of, error_value, result_text as text_of, value_text
-from toolyard.model.call import ToolCall, ToolResult
-from toolyard.model.content import CONTENT, blocks_of
+from toolyard.model.call import CONTENT, ToolCall, ToolResult, blocks_of
 from toolyard.model.context import Notice, Progress
 from toolyard.model.errors import UnknownToolError
-from toolyard.model.guesses import promises_output
+from toolyard.model.tool import promises_output
 from toolyard.serving.identity import Caller
 from toolyard.serving.mcp.json_rpc import (
     CLIENT_CAPABILITIES,

@@ -40,7 +40,7 @@ from toolyard.serving.wire_types import (
     StateView,
     WireCall,
 )
-from toolyard.sessions.entry import read_entry
+from toolyard.sessions.history import read_entry
 from toolyard.sessions.sessions import Sessions
 
 _PAGE = 1000

@@ -3,16 +3,77 @@
 A session is a name for a *branch*. A branch continues its parent from entry `base` on, so a fork copies nothing:
 entries carry absolute numbers (`seq` counts from 1 over the whole history), and a branch owns those above `base`.
 Everything is append-only; what was acknowledged is never rewritten.
+
+A write of a record is never refused, what became of it is in its `outcome`: a refusal would break up the transaction it
+shares with the writes of others, which a client that repeats itself could then do to everybody.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from toolyard.sessions.store.record_writes import RecordWrite
+if TYPE_CHECKING:
+    import asyncio
+
+
+class Outcome:
+    """How many rows a write changed; valid once the write is acknowledged."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self) -> None:
+        self.rows = 0
+
+    def tell(self, rows: int) -> None:
+        """What the last attempt did."""
+        self.rows = rows
+
+    def tell_most(self, rows: int) -> None:
+        """What any attempt did: a removal that has to be repeated finds nothing left to remove."""
+        self.rows = max(self.rows, rows)
+
+
+class PutRecord(msgspec.Struct, frozen=True):
+    """A value under a name."""
+
+    kind: str
+    owner: str
+    name: str
+    value: bytes
+    at: float
+    stamp: int
+    """Of the store's making, unique for ever: tells whether a write whose commit was not answered is there."""
+    outcome: Outcome
+    new: bool = False
+    """Only if nothing has that name."""
+    old: bytes | None = None
+    """Only if this is the value now."""
+
+
+class RemoveRecord(msgspec.Struct, frozen=True):
+    """No value under that name any more."""
+
+    kind: str
+    owner: str
+    name: str
+    outcome: Outcome
+    old: bytes | None = None
+    """Only if this is the value now."""
+
+
+class ExpireRecords(msgspec.Struct, frozen=True):
+    """Some of the records of a kind that were written before a time, so that no transaction is long."""
+
+    kind: str
+    before: float
+    most: int
+    outcome: Outcome
+
+
+RecordWrite = PutRecord | RemoveRecord | ExpireRecords
 
 
 class Key(msgspec.Struct, frozen=True, array_like=True):
@@ -154,3 +215,24 @@ class SessionStore(Protocol):
 
     def close(self) -> None:
         """Finish what was submitted and let go of everything; safe to call twice."""
+
+
+def submit_write(store: SessionStore, write: Write) -> asyncio.Future[BaseException | None]:
+    """`submit` for a task: a future for None or the error. Whoever gives up waiting leaves the write to its end."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[BaseException | None] = loop.create_future()
+
+    def settle(error: BaseException | None) -> None:
+        if not future.done():
+            future.set_result(error)
+
+    def done(error: BaseException | None) -> None:
+        try:
+            loop.call_soon_threadsafe(settle, error)
+        except RuntimeError:
+            return  # the loop is closed, and nobody waits any more
+
+    store.submit(write, done)
+    return future

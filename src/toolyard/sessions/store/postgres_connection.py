@@ -22,11 +22,11 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
 from toolyard.model.errors import SessionError
-from toolyard.sessions.store import session_tables
+from toolyard.sessions.store import tables
 from toolyard.sessions.store.base import Create, Delete, Touch, Withdraw, Write
 from toolyard.sessions.store.group_commit import StoreFailing
 from toolyard.sessions.store.locks import lock_number
-from toolyard.sessions.store.statement import Run
+from toolyard.sessions.store.tables import Run
 
 _T = TypeVar("_T")
 
@@ -98,20 +98,20 @@ class PostgresAddress:
         if known is not None and known[0]:
             row = conn.execute("SELECT coalesce(max(version), 0) FROM format").fetchone()
             version = row[0] if row else 0
-        if version > session_tables.VERSION:
+        if version > tables.VERSION:
             raise SessionError(
                 f"{self.place} has version {version} of the session tables, this toolyard knows"
-                f" {session_tables.VERSION}; upgrade toolyard or use another schema"
+                f" {tables.VERSION}; upgrade toolyard or use another schema"
             )
-        if version == session_tables.VERSION:
+        if version == tables.VERSION:
             return
-        for table in session_tables.tables(version, text='TEXT COLLATE "C"', blob="BYTEA", compact=""):
+        for table in tables.missing_tables(version, text='TEXT COLLATE "C"', blob="BYTEA", compact=""):
             conn.execute(table.encode())
         if version == 0:
             conn.execute("CREATE TABLE format (version BIGINT NOT NULL)")
-            conn.execute("INSERT INTO format VALUES (%s)", (session_tables.VERSION,))
+            conn.execute("INSERT INTO format VALUES (%s)", (tables.VERSION,))
         else:
-            conn.execute("UPDATE format SET version = %s", (session_tables.VERSION,))
+            conn.execute("UPDATE format SET version = %s", (tables.VERSION,))
 
     def failing(self, error: psycopg.Error) -> StoreFailing:
         """What the user is told."""
@@ -279,13 +279,13 @@ class Writer:
                         deletes.append(write)
                     else:
                         sent += [
-                            (step, conn.execute(_query(step.sql), step.values)) for step in session_tables.steps(write)
+                            (step, conn.execute(_query(step.sql), step.values)) for step in tables.write_steps(write)
                         ]
             opening = []
             for step, done in sent:
                 step.check(done.rowcount)
             for write in deletes:
-                session_tables.delete(runner(conn), write.key)
+                tables.delete_session(runner(conn), write.key)
 
     def _clean_up(self, conn: Connection, *, drop: bool) -> None:
         if not drop and not conn.closed:
@@ -300,7 +300,7 @@ class Writer:
             run = runner(self._link.connection())
             # The others leave no trace, and may be done twice.
             telling = [write for write in writes if not isinstance(write, Delete | Withdraw | Touch)]
-            return any(session_tables.landed(run, write) for write in telling)
+            return any(tables.is_written(run, write) for write in telling)
         except (psycopg.Error, SessionError) as error:
             raise StoreFailing(
                 f"Postgres {self._address.place} was lost during a commit and does not come back: the write may"
@@ -326,7 +326,7 @@ class Writer:
 
 
 def runner(conn: Connection) -> Run:
-    """The connection as `session_tables` wants it."""
+    """The connection as `tables` wants it."""
     return lambda text, values: conn.execute(_query(text), values)
 
 

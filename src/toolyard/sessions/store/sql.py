@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from toolyard.model.errors import SessionError
-from toolyard.sessions.store import session_tables
+from toolyard.sessions.store import tables
 from toolyard.sessions.store.base import Delete, Key, SessionInfo, StoredSession, Write
 from toolyard.sessions.store.group_commit import GroupCommit
-from toolyard.sessions.store.statement import Run
+from toolyard.sessions.store.tables import Run
 
 _T = TypeVar("_T")
 
 
 class SqlStore(ABC):
-    """A `SessionStore` on the tables of `session_tables`, with group commit."""
+    """A `SessionStore` on the tables of `tables`, with group commit."""
 
     quick: bool
     """See `SessionStore`."""
@@ -72,27 +72,27 @@ class SqlStore(ABC):
     def load(self, key: Key) -> StoredSession | None:
         """See `SessionStore`."""
         self._check_process()
-        return self._read(lambda run: session_tables.load(run, key))
+        return self._read(lambda run: tables.load_session(run, key))
 
     def newer(self, key: Key, branch: str, seq: int) -> StoredSession | None:
         """See `SessionStore`."""
         self._check_process()
-        return self._read(lambda run: session_tables.newer(run, key, branch, seq))
+        return self._read(lambda run: tables.load_newer(run, key, branch, seq))
 
     def sessions(self, owner: str | None = None) -> list[SessionInfo]:
         """See `SessionStore`."""
         self._check_process()
-        return self._read(lambda run: session_tables.sessions(run, owner))
+        return self._read(lambda run: tables.list_sessions(run, owner))
 
     def count(self, owner: str | None = None) -> int:
         """See `SessionStore`."""
         self._check_process()
-        return self._read(lambda run: session_tables.count(run, owner))
+        return self._read(lambda run: tables.count_sessions(run, owner))
 
     def expire(self, used_before: float) -> list[Key]:
         """See `SessionStore`."""
         self._check_process()
-        unused = self._read(lambda run: session_tables.unused(run, used_before))
+        unused = self._read(lambda run: tables.list_unused(run, used_before))
         return [key for key in unused if self._expire(key, used_before)]
 
     def _expire(self, key: Key, used_before: float) -> bool:
@@ -100,7 +100,7 @@ class SqlStore(ABC):
             return False
         try:
             # Looked at again: whoever had it until now may have used it.
-            used = self._read(lambda run: session_tables.last_used(run, key))
+            used = self._read(lambda run: tables.last_used(run, key))
             if used is None or used >= used_before:
                 return False
             self.write(Delete(key))

@@ -15,12 +15,12 @@ from msgspec import Meta
 
 from toolyard.model.errors import SessionError
 from toolyard.schema.options import locate_file
-from toolyard.sessions.store import session_tables
+from toolyard.sessions.store import tables
 from toolyard.sessions.store.base import Delete, Key, Write
 from toolyard.sessions.store.group_commit import StoreFailing
 from toolyard.sessions.store.locks import SessionLocks
 from toolyard.sessions.store.sql import SqlStore
-from toolyard.sessions.store.statement import Run
+from toolyard.sessions.store.tables import Run
 
 _T = TypeVar("_T")
 
@@ -137,9 +137,9 @@ class SqliteStore(SqlStore):
     def _write_one(self, write: Write) -> None:
         run = self._writer.execute
         if isinstance(write, Delete):
-            session_tables.delete(run, write.key)
+            tables.delete_session(run, write.key)
             return
-        for step in session_tables.steps(write):
+        for step in tables.write_steps(write):
             step.check(run(step.sql, step.values).rowcount)
 
     def _create_file(self) -> None:
@@ -177,13 +177,13 @@ class SqliteStore(SqlStore):
     def _check_version(self, db: sqlite3.Connection) -> int:
         version = int(db.execute("PRAGMA user_version").fetchone()[0])
         application = int(db.execute("PRAGMA application_id").fetchone()[0])
-        tables = int(db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
-        if application != _APPLICATION and (application or version or tables):
+        existing = int(db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+        if application != _APPLICATION and (application or version or existing):
             raise SessionError(f"{self._path} is another program's database; choose another file for the sessions")
-        if version > session_tables.VERSION:
+        if version > tables.VERSION:
             raise SessionError(
                 f"{self._path} was written by a newer toolyard (version {version} of the tables, this one knows"
-                f" {session_tables.VERSION}); upgrade toolyard or choose another file"
+                f" {tables.VERSION}); upgrade toolyard or choose another file"
             )
         return version
 
@@ -200,13 +200,13 @@ class SqliteStore(SqlStore):
                 time.sleep(0.01)
 
     def _create_tables(self, db: sqlite3.Connection) -> None:
-        if self._check_version(db) == session_tables.VERSION:
+        if self._check_version(db) == tables.VERSION:
             return
         db.execute("BEGIN IMMEDIATE")
-        for table in session_tables.tables(self._check_version(db), text="TEXT", blob="BLOB", compact=" WITHOUT ROWID"):
+        for table in tables.missing_tables(self._check_version(db), text="TEXT", blob="BLOB", compact=" WITHOUT ROWID"):
             db.execute(table)
         db.execute(f"PRAGMA application_id = {_APPLICATION}")
-        db.execute(f"PRAGMA user_version = {session_tables.VERSION}")
+        db.execute(f"PRAGMA user_version = {tables.VERSION}")
         db.execute("COMMIT")
 
     def _failing(self, error: sqlite3.Error) -> SessionError:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from toolyard.loop.forking import leave, renewed_in_child
 from toolyard.loop.home import link_loop
+from toolyard.loop.threads import leave, renewed_in_child
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import (
     CallError,

@@ -17,8 +17,7 @@ from toolyard.dialects.mcp import plain_output
 from toolyard.model.bindings import McpBinding, McpServer
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, SourceUnavailable, ToolyardError
 from toolyard.model.fingerprint import digest
-from toolyard.model.json_words import json_type
-from toolyard.model.keywords import SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES
+from toolyard.model.json_words import SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, json_type
 from toolyard.model.names import check_namespace, show
 from toolyard.model.report import Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool

@@ -12,9 +12,8 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from toolyard.model.bindings import RestBinding, RestBody, RestScheme
-from toolyard.model.deferred import DeferredTool
 from toolyard.model.errors import InvalidSchemaError
-from toolyard.model.tool import Schema
+from toolyard.model.tool import DeferredTool, Schema
 from toolyard.schema.admission import DEFAULT_BUDGET, check_budget
 from toolyard.schema.subschemas import children
 from toolyard.sources.rest.bodies import RequestBody

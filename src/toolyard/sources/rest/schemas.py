@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from toolyard.model.keywords import JSON_TYPES
+from toolyard.model.json_words import JSON_TYPES
 from toolyard.sources.rest.document import MAIN, Files, Notes, ResolvedRef
 from toolyard.sources.rest.keywords import (
     ANNOTATIONS,

@@ -14,7 +14,7 @@ from toolyard.links.mcp.errors import SessionLostError, late
 from toolyard.links.mcp.framing import LineReader, TooLong
 from toolyard.links.mcp.peer import Lost, McpReply, Peer, Request
 from toolyard.links.mcp.response_router import Mailbox
-from toolyard.loop.forking import leave
+from toolyard.loop.threads import leave
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import CallError, Interrupted, Unavailable
 

@@ -26,7 +26,7 @@ from toolyard.links.mcp.framing import UnreadableError
 from toolyard.links.mcp.peer import LISTEN, Lost, McpReply, Peer, Request
 from toolyard.links.mcp.response_router import reply_of
 from toolyard.links.mcp.transports.web import Event, EventReader, Web
-from toolyard.loop.backoff import backoff_delay
+from toolyard.loop.pacing import backoff_delay
 from toolyard.model.context import Notify
 from toolyard.model.errors import CallError, CallTimeout, Interrupted, ToolFailed, Unavailable
 

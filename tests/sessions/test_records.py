@@ -13,13 +13,13 @@ from hypothesis import given, settings, strategies as st
 from conftest import examples
 from sessions.store.test_postgres import Cut, kill_connections
 from toolyard.model.errors import SessionError
-from toolyard.sessions.open import open_records
-from toolyard.sessions.records import MemoryRecords, memory as records_module
+from toolyard.sessions import records as records_module
+from toolyard.sessions.records import MemoryRecords, open_records
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.store import Append, Create, Key
-from toolyard.sessions.store.record_tables import Record
-from toolyard.sessions.store.record_writes import Outcome, PutRecord
+from toolyard.sessions.store.base import Outcome, PutRecord
 from toolyard.sessions.store.sqlite import SqliteStore
+from toolyard.sessions.store.tables import Record
 
 # As the first version made them, word for word.
 VERSION_1 = (

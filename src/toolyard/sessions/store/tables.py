@@ -1,4 +1,4 @@
-"""The SQL of sessions, written once in the dialect that SQLite and Postgres share.
+"""The SQL of sessions and records, written once in the dialect that SQLite and Postgres share.
 
 A write is a list of `Step`s that need no answer before the next, so that Postgres can send them in one go; only a
 delete has to look around. Placeholders are `?`.
@@ -6,24 +6,148 @@ delete has to look around. Placeholders are `?`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
 
 from toolyard.model.errors import SessionError, SessionExistsError
-from toolyard.sessions.store import record_tables
 from toolyard.sessions.store.base import (
     Append,
     Create,
     Intend,
     Key,
+    PutRecord,
+    RecordWrite,
+    RemoveRecord,
     SessionInfo,
     StoredEntry,
     StoredSession,
     Touch,
     Withdraw,
 )
-from toolyard.sessions.store.record_writes import RecordWrite
-from toolyard.sessions.store.statement import Run, Step
+
+
+class Cursor(Protocol):
+    """What both drivers' cursors can do."""
+
+    @property
+    def rowcount(self) -> int:
+        """Rows that the statement changed."""
+
+    def fetchone(self) -> Any:
+        """The next row or None."""
+
+    def fetchall(self) -> list[Any]:
+        """The rows that are left."""
+
+
+Run = Callable[[str, tuple[object, ...]], Cursor]
+
+
+class Step(NamedTuple):
+    """One statement; where `refusal` is given, it must change exactly one row. `tell` hears how many it changed."""
+
+    sql: str
+    values: tuple[object, ...]
+    refusal: Callable[[], SessionError] | None = None
+    tell: Callable[[int], None] | None = None
+
+    def check(self, rowcount: int) -> None:
+        """Raise the refusal unless the statement did its work."""
+        if self.tell is not None:
+            self.tell(rowcount)
+        if self.refusal is not None and rowcount != 1:
+            raise self.refusal()
+
+
+RECORDS = (
+    "CREATE TABLE records (kind {text} NOT NULL, owner {text} NOT NULL, name {text} NOT NULL, value {blob} NOT NULL,"
+    " at DOUBLE PRECISION NOT NULL, stamp BIGINT NOT NULL, PRIMARY KEY (kind, owner, name)){compact}",
+    "CREATE INDEX records_by_age ON records (kind, at)",
+    "CREATE TABLE record_versions (kind {text} NOT NULL PRIMARY KEY, version BIGINT NOT NULL){compact}",
+)
+
+UNWATCHED = frozenset({"answer"})
+"""Kinds that are written all the time and that nobody waits for changes of: they have no version."""
+
+_THIS = "kind = ? AND owner = ? AND name = ?"
+_INSERT = "INSERT INTO records (kind, owner, name, value, at, stamp) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT"
+_PUT_NEW = f"{_INSERT} DO NOTHING"
+_PUT = f"{_INSERT} (kind, owner, name) DO UPDATE SET value = excluded.value, at = excluded.at, stamp = excluded.stamp"
+_REPLACE = f"UPDATE records SET value = ?, at = ?, stamp = ? WHERE {_THIS} AND value = ?"  # noqa: S608 - constants only
+_REMOVE = f"DELETE FROM records WHERE {_THIS}"  # noqa: S608 - constants only
+_REMOVE_OLD = f"{_REMOVE} AND value = ?"
+_EXPIRE = (
+    "DELETE FROM records WHERE (kind, owner, name) IN"
+    " (SELECT kind, owner, name FROM records WHERE kind = ? AND at < ? ORDER BY at LIMIT ?)"
+)
+_CHANGED = (
+    "INSERT INTO record_versions (kind, version) VALUES (?, 1)"
+    " ON CONFLICT (kind) DO UPDATE SET version = record_versions.version + 1"
+)
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One value, with when it was written."""
+
+    owner: str
+    name: str
+    value: bytes
+    at: float
+
+
+def record_steps(write: RecordWrite) -> list[Step]:
+    """The statements of one write. A version may grow although nothing changed; never the other way round."""
+    changed = [] if write.kind in UNWATCHED else [Step(_CHANGED, (write.kind,))]
+    return [_record_step(write), *changed]
+
+
+def _record_step(write: RecordWrite) -> Step:
+    if isinstance(write, PutRecord):
+        this = (write.kind, write.owner, write.name)
+        content = (write.value, write.at, write.stamp)
+        if write.old is not None:
+            return Step(_REPLACE, (*content, *this, write.old), tell=write.outcome.tell)
+        return Step(_PUT_NEW if write.new else _PUT, (*this, *content), tell=write.outcome.tell)
+    if isinstance(write, RemoveRecord):
+        this = (write.kind, write.owner, write.name)
+        if write.old is not None:
+            return Step(_REMOVE_OLD, (*this, write.old), tell=write.outcome.tell_most)
+        return Step(_REMOVE, this, tell=write.outcome.tell_most)
+    return Step(_EXPIRE, (write.kind, write.before, write.most), tell=write.outcome.tell_most)
+
+
+def is_record_written(run: Run, write: RecordWrite) -> bool:
+    """Whether a write whose commit was never answered is there, if it is one that leaves a trace."""
+    if not isinstance(write, PutRecord) or not write.outcome.rows:
+        return False
+    row = run(f"SELECT stamp FROM records WHERE {_THIS}", (write.kind, write.owner, write.name)).fetchone()  # noqa: S608 - constants only
+    return row is not None and row[0] == write.stamp
+
+
+def get_record(run: Run, kind: str, owner: str, name: str) -> bytes | None:
+    """The value, or None."""
+    row = run(f"SELECT value FROM records WHERE {_THIS}", (kind, owner, name)).fetchone()  # noqa: S608 - constants only
+    return None if row is None else bytes(row[0])
+
+
+def list_records(run: Run, kind: str, owner: str | None) -> list[Record]:
+    """All of a kind, of one owner or of all, by owner and name."""
+    query = "SELECT owner, name, value, at FROM records WHERE kind = ?"
+    rows = (
+        run(f"{query} ORDER BY owner, name", (kind,))
+        if owner is None
+        else run(f"{query} AND owner = ? ORDER BY name", (kind, owner))
+    ).fetchall()
+    return [Record(whose, name, bytes(value), at) for whose, name, value, at in rows]
+
+
+def record_version(run: Run, kind: str) -> int:
+    """Grows with every change of the kind; 0 before the first."""
+    row = run("SELECT version FROM record_versions WHERE kind = ?", (kind,)).fetchone()
+    return 0 if row is None else int(row[0])
+
 
 _SESSIONS = (
     "CREATE TABLE sessions (owner {text} NOT NULL, id {text} NOT NULL, branch {text} NOT NULL UNIQUE,"
@@ -37,7 +161,7 @@ _SESSIONS = (
     " PRIMARY KEY (branch, seq)){compact}",
 )
 
-STAGES = (_SESSIONS, record_tables.TABLES)
+STAGES = (_SESSIONS, RECORDS)
 """What each version of the tables added to the one before; never changed, only added to."""
 VERSION = len(STAGES)
 
@@ -67,24 +191,24 @@ _FORK = (
 _FIRST = "INSERT INTO entries (branch, seq, entry, changes) VALUES (?, ?, ?, ?)"
 
 
-def tables(known: int, *, text: str, blob: str, compact: str) -> list[str]:
+def missing_tables(known: int, *, text: str, blob: str, compact: str) -> list[str]:
     """What to run where version `known` of the tables is there already, 0 for none; in the words of one database."""
     return [table.format(text=text, blob=blob, compact=compact) for stage in STAGES[known:] for table in stage]
 
 
-def steps(write: Create | Append | Intend | Withdraw | Touch | RecordWrite) -> list[Step]:
+def write_steps(write: Create | Append | Intend | Withdraw | Touch | RecordWrite) -> list[Step]:
     """The statements of one write, with the checks that fence off a writer that lost its session."""
     if isinstance(write, RecordWrite):
-        return record_tables.steps(write)
+        return record_steps(write)
     owner, session_id = write.key.owner, write.key.session_id
     branch = write.branch
     if isinstance(write, Create):
-        return _create(write)
+        return _create_steps(write)
     if isinstance(write, Append):
         seq = write.seq
         return [
-            Step(_USE, (write.used, owner, session_id, branch), lambda: _gone(write)),
-            Step(_APPEND, (branch, seq, write.entry, write.changes, seq, branch, branch), lambda: _taken(write)),
+            Step(_USE, (write.used, owner, session_id, branch), lambda: _gone_error(write)),
+            Step(_APPEND, (branch, seq, write.entry, write.changes, seq, branch, branch), lambda: _taken_error(write)),
             Step(_SETTLE, (branch, seq)),
         ]
     if isinstance(write, Touch):
@@ -93,10 +217,10 @@ def steps(write: Create | Append | Intend | Withdraw | Touch | RecordWrite) -> l
         # Whatever the reason that the intent is gone, it is void.
         return [Step(_WITHDRAW, (branch, write.seq))]
     values = (branch, write.seq, write.call, owner, session_id, branch, write.seq, branch, branch)
-    return [Step(_INTEND, values, lambda: _taken(write))]
+    return [Step(_INTEND, values, lambda: _taken_error(write))]
 
 
-def _create(write: Create) -> list[Step]:
+def _create_steps(write: Create) -> list[Step]:
     key, branch, base = write.key, write.branch, write.base
     if write.parent is None and base:
         raise SessionError(f"session {key.session_id!r} has no parent to inherit {base} entries from; name one")
@@ -104,22 +228,22 @@ def _create(write: Create) -> list[Step]:
         raise SessionError(f"session {key.session_id!r} inherits its entries; append others after it is created")
     if base < 0:
         raise SessionError(f"session {key.session_id!r} cannot inherit {base} entries; use 0 or more")
-    name = Step(_NAME, (key.owner, key.session_id, branch, write.used), lambda: _exists(key))
+    name = Step(_NAME, (key.owner, key.session_id, branch, write.used), lambda: _exists_error(key))
     if write.parent is not None:
         parent = write.parent
         values = (branch, base, write.changes, parent, base, parent, parent)
-        return [name, Step(_FORK, values, lambda: _no_parent(write))]
-    root = Step(_ROOT, (branch, write.changes), lambda: _no_parent(write))
+        return [name, Step(_FORK, values, lambda: _no_parent_error(write))]
+    root = Step(_ROOT, (branch, write.changes), lambda: _no_parent_error(write))
     first = [Step(_FIRST, (branch, seq, entry, b"")) for seq, entry in enumerate(write.entries, 1)]
     return [name, root, *first]
 
 
-def landed(run: Run, write: Create | Append | Intend | RecordWrite) -> bool:
+def is_written(run: Run, write: Create | Append | Intend | RecordWrite) -> bool:
     """Whether a write whose commit was never answered is there. Only to be asked if all its checks had passed: then
     the row did not exist before.
     """
     if isinstance(write, RecordWrite):
-        return record_tables.landed(run, write)
+        return is_record_written(run, write)
     if isinstance(write, Create):
         return run("SELECT 1 FROM branches WHERE id = ?", (write.branch,)).fetchone() is not None
     if isinstance(write, Append):
@@ -130,19 +254,19 @@ def landed(run: Run, write: Create | Append | Intend | RecordWrite) -> bool:
     return row is not None and tuple(map(bytes, row)) == values
 
 
-def delete(run: Run, key: Key) -> None:
+def delete_session(run: Run, key: Key) -> None:
     """End a session, and drop every branch and entry that nothing reaches any more."""
-    row = run("SELECT branch FROM sessions WHERE owner = ? AND id = ?", _pair(key)).fetchone()
+    row = run("SELECT branch FROM sessions WHERE owner = ? AND id = ?", _key_values(key)).fetchone()
     # The count, not the row: another node may have deleted it in between.
-    if row is None or run("DELETE FROM sessions WHERE owner = ? AND id = ?", _pair(key)).rowcount != 1:
+    if row is None or run("DELETE FROM sessions WHERE owner = ? AND id = ?", _key_values(key)).rowcount != 1:
         return
     branch: str | None = row[0]
     run("DELETE FROM intents WHERE branch = ?", (branch,))
     while branch is not None:
-        branch = _prune(run, branch)
+        branch = _prune_branch(run, branch)
 
 
-def _prune(run: Run, branch: str) -> str | None:
+def _prune_branch(run: Run, branch: str) -> str | None:
     """Drop what nobody needs of a branch; the parent's name if that may have become superfluous too."""
     if run("SELECT 1 FROM sessions WHERE branch = ?", (branch,)).fetchone() is not None:
         return None
@@ -178,18 +302,18 @@ _LINE_ENTRIES = (
 )
 
 
-def load(run: Run, key: Key) -> StoredSession | None:
+def load_session(run: Run, key: Key) -> StoredSession | None:
     """The whole session in four queries, however long its line."""
-    found = run("SELECT branch, used FROM sessions WHERE owner = ? AND id = ?", _pair(key)).fetchone()
+    found = run("SELECT branch, used FROM sessions WHERE owner = ? AND id = ?", _key_values(key)).fetchone()
     if found is None:
         return None
     branch, used = found
     states = run(_LINE_STATES, (branch,)).fetchall()
     entries = run(_LINE_ENTRIES, (branch,)).fetchall()
-    return _stored(run, branch, used, entries, [bytes(state) for (state,) in states])
+    return _read_stored(run, branch, used, entries, [bytes(state) for (state,) in states])
 
 
-def newer(run: Run, key: Key, branch: str, seq: int) -> StoredSession | None:
+def load_newer(run: Run, key: Key, branch: str, seq: int) -> StoredSession | None:
     """What was appended after `seq`; walks up the line only if `seq` is an inherited entry."""
     found = run(
         "SELECT s.used, b.base FROM sessions s JOIN branches b ON b.id = s.branch"
@@ -200,7 +324,7 @@ def newer(run: Run, key: Key, branch: str, seq: int) -> StoredSession | None:
         return None
     used, base = found
     if seq < base:
-        whole = load(run, key)
+        whole = load_session(run, key)
         if whole is None:
             return None
         late = tuple(entry for entry in whole.entries if entry.seq > seq)
@@ -208,10 +332,10 @@ def newer(run: Run, key: Key, branch: str, seq: int) -> StoredSession | None:
     entries = run(
         "SELECT seq, entry, changes FROM entries WHERE branch = ? AND seq > ? ORDER BY seq", (branch, seq)
     ).fetchall()
-    return _stored(run, branch, used, entries, ())
+    return _read_stored(run, branch, used, entries, ())
 
 
-def _stored(run: Run, branch: str, used: float, entries: Sequence[Any], changes: Sequence[bytes]) -> StoredSession:
+def _read_stored(run: Run, branch: str, used: float, entries: Sequence[Any], changes: Sequence[bytes]) -> StoredSession:
     # Settled intents are deleted with the append, so whatever is left lies above the last entry.
     intent = run("SELECT seq, call FROM intents WHERE branch = ? ORDER BY seq DESC LIMIT 1", (branch,)).fetchone()
     return StoredSession(
@@ -229,14 +353,14 @@ _INFO = (
 )
 
 
-def count(run: Run, owner: str | None = None) -> int:
+def count_sessions(run: Run, owner: str | None = None) -> int:
     """How many sessions there are, of one owner or of all."""
     if owner is None:
         return int(run("SELECT count(*) FROM sessions", ()).fetchone()[0])
     return int(run("SELECT count(*) FROM sessions WHERE owner = ?", (owner,)).fetchone()[0])
 
 
-def sessions(run: Run, owner: str | None) -> list[SessionInfo]:
+def list_sessions(run: Run, owner: str | None) -> list[SessionInfo]:
     """One line for each session, by owner and id."""
     rows = (
         run(f"{_INFO} ORDER BY s.owner, s.id", ())
@@ -246,7 +370,7 @@ def sessions(run: Run, owner: str | None) -> list[SessionInfo]:
     return [SessionInfo(session_id=i, owner=o, entries=n, used=used) for i, o, n, used in rows]
 
 
-def unused(run: Run, used_before: float) -> list[Key]:
+def list_unused(run: Run, used_before: float) -> list[Key]:
     """Sessions that were last used before that, held or not."""
     rows = run("SELECT owner, id FROM sessions WHERE used < ? ORDER BY owner, id", (used_before,)).fetchall()
     return [Key(owner, session_id) for owner, session_id in rows]
@@ -254,36 +378,36 @@ def unused(run: Run, used_before: float) -> list[Key]:
 
 def last_used(run: Run, key: Key) -> float | None:
     """When the session was last used; None if it is gone."""
-    row = run("SELECT used FROM sessions WHERE owner = ? AND id = ?", _pair(key)).fetchone()
+    row = run("SELECT used FROM sessions WHERE owner = ? AND id = ?", _key_values(key)).fetchone()
     return None if row is None else float(row[0])
 
 
-def _pair(key: Key) -> tuple[object, ...]:
+def _key_values(key: Key) -> tuple[object, ...]:
     return (key.owner, key.session_id)
 
 
-def _exists(key: Key) -> SessionError:
+def _exists_error(key: Key) -> SessionError:
     return SessionExistsError(
         f"session {key.session_id!r}{f' of {key.owner!r}' if key.owner else ''} exists already; "
         "use another id or delete it"
     )
 
 
-def _gone(write: Append) -> SessionError:
+def _gone_error(write: Append) -> SessionError:
     return SessionError(
         f"entry {write.seq} was not written: session {write.key.session_id!r} of {write.key.owner!r} is over"
         " or was started anew; set it up again"
     )
 
 
-def _taken(write: Append | Intend) -> SessionError:
+def _taken_error(write: Append | Intend) -> SessionError:
     return SessionError(
         f"entry {write.seq} of session {write.key.session_id!r} of {write.key.owner!r} was not written: the session"
         " is over, or another process wrote to it; load it again"
     )
 
 
-def _no_parent(write: Create) -> SessionError:
+def _no_parent_error(write: Create) -> SessionError:
     if write.parent is None:
         return SessionError(f"branch {write.branch!r} exists already; branch ids are used once only")
     return SessionError(

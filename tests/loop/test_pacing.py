@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.loop.token_bucket import TokenBucket
+from toolyard.loop.pacing import TokenBucket
 
 
 def test_a_burst_may_go_at_once_and_then_as_it_fills():

@@ -1,6 +1,10 @@
-"""`TokenBucket`: so much a second, and so much at once after a rest. Moments are the caller's to tell."""
+"""How fast to go: `TokenBucket` (so much a second, so much at once after a rest), and the wait after a failure."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from secrets import SystemRandom
 
 
 class TokenBucket:
@@ -43,3 +47,17 @@ class TokenBucket:
     def _refill(self, now: float) -> None:
         self._tokens = min(self._tokens + (now - self._at) * self.rate, self.burst)
         self._at = now
+
+
+draw_chance: Callable[[], float] = SystemRandom().random
+"""A number from 0 to 1 that no seed of the user's program decides."""
+
+_MOST_DOUBLINGS = 32
+
+
+def backoff_delay(attempt: int, first: float, longest: float = math.inf, *, chance: float = 1.0) -> float:
+    """Seconds to wait after the failed attempt of that number, counted from 1.
+
+    `chance`, from 0 to 1, takes up to half of it off, so that those that failed together come back apart.
+    """
+    return min(first * 2.0 ** min(max(attempt - 1, 0), _MOST_DOUBLINGS), longest) * (0.5 + chance / 2)

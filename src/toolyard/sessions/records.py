@@ -1,0 +1,441 @@
+"""`Records`: small named values a service must not lose (keys, registered tools, answers to repeated requests).
+
+They live beside its sessions, written in the same transactions, or in memory where nothing is kept.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TypeVar
+
+from toolyard.loop.threads import Threads
+from toolyard.model.errors import SessionError
+from toolyard.sessions.store.base import (
+    ExpireRecords,
+    Key,
+    Outcome,
+    PutRecord,
+    RecordWrite,
+    RemoveRecord,
+    SessionStore,
+    submit_write,
+)
+from toolyard.sessions.store.sql import SqlStore
+from toolyard.sessions.store.tables import UNWATCHED, Record, get_record, list_records, record_version
+
+
+class Records(ABC):
+    """Values by kind, owner and name, for callers in many threads and, by the a-twins, on an event loop.
+
+    A sync method may wait for a disk or a server; an a-twin never blocks the loop. A raised `SessionError` means that
+    nothing was written, unless its text says that nobody knows. An a-twin that is cancelled gives up waiting: what
+    it was asked to write may still be written.
+    """
+
+    shared: bool
+    """True if other processes see the same records; False if they end with this one."""
+
+    @abstractmethod
+    def put(self, kind: str, owner: str, name: str, value: bytes, *, new: bool = False) -> bool:
+        """Keep a value. With `new`, False if there is one of that name already, which then stays."""
+
+    @abstractmethod
+    def get(self, kind: str, owner: str, name: str) -> bytes | None:
+        """The value, or None."""
+
+    @abstractmethod
+    def remove(self, kind: str, owner: str, name: str, *, old: bytes | None = None) -> bool:
+        """Forget a value, if it is `old` where that is given; False if there was nothing to forget."""
+
+    @abstractmethod
+    def replace(self, kind: str, owner: str, name: str, old: bytes, value: bytes) -> bool:
+        """Change a value that is still `old`; False if it is not."""
+
+    @abstractmethod
+    def all(self, kind: str, owner: str | None = None) -> list[Record]:
+        """Every record of a kind, of one owner or of all, by owner and name."""
+
+    @abstractmethod
+    def version(self, kind: str) -> int:
+        """Grows with every change of the kind, whichever process makes it, and is read before what it is the version
+        of. Kinds that are written all the time (`answer`) have none: always 0.
+        """
+
+    @abstractmethod
+    def expire(self, kind: str, before: float) -> int:
+        """Forget what was written before that; says how many."""
+
+    @abstractmethod
+    def hold(self, kind: str, owner: str, name: str) -> bool:
+        """Take a name for this process (there need be no value) unless another has it; one that dies lets go."""
+
+    @abstractmethod
+    def release(self, kind: str, owner: str, name: str) -> None:
+        """Let go of it; nothing happens if it is not held."""
+
+    @abstractmethod
+    def holds(self, kind: str, owner: str, name: str) -> bool:
+        """False if it is not held any more, for instance because the connection it went with is gone."""
+
+    async def aput(self, kind: str, owner: str, name: str, value: bytes, *, new: bool = False) -> bool:
+        """`put` for a task."""
+        return self.put(kind, owner, name, value, new=new)
+
+    async def aget(self, kind: str, owner: str, name: str) -> bytes | None:
+        """`get` for a task."""
+        return self.get(kind, owner, name)
+
+    async def aremove(self, kind: str, owner: str, name: str, *, old: bytes | None = None) -> bool:
+        """`remove` for a task."""
+        return self.remove(kind, owner, name, old=old)
+
+    async def areplace(self, kind: str, owner: str, name: str, old: bytes, value: bytes) -> bool:
+        """`replace` for a task."""
+        return self.replace(kind, owner, name, old, value)
+
+    async def aall(self, kind: str, owner: str | None = None) -> list[Record]:
+        """`all` for a task."""
+        return self.all(kind, owner)
+
+    async def aversion(self, kind: str) -> int:
+        """`version` for a task."""
+        return self.version(kind)
+
+    async def aexpire(self, kind: str, before: float) -> int:
+        """`expire` for a task."""
+        return self.expire(kind, before)
+
+    async def ahold(self, kind: str, owner: str, name: str) -> bool:
+        """`hold` for a task."""
+        return self.hold(kind, owner, name)
+
+    async def arelease(self, kind: str, owner: str, name: str) -> None:
+        """`release` for a task."""
+        self.release(kind, owner, name)
+
+    async def aholds(self, kind: str, owner: str, name: str) -> bool:
+        """`holds` for a task."""
+        return self.holds(kind, owner, name)
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of threads; the store is not ours to close."""
+
+
+MOST_ANSWERS = 100_000
+MOST_BYTES = 256 * 1024 * 1024
+"""Of all values of a bounded kind together."""
+
+
+class _Kind:
+    """What there is of one kind: by owner, then by name, oldest first."""
+
+    __slots__ = ("count", "most", "owners", "size", "version")
+
+    def __init__(self, most: int | None) -> None:
+        self.owners: dict[str, dict[str, tuple[bytes, float]]] = {}
+        self.most = most
+        self.count = 0
+        self.size = 0
+        self.version = 0
+
+    def put(self, owner: str, name: str, value: bytes, at: float) -> None:
+        names = self.owners.get(owner)
+        if names is None:
+            names = self.owners[owner] = {}
+        # Out and in again, so that the order stays that of age.
+        before = names.pop(name, None)
+        names[name] = (value, at)
+        self.count += before is None
+        self.size += len(value) - (0 if before is None else len(before[0]))
+        self.version += 1
+
+    def drop(self, owner: str, name: str) -> None:
+        names = self.owners[owner]
+        self.size -= len(names.pop(name)[0])
+        self.count -= 1
+        self.version += 1
+        if not names:
+            del self.owners[owner]
+
+    def make_room(self, owner: str, name: str) -> None:
+        """Drop the oldest until the bounds hold again: of `owner` if they have more than their share, else of
+        whoever has most. So one who writes without end pushes out their own.
+        """
+        if self.most is None:
+            return
+        while self.count > self.most or (self.size > MOST_BYTES and self.count > 1):
+            own = self.owners[owner]
+            crowded = len(own) * len(self.owners) >= self.count and len(own) > 1
+            whose = owner if crowded else max(self.owners, key=lambda each: len(self.owners[each]))
+            oldest = next(iter(self.owners[whose]))
+            if (whose, oldest) == (owner, name):
+                return
+            self.drop(whose, oldest)
+
+
+class MemoryRecords(Records):
+    """Records that end with the process; for one that keeps nothing else either.
+
+    `most` bounds kinds that would grow for ever: the oldest are forgotten.
+    """
+
+    shared = False
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.time,
+        most: Mapping[str, int] = MappingProxyType({"answer": MOST_ANSWERS}),
+    ) -> None:
+        self._clock = clock
+        self._most = most
+        self._kinds: dict[str, _Kind] = {}
+        self._held: set[tuple[str, str, str]] = set()
+        self._lock = threading.Lock()
+
+    def put(self, kind: str, owner: str, name: str, value: bytes, *, new: bool = False) -> bool:
+        """See `Records`."""
+        with self._lock:
+            known = self._kind(kind)
+            if new and self._value(known, owner, name) is not None:
+                return False
+            known.put(owner, name, value, self._clock())
+            known.make_room(owner, name)
+            return True
+
+    def get(self, kind: str, owner: str, name: str) -> bytes | None:
+        """See `Records`."""
+        known = self._kinds.get(kind)
+        return None if known is None else self._value(known, owner, name)
+
+    def remove(self, kind: str, owner: str, name: str, *, old: bytes | None = None) -> bool:
+        """See `Records`."""
+        with self._lock:
+            known = self._kind(kind)
+            value = self._value(known, owner, name)
+            if value is None or (old is not None and value != old):
+                return False
+            known.drop(owner, name)
+            return True
+
+    def replace(self, kind: str, owner: str, name: str, old: bytes, value: bytes) -> bool:
+        """See `Records`."""
+        with self._lock:
+            known = self._kind(kind)
+            if self._value(known, owner, name) != old:
+                return False
+            known.put(owner, name, value, self._clock())
+            known.make_room(owner, name)
+            return True
+
+    def all(self, kind: str, owner: str | None = None) -> list[Record]:
+        """See `Records`."""
+        with self._lock:
+            return [
+                Record(whose, name, value, at)
+                for whose, names in sorted(self._kind(kind).owners.items())
+                if owner is None or whose == owner
+                for name, (value, at) in sorted(names.items())
+            ]
+
+    def version(self, kind: str) -> int:
+        """See `Records`."""
+        return 0 if kind in UNWATCHED else self._kind(kind).version
+
+    def expire(self, kind: str, before: float) -> int:
+        """See `Records`."""
+        with self._lock:
+            known = self._kind(kind)
+            # Not only the oldest: the clock may have been set back in between.
+            old = [
+                (owner, name) for owner, names in known.owners.items() for name, (_, at) in names.items() if at < before
+            ]
+            for owner, name in old:
+                known.drop(owner, name)
+            return len(old)
+
+    def hold(self, kind: str, owner: str, name: str) -> bool:
+        """See `Records`."""
+        with self._lock:
+            if (kind, owner, name) in self._held:
+                return False
+            self._held.add((kind, owner, name))
+            return True
+
+    def release(self, kind: str, owner: str, name: str) -> None:
+        """See `Records`."""
+        with self._lock:
+            self._held.discard((kind, owner, name))
+
+    def holds(self, kind: str, owner: str, name: str) -> bool:
+        """See `Records`."""
+        return (kind, owner, name) in self._held
+
+    def close(self) -> None:
+        """See `Records`; nothing to let go of."""
+
+    def _kind(self, kind: str) -> _Kind:
+        known = self._kinds.get(kind)
+        if known is None:
+            known = self._kinds.setdefault(kind, _Kind(self._most.get(kind)))
+        return known
+
+    @staticmethod
+    def _value(known: _Kind, owner: str, name: str) -> bytes | None:
+        names = known.owners.get(owner)
+        found = None if names is None else names.get(name)
+        return None if found is None else found[0]
+
+
+_T = TypeVar("_T")
+
+_AT_ONCE = 500
+"""Records deleted by one transaction: others wait for it."""
+_THREADS = 4
+
+
+class SqlRecords(Records):
+    """Reads where the store is quick are done inline; other reads, and all writes, on threads beside the loop."""
+
+    shared = True
+
+    def __init__(self, store: SqlStore, *, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._clock = clock
+        self._threads = Threads(_THREADS, "toolyard-records")
+        # Counted from a random number: no two objects, in whatever process, give the same stamp.
+        self._stamps = itertools.count(secrets.randbits(62))
+
+    def put(self, kind: str, owner: str, name: str, value: bytes, *, new: bool = False) -> bool:
+        """See `Records`."""
+        return self._write(self._put(kind, owner, name, value, new=new)) == 1
+
+    def get(self, kind: str, owner: str, name: str) -> bytes | None:
+        """See `Records`."""
+        return self._store.read(lambda run: get_record(run, kind, owner, name))
+
+    def remove(self, kind: str, owner: str, name: str, *, old: bytes | None = None) -> bool:
+        """See `Records`."""
+        return self._write(RemoveRecord(kind, owner, name, Outcome(), old)) == 1
+
+    def replace(self, kind: str, owner: str, name: str, old: bytes, value: bytes) -> bool:
+        """See `Records`."""
+        return self._write(self._put(kind, owner, name, value, old=old)) == 1
+
+    def all(self, kind: str, owner: str | None = None) -> list[Record]:
+        """See `Records`."""
+        return self._store.read(lambda run: list_records(run, kind, owner))
+
+    def version(self, kind: str) -> int:
+        """See `Records`."""
+        return self._store.read(lambda run: record_version(run, kind))
+
+    def expire(self, kind: str, before: float) -> int:
+        """See `Records`."""
+        total = 0
+        while gone := self._write(ExpireRecords(kind, before, _AT_ONCE, Outcome())):
+            total += gone
+        return total
+
+    def hold(self, kind: str, owner: str, name: str) -> bool:
+        """See `Records`."""
+        return self._store.try_hold(_lock_key(kind, owner, name))
+
+    def release(self, kind: str, owner: str, name: str) -> None:
+        """See `Records`."""
+        self._store.release(_lock_key(kind, owner, name))
+
+    def holds(self, kind: str, owner: str, name: str) -> bool:
+        """See `Records`."""
+        return self._store.still_holds(_lock_key(kind, owner, name))
+
+    async def aput(self, kind: str, owner: str, name: str, value: bytes, *, new: bool = False) -> bool:
+        """See `Records`."""
+        return await self._awrite(self._put(kind, owner, name, value, new=new)) == 1
+
+    async def aget(self, kind: str, owner: str, name: str) -> bytes | None:
+        """See `Records`."""
+        return await self._beside(lambda: self.get(kind, owner, name))
+
+    async def aremove(self, kind: str, owner: str, name: str, *, old: bytes | None = None) -> bool:
+        """See `Records`."""
+        return await self._awrite(RemoveRecord(kind, owner, name, Outcome(), old)) == 1
+
+    async def areplace(self, kind: str, owner: str, name: str, old: bytes, value: bytes) -> bool:
+        """See `Records`."""
+        return await self._awrite(self._put(kind, owner, name, value, old=old)) == 1
+
+    async def aall(self, kind: str, owner: str | None = None) -> list[Record]:
+        """See `Records`."""
+        return await self._beside(lambda: self.all(kind, owner))
+
+    async def aversion(self, kind: str) -> int:
+        """See `Records`."""
+        return await self._beside(lambda: self.version(kind))
+
+    async def aexpire(self, kind: str, before: float) -> int:
+        """See `Records`."""
+        total = 0
+        while gone := await self._awrite(ExpireRecords(kind, before, _AT_ONCE, Outcome())):
+            total += gone
+        return total
+
+    async def ahold(self, kind: str, owner: str, name: str) -> bool:
+        """See `Records`."""
+        return await self._beside(lambda: self.hold(kind, owner, name))
+
+    async def arelease(self, kind: str, owner: str, name: str) -> None:
+        """See `Records`."""
+        await self._beside(lambda: self.release(kind, owner, name))
+
+    async def aholds(self, kind: str, owner: str, name: str) -> bool:
+        """See `Records`."""
+        return await self._beside(lambda: self.holds(kind, owner, name))
+
+    def close(self) -> None:
+        """See `Records`."""
+        self._threads.close()
+
+    def _put(
+        self, kind: str, owner: str, name: str, value: bytes, *, new: bool = False, old: bytes | None = None
+    ) -> PutRecord:
+        return PutRecord(kind, owner, name, value, self._clock(), next(self._stamps), Outcome(), new, old)
+
+    def _write(self, write: RecordWrite) -> int:
+        self._store.write(write)
+        return write.outcome.rows
+
+    async def _awrite(self, write: RecordWrite) -> int:
+        error = await submit_write(self._store, write)
+        if error is not None:
+            raise error
+        return write.outcome.rows
+
+    async def _beside(self, work: Callable[[], _T]) -> _T:
+        """Do something that may wait for a server."""
+        if self._store.quick:
+            return work()
+        import asyncio
+
+        return await asyncio.wrap_future(self._threads.submit(work))
+
+
+def _lock_key(kind: str, owner: str, name: str) -> Key:
+    # A session's id holds no NUL, so that no session is ever held by this.
+    return Key(owner, f"\0{kind}\0{name}")
+
+
+def open_records(store: SessionStore | None, *, clock: Callable[[], float] = time.time) -> Records:
+    """The records beside these sessions: in the same database, or in memory if there is none."""
+    if store is None:
+        return MemoryRecords(clock=clock)
+    if not isinstance(store, SqlStore):
+        raise SessionError(f"{type(store).__name__} keeps sessions but no records; use SQLite or Postgres")
+    return SqlRecords(store, clock=clock)
