@@ -59,13 +59,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 _STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system"}
 _HERE = os.getpid()
-_started: list[str] = []
+started: list[str] = []
+"""What the test that runs has started so far."""
 
 
 def _note_start(event: str, arguments: tuple[object, ...]) -> None:
     # A hook stays in the children of a fork, where nobody asks.
     if event in _STARTS and os.getpid() == _HERE:
-        _started.append(f"{event} {arguments[:2]!r:.200}")
+        started.append(f"{event} {arguments[:2]!r:.200}")
 
 
 sys.addaudithook(_note_start)
@@ -73,7 +74,7 @@ sys.addaudithook(_note_start)
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None):
-    _started.clear()
+    started.clear()
     return (yield)
 
 
@@ -81,6 +82,6 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None):
 def pytest_runtest_teardown(item: pytest.Item):
     """`make check` leaves out what starts processes, so whatever does has to say so."""
     result = yield
-    if _started and item.get_closest_marker("process") is None:
-        pytest.fail(f"this test starts a process; mark it, or its module, with pytest.mark.process: {_started[0]}")
+    if started and item.get_closest_marker("process") is None:
+        pytest.fail(f"this test starts a process; mark it, or its module, with pytest.mark.process: {started[0]}")
     return result

@@ -145,16 +145,34 @@ def test_append_on_a_corrupt_manifest_is_refused_and_leaves_it_unchanged(tools):
     assert (tools / "_manifest.json").read_text() == '{"allow": ["weather.py", '
 
 
+APPEND = """
+import os, sys, traceback
+from toolyard.scripts import append_tool_manifest
+
+waiting, begin = os.pipe()
+writers = []
+for n in range(50):
+    writers.append(os.fork())
+    if writers[-1] == 0:
+        code = 1
+        try:
+            os.close(begin)
+            os.read(waiting, 1)
+            append_tool_manifest(f"new_{n}.py", sys.argv[1])
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+os.close(begin)
+print(*(os.waitstatus_to_exitcode(os.waitpid(writer, 0)[1]) for writer in writers))
+"""
+
+
 @pytest.mark.process
 def test_fifty_processes_that_append_at_once_are_fifty_entries(tools):
-    code = "import sys; from toolyard.scripts import append_tool_manifest as a; sys.stdin.read(); a(*sys.argv[1:])"
-    writers = [
-        subprocess.Popen([sys.executable, "-c", code, f"new_{n}.py", str(tools)], stdin=subprocess.PIPE)
-        for n in range(50)
-    ]
-    for writer in writers:
-        writer.stdin.close()
-    assert [writer.wait(120) for writer in writers] == [0] * 50
+    done = subprocess.run([sys.executable, "-c", APPEND, str(tools)], capture_output=True, text=True)
+    assert (done.stdout.split(), done.stderr) == (["0"] * 50, "")
     assert load_tool_manifest_allowlist(tools) == {"weather.py", "numbers_.py", *(f"new_{n}.py" for n in range(50))}
     assert not [path.name for path in tools.iterdir() if ".new-" in path.name]
 

@@ -1,7 +1,6 @@
 import re
 import subprocess
 import sys
-import time
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -184,9 +183,7 @@ def test_a_hundred_thousand_tools_are_indexed_without_touching_their_schemas(mon
     monkeypatch.setattr("toolyard.model.tool.fingerprint", refuse)
     tools = [Tool(f"tool_{i}" if i % 2 else f"tool {i}", f"ns{i % 50}") for i in range(100_000)]
     tools[5] = tool("get_weather", "api")
-    start = time.process_time()
     names = WireNames(tools)
-    assert time.process_time() - start < 5
     assert names.decode(names.encode(tools[77_778])) == ("ns28::tool 77778", None)
     with pytest.raises(UnknownToolError, match="api::get_weather"):
         names.decode("get_wether")

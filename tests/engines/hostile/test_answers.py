@@ -33,8 +33,12 @@ def reading(**more):
 @pytest.mark.parametrize("drops", DRIPS)
 def test_a_server_that_drips_is_left_at_the_deadline(server, make, ask, drops):
     server.otherwise = lambda request: DRIPS[drops]
-    results = ask(make(reading(), server.url, timeout=0.4), call("post"), call("get"))
-    posted, read = (clear(result, "tool.timeout") for result in results)
+    # On a busy machine nothing may have been sent when the time is over; then more of it is given.
+    for seconds in (0.3, 2, 8, 30):
+        results = ask(make(reading(), server.url, timeout=seconds), call("post"), call("get"))
+        posted, read = (clear(result, "tool.timeout") for result in results)
+        if posted.effect == "unknown":
+            break
     assert (posted.effect, read.effect) == ("unknown", "none")
 
 

@@ -7,11 +7,11 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 from waiting import SOON, until
 
+from conftest import started
 from links.mcp.conftest import SECRET, in_seconds, is_alive, raw_server, text_of
 from toolyard.links.mcp import Handlers
 from toolyard.model.bindings import McpServer
@@ -66,11 +66,9 @@ def test_a_slow_starter_is_not_taken_for_one_that_chokes(links):
 
 def test_a_mute_server_fails_within_the_time_to_connect(links):
     link = links(raw_server("mute"), connect_seconds=1)
-    begun = time.monotonic()
-    with pytest.raises(Unavailable, match="did not answer within") as caught:
-        link.list_tools(timeout=30)
+    with pytest.raises(Unavailable, match=r"did not answer within [01](\.\d)? s") as caught:
+        link.list_tools(timeout=SOON)
     assert caught.value.info.effect == "none"
-    assert time.monotonic() - begun < 5
     assert link.state == "down"
 
 
@@ -389,11 +387,11 @@ def test_a_server_that_keeps_dying_is_left_alone_for_a_while(links):
     link = links(raw_server("exit"), backoff_seconds=30, max_backoff_seconds=60)
     with pytest.raises(Unavailable):
         link.list_tools()
-    begun = time.monotonic()
+    before = len(started)
     with pytest.raises(Unavailable, match="last words") as caught:
         link.list_tools()
     assert 0 < caught.value.info.retry_after <= 1  # who asks need not wait out the whole pause
-    assert time.monotonic() - begun < 1
+    assert len(started) == before
 
 
 def test_lines_for_people_do_not_spoil_the_call_that_waits(links):
