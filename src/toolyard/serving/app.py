@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -11,11 +12,13 @@ from starlette.types import ASGIApp
 
 from toolyard.app.blocks import ServerBlock
 from toolyard.app.toolyard import Toolyard
-from toolyard.serving.mcp.streamable_http import mcp_operations
+from toolyard.serving.mcp.server import McpEndpoint
+from toolyard.serving.mcp.streamable_http import SseTransport, StreamableHttp
 from toolyard.serving.metrics import RequestLog
 from toolyard.serving.middleware import HostGuard, OperationGate, RequestBoundary
 from toolyard.serving.pages.routes import PageRoutes, SignInCookie, SignInPages
 from toolyard.serving.pages.views import PageRenderer
+from toolyard.serving.request_body import QueryParameter
 from toolyard.serving.routes.arp import ArpTools
 from toolyard.serving.routes.catalog import CatalogRoutes
 from toolyard.serving.routes.native_tools import NativeTools
@@ -25,6 +28,9 @@ from toolyard.serving.routes.registration import RegistrationRoutes
 from toolyard.serving.routes.sessions import SessionRoutes
 from toolyard.serving.routing import Operation, make_routes, refuse_unknown_path
 from toolyard.serving.service import Service, make_service
+
+_Body = dict[str, Any]
+_SESSION = QueryParameter("session_id", {"type": "string", "minLength": 1, "maxLength": 128}, "As /sse gave it.")
 
 
 def asgi(yard: Toolyard, block: ServerBlock | None = None) -> Starlette:
@@ -44,7 +50,7 @@ def create_app(service: Service) -> Starlette:
     renderer = PageRenderer(service.keys, metrics_on=service.metrics is not None)
     operations = [
         *_api_operations(service),
-        *(mcp_operations(service.mcp) if block.mcp.enabled else ()),
+        *(_mcp_operations(service.mcp) if block.mcp.enabled else ()),
         *(_page_operations(service, renderer, cookie) if block.page else ()),
     ]
     operations += OpenApiRoute(operations, service.keys).operations()
@@ -98,3 +104,19 @@ def _api_operations(service: Service) -> tuple[Operation, ...]:
 def _page_operations(service: Service, renderer: PageRenderer, cookie: SignInCookie) -> tuple[Operation, ...]:
     signing = SignInPages(renderer, service.keys, cookie)
     return PageRoutes(service.yard.tool_registry, service.invoker, renderer, signing).operations()
+
+
+def _mcp_operations(server: McpEndpoint) -> tuple[Operation, ...]:
+    """Those of streamable HTTP, and of the transport before it."""
+    http, sse = StreamableHttp(server), SseTransport(server)
+    return (
+        Operation(*("POST", "/mcp", http.post_message, "A message of an MCP client", _Body), streams=True, shown=False),
+        Operation("GET", "/mcp", http.open_stream, "What an MCP client is told unasked", streams=True, shown=False),
+        Operation("DELETE", "/mcp", http.end_session, "End an MCP session", shown=False),
+        Operation("GET", "/sse", sse.open_stream, "The stream of an older MCP client", streams=True, shown=False),
+        Operation(
+            *("POST", "/messages", sse.post_message, "A message of an older MCP client", _Body),
+            query=(_SESSION,),
+            shown=False,
+        ),
+    )

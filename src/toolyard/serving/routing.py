@@ -26,6 +26,8 @@ Access = Literal["key", "open", "page", "page-open"]
 
 _LONGEST = 8192
 _REMEMBERED = 4096
+_METHODS = "toolyard.methods"
+"""Where the scope of a request has the operations of its path."""
 
 
 class Operation(msgspec.Struct, frozen=True):
@@ -62,36 +64,42 @@ class Operation(msgspec.Struct, frozen=True):
         return self.access.startswith("page")
 
 
-class PathRoute(BaseRoute):
-    """All operations of one path, found by the raw path: a slash inside a name is spelt %2F.
+class PathTable(BaseRoute):
+    """All operations as one route of Starlette, found by the raw path: a slash inside a name is spelt %2F.
 
-    A path that matches is this route's whatever the method, so that a 405 can say which methods there are.
+    A fixed path is looked up, however many there are; the few with values in them are tried in turn. A path that is
+    there is found whatever the method, so that a 405 can say which methods there are.
     """
 
-    def __init__(self, path: str, methods: Mapping[str, ASGIApp]) -> None:
-        self.path = path
-        self.methods = dict(methods)
-        self._pattern = _compile_path(path)
-
-    @property
-    def is_narrow(self) -> bool:
-        """True if a fixed suffix follows a value: `x:invoke` is the call of x, never a tool of that name."""
-        return any(suffix for _, suffix in self._pattern)
+    def __init__(self, paths: Mapping[str, Mapping[str, ASGIApp]]) -> None:
+        patterns = {_compile_path(path): methods for path, methods in paths.items()}
+        self._fixed = {
+            tuple(fixed for fixed, _ in pattern): methods
+            for pattern, methods in patterns.items()
+            if all(suffix is None for _, suffix in pattern)
+        }
+        # Those with a suffix behind a value first: `x:invoke` is the call of x, never a tool of that name.
+        self._patterns = sorted(patterns.items(), key=lambda item: not any(suffix for _, suffix in item[0]))
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Whether the path is of this shape, and what stands in its braces, percent-decoded."""
+        """Whether there are operations of that path, and what stands in its braces, percent-decoded."""
         if scope["type"] != "http":
             return Match.NONE, {}
         segments = _split_path(scope.get("raw_path") or quote(scope["path"]).encode(), scope.get("root_path", ""))
-        values = _match_path(self._pattern, segments)
-        return (Match.NONE, {}) if values is None else (Match.FULL, {"path_params": values})
+        if (found := self._fixed.get(segments)) is not None:
+            return Match.FULL, {"path_params": {}, _METHODS: found}
+        for pattern, methods in self._patterns:
+            values = _match_path(pattern, segments)
+            if values is not None:
+                return Match.FULL, {"path_params": values, _METHODS: methods}
+        return Match.NONE, {}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse a method that is not served here."""
-        method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        app = self.methods.get(method)
+        methods: Mapping[str, ASGIApp] = scope[_METHODS]
+        app = methods.get("GET" if scope["method"] == "HEAD" else scope["method"])
         if app is None:
-            raise _method_not_allowed(scope["method"], sorted(self.methods))
+            raise _method_not_allowed(scope["method"], sorted(methods))
         await app(scope, receive, send)
 
     def url_path_for(self, name: str, /, **path_params: Any) -> URLPath:
@@ -99,12 +107,12 @@ class PathRoute(BaseRoute):
         raise NoMatchFound(name, path_params)
 
 
-def make_routes(operations: Iterable[Operation], make_app: Callable[[Operation], ASGIApp]) -> list[PathRoute]:
-    """One route for each path, narrow ones first."""
+def make_routes(operations: Iterable[Operation], make_app: Callable[[Operation], ASGIApp]) -> list[PathTable]:
+    """What Starlette's router takes."""
     paths: dict[str, dict[str, ASGIApp]] = {}
     for operation in operations:
         paths.setdefault(operation.path, {})[operation.method] = make_app(operation)
-    return sorted((PathRoute(path, methods) for path, methods in paths.items()), key=lambda route: not route.is_narrow)
+    return [PathTable(paths)]
 
 
 def caller_of(request: Request) -> Caller:

@@ -23,7 +23,7 @@ from toolyard.serving.catalog_view import CatalogView, LoadedCatalog, Registrati
 from toolyard.serving.idempotency import Idempotency
 from toolyard.serving.identity import KeyRing
 from toolyard.serving.invoke import CurrentNames, Invoker
-from toolyard.serving.mcp.server import McpServer
+from toolyard.serving.mcp.server import McpEndpoint
 from toolyard.serving.mcp.state import McpState
 from toolyard.serving.metrics import Metrics
 from toolyard.serving.session_view import SessionQuota
@@ -90,7 +90,7 @@ class Service:
     invoker: Invoker
     registrations: Registrations
     loaded: LoadedCatalog
-    mcp: McpServer
+    mcp: McpEndpoint
     background: BackgroundTasks
     failing: dict[str, str]
     """What goes on beside the requests and does not work at the moment, with the kind of its error."""
@@ -135,7 +135,7 @@ def make_service(
     quota = SessionQuota(engine.sessions, block.sessions_per_key)
     registrations = Registrations(registry, records)
     loaded = LoadedCatalog(yard, records, registrations, secrets)
-    mcp = McpServer(
+    mcp = McpEndpoint(
         McpState(
             *(yard, block),
             records=records,

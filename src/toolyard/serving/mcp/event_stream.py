@@ -199,14 +199,15 @@ async def send_stream(send: Send, stream: EventStream, reader: object, *, after:
 @asynccontextmanager
 async def watch_disconnect(receive: Receive, gone: Callable[[], object]) -> AsyncIterator[None]:
     """Have `gone` called should the client of a request, whose body was read, be gone before the block is over."""
-    task = asyncio.get_running_loop().create_task(_await_disconnect(receive, gone))
+    task = asyncio.get_running_loop().create_task(await_disconnect(receive, gone))
     try:
         yield
     finally:
         task.cancel()
 
 
-async def _await_disconnect(receive: Receive, gone: Callable[[], object]) -> None:
+async def await_disconnect(receive: Receive, gone: Callable[[], object]) -> None:
+    """Call `gone` once the client of a request, whose body was read, is gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
     gone()

@@ -33,7 +33,7 @@ from toolyard.serving.mcp.json_rpc import (
     finish_result,
     read_message,
 )
-from toolyard.serving.mcp.server import McpServer, negotiate_version
+from toolyard.serving.mcp.server import McpEndpoint, negotiate_version
 from toolyard.serving.mcp.sessions import InflightRequest, Running, cancel_request
 from toolyard.serving.mcp.subscriptions import read_subscription
 from toolyard.serving.mcp.tool_calls import RequestContext
@@ -51,7 +51,7 @@ class MessageClient:
     """
 
     def __init__(
-        self, server: McpServer, send: Callable[[bytes], None], tell: Callable[[bytes], None], principal: Principal
+        self, server: McpEndpoint, send: Callable[[bytes], None], tell: Callable[[bytes], None], principal: Principal
     ) -> None:
         self._server = server
         self._send = send

@@ -1,4 +1,4 @@
-"""`McpServer`: the one table of methods that every wire uses, and what goes on beside the requests."""
+"""`McpEndpoint`: the one table of methods that every wire uses, and what goes on beside the requests."""
 
 from __future__ import annotations
 
@@ -43,11 +43,13 @@ IDEMPOTENCY_KEY = "toolyard/idempotency_key"
 _LONGEST_KEY = 512
 _LOOK = 0.05
 """Seconds between two looks at the registry, and at what other workers were told."""
+_IDLE_LOOK = 0.25
+"""The same, while no client is there that would have to be told."""
 _SWEEP = 30.0
 _log = logging.getLogger(__name__)
 
 
-class McpServer:
+class McpEndpoint:
     """The yard of a service, as MCP clients see it."""
 
     def __init__(self, state: McpState) -> None:
@@ -91,7 +93,7 @@ class McpServer:
         """Tell clients when the catalog changes, and do what the store says is to be done; for ever."""
         self._notice_changes()
         while True:
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_LOOK if self.state.has_clients else _IDLE_LOOK)
             self._notice_changes()
             keys = self.state.keys
             if keys is not None and keys.required:

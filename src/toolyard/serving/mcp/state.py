@@ -12,7 +12,7 @@ from toolyard.app.blocks import McpBlock, ServerBlock
 from toolyard.app.toolyard import Toolyard
 from toolyard.dialects.mcp import wraps
 from toolyard.dialects.wire_names import WireNames
-from toolyard.model.tool import Tool
+from toolyard.model.tool import Tool, promises_output
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.admission import Admission
 from toolyard.serving.catalog_view import SnapshotCache
@@ -31,7 +31,7 @@ _ALLOWED = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 class McpTool:
     """One wire name: whom it calls, and under which conditions."""
 
-    __slots__ = ("header_params", "name", "overload", "requires", "tool", "wraps")
+    __slots__ = ("has_schema", "header_params", "name", "overload", "requires", "tool", "wraps")
 
     def __init__(self, name: str, overload: str | None, tool: Tool) -> None:
         self.name = name
@@ -39,6 +39,7 @@ class McpTool:
         self.tool = tool
         self.wraps = wraps(tool)
         """True if a result is structured as `{"result": ...}` even when it is an object."""
+        self.has_schema = promises_output(tool)
         self.header_params: tuple[HeaderParam, ...] = find_header_params(tool.parameters)
         self.requires = _find_required(tool)
 
@@ -174,6 +175,11 @@ class McpState:
             bare = self.block.names == "bare"
             names = self._names = McpNames(served.snapshot, served, self.reserved_names, bare=bare)
         return names
+
+    @property
+    def has_clients(self) -> bool:
+        """True if somebody has a session or a stream here."""
+        return bool(len(self.sessions) or len(self.subscribers))
 
     @property
     def cache_scope(self) -> Literal["public", "private"]:

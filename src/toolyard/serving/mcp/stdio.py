@@ -20,7 +20,7 @@ from toolyard.parsing import parse_json
 from toolyard.serving.identity import NOBODY
 from toolyard.serving.mcp.json_rpc import INVALID_REQUEST, PARSE_ERROR, RpcFault, encode_error
 from toolyard.serving.mcp.message_client import MessageClient
-from toolyard.serving.mcp.server import McpServer
+from toolyard.serving.mcp.server import McpEndpoint
 from toolyard.serving.mcp.subscriptions import Subscriber
 
 _CHUNK = 256 * 1024
@@ -81,7 +81,7 @@ class LineSplitter:
 class StdioTransport(asyncio.Protocol):
     """The wire to the one client."""
 
-    def __init__(self, server: McpServer) -> None:
+    def __init__(self, server: McpEndpoint) -> None:
         self._block = server.state.server_block
         self._lines = LineSplitter(self._block.max_body_bytes, self._read_line, self._refuse_long_line)
         self._out: OutputPipe | None = None
@@ -215,7 +215,7 @@ def take_streams() -> tuple[int, int]:
     return reading, writing
 
 
-async def serve_stdio(server: McpServer, reading: int, writing: int, stop: asyncio.Event) -> None:
+async def serve_stdio(server: McpEndpoint, reading: int, writing: int, stop: asyncio.Event) -> None:
     """Answer until the client has said all, or `stop` is set; then wait for what runs, within the server's limit."""
     wire = StdioTransport(server)
     out = OutputPipe(wire.finish)

@@ -11,11 +11,11 @@ from typing import Any, cast
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Send
+from starlette.types import Receive, Send
 
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal
-from toolyard.serving.mcp.event_stream import EventStream, Replays, new_stream_name, send_stream, watch_disconnect
+from toolyard.serving.mcp.event_stream import EventStream, Replays, await_disconnect, new_stream_name, send_stream
 from toolyard.serving.mcp.json_rpc import (
     CANCELLED,
     HEADER_MISMATCH,
@@ -44,7 +44,7 @@ from toolyard.serving.mcp.json_rpc import (
     read_message,
 )
 from toolyard.serving.mcp.message_client import MessageClient
-from toolyard.serving.mcp.server import McpServer, negotiate_version
+from toolyard.serving.mcp.server import McpEndpoint, negotiate_version
 from toolyard.serving.mcp.sessions import (
     InflightRequest,
     McpSession,
@@ -55,11 +55,12 @@ from toolyard.serving.mcp.sessions import (
 )
 from toolyard.serving.mcp.subscriptions import listen, stand, stand_in_session
 from toolyard.serving.mcp.tool_calls import RequestContext
-from toolyard.serving.request_body import BODY, QueryParameter, query_str, read_json
-from toolyard.serving.routing import JsonResponse, Operation, caller_of
+from toolyard.serving.request_body import BODY, query_str, read_json
+from toolyard.serving.routing import JsonResponse, caller_of
 from toolyard.sessions.records import Records
 
 _BOTH = "application/json, text/event-stream"
+_UNWATCHED_SECONDS = 0.02
 
 
 class AcceptedTypes:
@@ -102,6 +103,32 @@ def refuse_head(request: Request) -> None:
     """A stream has no end that a HEAD could tell of."""
     if request.method == "HEAD":
         raise HttpFault(405, "request.method_not_allowed", "HEAD is not allowed here", headers=((b"allow", b"GET"),))
+
+
+class DisconnectWatch:
+    """Cancels a call of the stateless version when its client is gone, which is how that version cancels.
+
+    Begun only where a call takes a moment: most are over sooner than a task to watch them is made and cancelled.
+    """
+
+    __slots__ = ("_call", "_receive", "_timer", "_watching")
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._call = cast("asyncio.Task[Any]", asyncio.current_task())
+        self._watching: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(_UNWATCHED_SECONDS, self.begin)
+
+    def begin(self) -> None:
+        """Watch from now on."""
+        self._timer.cancel()
+        self._watching = asyncio.get_running_loop().create_task(await_disconnect(self._receive, self._call.cancel))
+
+    def end(self) -> None:
+        """The call is over."""
+        self._timer.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
 
 
 class Reply:
@@ -176,7 +203,7 @@ _STOPPED = {
 class StreamableHttp:
     """Answers the three methods of `/mcp`. A handler that returns None has answered with a stream."""
 
-    def __init__(self, server: McpServer) -> None:
+    def __init__(self, server: McpEndpoint) -> None:
         self._server = server
         self._state = server.state
 
@@ -242,15 +269,19 @@ class StreamableHttp:
         if message.method != "tools/call":
             turn = RequestContext(message, caller_of(request), stateless=True, tell=None)
             return await self._reply(turn, reply, takes)
+        waits = self._state.is_stale
         await self._state.catch_up()
         self._check_header_params(request, message)
         turn = RequestContext(message, caller_of(request), stateless=True, tell=reply.tell if takes.stream else None)
-        # Such a call is over when its client is gone, which is how the stateless version cancels.
-        task = cast("asyncio.Task[Any]", asyncio.current_task())
-        async with watch_disconnect(request.receive, task.cancel):
-            # Of one that hung up before, nothing is begun.
-            await asyncio.sleep(0)
+        watch = DisconnectWatch(request.receive)
+        try:
+            if waits:
+                # Of one that hung up meanwhile, nothing is begun.
+                watch.begin()
+                await asyncio.sleep(0)
             return await self._reply(turn, reply, takes)
+        finally:
+            watch.end()
 
     def _check_header_params(self, request: Request, message: RpcMessage) -> None:
         name, arguments = message.params.get("name"), message.params.get("arguments")
@@ -385,7 +416,7 @@ _HOME = "mcp_sse"
 class SseClient(MessageClient):
     """A client whose answers come on a stream of its own."""
 
-    def __init__(self, server: McpServer, principal: Principal) -> None:
+    def __init__(self, server: McpEndpoint, principal: Principal) -> None:
         self.stream = EventStream()
         super().__init__(server, self.stream.put_answer, self.stream.put, principal)
 
@@ -398,7 +429,7 @@ class SseClient(MessageClient):
 class SseTransport:
     """Its two requests."""
 
-    def __init__(self, server: McpServer) -> None:
+    def __init__(self, server: McpEndpoint) -> None:
         self._server = server
         self._state = server.state
 
@@ -453,23 +484,3 @@ class SseTransport:
 
 async def _is_elsewhere(records: Records, owner: str, session_id: str) -> bool:
     return records.shared and bool(session_id) and await records.aget(_HOME, owner, session_id) is not None
-
-
-_Body = dict[str, Any]
-_SESSION = QueryParameter("session_id", {"type": "string", "minLength": 1, "maxLength": 128}, "As /sse gave it.")
-
-
-def mcp_operations(server: McpServer) -> tuple[Operation, ...]:
-    """Those of streamable HTTP, and of the transport before it."""
-    http, sse = StreamableHttp(server), SseTransport(server)
-    return (
-        Operation(*("POST", "/mcp", http.post_message, "A message of an MCP client", _Body), streams=True, shown=False),
-        Operation("GET", "/mcp", http.open_stream, "What an MCP client is told unasked", streams=True, shown=False),
-        Operation("DELETE", "/mcp", http.end_session, "End an MCP session", shown=False),
-        Operation("GET", "/sse", sse.open_stream, "The stream of an older MCP client", streams=True, shown=False),
-        Operation(
-            *("POST", "/messages", sse.post_message, "A message of an older MCP client", _Body),
-            query=(_SESSION,),
-            shown=False,
-        ),
-    )

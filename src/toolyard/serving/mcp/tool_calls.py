@@ -12,7 +12,6 @@ from toolyard.dialects.payload import error_of, error_value, result_text as text
 from toolyard.model.call import CONTENT, ToolCall, ToolResult, blocks_of
 from toolyard.model.context import Notice, Progress
 from toolyard.model.errors import UnknownToolError
-from toolyard.model.tool import promises_output
 from toolyard.serving.identity import Caller
 from toolyard.serving.mcp.json_rpc import (
     CLIENT_CAPABILITIES,
@@ -35,7 +34,7 @@ _MAYBE_JSON = frozenset('{["-0123456789tfn \t\r\n')
 def make_call_result(result: ToolResult, *, wraps: bool, has_schema: bool) -> Json:
     """The `CallToolResult` of a call. Blocks travel as they are; a value that is no object is `{"result": value}`."""
     out: Json
-    info = error_of(result)
+    info = None if result.error is None and result.error_info is None else error_of(result)
     if info is not None:
         text = text_of(result, marked=True)
         out = {"content": [{"type": "text", "text": text}], "structuredContent": error_value(info), "isError": True}
@@ -200,7 +199,7 @@ async def call_yard_tool(state: McpState, turn: RequestContext, name: str, argum
         raise RpcFault(INVALID_PARAMS, result.error_info.message, {"error": result.error_info.to_dict()})
     if known is None:
         return make_call_result(result, wraps=False, has_schema=False)
-    return make_call_result(result, wraps=known.wraps, has_schema=promises_output(known.tool))
+    return make_call_result(result, wraps=known.wraps, has_schema=known.has_schema)
 
 
 async def call_with_admission(

@@ -42,7 +42,7 @@ _IN_NAME, _IN_TEXT = 4, 2
 _indexes: WeakKeyDictionary[Snapshot, WordIndex] = WeakKeyDictionary()
 
 
-class FoundTools(NamedTuple):
+class CatalogHits(NamedTuple):
     """The tools, best first, and how they were looked for."""
 
     tools: Sequence[Tool]
@@ -62,7 +62,7 @@ def search_tools(
     text: str,
     where: Callable[[Tool], bool] | None,
     threshold: float | None = None,
-) -> FoundTools:
+) -> CatalogHits:
     """The tools that a query finds among those that `where` allows.
 
     With a `threshold` nothing is offered unless the best has that score. Vectors that are not there yet are made
@@ -77,7 +77,7 @@ def search_tools(
             tool = snapshot.tools[place]
             if where is None or where(tool):
                 found.setdefault(id(tool), tool)
-    return FoundTools(list(found.values()), {id(hit.tool): hit.score for hit in hits}, hits.mode)
+    return CatalogHits(list(found.values()), {id(hit.tool): hit.score for hit in hits}, hits.mode)
 
 
 def index_words(snapshot: Snapshot) -> WordIndex:
@@ -205,7 +205,7 @@ class CatalogRoutes:
                 answer["scores"] = [found.score(tool) for tool in page]
         return JsonResponse(answer)
 
-    def _filter_tools(self, request: Request, snapshot: Snapshot) -> FoundTools:
+    def _filter_tools(self, request: Request, snapshot: Snapshot) -> CatalogHits:
         """The tools that were asked for; if by words, the best first."""
         tools, query = self._catalog.list_visible(caller_of(request).principal, snapshot), read_query(request)
         namespaces, tags = set(query.get("namespace", ())), set(query.get("tag", ()))
@@ -215,7 +215,7 @@ class CatalogRoutes:
             tools = [tool for tool in tools if tags <= set(tool.tags)]
         words, threshold = query_str(request, "q"), query_fraction(request, "threshold")
         if not words:
-            return FoundTools(tools, {}, None)
+            return CatalogHits(tools, {}, None)
         allowed = set(map(id, tools))
         where = None if tools is snapshot.tools else lambda tool: id(tool) in allowed
         return search_tools(self._catalog.registry, snapshot, words, where, threshold)
