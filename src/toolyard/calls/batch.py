@@ -21,15 +21,19 @@ from toolyard.registry.bind import Bound
 from toolyard.sessions.history import read_entry
 from toolyard.sessions.session import Session
 
-_NOTHING: Mapping[str, Any] = {}
 _LONGEST = 1e8
 """Seconds: about three years, more than any clock of the system takes."""
 
 
-class Batch:
+class Batch(msgspec.Struct, eq=False):
     """What the calls share: the conditions under which they are made, and what has become of them so far."""
 
-    trace: Mapping[str, Any] = _NOTHING
+    mode: Mode
+    timeout: float | None
+    context: Mapping[str, Any]
+    on_loop: bool
+    """True in a task, which must not wait for a thread."""
+    trace: Mapping[str, Any] = {}
     definitions: frozenset[str] | None = None
     scope: Scope | None = None
     replay: bool = False
@@ -40,15 +44,8 @@ class Batch:
     """The call that was under way when the batch was stopped, and what is known of it."""
     left_behind: Future[Any] | None = None
     """Work of one of the calls that goes on although nobody waits for it, and that the session must wait for."""
-
     bound: Bound | None = None
     """The call that is being made, as far as it is bound."""
-
-    def __init__(self, mode: Mode, timeout: float | None, context: Mapping[str, Any], *, on_loop: bool) -> None:
-        self.mode = mode
-        self.timeout = timeout
-        self.context = context
-        self.on_loop = on_loop
 
     @classmethod
     def of_request(cls, request: CallRequest) -> Batch:
