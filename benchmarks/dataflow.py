@@ -97,8 +97,8 @@ def _at_hand(told: Sequence[Told]) -> Vectors:
 def _time(count: int) -> bool:
     from toolyard.insight.dataflow.edges import compute_edges, limits_of
     from toolyard.insight.dataflow.match import MIN_SCORE, token_vectors
+    from toolyard.insight.dataflow.names import forget
     from toolyard.insight.dataflow.profile import outputs_of, told_of
-    from toolyard.insight.dataflow.words import forget
 
     tools = _tools(count)
     told = [told_of(tool) for tool in tools]

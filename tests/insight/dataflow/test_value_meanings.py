@@ -5,9 +5,9 @@ import pytest
 
 from tests.insight.dataflow.yard import TEXT, WHOLE, many, record, tool
 from toolyard.insight.dataflow import match
+from toolyard.insight.dataflow.names import forget
 from toolyard.insight.dataflow.profile import Kind, told_of
 from toolyard.insight.dataflow.tables import tables_of
-from toolyard.insight.dataflow.words import forget
 
 VALUES = {
     "id": {**TEXT, "description": "The unique identifier of the balance account"},

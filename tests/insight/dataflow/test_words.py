@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.insight.dataflow.yard import TEXT, tool
-from toolyard.insight.dataflow import words
+from toolyard.insight.dataflow import names
 from toolyard.insight.dataflow.edges import compute_edges, limits_of
 from toolyard.insight.dataflow.match import token_vectors
+from toolyard.insight.dataflow.names import forget, forget_too_many, remembered, words_of
 from toolyard.insight.dataflow.profile import told_of
-from toolyard.insight.dataflow.words import forget, forget_too_many, remembered, words_of
 from toolyard.words.plurals import singular
 
 
@@ -86,12 +86,12 @@ def test_when_there_are_too_many_the_next_run_begins_again():
 
 def test_after_a_run_over_more_names_than_are_kept_they_are_gone(monkeypatch):
     forget()
-    monkeypatch.setattr(words, "_MEMOS", [one._replace(most=5) for one in words._MEMOS])
+    monkeypatch.setattr(names, "_MEMOS", [one._replace(most=5) for one in names._MEMOS])
     wide = [tool("get_order", takes={f"field_{'x' * number}": TEXT for number in range(1, 8)})]
     told_of(wide[0])
-    assert max(one.work.cache_info().currsize for one in words._MEMOS) > 5
+    assert max(one.work.cache_info().currsize for one in names._MEMOS) > 5
     compute_edges(wide, map(told_of, wide), token_vectors, limits_of(0.5, 10))
-    assert max(one.work.cache_info().currsize for one in words._MEMOS) <= 5
+    assert max(one.work.cache_info().currsize for one in names._MEMOS) <= 5
 
 
 def test_all_is_worked_out_anew_once_it_is_forgotten():

@@ -14,9 +14,9 @@ import numpy as np
 
 from toolyard.insight.dataflow.artifact import IN, OUT, Array, Arrays, by_target, offsets_of, pack_paths, unpack_paths
 from toolyard.insight.dataflow.match import MODEL, TOKENS, Matches, MatchWeights, Vectors, compare_rows, match_kinds
+from toolyard.insight.dataflow.names import forget_too_many
 from toolyard.insight.dataflow.profile import Told
 from toolyard.insight.dataflow.tables import Tables, expand_ranges, first_of, number_distinct, rank_in_runs, tables_of
-from toolyard.insight.dataflow.words import forget_too_many
 from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
 

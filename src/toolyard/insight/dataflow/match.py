@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from toolyard.insight.dataflow.artifact import HOWS, Array
+from toolyard.insight.dataflow.names import words_in
 from toolyard.insight.dataflow.profile import pick_fields, text_of, types_of
 from toolyard.insight.dataflow.schema_fold import ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, STRING
 from toolyard.insight.dataflow.tables import Side, Tables, expand_ranges, first_of
-from toolyard.insight.dataflow.words import words_in
 from toolyard.insight.sample import How
 
 DIMENSIONS = 384

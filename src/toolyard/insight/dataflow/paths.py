@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from toolyard.insight.dataflow.names import words_of
 from toolyard.insight.dataflow.schema_fold import (
     ARRAY,
     BOOLEAN,
@@ -30,7 +31,6 @@ from toolyard.insight.dataflow.schema_fold import (
     is_mapping,
     named_kinds,
 )
-from toolyard.insight.dataflow.words import words_of
 
 MAX_DEPTH = 6
 _UNCOUNTED = 2

@@ -11,7 +11,16 @@ from itertools import compress
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from toolyard.insight.dataflow.names import Name, asked_of, owner_in, read_name, read_words, tool_nouns
+from toolyard.insight.dataflow.names import (
+    Name,
+    asked_of,
+    owner_in,
+    read_name,
+    read_words,
+    remembered,
+    tool_nouns,
+    words_of,
+)
 from toolyard.insight.dataflow.paths import Holder, Leaf, Walk, needed_of
 from toolyard.insight.dataflow.schema_fold import BOOLEAN, SCALAR, Schema
 from toolyard.insight.dataflow.value_meanings import (
@@ -34,7 +43,6 @@ from toolyard.insight.dataflow.value_meanings import (
     counted_out,
     members_of,
 )
-from toolyard.insight.dataflow.words import remembered, words_of
 from toolyard.model.tool import Tool
 
 

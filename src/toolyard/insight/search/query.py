@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from toolyard.insight.embeddings.embedder import Matrix
 from toolyard.model.tool import Tool
+from toolyard.words.identifiers import snake_case
 
 T = TypeVar("T")
 
@@ -24,8 +25,6 @@ _MOST_TEXT = 4000
 """Characters of one field of a tool that are read."""
 _MOST_PROPERTIES = 200
 
-_HUMP = re.compile(r"([a-z0-9])([A-Z])")
-_ACRONYM = re.compile(r"([A-Z]+)([A-Z][a-z])")
 _WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+"
@@ -78,16 +77,16 @@ def _stem(word: str) -> str:
     return str(stemmer.stemWord(word))
 
 
-def _spoken(token: str) -> list[str]:
-    return _WORD.findall(_ACRONYM.sub(r"\1 \2", _HUMP.sub(r"\1 \2", token)).lower())
+def _split_token(token: str) -> list[str]:
+    return _WORD.findall(snake_case(token))
 
 
-def _split(token: str) -> list[str]:
-    found = _spoken(token)
-    return found if token.isascii() else list(chain.from_iterable(map(_pairs, found)))
+def _split_unspaced(token: str) -> list[str]:
+    found = _split_token(token)
+    return found if token.isascii() else list(chain.from_iterable(map(_pair_letters, found)))
 
 
-def _pairs(word: str) -> list[str]:
+def _pair_letters(word: str) -> list[str]:
     """A word as it is; where words are not told apart by spaces, every two letters that stand together."""
     found: list[str] = []
     end = 0
@@ -100,7 +99,7 @@ def _pairs(word: str) -> list[str]:
 
 _stems = _Memo(_stem)
 # A catalog has few different tokens, each of them many times.
-_words_of = _Memo(_split)
+_words_of = _Memo(_split_unspaced)
 _stems_of = _Memo(lambda token: [stem(word) for word in _words_of[token]])
 
 
@@ -111,24 +110,24 @@ def stem(word: str) -> str:
 
 def words(text: str) -> list[str]:
     """The words of a text in lower case: `getHTTPUrl_v2` is `get http url v2`; of Chinese, every two letters."""
-    return list(chain.from_iterable(map(_words_of.__getitem__, _tokens(text))))
+    return list(chain.from_iterable(map(_words_of.__getitem__, _list_tokens(text))))
 
 
 def stems(text: str) -> list[str]:
     """The stems of a text's words, one for each."""
-    return list(chain.from_iterable(map(_stems_of.__getitem__, _tokens(text))))
+    return list(chain.from_iterable(map(_stems_of.__getitem__, _list_tokens(text))))
 
 
-def _tokens(text: str) -> list[str]:
+def _list_tokens(text: str) -> list[str]:
     return _WORD.findall(text[:_MOST_TEXT].replace("'s ", " ").replace("'S ", " "))
 
 
 def is_stop(stemmed: str) -> bool:
     """True for words that say little about what is asked for."""
-    return stemmed in _stop_stems()
+    return stemmed in _list_stop_stems()
 
 
-def _stop_stems(made: list[frozenset[str]] = []) -> frozenset[str]:  # noqa: B006 - made once
+def _list_stop_stems(made: list[frozenset[str]] = []) -> frozenset[str]:  # noqa: B006 - made once
     if not made:
         made.append(frozenset(stem(word) for word in _STOP.split()))
     return made[0]
@@ -146,12 +145,12 @@ def segments(query: str) -> list[str]:
 
 def fields(tool: Tool) -> tuple[list[str], list[str], list[str], list[str], list[str]]:
     """Stems of a tool's names, description with tags, parameter names, their descriptions, and their values."""
-    properties = list(_properties(tool.parameters))[:_MOST_PROPERTIES]
+    properties = list(_list_properties(tool.parameters))[:_MOST_PROPERTIES]
     names = [stemmed for name in (tool.name, *tool.aliases) for stemmed in stems(name)]
     described = [stemmed for text in (tool.description, *tool.tags) for stemmed in stems(text)]
     keys = [stemmed for key, _ in properties for stemmed in stems(key)]
-    texts = [stemmed for _, part in properties for stemmed in stems(_text(part.get("description")))]
-    return names, described, keys, texts, list(_values(properties))
+    texts = [stemmed for _, part in properties for stemmed in stems(_read_text(part.get("description")))]
+    return names, described, keys, texts, list(_list_values(properties))
 
 
 def required(tool: Tool) -> list[list[str]]:
@@ -162,15 +161,15 @@ def required(tool: Tool) -> list[list[str]]:
 
 def vector_text(tool: Tool) -> str:
     """What is embedded of a tool: its name as words, its description, the names of its parameters."""
-    keys = ", ".join(_as_words(key) for key, _ in list(_properties(tool.parameters))[:_MOST_PROPERTIES])
+    keys = ", ".join(_as_words(key) for key, _ in list(_list_properties(tool.parameters))[:_MOST_PROPERTIES])
     return f"{_as_words(tool.name)}. {tool.description[:_MOST_TEXT]} ({keys})"
 
 
 def _as_words(name: str) -> str:
-    return " ".join(chain.from_iterable(map(_spoken, _tokens(name))))
+    return " ".join(chain.from_iterable(map(_split_token, _list_tokens(name))))
 
 
-def _values(properties: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
+def _list_values(properties: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
     for _, part in properties:
         values = part.get("enum")
         if isinstance(values, list):
@@ -178,14 +177,14 @@ def _values(properties: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[str
                 yield from stems(str(value))
 
 
-def _properties(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _list_properties(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     found = schema.get("properties")
     if isinstance(found, Mapping):
         for key, part in found.items():
             yield str(key), part if isinstance(part, Mapping) else {}
 
 
-def _text(value: Any) -> str:
+def _read_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
