@@ -99,13 +99,13 @@ def is_config(document: Any) -> bool:
 def _is_tools(key: Any, value: Any) -> bool:
     """A config's `tools` says where tools come from; a catalog's holds them."""
     exact = key == "tools"
-    if not exact and not _resembles(key, ("tools",)):
+    if not exact and not _resembles_key(key, ("tools",)):
         return False
     if isinstance(value, list):
         return (exact or bool(value)) and all(_is_source(item) for item in value)
     if not isinstance(value, dict):
         return False
-    if any(_resembles(inner, TOOLS_KEYS) and not _is_definition(item) for inner, item in value.items()):
+    if any(_resembles_key(inner, TOOLS_KEYS) and not _is_definition(item) for inner, item in value.items()):
         return True
     # As a catalog this would map names to definitions.
     return exact and not all(isinstance(item, dict) for item in value.values())
@@ -113,7 +113,7 @@ def _is_tools(key: Any, value: Any) -> bool:
 
 def _is_block(key: Any, value: Any) -> bool:
     """A mapping under a block's name, or nearly its name. Lists there are tools of a namespace of that name."""
-    if not isinstance(value, dict) or not _resembles(key, _BLOCKS) or _is_definition(value):
+    if not isinstance(value, dict) or not _resembles_key(key, _BLOCKS) or _is_definition(value):
         return False
     if not value:
         return key in _BLOCKS
@@ -128,7 +128,7 @@ def _is_definition(value: Any) -> bool:
     return isinstance(value, dict) and not _DEFINES.isdisjoint(value)
 
 
-def _resembles(key: Any, names: Sequence[str]) -> bool:
+def _resembles_key(key: Any, names: Sequence[str]) -> bool:
     return bool(nearest(str(key).lower(), names, cutoff=_CUTOFF))
 
 

@@ -55,15 +55,15 @@ def config_schema() -> dict[str, Any]:
         "required": ["tools"],
         "properties": {
             "tools": {"anyOf": [tools, sources], "description": "Tools and how they are answered; or sources alone."},
-            "sessions": _block(sessions_schema()),
-            "policy": _block(options_schema(PolicyOptions)),
-            "tracing": _block(options_schema(TracingOptions)),
-            "server": _block(options_schema(ServerBlock)),
+            "sessions": _block_schema(sessions_schema()),
+            "policy": _block_schema(options_schema(PolicyOptions)),
+            "tracing": _block_schema(options_schema(TracingOptions)),
+            "server": _block_schema(options_schema(ServerBlock)),
         },
     }
 
 
-def _block(schema: dict[str, Any]) -> dict[str, Any]:
+def _block_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """A block that may be left empty, and whose values may be variables."""
     return {**_with_variables(schema), "type": ["object", "null"]}
 
@@ -96,14 +96,14 @@ def _one_of(table: PluginTable[Any], *, engine: bool = False) -> dict[str, Any]:
             cls = table.get(name)
         except PluginError:
             continue  # listed in the table's problems; it cannot be used here either
-        cases.append({"if": {"properties": {"type": {"const": name}}}, "then": _options(name, cls, engine)})
+        cases.append({"if": {"properties": {"type": {"const": name}}}, "then": _plugin_schema(name, cls, engine)})
     kind = {"type": "object", "required": ["type"]}
     if not cases:
         return {**kind, "properties": {"type": {"type": "string"}}}
     return {**kind, "properties": {"type": {"enum": table.names()}}, "allOf": cases}
 
 
-def _options(name: str, cls: type, engine: bool) -> dict[str, Any]:
+def _plugin_schema(name: str, cls: type, engine: bool) -> dict[str, Any]:
     parameters = parameters_of(cls)
     open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     known = plugin_options(cls)

@@ -49,7 +49,7 @@ def call(
     """
     if session == "":
         raise SessionError("--session needs the name of a session, and it is empty")
-    request = ToolCall(name, _readable(sys.stdin.read() if arguments == "-" else arguments))
+    request = ToolCall(name, _read_arguments(sys.stdin.read() if arguments == "-" else arguments))
     with open_yard(config, skip_bad=skip_bad, durable=session is not None) as yard:
         engine, session_id = yard.tool_engine, session or _ALONE
         # A simulation leaves no trace, so it begins no session either: one that is not there is an error.
@@ -61,10 +61,10 @@ def call(
         # Standard output is for the answer alone, whatever the tool prints.
         with redirect_stdout(sys.stderr), working(f"calling {name}"):
             result = ask(session_id, [request], timeout=timeout, owner=owner)[0]
-    return _show(result, json)
+    return _show_result(result, json)
 
 
-def _readable(text: str) -> dict[str, object] | str:
+def _read_arguments(text: str) -> dict[str, object] | str:
     """The arguments as an object; text that is none stays text, which the call path refuses and records."""
     try:
         return read_arguments(text)
@@ -72,7 +72,7 @@ def _readable(text: str) -> dict[str, object] | str:
         return text
 
 
-def _show(result: ToolResult, json: bool) -> int:
+def _show_result(result: ToolResult, json: bool) -> int:
     if json:
         print_json(result.to_dict())
     elif result.error_info is not None:

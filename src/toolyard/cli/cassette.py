@@ -32,7 +32,7 @@ def show_(path: Path, /, *, tool: NameOption = None, json: JsonOption = False) -
     if json:
         print_json([cassette.recordings[number].to_dict() for number in numbers])
         return 0
-    rows = [_row(number, cassette.recordings[number]) for number in numbers]
+    rows = [_recording_row(number, cassette.recordings[number]) for number in numbers]
     print_table(f"{path.name}", ["number", "tool", "arguments", "answer", "when", "took"], rows)
     print_text(f"{counted(len(rows), 'recording')} of {counted(len(cassette.names()), 'tool')}")
     return 0
@@ -66,18 +66,25 @@ def check_(
     return 0 if drift.ok else 1
 
 
-def _row(number: int, recording: Recording) -> tuple[str, ...]:
+def _recording_row(number: int, recording: Recording) -> tuple[str, ...]:
     if isinstance(recording.error, ErrorInfo):
         answer = f"{recording.error.code}: {recording.error.message}"
     else:
-        answer = _text(recording.result)
+        answer = _write_text(recording.result)
     took = f"{recording.duration * 1000:.1f} ms"
-    return str(number), recording.name, _cut(_text(recording.arguments)), _cut(answer), recording.when, took
+    return (
+        str(number),
+        recording.name,
+        _cut_text(_write_text(recording.arguments)),
+        _cut_text(answer),
+        recording.when,
+        took,
+    )
 
 
-def _text(value: Any) -> str:
+def _write_text(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _cut(text: str) -> str:
+def _cut_text(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

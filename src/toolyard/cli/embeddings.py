@@ -31,19 +31,19 @@ def install_(
     with working("installing the embedding model"):
         install_missing()
     with working("preparing the embedding model"):
-        report = _report(prepare=True)
-    _show(report, json)
+        report = _make_report(prepare=True)
+    _show_report(report, json)
     return 0 if report["installed"] else 1
 
 
 def status_(*, json: JsonOption = False) -> int:
     """Say whether the weights are installed, and where they are; 1 if they are not."""
-    report = _report(prepare=False)
-    _show(report, json)
+    report = _make_report(prepare=False)
+    _show_report(report, json)
     return 0 if report["installed"] else 1
 
 
-def _report(*, prepare: bool) -> dict[str, Any]:
+def _make_report(*, prepare: bool) -> dict[str, Any]:
     from toolyard.insight.embeddings.bert import BertEmbedder
     from toolyard.insight.embeddings.choice import default_embedder, missing_parts
     from toolyard.insight.embeddings.weights import MODEL, packaged_folder
@@ -66,7 +66,7 @@ def _report(*, prepare: bool) -> dict[str, Any]:
     }
 
 
-def _show(report: dict[str, Any], as_json: bool) -> None:
+def _show_report(report: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(report)
         return

@@ -54,11 +54,11 @@ def create_(
         What the key is for; shown in lists and logs.
     """
     scopes = read_scopes(scope)
-    until = None if expires is None else time.time() + _span(expires)
-    with _ring(config) as ring:
+    until = None if expires is None else time.time() + _read_span(expires)
+    with _open_ring(config) as ring:
         key, token = ring.create(name, scopes, expires=until, limits=KeyLimits(rate, burst, concurrency))
     if json:
-        print_json({**_plain(key), "token": token})
+        print_json({**_describe_key(key), "token": token})
         return 0
     print_text(token)
     print_text(f"key {key.id} ({key.name}) for {' '.join(key.scopes)}; the token is not shown again")
@@ -67,10 +67,10 @@ def create_(
 
 def list_(*, config: ConfigOption = None, json: JsonOption = False) -> int:
     """List the keys, without their tokens."""
-    with _ring(config) as ring:
+    with _open_ring(config) as ring:
         keys = ring.list()
     if json:
-        print_json([_plain(key) for key in keys])
+        print_json([_describe_key(key) for key in keys])
         return 0
     now = time.time()
     rows = [
@@ -79,8 +79,8 @@ def list_(*, config: ConfigOption = None, json: JsonOption = False) -> int:
             key.name,
             " ".join(key.scopes),
             key.state(now),
-            _when(key.created) or "",
-            _when(key.expires) or "never",
+            _write_time(key.created) or "",
+            _write_time(key.expires) or "never",
         )
         for key in keys
     ]
@@ -97,21 +97,21 @@ def revoke_(key_id: str, /, *, config: ConfigOption = None, json: JsonOption = F
     key_id
         The key, as `toolyard key list` shows it.
     """
-    with _ring(config) as ring:
+    with _open_ring(config) as ring:
         key = ring.revoke(key_id)
         if key is None:
             raise ConfigError(f"no key has the id {key_id!r}; `toolyard key list` shows those there are")
         # Servers look every POLL seconds; the second period is for the look itself.
         time.sleep(2 * POLL)
     if json:
-        print_json(_plain(key))
+        print_json(_describe_key(key))
     else:
         print_text(f"{key.id} ({key.name}) is revoked")
     return 0
 
 
 @contextmanager
-def _ring(config: Path | None) -> Iterator[KeyRing]:
+def _open_ring(config: Path | None) -> Iterator[KeyRing]:
     path = config_path(config)
     block = None if path is None else read_anything(path).sessions
     if block is None or block.store == "memory":
@@ -129,26 +129,26 @@ def _ring(config: Path | None) -> Iterator[KeyRing]:
         sessions.close()
 
 
-def _span(text: str) -> float:
+def _read_span(text: str) -> float:
     found = _SPAN.fullmatch(text)
     if found is None or not int(found[1]):
         raise ConfigError(f"--expires {text!r}: write a number and a unit, such as 90s, 15m, 12h, 30d or 8w")
     return float(int(found[1]) * _SECONDS[found[2]])
 
 
-def _plain(key: ApiKey) -> dict[str, Any]:
+def _describe_key(key: ApiKey) -> dict[str, Any]:
     limits = {"rate": key.limits.rate, "burst": key.limits.burst, "concurrency": key.limits.concurrency}
     return {
         "id": key.id,
         "name": key.name,
         "scopes": list(key.scopes),
         "state": key.state(time.time()),
-        "created": _when(key.created),
-        "expires": _when(key.expires),
-        "revoked": _when(key.revoked),
+        "created": _write_time(key.created),
+        "expires": _write_time(key.expires),
+        "revoked": _write_time(key.revoked),
         **limits,
     }
 
 
-def _when(seconds: float | None) -> str | None:
+def _write_time(seconds: float | None) -> str | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

@@ -39,9 +39,9 @@ def init_(
     """Make a manifest that allows the scripts which are there now. Exits 1 if some cannot be allowed."""
     manifest, refused = create_manifest(directory, hashed=hashed, empty=empty)
     if json:
-        print_json({**_plain(directory, manifest), "refused": refused})
+        print_json({**_describe_file(directory, manifest), "refused": refused})
     else:
-        _show(manifest)
+        _show_files(manifest)
         if refused:
             print_table("Refused", ["file", "why"], [(name, why) for name, why in refused.items()])
         print_text(f"{directory / MANIFEST}: {counted(len(manifest.allow), 'file')} allowed, {len(refused)} refused")
@@ -84,7 +84,7 @@ def remove_(directory: Directory, /, *files: str, json: JsonOption = False) -> i
 
 def verify_(directory: Directory, /, *, json: JsonOption = False) -> int:
     """Check that every file the manifest allows is there, may be loaded, and has its hash. Exits 1 if one has not."""
-    listed = [item for item in _reviewed(directory) if item.state != "stray"]
+    listed = [item for item in _review_files(directory) if item.state != "stray"]
     bad = [item for item in listed if item.state != "ok"]
     _show_review("Manifest", listed, json)
     if not json:
@@ -94,32 +94,32 @@ def verify_(directory: Directory, /, *, json: JsonOption = False) -> int:
 
 def diff_(directory: Directory, /, *, json: JsonOption = False) -> int:
     """Show where directory and manifest part: scripts not allowed, missing, changed, or refused. Exits 1 if they do."""
-    different = [item for item in _reviewed(directory) if item.state != "ok"]
+    different = [item for item in _review_files(directory) if item.state != "ok"]
     _show_review("Differences", different, json)
     if not json:
         print_text(counted(len(different), "difference"))
     return 1 if different else 0
 
 
-def _reviewed(directory: Path) -> list[Reviewed]:
+def _review_files(directory: Path) -> list[Reviewed]:
     with ScriptDirectory(directory) as opened:
         return review_directory(opened, read_manifest(opened))
 
 
 def _done(directory: Path, manifest: Manifest, what: str, json: bool) -> int:
     if json:
-        print_json(_plain(directory, manifest))
+        print_json(_describe_file(directory, manifest))
     else:
-        _show(manifest)
+        _show_files(manifest)
         print_text(f"{directory / MANIFEST}: {what}, {counted(len(manifest.allow), 'file')} allowed")
     return 0
 
 
-def _plain(directory: Path, manifest: Manifest) -> dict[str, Any]:
+def _describe_file(directory: Path, manifest: Manifest) -> dict[str, Any]:
     return {"manifest": str(directory / MANIFEST), "hashed": manifest.hashed, "allow": manifest.allow}
 
 
-def _show(manifest: Manifest) -> None:
+def _show_files(manifest: Manifest) -> None:
     rows = [(name, pin or ("not there yet" if manifest.hashed else "")) for name, pin in manifest.allow.items()]
     print_table("Allowed", ["file", "hash"], rows)
 

@@ -57,7 +57,7 @@ def sample(
     """
     if count < 1:
         raise ConfigError(f"--count must be 1 or more, not {count}")
-    given = _options(type, option, namespace)
+    given = _read_options(type, option, namespace)
     with open_registry(config, skip_bad=skip_bad) as registry:
         sampler = get_tool_sampler(type, registry=registry, k=k, seed=seed, **given)
         try:
@@ -65,21 +65,21 @@ def sample(
         except SamplingError as error:
             if isinstance(error, ConfigError):
                 raise
-            return _failed(error, json)
-    _print(type, samples, json)
+            return _report_failure(error, json)
+    _print_sample(type, samples, json)
     return 0
 
 
-def _print(kind: str, samples: list[Sample], as_json: bool) -> None:
+def _print_sample(kind: str, samples: list[Sample], as_json: bool) -> None:
     if as_json:
         shown = [drawn.to_dict() for drawn in samples]
         print_json(shown[0] if len(shown) == 1 else shown)
         return
     for drawn in samples:
-        _show(kind, drawn)
+        _show_sample(kind, drawn)
 
 
-def _options(kind: str, given: tuple[str, ...], namespaces: tuple[str, ...]) -> dict[str, Any]:
+def _read_options(kind: str, given: tuple[str, ...], namespaces: tuple[str, ...]) -> dict[str, Any]:
     """The options by name; what is given often, as a list, if the sampler takes one there."""
     values: dict[str, list[Any]] = {"namespace": list(namespaces)} if namespaces else {}
     for one in given:
@@ -88,18 +88,18 @@ def _options(kind: str, given: tuple[str, ...], namespaces: tuple[str, ...]) -> 
             raise ConfigError(f"an option is given as NAME=VALUE, not {one!r}")
         if name in _OWN:
             raise ConfigError(f"-o {name}=...: {_OWN[name]}")
-        values.setdefault(name, []).append(_value(text))
-    return {name: found[0] if len(found) == 1 else _joined(kind, name, found) for name, found in values.items()}
+        values.setdefault(name, []).append(_read_value(text))
+    return {name: found[0] if len(found) == 1 else _join_values(kind, name, found) for name, found in values.items()}
 
 
-def _value(text: str) -> Any:
+def _read_value(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
         return text
 
 
-def _joined(kind: str, name: str, found: list[Any]) -> list[Any]:
+def _join_values(kind: str, name: str, found: list[Any]) -> list[Any]:
     if not _takes_list(kind, name):
         raise ConfigError(f"-o {name}=... is given {len(found)} times, and {kind} takes one value for it; say it once")
     return [value for one in found for value in (one if isinstance(one, list) else [one])]
@@ -115,7 +115,7 @@ def _takes_list(kind: str, name: str) -> bool:
     return False
 
 
-def _failed(error: SamplingError, as_json: bool) -> int:
+def _report_failure(error: SamplingError, as_json: bool) -> int:
     found = [tool.qualified_name for tool in error.tools]
     if as_json:
         told = {"type": "SamplingError", "message": str(error), "requested": error.requested, "tools": found}
@@ -127,7 +127,7 @@ def _failed(error: SamplingError, as_json: bool) -> int:
     return 1
 
 
-def _show(kind: str, drawn: Sample) -> None:
+def _show_sample(kind: str, drawn: Sample) -> None:
     rows = [
         (tool.qualified_name, role, tool.description.partition("\n")[0])
         for tool, role in zip(drawn, drawn.roles, strict=True)

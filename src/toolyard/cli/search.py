@@ -51,7 +51,7 @@ def search(
     if found.note:
         warn(found.note)
     if json:
-        print_json({"hits": [_plain(hit) for hit in found], "mode": found.mode, "note": found.note})
+        print_json({"hits": [_describe_hit(hit) for hit in found], "mode": found.mode, "note": found.note})
         return 0 if len(found) else 1
     rows = [(f"{hit.score:.2f}", hit.tool.qualified_name, hit.tool.description.partition("\n")[0]) for hit in found]
     if rows:
@@ -60,7 +60,7 @@ def search(
     return 0 if rows else 1
 
 
-def _plain(hit: Hit) -> dict[str, Any]:
+def _describe_hit(hit: Hit) -> dict[str, Any]:
     return {
         "name": hit.tool.qualified_name,
         "score": hit.score,

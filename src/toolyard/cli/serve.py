@@ -210,7 +210,7 @@ def mcp(
     with taking_logs(block.log):
         service = build_service(read, block)
         try:
-            asyncio.run(_serve(service, reading, writing))
+            asyncio.run(_serve_stdio(service, reading, writing))
         finally:
             service.yard.close()
     return 0
@@ -225,7 +225,7 @@ def _with_mcp(block: ServerBlock, expose: str | None, sessions: bool | None) -> 
     return msgspec.structs.replace(block, mcp=msgspec.structs.replace(block.mcp, **changes))
 
 
-async def _serve(service: Service, reading: int, writing: int) -> None:
+async def _serve_stdio(service: Service, reading: int, writing: int) -> None:
     from toolyard.serving.mcp.stdio import serve_stdio
     from toolyard.serving.service import reload_sources
 

@@ -20,9 +20,9 @@ def list_(*, owner: OwnerOption = None, config: ConfigOption = None, json: JsonO
         store = yard.tool_engine.sessions.store
         found = [] if store is None else store.sessions(owner)
     if json:
-        print_json([{**_plain(item), "used": _when(item.used)} for item in found])
+        print_json([{**_describe_session(item), "used": _write_time(item.used)} for item in found])
         return 0
-    rows = [(item.session_id, item.owner, str(item.entries), _when(item.used)) for item in found]
+    rows = [(item.session_id, item.owner, str(item.entries), _write_time(item.used)) for item in found]
     print_table("Sessions", ["session", "owner", "calls", "last used"], rows)
     print_text(counted(len(found), "session"))
     return 0
@@ -39,18 +39,18 @@ def show_(
         The session.
     """
     with open_yard(config, durable=True) as yard:
-        state = _state(yard, session_id, owner)
+        state = _read_state(yard, session_id, owner)
         digest = yard.tool_engine.state_hash(session_id, owner=owner)
     if json:
         print_json({"session_id": session_id, "state_hash": digest, **state})
         return 0
     executions = state.pop("tool_executions")
-    rows = [(str(number), *_row(entry)) for number, entry in enumerate(executions, 1)][-_SHOWN:]
+    rows = [(str(number), *_entry_row(entry)) for number, entry in enumerate(executions, 1)][-_SHOWN:]
     print_table(f"Session {session_id}", ["#", "tool", "arguments", "result"], rows)
     if len(executions) > _SHOWN:
         print_text(f"... the last {_SHOWN} of {len(executions):,} calls; --json lists all")
     for engine, values in state.items():
-        print_text(f"{engine}: {_short(values)}")
+        print_text(f"{engine}: {_shorten_text(values)}")
     print_text(f"{counted(len(executions), 'call')}, state {digest[:16]}")
     return 0
 
@@ -102,9 +102,9 @@ def diff_(
         The other.
     """
     with open_yard(config, durable=True) as yard:
-        left, right = (_state(yard, name, owner) for name in (session_id, other_id))
+        left, right = (_read_state(yard, name, owner) for name in (session_id, other_id))
     mine, theirs = left.pop("tool_executions"), right.pop("tool_executions")
-    common = _shared(mine, theirs)
+    common = _count_shared(mine, theirs)
     same = len(mine) == len(theirs) == common and left == right
     if json:
         sides = {session_id: mine[common:], other_id: theirs[common:]}
@@ -113,9 +113,9 @@ def diff_(
     print_text(f"{counted(common, 'call')} in common")
     for sign, name, rest in (("<", session_id, mine[common:]), (">", other_id, theirs[common:])):
         for number, entry in enumerate(rest[:_SHOWN], common + 1):
-            print_text(f"{sign} {name} {number}: {'  '.join(_row(entry))}")
+            print_text(f"{sign} {name} {number}: {'  '.join(_entry_row(entry))}")
     if left != right:
-        print_text(f"< {session_id} state: {_short(left)}\n> {other_id} state: {_short(right)}")
+        print_text(f"< {session_id} state: {_shorten_text(left)}\n> {other_id} state: {_shorten_text(right)}")
     return 0 if same else 1
 
 
@@ -130,7 +130,7 @@ def export_(
         The session.
     """
     with open_yard(config, durable=True) as yard, working(f"exporting {session_id}"):
-        state = _state(yard, session_id, owner)
+        state = _read_state(yard, session_id, owner)
     print_json(state)
     return 0
 
@@ -146,7 +146,7 @@ def delete_(
         The session.
     """
     with open_yard(config, durable=True) as yard:
-        _state(yard, session_id, owner)
+        _read_state(yard, session_id, owner)
         yard.tool_engine.teardown(session_id, owner=owner)
     if json:
         print_json({"deleted": session_id})
@@ -155,7 +155,7 @@ def delete_(
     return 0
 
 
-def _shared(mine: list[Any], theirs: list[Any]) -> int:
+def _count_shared(mine: list[Any], theirs: list[Any]) -> int:
     """How many entries both begin with."""
     for number, (one, other) in enumerate(zip(mine, theirs, strict=False)):
         if one != other:
@@ -163,33 +163,33 @@ def _shared(mine: list[Any], theirs: list[Any]) -> int:
     return min(len(mine), len(theirs))
 
 
-def _state(yard: Toolyard, session_id: str, owner: str | None) -> dict[str, Any]:
+def _read_state(yard: Toolyard, session_id: str, owner: str | None) -> dict[str, Any]:
     state = yard.tool_engine.get_session_state(session_id, owner=owner)
     if state is None:
         raise UnknownSessionError(f"no session is called {session_id!r}; `toolyard session list` shows those there are")
     return state
 
 
-def _row(entry: dict[str, Any]) -> tuple[str, str, str]:
+def _entry_row(entry: dict[str, Any]) -> tuple[str, str, str]:
     call, output = entry["tool_call"], entry["tool_output"]
     info = output.get("error_info")
-    answer = f"{info['code']}: {output['error']}" if info else _short(output["result"])
-    return call["name"], _short(call["arguments"]), answer[:_WIDE]
+    answer = f"{info['code']}: {output['error']}" if info else _shorten_text(output["result"])
+    return call["name"], _shorten_text(call["arguments"]), answer[:_WIDE]
 
 
-def _short(value: Any) -> str:
+def _shorten_text(value: Any) -> str:
     import json
 
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _WIDE else f"{text[: _WIDE - 3]}..."
 
 
-def _plain(item: Any) -> dict[str, Any]:
+def _describe_session(item: Any) -> dict[str, Any]:
     import msgspec
 
     plain: dict[str, Any] = msgspec.to_builtins(item)
     return plain
 
 
-def _when(seconds: float) -> str:
+def _write_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

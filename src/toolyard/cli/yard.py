@@ -56,7 +56,7 @@ def open_registry(config: Path | None, *, skip_bad: bool = False) -> ToolRegistr
     with working("loading tools"):
         if path is None:
             return domain_registry(skip_bad=skip_bad)
-        return _lenient(path) if skip_bad else _strict(path)
+        return _open_lenient(path) if skip_bad else _open_strict(path)
 
 
 @contextmanager
@@ -66,10 +66,10 @@ def open_yard(config: Path | None, *, skip_bad: bool = False, durable: bool = Fa
     with working("loading tools"):
         if path is None:
             registry, read = domain_registry(skip_bad=skip_bad), Config(where="", base=Path(), loaders=[])
-            yard = Toolyard(registry, PythonToolEngine(registry, sessions=_sessions(read, durable).open()))
+            yard = Toolyard(registry, PythonToolEngine(registry, sessions=_default_sessions(read, durable).open()))
         else:
             read = read_anything(path)
-            wired = msgspec.structs.replace(read, sessions=_sessions(read, durable))
+            wired = msgspec.structs.replace(read, sessions=_default_sessions(read, durable))
             registry, engine, report = build_parts(wired, lenient=skip_bad)
             _say_what_is_missing(report, path)
             yard = Toolyard(registry, engine)
@@ -77,7 +77,7 @@ def open_yard(config: Path | None, *, skip_bad: bool = False, durable: bool = Fa
         yield yard
 
 
-def _sessions(config: Config, durable: bool) -> SessionsBlock:
+def _default_sessions(config: Config, durable: bool) -> SessionsBlock:
     block = config.sessions
     if not durable or block.store != "memory":
         return block
@@ -89,13 +89,13 @@ def _users_sessions() -> Path:
     return Path(home) / "toolyard" / "sessions.db"
 
 
-def _lenient(path: Path) -> ToolRegistry:
+def _open_lenient(path: Path) -> ToolRegistry:
     registry, report = survey(path)
     _say_what_is_missing(report, path)
     return registry
 
 
-def _strict(path: Path) -> ToolRegistry:
+def _open_strict(path: Path) -> ToolRegistry:
     registry = build_registry(path)
     _say_what_is_missing(registry.report, path)
     return registry

@@ -70,7 +70,7 @@ def _read_once(wire: ServerWire, ticket: int) -> Talk[Fetched | None]:
     cursor: str | None = None
     while len(cursors) < MAX_PAGES:
         query = (("limit", str(PAGE)), *([("cursor", cursor)] if cursor is not None else []))
-        page = _page(wire, (yield from wire.ask("GET", f"/{API}/tools", query=query)))
+        page = _read_page(wire, (yield from wire.ask("GET", f"/{API}/tools", query=query)))
         if generation is not None and page.generation != generation:
             return None
         generation = page.generation
@@ -84,7 +84,7 @@ def _read_once(wire: ServerWire, ticket: int) -> Talk[Fetched | None]:
     raise make_garbled_error(wire.url, "none", "a catalog whose pages have no end")
 
 
-def _page(wire: ServerWire, body: Any) -> _Page:
+def _read_page(wire: ServerWire, body: Any) -> _Page:
     try:
         return msgspec.convert(body, _Page)
     except msgspec.ValidationError:
@@ -121,16 +121,16 @@ class Catalog(ToolLoader):
             if fetched.error is not None:
                 raise _source_fault(fetched.error)
             if fetched.ticket > self._taken:
-                self._take(fetched)
+                self._take_page(fetched)
         return [candidate.tool for candidate in self.admitted]
 
-    def _take(self, fetched: Fetched) -> None:
+    def _take_page(self, fetched: Fetched) -> None:
         candidates: list[AdmittedTool] = []
         rewrites: list[Rewrite] = []
         rejected: list[Rejection] = []
         for entry in fetched.entries:
             try:
-                candidate, changes = _admitted(entry)
+                candidate, changes = _admit_definition(entry)
             except DefinitionError as error:
                 name = entry.get("qualified_name")
                 label = name if isinstance(name, str) else None
@@ -151,7 +151,7 @@ def _source_fault(error: ToolyardError) -> ToolyardError:
     return SourceUnavailable(f"{error}{hint}")
 
 
-def _admitted(entry: dict[str, Any]) -> tuple[AdmittedTool, tuple[Rewrite, ...]]:
+def _admit_definition(entry: dict[str, Any]) -> tuple[AdmittedTool, tuple[Rewrite, ...]]:
     plain = {key: value for key, value in entry.items() if key not in _DERIVED}
     candidate, changes = admit_tool(Tool.from_dict(plain))
     tool = candidate.tool

@@ -111,7 +111,7 @@ class RemoteToolEngine(Closing):
 
         Raises `SessionExistsError` (a ValueError) for an id that is taken.
         """
-        self._wire.run(self._setup(session_id, initial_state, fork_of, owner), twin="asetup")
+        self._wire.run(self._talk_setup(session_id, initial_state, fork_of, owner), twin="asetup")
 
     def execute(
         self,
@@ -126,7 +126,7 @@ class RemoteToolEngine(Closing):
 
         `timeout` limits each call in place of the engine's own. `context` must be JSON, as it travels.
         """
-        talk = self._calls("execute", session_id, tool_calls, timeout, owner, context)
+        talk = self._talk_calls("execute", session_id, tool_calls, timeout, owner, context)
         return self._wire.run(talk, twin="aexecute")
 
     def simulate(
@@ -139,20 +139,20 @@ class RemoteToolEngine(Closing):
         context: Mapping[str, Any] = _NO_CONTEXT,
     ) -> list[ToolResult]:
         """Have the calls answered as `execute` would now, and leave the session exactly as it was."""
-        talk = self._calls("simulate", session_id, tool_calls, timeout, owner, context)
+        talk = self._talk_calls("simulate", session_id, tool_calls, timeout, owner, context)
         return self._wire.run(talk, twin="asimulate")
 
     def teardown(self, session_id: str, *, owner: str | None = None) -> None:
         """End a session; nothing happens if there is none."""
-        self._wire.run(self._teardown(session_id, owner), twin="ateardown")
+        self._wire.run(self._talk_teardown(session_id, owner), twin="ateardown")
 
     def get_session_state(self, session_id: str, *, owner: str | None = None) -> dict[str, Any] | None:
         """`tool_executions` beside each engine's own state; None if there is no such session."""
-        return self._wire.run(self._state(session_id, owner), twin="aget_session_state")
+        return self._wire.run(self._talk_state(session_id, owner), twin="aget_session_state")
 
     def state_hash(self, session_id: str, *, owner: str | None = None) -> str:
         """Equal for sessions with equal histories, whatever their ids and however they were forked."""
-        return self._wire.run(self._hash(session_id, owner), twin="astate_hash")
+        return self._wire.run(self._talk_hash(session_id, owner), twin="astate_hash")
 
     async def asetup(
         self,
@@ -163,7 +163,7 @@ class RemoteToolEngine(Closing):
         owner: str | None = None,
     ) -> None:
         """`setup` for async code. Cancelled, it leaves no session behind."""
-        talk = self._setup(session_id, initial_state, fork_of, owner)
+        talk = self._talk_setup(session_id, initial_state, fork_of, owner)
         # A request that is broken off may have arrived: only its answer tells whether there is something to undo.
         beginning = asyncio.ensure_future(self._wire.arun(talk))
         try:
@@ -184,7 +184,7 @@ class RemoteToolEngine(Closing):
         context: Mapping[str, Any] = _NO_CONTEXT,
     ) -> list[ToolResult]:
         """`execute` for async code. Cancelled, it stops waiting; the server goes on and records the calls."""
-        return await self._wire.arun(self._calls("execute", session_id, tool_calls, timeout, owner, context))
+        return await self._wire.arun(self._talk_calls("execute", session_id, tool_calls, timeout, owner, context))
 
     async def asimulate(
         self,
@@ -196,19 +196,19 @@ class RemoteToolEngine(Closing):
         context: Mapping[str, Any] = _NO_CONTEXT,
     ) -> list[ToolResult]:
         """`simulate` for async code."""
-        return await self._wire.arun(self._calls("simulate", session_id, tool_calls, timeout, owner, context))
+        return await self._wire.arun(self._talk_calls("simulate", session_id, tool_calls, timeout, owner, context))
 
     async def ateardown(self, session_id: str, *, owner: str | None = None) -> None:
         """`teardown` for async code."""
-        await self._wire.arun(self._teardown(session_id, owner))
+        await self._wire.arun(self._talk_teardown(session_id, owner))
 
     async def aget_session_state(self, session_id: str, *, owner: str | None = None) -> dict[str, Any] | None:
         """`get_session_state` for async code."""
-        return await self._wire.arun(self._state(session_id, owner))
+        return await self._wire.arun(self._talk_state(session_id, owner))
 
     async def astate_hash(self, session_id: str, *, owner: str | None = None) -> str:
         """`state_hash` for async code."""
-        return await self._wire.arun(self._hash(session_id, owner))
+        return await self._wire.arun(self._talk_hash(session_id, owner))
 
     def close(self) -> None:
         """Hang up, unless the connections belong to a registry that was given; sessions go on at the server."""
@@ -223,7 +223,7 @@ class RemoteToolEngine(Closing):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._wire.url!r}, name={self.name!r}, tools={len(self.tool_registry)})"
 
-    def _setup(
+    def _talk_setup(
         self, session_id: str, initial_state: dict[str, Any] | None, fork_of: str | None, owner: str | None
     ) -> Talk[None]:
         _check_owner(owner)
@@ -234,33 +234,33 @@ class RemoteToolEngine(Closing):
         body: dict[str, Any] = {"session_id": session_id}
         path = f"/{API}/sessions"
         if initial_state is not None:
-            body["initial_state"] = _raw(initial_state, "initial_state", SessionError)
+            body["initial_state"] = _read_raw(initial_state, "initial_state", SessionError)
         if fork_of is not None:
-            path = _path(fork_of, "/fork")
+            path = _session_path(fork_of, "/fork")
         try:
-            yield from self._ask("POST", path, body)
+            yield from self._talk_to_session("POST", path, body)
         except DefinitionError as error:
             raise SessionError(str(error)) from None
 
-    def _teardown(self, session_id: str, owner: str | None) -> Talk[None]:
+    def _talk_teardown(self, session_id: str, owner: str | None) -> Talk[None]:
         _check_owner(owner)
         if _may_exist(session_id):
-            yield from self._ask("DELETE", _path(session_id))
+            yield from self._talk_to_session("DELETE", _session_path(session_id))
 
-    def _state(self, session_id: str, owner: str | None) -> Talk[dict[str, Any] | None]:
+    def _talk_state(self, session_id: str, owner: str | None) -> Talk[dict[str, Any] | None]:
         _check_owner(owner)
         try:
-            body = yield from self._ask("GET", _path(session_id, "/state"))
+            body = yield from self._talk_to_session("GET", _session_path(session_id, "/state"))
         except UnknownSessionError:
             return None
-        return _field(self._wire.url, body, "state", dict)
+        return _read_field(self._wire.url, body, "state", dict)
 
-    def _hash(self, session_id: str, owner: str | None) -> Talk[str]:
+    def _talk_hash(self, session_id: str, owner: str | None) -> Talk[str]:
         _check_owner(owner)
-        body = yield from self._ask("GET", _path(session_id))
-        return _field(self._wire.url, body, "state_hash", str)
+        body = yield from self._talk_to_session("GET", _session_path(session_id))
+        return _read_field(self._wire.url, body, "state_hash", str)
 
-    def _calls(
+    def _talk_calls(
         self,
         mode: Mode,
         session_id: str,
@@ -275,11 +275,11 @@ class RemoteToolEngine(Closing):
         if len(tool_calls) > MAX_CALLS:
             raise DefinitionError(f"{len(tool_calls):,} calls in one batch; a server takes at most {MAX_CALLS:,}")
         seconds = self.timeout if timeout is None else timeout
-        results = [self._refused(call) for call in tool_calls]
+        results = [self._refuse_call(call) for call in tool_calls]
         sent = [call for call, result in zip(tool_calls, results, strict=True) if result is None]
         if not sent:
             # There is nothing to run, but a session that is not there is an error all the same.
-            yield from self._ask("GET", _path(session_id))
+            yield from self._talk_to_session("GET", _session_path(session_id))
             return [result for result in results if result is not None]
         body: dict[str, Any] = {"calls": [_wire_call(call) for call in sent]}
         definitions = self.tool_registry.definitions(call.name for call in sent)
@@ -288,17 +288,17 @@ class RemoteToolEngine(Closing):
         if seconds is not None:
             body["timeout"] = min(float(seconds), LONGEST)
         if context:
-            body["context"] = _raw(dict(context), "context", ConfigError)
+            body["context"] = _read_raw(dict(context), "context", ConfigError)
         wait = self._request_timeout + len(sent) * (PATIENCE if seconds is None else seconds)
         try:
-            answer = yield from self._wire.ask("POST", _path(session_id, f"/{mode}"), body=body, timeout=wait)
+            answer = yield from self._wire.ask("POST", _session_path(session_id, f"/{mode}"), body=body, timeout=wait)
             answered = iter(read_results(self._wire, answer, len(sent)))
         except CallError as error:
             # The network's fault, not the program's: what is known of it is what came of each call.
             answered = iter([ToolResult.failed(call, error.info) for call in sent])
         return [next(answered) if result is None else result for result in results]
 
-    def _refused(self, call: ToolCall) -> ToolResult | None:
+    def _refuse_call(self, call: ToolCall) -> ToolResult | None:
         """The result of a call that cannot travel at all; None for one that can."""
         try:
             if not call.name:
@@ -311,7 +311,7 @@ class RemoteToolEngine(Closing):
             return ToolResult.failed(call, error.info)
         return None
 
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Talk[Any]:
+    def _talk_to_session(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Talk[Any]:
         return (yield from self._wire.ask(method, path, body=body, timeout=self._request_timeout))
 
 
@@ -326,7 +326,7 @@ def _wire_call(call: ToolCall) -> dict[str, Any]:
     return data
 
 
-def _path(session_id: str, rest: str = "") -> str:
+def _session_path(session_id: str, rest: str = "") -> str:
     if not _may_exist(session_id):
         raise UnknownSessionError(f"no session is called {session_id!r}; set it up first")
     return f"/{API}/sessions/{segment(session_id)}{rest}"
@@ -344,14 +344,14 @@ def _check_owner(owner: str | None) -> None:
         raise ConfigError("sessions of a server belong to the API key; use another key in place of owner=...")
 
 
-def _raw(value: Any, what: str, kind: type[ToolyardError]) -> msgspec.Raw:
+def _read_raw(value: Any, what: str, kind: type[ToolyardError]) -> msgspec.Raw:
     try:
         return msgspec.Raw(exact_json(value))
     except (TypeError, ValueError, RecursionError) as error:
         raise kind(f"{what} is sent to a server, and this is not JSON: {error}") from None
 
 
-def _field(url: str, body: Any, name: str, kind: type[T]) -> T:
+def _read_field(url: str, body: Any, name: str, kind: type[T]) -> T:
     value = body.get(name) if isinstance(body, dict) else None
     if not isinstance(value, kind):
         raise make_garbled_error(url, "none", f"something without {name!r}")

@@ -71,7 +71,9 @@ class RemoteToolRegistry(ToolRegistry, Closing):
         super().attach(self._catalog)
         if load:
             try:
-                self._take(self.wire.run(fetch(self.wire, greet=True), twin="RemoteToolRegistry.aopen"), strict=True)
+                self._take_catalog(
+                    self.wire.run(fetch(self.wire, greet=True), twin="RemoteToolRegistry.aopen"), strict=True
+                )
             except BaseException:
                 self.wire.close()
                 raise
@@ -130,13 +132,13 @@ class RemoteToolRegistry(ToolRegistry, Closing):
         """
         if only is not None and only is not self._catalog:
             raise ConfigError(f"{self.url} is the one source of this registry")
-        return self._take(self.wire.run(fetch(self.wire, greet=not self.loaded), twin="arefresh"), strict)
+        return self._take_catalog(self.wire.run(fetch(self.wire, greet=not self.loaded), twin="arefresh"), strict)
 
     async def arefresh(self, *, strict: bool = False) -> LoadReport:
         """`refresh` for async code."""
         fetched = await self.wire.arun(fetch(self.wire, greet=not self.loaded))
         # Checking a large catalog takes a while.
-        return await asyncio.to_thread(self._take, fetched, strict)
+        return await asyncio.to_thread(self._take_catalog, fetched, strict)
 
     def reload(self) -> LoadReport:
         """Have the server load its own sources again: its report. The catalog here is read again, too."""
@@ -164,13 +166,13 @@ class RemoteToolRegistry(ToolRegistry, Closing):
         A tool's binding goes along if it is data (`RestBinding`, `McpBinding`). Code is never sent.
         """
         if tools:
-            self.wire.run(self._add(tools), twin="aadd")
+            self.wire.run(self._talk_add(tools), twin="aadd")
             self.refresh(strict=True)
 
     async def aadd(self, *tools: Tool) -> None:
         """`add` for async code."""
         if tools:
-            await self.wire.arun(self._add(tools))
+            await self.wire.arun(self._talk_add(tools))
             await self.arefresh(strict=True)
 
     def remove(self, name: str) -> list[Tool]:
@@ -194,11 +196,11 @@ class RemoteToolRegistry(ToolRegistry, Closing):
 
     def dispatch(self, name: str, arguments: RawArguments = None, *, ctx: ToolContext | None = None) -> Any:
         """Validate here, as in process, and have the server run the tool: its value, or it raises a `CallError`."""
-        return self.wire.run(self._dispatch(name, arguments, ctx), twin="adispatch")
+        return self.wire.run(self._talk_dispatch(name, arguments, ctx), twin="adispatch")
 
     async def adispatch(self, name: str, arguments: RawArguments = None, *, ctx: ToolContext | None = None) -> Any:
         """`dispatch` for async code."""
-        return await self.wire.arun(self._dispatch(name, arguments, ctx))
+        return await self.wire.arun(self._talk_dispatch(name, arguments, ctx))
 
     def close(self) -> None:
         """Hang up; the tools stay readable."""
@@ -214,7 +216,7 @@ class RemoteToolRegistry(ToolRegistry, Closing):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r}, {len(self)} tools, generation={self.generation})"
 
-    def _take(self, fetched: Fetched, strict: bool) -> LoadReport:
+    def _take_catalog(self, fetched: Fetched, strict: bool) -> LoadReport:
         mark = FETCHED.set(fetched)
         try:
             return super().refresh(strict=strict)
@@ -228,8 +230,8 @@ class RemoteToolRegistry(ToolRegistry, Closing):
         except (msgspec.ValidationError, TypeError, KeyError):
             raise make_garbled_error(self.url, "none", "a report of another form") from None
 
-    def _add(self, tools: tuple[Tool, ...]) -> Talk[None]:
-        bodies = [(tool.qualified_name, self._registration(tool)) for tool in tools]
+    def _talk_add(self, tools: tuple[Tool, ...]) -> Talk[None]:
+        bodies = [(tool.qualified_name, self._write_registration(tool)) for tool in tools]
         added: list[str] = []
         for name, body in bodies:
             try:
@@ -248,7 +250,7 @@ class RemoteToolRegistry(ToolRegistry, Closing):
             except ToolyardError as error:
                 cause.add_note(f"{name} was registered before that, and could not be taken out again: {error}")
 
-    def _registration(self, tool: Tool) -> dict[str, Any]:
+    def _write_registration(self, tool: Tool) -> dict[str, Any]:
         check_namespace(tool.namespace)
         check_tool_name(tool.name)
         if self.get(tool.qualified_name):
@@ -261,7 +263,7 @@ class RemoteToolRegistry(ToolRegistry, Closing):
             body["binding"] = _target(tool)
         return body
 
-    def _dispatch(self, name: str, arguments: RawArguments, ctx: ToolContext | None) -> Talk[Any]:
+    def _talk_dispatch(self, name: str, arguments: RawArguments, ctx: ToolContext | None) -> Talk[Any]:
         bound = self.bind(ToolCall(name, read_arguments(arguments)), coerce=False)
         tool = bound.tool
         call = {"name": tool.qualified_name, "arguments": msgspec.Raw(json_text(bound.arguments))}

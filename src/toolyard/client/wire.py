@@ -260,7 +260,7 @@ class ServerWire(Closing):
         request = HttpRequest(
             method=method, path=path, query=query, body=None if body is None else write_json(body), headers=headers
         )
-        answer, again = yield from self._exchange(request, self.timeout if timeout is None else timeout)
+        answer, again = yield from self._exchange_once(request, self.timeout if timeout is None else timeout)
         effect: Effect = "none" if method == "GET" else "unknown"
         if again and method == "DELETE" and answer.status == 404:
             # Gone because of the attempt whose answer was lost.
@@ -274,7 +274,7 @@ class ServerWire(Closing):
         except MalformedSource:
             raise make_garbled_error(self.url, effect, "something that is not JSON") from None
 
-    def _exchange(self, request: HttpRequest, timeout: float) -> Talk[tuple[HttpAnswer, bool]]:
+    def _exchange_once(self, request: HttpRequest, timeout: float) -> Talk[tuple[HttpAnswer, bool]]:
         """The answer, and whether an attempt before it may have arrived, too."""
         until = time.monotonic() + timeout
         effect: Effect = "none"
@@ -284,9 +284,9 @@ class ServerWire(Closing):
             try:
                 answer = yield msgspec.structs.replace(request, timeout=max(left, 0.001))
             except (Unavailable, CallTimeout) as error:
-                effect = _worse(effect, error.info.effect)
+                effect = _worse_effect(effect, error.info.effect)
                 wait = pause
-                if attempt == self.retries or not _repeatable(error) or wait >= until - time.monotonic():
+                if attempt == self.retries or not _is_repeatable(error) or wait >= until - time.monotonic():
                     # An earlier attempt may have arrived although this one did not.
                     error.info = msgspec.structs.replace(error.info, effect=effect)
                     raise
@@ -370,9 +370,9 @@ def _checked_key(key: object) -> str:
     return key
 
 
-def _repeatable(error: CallError) -> bool:
+def _is_repeatable(error: CallError) -> bool:
     return isinstance(error, Unavailable) and error.info.retryable
 
 
-def _worse(first: Effect, second: Effect) -> Effect:
+def _worse_effect(first: Effect, second: Effect) -> Effect:
     return "unknown" if "unknown" in (first, second) else second

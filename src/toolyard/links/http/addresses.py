@@ -64,7 +64,7 @@ class AddressRule(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, hosts: Iterable[str] = (), cidrs: Iterable[str] = ()) -> AddressRule:
         """The rule for these names and networks; `ConfigError` says which of them is wrong."""
-        return cls(frozenset(map(_named_host, hosts)), tuple(map(_network, cidrs)))
+        return cls(frozenset(map(_named_host, hosts)), tuple(map(_read_network, cidrs)))
 
     def names(self, host: str, port: int, named: Iterable[str] = ()) -> bool:
         """Whether the operator named this host, in the rule or in `named`."""
@@ -96,13 +96,13 @@ def is_public(address: Address) -> bool:
         return not any(address in network for network in _NOT_PUBLIC_4)
     if address.scope_id is not None:
         return False
-    carried = _carried(address)
+    carried = _embedded_ipv4(address)
     if carried:
         return all(map(is_public, carried))
     return address in _UNICAST_6 and not any(address in network for network in _NOT_PUBLIC_6)
 
 
-def _carried(address: IPv6Address) -> tuple[IPv4Address, ...]:
+def _embedded_ipv4(address: IPv6Address) -> tuple[IPv4Address, ...]:
     """The IPv4 addresses inside an IPv6 one."""
     if address.ipv4_mapped is not None:
         return (address.ipv4_mapped,)
@@ -128,8 +128,8 @@ def read_host(text: str) -> str:
     if text.startswith("["):
         if not text.endswith("]"):
             raise ValueError("no end of an IPv6 address")
-        return _ipv6(text[1:-1])
-    name = text.lower() if text.isascii() else _punycode(text)
+        return _read_ipv6(text[1:-1])
+    name = text.lower() if text.isascii() else _encode_idna(text)
     name = name.removesuffix(".")
     labels = name.split(".")
     if len(name) > _LONGEST_NAME or not all(map(_LABEL.fullmatch, labels)):
@@ -146,7 +146,7 @@ def read_port(text: str) -> int:
     return int(text)
 
 
-def _punycode(text: str) -> str:
+def _encode_idna(text: str) -> str:
     import idna
 
     try:
@@ -155,7 +155,7 @@ def _punycode(text: str) -> str:
         raise ValueError("not a host name") from None
 
 
-def _ipv6(text: str) -> str:
+def _read_ipv6(text: str) -> str:
     if "%" in text:
         raise ValueError("an address with a zone")
     return str(IPv6Address(text))
@@ -166,7 +166,7 @@ def _named_host(text: object) -> str:
         if not isinstance(text, str):
             raise ValueError("not text")
         if text.count(":") > 1 and not text.startswith("["):
-            return _ipv6(text)
+            return _read_ipv6(text)
         bare = text.endswith("]") or ":" not in text
         host, _, port = (text, "", "") if bare else text.rpartition(":")
         return read_host(host) if bare else with_port(read_host(host), read_port(port))
@@ -174,7 +174,7 @@ def _named_host(text: object) -> str:
         raise ConfigError(f"{text!r} is no host; write one such as 'api.example.com' or 'localhost:8000'") from None
 
 
-def _network(text: object) -> Network:
+def _read_network(text: object) -> Network:
     try:
         if not isinstance(text, str) or "%" in text:
             raise ValueError("not text of a network without zone")

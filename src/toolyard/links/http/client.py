@@ -94,7 +94,7 @@ class GuardedClient(Closing):
         """Make the request from this thread and wait for the whole answer."""
         begun = time.monotonic()
         pool = self._sync_pool()
-        request = self._begin(outgoing, begun)
+        request = self._begin_request(outgoing, begun)
         if outgoing.credential is not None and request.needs_credential:
             outgoing.credential.prepare(self.send, outgoing)
         while (incoming := self._send_once(pool, request)) is None:
@@ -103,7 +103,7 @@ class GuardedClient(Closing):
 
     async def asend(self, outgoing: Outgoing) -> Incoming:
         """`send` for async code."""
-        pool, request = await self._abegin(outgoing)
+        pool, request = await self._abegin_request(outgoing)
         while (incoming := await self._asend_once(pool, request)) is None:
             pass
         return incoming
@@ -116,11 +116,11 @@ class GuardedClient(Closing):
         """
         from toolyard.links.http.errors import late
 
-        pool, request = await self._abegin(outgoing)
+        pool, request = await self._abegin_request(outgoing)
         clock = asyncio.timeout(request.left())
         try:
             async with clock:
-                response, answer = await self._aopen(pool, request)
+                response, answer = await self._open_answer(pool, request)
                 try:
                     yield answer
                 finally:
@@ -135,18 +135,18 @@ class GuardedClient(Closing):
 
     def close(self) -> None:
         """Hang up everywhere; pools of running loops are closed by their own loops, soon."""
-        self._shut()
+        self._close_sync_side()
         self._pools.close()
 
     async def aclose(self) -> None:
         """`close`, and this loop's own pool is closed when it returns."""
-        self._shut()
+        self._close_sync_side()
         await self._pools.aclose()
 
     def __repr__(self) -> str:
         return f"<GuardedClient{' (closed)' if self.closed else ''}>"
 
-    def _begin(self, outgoing: Outgoing, begun: float) -> RedirectingRequest:
+    def _begin_request(self, outgoing: Outgoing, begun: float) -> RedirectingRequest:
         from toolyard.links.http.exchange import ClientLimits, RedirectingRequest
 
         limits = ClientLimits(
@@ -159,11 +159,11 @@ class GuardedClient(Closing):
         request.left()
         return request
 
-    async def _abegin(self, outgoing: Outgoing) -> tuple[AsyncGuardedPool, RedirectingRequest]:
+    async def _abegin_request(self, outgoing: Outgoing) -> tuple[AsyncGuardedPool, RedirectingRequest]:
         begun = time.monotonic()
         self._check_open()
         pool = await self._pools.here()
-        request = self._begin(outgoing, begun)
+        request = self._begin_request(outgoing, begun)
         if outgoing.credential is not None and request.needs_credential:
             await outgoing.credential.aprepare(self.asend, outgoing)
         return pool, request
@@ -216,7 +216,7 @@ class GuardedClient(Closing):
                 raise
         raise fault
 
-    async def _aopen(
+    async def _open_answer(
         self, pool: AsyncGuardedPool, request: RedirectingRequest
     ) -> tuple[httpcore2.Response, StreamedAnswer]:
         """The head of the answer in the end."""
@@ -287,7 +287,7 @@ class GuardedClient(Closing):
 
         return self._http2 and find_spec("h2") is not None
 
-    def _shut(self) -> None:
+    def _close_sync_side(self) -> None:
         with self._lock:
             self.closed = True
             pool, self._pool = self._pool, None

@@ -71,16 +71,16 @@ def explain_error(error: Exception, now: Circumstances) -> CallError | None:
     if isinstance(error, UndecodableError):
         return ToolFailed(f"the answer of {now.origin} is not encoded as it says", effect=now.effect)
     if isinstance(error, TruncatedError):
-        return _truncated(now)
+        return _truncated_answer(now)
     if isinstance(error, httpcore2.TimeoutException | TimeoutError):
-        return _timeout(error, now)
+        return _explain_timeout(error, now)
     if isinstance(error, httpcore2.ConnectError):
         return _not_connected(error, now)
     if isinstance(error, httpcore2.LocalProtocolError) and not now.sent:
         return Unavailable(f"the request to {now.origin} cannot be sent as HTTP", retryable=False)
     if isinstance(error, httpcore2.ProtocolError):
-        return _protocol(error, now)
-    return _truncated(now) if now.answered else _lost(now)
+        return _explain_protocol_error(error, now)
+    return _truncated_answer(now) if now.answered else _lost_connection(now)
 
 
 def too_large(origin: str, limit: int, effect: Effect) -> ToolFailed:
@@ -103,7 +103,7 @@ def late(origin: str, seconds: float | None, effect: Effect) -> CallTimeout:
     return CallTimeout(f"{origin} did not answer {within}", effect=effect)
 
 
-def _timeout(error: Exception, now: Circumstances) -> CallError:
+def _explain_timeout(error: Exception, now: Circumstances) -> CallError:
     if isinstance(error, httpcore2.PoolTimeout):
         return CallTimeout(f"no connection for {now.origin} became free in time", effect="none")
     if isinstance(error, httpcore2.ConnectTimeout) and not now.late:
@@ -134,21 +134,21 @@ def _first_cause(error: BaseException | None) -> OSError | None:
     return found
 
 
-def _protocol(error: Exception, now: Circumstances) -> CallError:
+def _explain_protocol_error(error: Exception, now: Circumstances) -> CallError:
     """The library has one exception for an answer that ends too early and for one that is no HTTP."""
     text = str(error)
     if "buffer too long" in text and not now.answered:
         return headers_too_large(now.origin, now.max_header_bytes, now.effect)
     if "disconnected" in text or "closed connection" in text or "incomplete" in text:
-        return _truncated(now) if now.answered else _lost(now)
+        return _truncated_answer(now) if now.answered else _lost_connection(now)
     if now.answered:
         return ToolFailed(f"the answer of {now.origin} breaks off into something that is no HTTP", effect=now.effect)
     return Unavailable(f"{now.origin} does not answer in HTTP", retryable=False, effect=now.effect)
 
 
-def _truncated(now: Circumstances) -> ToolFailed:
+def _truncated_answer(now: Circumstances) -> ToolFailed:
     return ToolFailed(f"the answer of {now.origin} ends before it is whole", retryable=True, effect=now.effect)
 
 
-def _lost(now: Circumstances) -> Unavailable:
+def _lost_connection(now: Circumstances) -> Unavailable:
     return Unavailable(f"lost the connection to {now.origin} before it answered", effect=now.effect)

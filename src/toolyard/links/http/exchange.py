@@ -292,13 +292,13 @@ def _check_headers(headers: tuple[tuple[str, str], ...]) -> list[tuple[str, str]
             raise InvalidArguments(f"the header {name!r} is not the caller's to set")
         if value.strip(" \t") != value:
             raise InvalidArguments(f"the value of header {name!r} begins or ends with a blank, which no header can")
-        if _CONTROL.search(value) or not _encodable(value):
+        if _CONTROL.search(value) or not _is_encodable(value):
             raise InvalidArguments(f"the value of header {name!r} holds a line break or another control character")
     given = {name.lower() for name, _ in headers}
     return [*headers, *(item for item in _DEFAULTS if item[0] not in given)]
 
 
-def _encodable(value: str) -> bool:
+def _is_encodable(value: str) -> bool:
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -60,11 +60,11 @@ class NameLookups:
                 self._ready.notify()
             elif self._running < self._threads:
                 self._running += 1
-                threading.Thread(target=self._work, name="toolyard-lookup", daemon=True).start()
+                threading.Thread(target=self._run_lookups, name="toolyard-lookup", daemon=True).start()
         return answer
 
-    def _work(self) -> None:
-        while (job := self._next()) is not None:
+    def _run_lookups(self) -> None:
+        while (job := self._next_lookup()) is not None:
             answer, host, port = job
             if not answer.set_running_or_notify_cancel():
                 continue
@@ -76,7 +76,7 @@ class NameLookups:
                 answer.set_result(addresses)
             del answer, job
 
-    def _next(self) -> tuple[Future[Sequence[str]], str, int] | None:
+    def _next_lookup(self) -> tuple[Future[Sequence[str]], str, int] | None:
         with self._ready:
             self._idle += 1
             self._ready.wait_for(lambda: bool(self._waiting), _IDLE_SECONDS)

@@ -93,7 +93,7 @@ class HttpLink(Closing):
         """Make the request from this thread and wait for the whole answer."""
         self._check_open()
         try:
-            return _read_answer(self._client.send(self._write(request)))
+            return _read_answer(self._client.send(self._write_request(request)))
         except CallError as error:
             fault = _blame_link(error)
         # Outside of the handler, so that nothing is chained to it.
@@ -103,7 +103,7 @@ class HttpLink(Closing):
         """`send` for async code."""
         self._check_open()
         try:
-            return _read_answer(await self._client.asend(self._write(request)))
+            return _read_answer(await self._client.asend(self._write_request(request)))
         except CallError as error:
             fault = _blame_link(error)
         raise fault
@@ -119,7 +119,7 @@ class HttpLink(Closing):
     def __repr__(self) -> str:
         return f"HttpLink({self.url!r})"
 
-    def _write(self, request: HttpRequest) -> Outgoing:
+    def _write_request(self, request: HttpRequest) -> Outgoing:
         query = f"?{urlencode(request.query)}" if request.query else ""
         headers = {**self._headers, **{name.lower(): value for name, value in request.headers.items()}}
         seconds = self.timeout if request.timeout is None else request.timeout

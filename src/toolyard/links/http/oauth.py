@@ -87,50 +87,50 @@ class Token:
     def get(self, send: Send, outgoing: Outgoing) -> None:
         """See to it that there is a token, in this thread."""
         while self.current() is None:
-            mine, fetch = self._join()
+            mine, fetch = self._join_fetch()
             if not mine:
                 try:
-                    outcome = fetch.result(_left(outgoing))
+                    outcome = fetch.result(_seconds_left(outgoing))
                 except FutureTimeout:
-                    raise self._late() from None
-                self._settle(outcome)
+                    raise self._late_token() from None
+                self._settle_fetch(outcome)
                 continue
             outcome = None
             try:
-                self._keep(send(self._request(outgoing)))
+                self._keep_token(send(self._token_request(outgoing)))
             except CallError as error:
-                outcome = self._explained(error)
+                outcome = self._explain_for_call(error)
             finally:
                 # One caller's lack of time is not the others'.
-                self._leave(fetch, None if isinstance(outcome, CallTimeout) else outcome)
-            self._settle(outcome)
+                self._leave_fetch(fetch, None if isinstance(outcome, CallTimeout) else outcome)
+            self._settle_fetch(outcome)
             return
 
     async def aget(self, send: AsyncSend, outgoing: Outgoing) -> None:
         """`get` for async code."""
         while self.current() is None:
-            mine, fetch = self._join()
+            mine, fetch = self._join_fetch()
             if not mine:
                 try:
-                    async with asyncio.timeout(_left(outgoing)):
+                    async with asyncio.timeout(_seconds_left(outgoing)):
                         # Shielded: a cancelled waiter must not cancel the fetch that others wait for.
                         outcome = await asyncio.shield(asyncio.wrap_future(fetch))
                 except TimeoutError:
-                    raise self._late() from None
-                self._settle(outcome)
+                    raise self._late_token() from None
+                self._settle_fetch(outcome)
                 continue
             outcome = None
             try:
-                self._keep(await send(self._request(outgoing)))
+                self._keep_token(await send(self._token_request(outgoing)))
             except CallError as error:
-                outcome = self._explained(error)
+                outcome = self._explain_for_call(error)
             finally:
                 # One caller's lack of time is not the others'.
-                self._leave(fetch, None if isinstance(outcome, CallTimeout) else outcome)
-            self._settle(outcome)
+                self._leave_fetch(fetch, None if isinstance(outcome, CallTimeout) else outcome)
+            self._settle_fetch(outcome)
             return
 
-    def _join(self) -> tuple[bool, Future[Outcome]]:
+    def _join_fetch(self) -> tuple[bool, Future[Outcome]]:
         """The fetch under way, and whether it is the caller's to make."""
         with self._lock:
             if self._fetching is not None:
@@ -138,20 +138,20 @@ class Token:
             self._fetching = Future()
             return True, self._fetching
 
-    def _leave(self, fetch: Future[Outcome], outcome: Outcome) -> None:
+    def _leave_fetch(self, fetch: Future[Outcome], outcome: Outcome) -> None:
         with self._lock:
             self._fetching = None
         # Never an exception: asyncio complains of those that nobody has looked at.
         fetch.set_result(outcome)
 
-    def _settle(self, outcome: Outcome) -> None:
+    def _settle_fetch(self, outcome: Outcome) -> None:
         if outcome is not None:
             # Raised in several threads at once, so each gets its own.
             again = type(outcome)(outcome.info.message)
             again.info = outcome.info
             raise again
 
-    def _request(self, outgoing: Outgoing) -> Outgoing:
+    def _token_request(self, outgoing: Outgoing) -> Outgoing:
         headers = [("content-type", "application/x-www-form-urlencoded"), ("accept", "application/json")]
         if self._basic is not None:
             headers.append(("authorization", f"Basic {self._basic}"))
@@ -164,7 +164,7 @@ class Token:
             named=outgoing.named,
         )
 
-    def _keep(self, incoming: Incoming) -> None:
+    def _keep_token(self, incoming: Incoming) -> None:
         try:
             data: Any = parse_json(incoming.body, what="token")
         except MalformedSource:
@@ -180,20 +180,20 @@ class Token:
         token, kind, seconds = data.get("access_token"), data.get("token_type", "bearer"), data.get("expires_in")
         if not (isinstance(token, str) and _TOKEN.fullmatch(token) and str(kind).lower() == "bearer"):
             raise Unavailable(f"{self._where} answered without a bearer token", retryable=False)
-        lasts = _seconds(seconds)
+        lasts = _read_seconds(seconds)
         with self._lock:
             self._value = token
             self._recent.append(token)
             self._until = self._clock() + lasts - min(_EARLIER_SECONDS, lasts * _EARLIER_PART)
 
-    def _explained(self, error: CallError) -> CallError:
+    def _explain_for_call(self, error: CallError) -> CallError:
         """The same failure, said of the call that needed the token, which was not sent."""
         text = f"no access token for {self._origin}: {error.info.message}"
         again = (NoToken if isinstance(error, Unavailable) else type(error))(text)
         again.info = msgspec.structs.replace(error.info, message=text, effect="none")
         return again
 
-    def _late(self) -> CallTimeout:
+    def _late_token(self) -> CallTimeout:
         return CallTimeout(f"no access token for {self._origin} in time", effect="none")
 
 
@@ -258,7 +258,7 @@ class ClientCredentials(Credential):
         self._token.forget()
 
 
-def _seconds(value: object) -> float:
+def _read_seconds(value: object) -> float:
     """`expires_in`, which some servers write as text."""
     if isinstance(value, str) and value.isascii() and value.isdigit():
         value = int(value[:9])
@@ -267,5 +267,5 @@ def _seconds(value: object) -> float:
     return float(min(max(value, 1.0), _LONGEST))
 
 
-def _left(outgoing: Outgoing) -> float | None:
+def _seconds_left(outgoing: Outgoing) -> float | None:
     return None if outgoing.deadline is None else max(outgoing.deadline - time.monotonic(), 0.0)

@@ -88,7 +88,7 @@ class LMClient(Closing):
             self.ledger.add(request.model, answer)
         else:
             try:
-                answer = await self._asked(request, deadline)
+                answer = await self._ask_with_retries(request, deadline)
             except CallError as error:
                 # Whatever was lost on the way: a model that was asked has changed nothing.
                 error.info = msgspec.structs.replace(error.info, effect="none")
@@ -122,7 +122,7 @@ class LMClient(Closing):
             self._journal.close()
             self._journal = None
 
-    async def _asked(self, request: LMRequest, deadline: float | None) -> LMAnswer:
+    async def _ask_with_retries(self, request: LMRequest, deadline: float | None) -> LMAnswer:
         if not await self._places.aenter(deadline):
             raise Unavailable(
                 "the language model was not asked before the deadline: as many requests as allowed are under way",
@@ -132,11 +132,11 @@ class LMClient(Closing):
             attempt = 1
             while True:
                 # Not part of the try: who has no time left to wait is not to make others wait, too.
-                tokens = await self._turn(request, deadline)
+                tokens = await self._await_turn(request, deadline)
                 try:
-                    return await self._once(request, deadline, tokens)
+                    return await self._ask_once(request, deadline, tokens)
                 except CallError as error:
-                    pause = self._pause(request, error, attempt, deadline)
+                    pause = self._pause_before_retry(request, error, attempt, deadline)
                     if pause is None:
                         raise
                 await self._sleep(pause)
@@ -144,7 +144,7 @@ class LMClient(Closing):
         finally:
             self._places.leave()
 
-    async def _turn(self, request: LMRequest, deadline: float | None) -> int:
+    async def _await_turn(self, request: LMRequest, deadline: float | None) -> int:
         """Wait until it may be asked; gives the tokens that were reserved for it."""
         tokens = 0
         if self.config.tokens_per_minute is not None:
@@ -160,13 +160,15 @@ class LMClient(Closing):
                     self._limits.give_back(tokens)
         return tokens
 
-    async def _once(self, request: LMRequest, deadline: float | None, tokens: int) -> LMAnswer:
+    async def _ask_once(self, request: LMRequest, deadline: float | None, tokens: int) -> LMAnswer:
         limit = self._clock() + self.config.timeout
         answer = await self._backend.complete(request, limit if deadline is None else min(limit, deadline))
         self._limits.settle(tokens, answer.usage.prompt + answer.usage.completion)
         return answer
 
-    def _pause(self, request: LMRequest, error: CallError, attempt: int, deadline: float | None) -> float | None:
+    def _pause_before_retry(
+        self, request: LMRequest, error: CallError, attempt: int, deadline: float | None
+    ) -> float | None:
         """Seconds before the next try; None if there is none to be made."""
         if not error.info.retryable or isinstance(error, CallTimeout) or attempt > self.config.retries:
             return None

@@ -147,7 +147,7 @@ def read_lm_config(block: Any, where: str = "lm_config") -> LMConfig:
         **given
         | {
             "model": model,
-            "headers": _headers(given.get("headers", {}), f"{where}.headers"),
+            "headers": _read_headers(given.get("headers", {}), f"{where}.headers"),
             "verify": given.get("verify", True) if ca is None else ca,
             "prices": (prices.get("prompt") or 0.0, prices.get("completion") or 0.0),
         }
@@ -179,7 +179,7 @@ def _base_url(value: str, kind: str, where: str) -> str:
     return f"{bare}/v1" if kind == "openai" and target.path == "/" else bare
 
 
-def _headers(headers: Mapping[str, str], where: str) -> tuple[tuple[str, str], ...]:
+def _read_headers(headers: Mapping[str, str], where: str) -> tuple[tuple[str, str], ...]:
     for name in headers:
         if not _TOKEN.fullmatch(str(name)):
             raise ConfigError(f"{where}: {name!r} is no name of a header")

@@ -57,36 +57,36 @@ class Journal:
 
     async def find(self, request: LMRequest) -> LMAnswer | None:
         """The answer that is kept for it."""
-        key = self._key(request)
-        return await self._done(lambda: self._read(key))
+        key = self._key_of(request)
+        return await self._run_in_thread(lambda: self._read_answer(key))
 
     async def keep(self, request: LMRequest, answer: LMAnswer) -> LMAnswer:
         """Keep an answer; the one to use is returned: that of another process, if it was there first."""
-        key = self._key(request)
+        key = self._key_of(request)
         row = (key, self._provider, request.model, _encode(request), _encode(answer), time.time())
 
         def write() -> LMAnswer:
             if self._link.execute(_WRITE, row).rowcount:
                 return answer
-            return self._read(key) or answer
+            return self._read_answer(key) or answer
 
-        return await self._done(write)
+        return await self._run_in_thread(write)
 
     def close(self) -> None:
         """Close the file, after what is being written."""
         self._threads.submit(self._link.close).result()
         self._threads.close()
 
-    async def _done(self, work: Callable[[], T]) -> T:
+    async def _run_in_thread(self, work: Callable[[], T]) -> T:
         try:
             return await wrapped(self._threads.submit(work))
         except (sqlite3.Error, msgspec.MsgspecError) as error:
             problem = f"the journal of the language model cannot be used: {error}"
         raise ToolFailed(problem, effect="none", hint="look at the file that lm_config.journal names, and its disk")
 
-    def _key(self, request: LMRequest) -> str:
+    def _key_of(self, request: LMRequest) -> str:
         return f"{self._provider}:{request.key}"
 
-    def _read(self, key: str) -> LMAnswer | None:
+    def _read_answer(self, key: str) -> LMAnswer | None:
         row = self._link.execute(_READ, (key,)).fetchone()
         return None if row is None else msgspec.structs.replace(_decode(row[0]), cached=True)

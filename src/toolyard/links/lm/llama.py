@@ -42,7 +42,7 @@ class LlamaBackend:
         """Ask once; it stops at the deadline, or when nobody waits any more."""
         over = threading.Event()
         try:
-            return await wrapped(self._threads.submit(lambda: self._run(request, deadline, over)))
+            return await wrapped(self._threads.submit(lambda: self._run_model(request, deadline, over)))
         finally:
             over.set()
 
@@ -50,27 +50,27 @@ class LlamaBackend:
         """Forget the model, once what is running has ended."""
         if not self._closed:
             self._closed = True
-            self._threads.submit(self._forget)
+            self._threads.submit(self._forget_model)
             self._threads.close()
 
     async def aclose(self) -> None:
         """`close` for async code."""
         self.close()
 
-    def _forget(self) -> None:
+    def _forget_model(self) -> None:
         self._server = None
 
-    def _run(self, request: LMRequest, deadline: float | None, over: threading.Event) -> LMAnswer:
+    def _run_model(self, request: LMRequest, deadline: float | None, over: threading.Event) -> LMAnswer:
         said = _Said(deadline, over)
         body = {**_USUAL, **self._wire.write(request), "stream": True, "stream_options": {"include_usage": True}}
         try:
             if not said.is_over:
-                self._loaded().handle_chat_completions(body, said.add)
+                self._load_model().handle_chat_completions(body, said.add)
         except (ValueError, RuntimeError) as error:
             raise ToolFailed(f"the model in this process cannot answer that: {error}", effect="none") from None
         return said.answer(request.model or self._path.stem)
 
-    def _loaded(self) -> Any:
+    def _load_model(self) -> Any:
         if self._server is None:
             import xllamacpp
 

@@ -143,18 +143,18 @@ class TokenFile:
     def __init__(self, path: str | None, key: str) -> None:
         self._path = None if path is None else Path(path).expanduser()
         self._key = key
-        entry = self._read().get(key)
+        entry = self._read_file().get(key)
         self._entry: dict[str, Any] = dict(entry) if isinstance(entry, dict) else {}
 
     @property
     def tokens(self) -> dict[str, Any] | None:
         """What the authorization server gave."""
-        return self._part("tokens")
+        return self._read_part("tokens")
 
     @property
     def client(self) -> dict[str, Any] | None:
         """As what we are registered there."""
-        return self._part("client")
+        return self._read_part("client")
 
     def save(self, **parts: dict[str, Any]) -> None:
         """Keep these; the file is replaced as a whole, so it is never half written. What fails is a `CallError`."""
@@ -164,21 +164,21 @@ class TokenFile:
         try:
             with lock_file(self._path):
                 # Others may have written their entries since.
-                content = {**self._read(), self._key: self._entry}
+                content = {**self._read_file(), self._key: self._entry}
                 replace_file(self._path, msgspec.json.encode(content))
         except OSError as error:
-            raise _unusable(f"the token store {self._path} cannot be written: {error.strerror}") from None
+            raise _unusable_store(f"the token store {self._path} cannot be written: {error.strerror}") from None
         except ConfigError as error:
-            raise _unusable(str(error)) from None
+            raise _unusable_store(str(error)) from None
 
     def __repr__(self) -> str:
         return f"<TokenFile {self._path or 'in memory'}>"
 
-    def _part(self, name: str) -> dict[str, Any] | None:
+    def _read_part(self, name: str) -> dict[str, Any] | None:
         part = self._entry.get(name)
         return part if isinstance(part, dict) else None
 
-    def _read(self) -> dict[str, Any]:
+    def _read_file(self) -> dict[str, Any]:
         if self._path is None:
             return {}
         try:
@@ -195,7 +195,7 @@ class TokenFile:
         return value if isinstance(value, dict) else {}
 
 
-def _unusable(reason: str) -> Unavailable:
+def _unusable_store(reason: str) -> Unavailable:
     return Unavailable(reason, retryable=False, hint="let the store of auth be a file that this process may change")
 
 
@@ -236,7 +236,7 @@ class AuthorizationCode(Credential):
         self._in_body = in_body
         self._renewed_for: str | None = None
         self._login_url = ""
-        self._provider = self._make(client_id, client_name, scopes)
+        self._provider = self._make_provider(client_id, client_name, scopes)
 
     @classmethod
     def read(cls, origin: str, fields: Mapping[str, Any]) -> AuthorizationCode:
@@ -275,7 +275,7 @@ class AuthorizationCode(Credential):
             return
         if context.current_tokens is None and self._file.tokens is None:
             return  # the server will say what it wants
-        await self._drive(send, None)
+        await self._drive_flow(send, None)
 
     async def challenge(self, send: AsyncSend, url: str, status: int, headers: tuple[tuple[str, str], ...]) -> None:
         """The server refused: renew the token, or have a person log in."""
@@ -285,13 +285,13 @@ class AuthorizationCode(Credential):
         token = None if context.current_tokens is None else context.current_tokens.access_token
         if status != httpx2.codes.FORBIDDEN and context.can_refresh_token() and token != self._renewed_for:
             context.token_expiry_time = _PAST
-            await self._drive(send, None)
+            await self._drive_flow(send, None)
             if context.current_tokens is not None:
                 self._renewed_for = context.current_tokens.access_token
                 return
-        await self._drive(send, httpx2.Response(status, headers=list(headers)))
+        await self._drive_flow(send, httpx2.Response(status, headers=list(headers)))
 
-    async def _drive(self, send: AsyncSend, refusal: httpx2.Response | None) -> None:
+    async def _drive_flow(self, send: AsyncSend, refusal: httpx2.Response | None) -> None:
         """Go through the SDK's flow; the request it is for is not sent here, `refusal` is what became of it."""
         import httpx2
         from mcp.client.auth import OAuthFlowError
@@ -305,7 +305,7 @@ class AuthorizationCode(Credential):
                 if asked is request:
                     response, refusal = refusal or httpx2.Response(_OK), None
                 else:
-                    response = await self._fetched(send, asked)
+                    response = await self._fetch_request(send, asked)
                 response.request = asked
                 asked = await flow.asend(response)
         except StopAsyncIteration:
@@ -314,15 +314,15 @@ class AuthorizationCode(Credential):
             fault = error
         finally:
             await flow.aclose()
-        self._failed(fault)
+        self._raise_failure(fault)
 
-    def _failed(self, error: Exception) -> NoReturn:
+    def _raise_failure(self, error: Exception) -> NoReturn:
         text = " ".join(str(error).split())
         for secret in self.secrets:
             text = text.replace(secret, "[hidden]")
         raise Denied(f"authorization for {self.origin} failed: {text[:_SHOWN] or type(error).__name__}") from None
 
-    async def _fetched(self, send: AsyncSend, asked: httpx2.Request) -> httpx2.Response:
+    async def _fetch_request(self, send: AsyncSend, asked: httpx2.Request) -> httpx2.Response:
         import httpx2
 
         headers = tuple((name, value) for name, value in asked.headers.items() if name.lower() not in _NOT_OURS)
@@ -346,7 +346,7 @@ class AuthorizationCode(Credential):
         kept = [(name, value) for name, value in incoming.headers if name not in ("content-encoding", "content-length")]
         return httpx2.Response(incoming.status, headers=kept, content=incoming.body)
 
-    def _make(self, client_id: str | None, client_name: str, scopes: tuple[str, ...]) -> OAuthClientProvider:
+    def _make_provider(self, client_id: str | None, client_name: str, scopes: tuple[str, ...]) -> OAuthClientProvider:
         try:
             from mcp.client.auth import OAuthClientProvider
             from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
@@ -374,13 +374,13 @@ class AuthorizationCode(Credential):
             self._url,
             OAuthClientMetadata.model_validate({key: value for key, value in options.items() if value}),
             storage,
-            self._shown,
+            self._show_login,
             self._called_back,
         )
         storage.provider = provider
         return provider
 
-    async def _shown(self, url: str) -> None:
+    async def _show_login(self, url: str) -> None:
         # Shown once we are ready for who comes back, which may be at once.
         self._login_url = url
 

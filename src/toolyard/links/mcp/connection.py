@@ -47,21 +47,21 @@ class Connection:
     ) -> dict[str, Any]:
         """The raw result of a tool, after whatever the server wanted to know first, and after `notify` was told."""
         if notify is None:
-            return await self._rounds(name, arguments, deadline, None, mirrored)
+            return await self._call_in_rounds(name, arguments, deadline, None, mirrored)
         notices = Notices(notify)
         try:
             try:
-                result = await self._rounds(name, arguments, deadline, notices, mirrored)
+                result = await self._call_in_rounds(name, arguments, deadline, notices, mirrored)
             except CallError:
-                await notices.told(_patience(deadline))
+                await notices.told(_notice_seconds(deadline))
                 raise
-            await notices.told(_patience(deadline))
+            await notices.told(_notice_seconds(deadline))
             return result
         finally:
             notices.close()
             self.peer.dropped += notices.dropped
 
-    async def _rounds(
+    async def _call_in_rounds(
         self,
         name: str,
         arguments: dict[str, Any],
@@ -76,17 +76,17 @@ class Connection:
                 headers += mirrored_headers(mirrored, arguments)
         params: dict[str, Any] = {"name": name, "arguments": arguments}
         seconds = None if deadline is None else deadline - asyncio.get_running_loop().time()
-        result = await self._call(dict(params), headers, deadline, seconds, notify)
+        result = await self._call_once(dict(params), headers, deadline, seconds, notify)
         for number in range(self.peer.limits.max_rounds):
             if result.get("resultType") != "input_required" or not self.agreement.modern:
                 return result
             try:
                 async with asyncio.timeout_at(deadline):
-                    more = await self._asked(name, result, number)
+                    more = await self._answer_round(name, result, number)
             except TimeoutError:
                 raise late(self.peer.name, seconds) from None
             try:
-                result = await self._call({**params, **more}, headers, deadline, seconds, notify)
+                result = await self._call_once({**params, **more}, headers, deadline, seconds, notify)
             except SessionLostError:
                 raise Interrupted(f"{self.peer.name} was lost before {name} had all that it asked for") from None
             except CallError as error:
@@ -95,12 +95,12 @@ class Connection:
             return result
         raise ToolFailed(f"{name} of {self.peer.name} asks for input again and again", effect="unknown")
 
-    async def _asked(self, name: str, result: dict[str, Any], number: int) -> dict[str, Any]:
+    async def _answer_round(self, name: str, result: dict[str, Any], number: int) -> dict[str, Any]:
         """What the next round adds to the call, after handlers were asked, or a pause."""
         more: dict[str, Any] = {}
         asked = result.get("inputRequests")
         if isinstance(asked, dict) and asked:
-            more["inputResponses"] = await self._inputs(name, asked)
+            more["inputResponses"] = await self._collect_inputs(name, asked)
         else:
             await asyncio.sleep(backoff_delay(number + 1, _FIRST_PAUSE, _LONGEST_WAIT))
         if isinstance(result.get("requestState"), str):
@@ -112,7 +112,7 @@ class Connection:
         params: dict[str, Any] = {} if cursor is None else {"cursor": cursor}
         if self.agreement.modern:
             params["_meta"] = self._envelope
-        return await self._ask("tools/list", params or None, deadline)
+        return await self._send_request("tools/list", params or None, deadline)
 
     def listen(self) -> None:
         """Have the server tell when its tools change, once."""
@@ -122,14 +122,14 @@ class Connection:
         if not self.agreement.modern:
             self.wire.listen()
         elif self.agreement.announces_tools:
-            self.peer.start(self._subscribed())
+            self.peer.start(self._keep_subscription())
 
     async def aclose(self) -> None:
         """Let go of the server."""
         await self.peer.aclose()
         await self.wire.aclose()
 
-    async def _call(
+    async def _call_once(
         self,
         params: dict[str, Any],
         headers: Headers,
@@ -155,14 +155,14 @@ class Connection:
             raise ToolFailed(f"{self.peer.name} answered with something that is no result of a tool")
         return reply.result
 
-    async def _ask(self, method: str, params: dict[str, Any] | None, deadline: float | None) -> McpReply:
+    async def _send_request(self, method: str, params: dict[str, Any] | None, deadline: float | None) -> McpReply:
         headers = modern_headers(self.agreement.version, method) if self.agreement.modern else ()
         request = Request(self.peer.number(), method, params, deadline, None, headers)
         if deadline is not None:
             request.seconds = deadline - asyncio.get_running_loop().time()
         return await self.wire.request(request)
 
-    async def _inputs(self, name: str, asked: dict[str, Any]) -> dict[str, Any]:
+    async def _collect_inputs(self, name: str, asked: dict[str, Any]) -> dict[str, Any]:
         """What the server wants to know before it goes on with a call; `Denied` if nobody here answers that."""
         found: dict[str, Any] = {}
         if len(asked) > self.peer.limits.max_requests:
@@ -187,7 +187,7 @@ class Connection:
                 raise ToolFailed(f"the handler for {method} failed: {type(error).__name__}") from error
         return found
 
-    async def _subscribed(self) -> None:
+    async def _keep_subscription(self) -> None:
         """Keep the new protocol's subscription, as long as the server has it."""
         params = {"notifications": {"toolsListChanged": True}, "_meta": self._envelope}
         loop = asyncio.get_running_loop()
@@ -195,7 +195,7 @@ class Connection:
         while True:
             begun = loop.time()
             try:
-                await self._ask(LISTEN, params, None)
+                await self._send_request(LISTEN, params, None)
             except (RequestRefused, SessionLostError):
                 return
             except CallError as error:
@@ -208,7 +208,7 @@ class Connection:
             self.peer.changed()  # what was said meanwhile nobody heard
 
 
-def _patience(deadline: float | None) -> float:
+def _notice_seconds(deadline: float | None) -> float:
     """Seconds for who is still being told when the answer is there."""
     return PATIENCE if deadline is None else min(PATIENCE, (deadline - asyncio.get_running_loop().time()) / 2)
 

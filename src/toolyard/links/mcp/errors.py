@@ -58,20 +58,20 @@ class ServerRedactor:
 
     def text(self, text: str) -> str:
         """The text without them."""
-        return _hidden(text, self._all())
+        return _hide_secrets(text, self._all_secrets())
 
     def value(self, value: Any) -> Any:
         """JSON without them."""
-        secrets = self._all()
+        secrets = self._all_secrets()
         return _hidden_in(value, secrets) if secrets else value
 
-    def _all(self) -> list[str]:
+    def _all_secrets(self) -> list[str]:
         # The longest first: one may be part of another.
         found = {item for item in (*self._secrets, *self._passing()) if len(item) >= _LEAST_SECRET}
         return sorted(found, key=len, reverse=True)
 
 
-def _hidden(text: str, secrets: list[str]) -> str:
+def _hide_secrets(text: str, secrets: list[str]) -> str:
     for secret in secrets:
         text = text.replace(secret, "[hidden]")
     return text
@@ -79,9 +79,9 @@ def _hidden(text: str, secrets: list[str]) -> str:
 
 def _hidden_in(value: Any, secrets: list[str]) -> Any:
     if isinstance(value, str):
-        return _hidden(value, secrets)
+        return _hide_secrets(value, secrets)
     if isinstance(value, dict):
-        return {_hidden(str(key), secrets): _hidden_in(item, secrets) for key, item in value.items()}
+        return {_hide_secrets(str(key), secrets): _hidden_in(item, secrets) for key, item in value.items()}
     if isinstance(value, list):
         return [_hidden_in(item, secrets) for item in value]
     return value
@@ -91,7 +91,7 @@ def refused(name: str, error: Any, redactor: ServerRedactor) -> CallError:
     """A JSON-RPC error; one of our own making, sent by another toolyard, is that error again."""
     fields = error if isinstance(error, dict) else {}
     data = fields.get("data")
-    restored = _restored(data)
+    restored = _restore_error(data)
     if restored is not None:
         return restored
     number = fields.get("code")
@@ -106,7 +106,7 @@ def refused(name: str, error: Any, redactor: ServerRedactor) -> CallError:
     )
 
 
-def _restored(data: object) -> CallError | None:
+def _restore_error(data: object) -> CallError | None:
     if isinstance(data, dict) and data.keys() == {"error"}:
         data = data["error"]
     if not isinstance(data, dict) or not data.keys() >= _OURS:

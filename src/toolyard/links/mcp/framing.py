@@ -71,7 +71,7 @@ def read(data: bytes | bytearray, max_depth: int) -> list[JsonRpcMessage]:
     try:
         # The objects of a long list are there to stay; the collector would look at them again and again for nothing.
         with paused_gc() if len(data) > _LONG else nullcontext():
-            found = _decoded(data)
+            found = _decode_messages(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise UnreadableError from None
     # A level costs two bytes, its brackets, so a short text needs no measuring.
@@ -82,7 +82,7 @@ def read(data: bytes | bytearray, max_depth: int) -> list[JsonRpcMessage]:
     return found
 
 
-def _decoded(data: bytes | bytearray) -> list[JsonRpcMessage]:
+def _decode_messages(data: bytes | bytearray) -> list[JsonRpcMessage]:
     try:
         return [_decode(data)]
     except msgspec.ValidationError:
@@ -155,15 +155,15 @@ class LineReader:
         last = pieces.pop()
         found: list[bytes | TooLong] = []
         if pieces and (self._rest or self._skipped is not None):
-            self._keep(pieces[0])
-            found.append(self._take())
+            self._keep_piece(pieces[0])
+            found.append(self._take_line())
             del pieces[0]
         found += [line if len(line) <= self._limit else TooLong(line[:EDGE], line[-EDGE:]) for line in pieces if line]
         if last:
-            self._keep(last)
+            self._keep_piece(last)
         return found if b"" not in found else [line for line in found if line]
 
-    def _keep(self, piece: bytes) -> None:
+    def _keep_piece(self, piece: bytes) -> None:
         if self._skipped is not None:
             self._skipped.tail = (self._skipped.tail + piece[-EDGE:])[-EDGE:]
             return
@@ -172,7 +172,7 @@ class LineReader:
             self._skipped = TooLong(bytes(self._rest[:EDGE]), bytes(self._rest[-EDGE:]))
             self._rest = bytearray()
 
-    def _take(self) -> bytes | TooLong:
+    def _take_line(self) -> bytes | TooLong:
         if self._skipped is not None:
             skipped, self._skipped = self._skipped, None
             return skipped
@@ -197,13 +197,13 @@ def mirrored_headers(mirrored: Iterable[tuple[str, str]], arguments: dict[str, A
     """The arguments that a tool wants repeated: each by its path with dots, and the name of its header."""
     found = []
     for path, name in mirrored:
-        text = _scalar(_at(path, arguments))
+        text = _write_scalar(_value_at(path, arguments))
         if text is not None and _TOKEN.fullmatch(name):
             found.append((f"mcp-param-{name}", header_value(text)))
     return tuple(found)
 
 
-def _at(path: str, arguments: Any) -> Any:
+def _value_at(path: str, arguments: Any) -> Any:
     if isinstance(arguments, dict) and path in arguments:
         return arguments[path]
     value = arguments
@@ -214,7 +214,7 @@ def _at(path: str, arguments: Any) -> Any:
     return value
 
 
-def _scalar(value: Any) -> str | None:
+def _write_scalar(value: Any) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

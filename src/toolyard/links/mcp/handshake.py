@@ -88,18 +88,20 @@ class Handshake:
                 wait = now + left * _PATIENCE - loop.time()
                 await asyncio.wait({probe, old}, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
             if probe.done():
-                return await self._after(probe, old)
+                return await self._agree_after_probe(probe, old)
             if old is not None and old.done():
                 return await old
         finally:
-            await _dropped(probe, old)
+            await _drop_tasks(probe, old)
         raise ChokedError(late(self._peer.name, left * _PATIENCE))
 
     async def agree_old_way(self) -> Agreement:
         """Only by `initialize`."""
         return await self._initialize()
 
-    async def _after(self, probe: asyncio.Task[Agreement | None], old: asyncio.Task[Agreement] | None) -> Agreement:
+    async def _agree_after_probe(
+        self, probe: asyncio.Task[Agreement | None], old: asyncio.Task[Agreement] | None
+    ) -> Agreement:
         try:
             found = probe.result()
         except RequestRefused as error:
@@ -135,23 +137,23 @@ class Handshake:
         method = "server/discover"
         params = {"_meta": envelope(self._capabilities)}
         try:
-            reply = await self._ask(method, params, modern_headers(MODERN, method))
+            reply = await self._send_request(method, params, modern_headers(MODERN, method))
         except RequestRefused as error:
-            if MODERN not in _supported(error):
+            if MODERN not in _supported_versions(error):
                 raise
             # It refuses a version that it says it has: asked once more, as the protocol wants it.
-            reply = await self._ask(method, params, modern_headers(MODERN, method))
+            reply = await self._send_request(method, params, modern_headers(MODERN, method))
         result = reply.result
         versions = result.get("supportedVersions") if isinstance(result, dict) else None
         if not isinstance(versions, list) or MODERN not in versions:
             return None
         meta = result.get("_meta")
         info = meta.get(f"{_META}serverInfo") if isinstance(meta, dict) else None
-        return _agreement(MODERN, True, result, info)
+        return _make_agreement(MODERN, True, result, info)
 
     async def _initialize(self) -> Agreement:
         params = {"protocolVersion": OFFERED, "capabilities": self._capabilities, "clientInfo": client_info()}
-        reply = await self._ask("initialize", params, ())
+        reply = await self._send_request("initialize", params, ())
         result = reply.result
         version = result.get("protocolVersion") if isinstance(result, dict) else None
         if version not in LEGACY:
@@ -159,9 +161,11 @@ class Handshake:
             said = f"speaks protocol {version!r}" if known else "does not say which protocol it speaks"
             raise Unavailable(f"{self._peer.name} {said}; known are {', '.join((*LEGACY, MODERN))}", retryable=False)
         await self._wire.post(framing.notification("notifications/initialized"), version)
-        return _agreement(version, False, result, result.get("serverInfo"))
+        return _make_agreement(version, False, result, result.get("serverInfo"))
 
-    async def _ask(self, method: str, params: dict[str, Any], headers: tuple[tuple[str, str], ...]) -> McpReply:
+    async def _send_request(
+        self, method: str, params: dict[str, Any], headers: tuple[tuple[str, str], ...]
+    ) -> McpReply:
         loop = asyncio.get_running_loop()
         request = Request(
             number=self._peer.number(),
@@ -175,7 +179,7 @@ class Handshake:
         return await self._wire.request(request)
 
 
-def _agreement(version: str, modern: bool, result: dict[str, Any], info: Any) -> Agreement:
+def _make_agreement(version: str, modern: bool, result: dict[str, Any], info: Any) -> Agreement:
     capabilities, instructions = result.get("capabilities"), result.get("instructions")
     return Agreement(
         version=version,
@@ -188,20 +192,20 @@ def _agreement(version: str, modern: bool, result: dict[str, Any], info: Any) ->
 
 def _check_versions(name: str, error: RequestRefused) -> None:
     """Nothing more to try with a server that knows only versions newer than ours."""
-    supported = _supported(error)
+    supported = _supported_versions(error)
     if supported and not any(version in supported for version in (*LEGACY, MODERN)):
         shown = ", ".join(str(version)[:20] for version in supported[:10])
         known = ", ".join((*LEGACY, MODERN))
         raise Unavailable(f"{name} speaks only protocol {shown}; known are {known}", retryable=False)
 
 
-def _supported(error: RequestRefused) -> list[Any]:
+def _supported_versions(error: RequestRefused) -> list[Any]:
     """The versions that a server names when it refuses another."""
     named = error.data.get("supported") if isinstance(error.data, dict) else None
     return named if error.number == framing.UNSUPPORTED_VERSION and isinstance(named, list) else []
 
 
-async def _dropped(*tasks: asyncio.Task[Any] | None) -> None:
+async def _drop_tasks(*tasks: asyncio.Task[Any] | None) -> None:
     """What is no longer wanted, ended, and its failure heard."""
     left = [task for task in tasks if task is not None]
     for task in left:

@@ -123,15 +123,15 @@ class McpLink(Closing):
 
     def begin(self) -> None:
         """Start to connect, if nobody has; nobody waits here."""
-        link_loop.call_soon(self._begin)
+        link_loop.call_soon(self._begin_attempt)
 
     def list_tools(self, *, timeout: float = 30.0) -> Listing:
         """Every tool the server has, as it describes them."""
-        return link_loop.run(self._list(timeout), twin="alist_tools()")
+        return link_loop.run(self._list_tools(timeout), twin="alist_tools()")
 
     async def alist_tools(self, *, timeout: float = 30.0) -> Listing:  # noqa: ASYNC109 - the twin has it too
         """`list_tools` for async code."""
-        return await link_loop.arun(self._list(timeout))
+        return await link_loop.arun(self._list_tools(timeout))
 
     def call(
         self,
@@ -148,7 +148,7 @@ class McpLink(Closing):
         `deadline` is by `time.monotonic`. `notify` is told of progress and log lines. `mirrored` are arguments to be
         repeated in headers. With `reads` the tool is known to change nothing, so a failure has no effect.
         """
-        return link_loop.run(self._call(name, arguments, deadline, notify, mirrored, reads), twin="acall()")
+        return link_loop.run(self._call_tool(name, arguments, deadline, notify, mirrored, reads), twin="acall()")
 
     async def acall(
         self,
@@ -161,7 +161,7 @@ class McpLink(Closing):
         reads: bool = False,
     ) -> dict[str, Any]:
         """`call` for async code; cancelled, the server is told so."""
-        return await link_loop.arun(self._call(name, arguments, deadline, notify, mirrored, reads))
+        return await link_loop.arun(self._call_tool(name, arguments, deadline, notify, mirrored, reads))
 
     def watch(self, callback: Watcher) -> Callable[[], None]:
         """Have a function told when the tools change and when the server comes and goes; call the result to stop.
@@ -171,7 +171,7 @@ class McpLink(Closing):
         """
         with self._lock:
             self._watchers.append(callback)
-        link_loop.call_soon(self._tend)
+        link_loop.call_soon(self._tend_watchers)
 
         def stop() -> None:
             with self._lock:
@@ -182,11 +182,11 @@ class McpLink(Closing):
 
     def close(self) -> None:
         """Let go of the server, and wait until that is done."""
-        link_loop.run(self._close(), twin="aclose()")
+        link_loop.run(self._close_link(), twin="aclose()")
 
     async def aclose(self) -> None:
         """`close` for async code."""
-        await link_loop.arun(self._close())
+        await link_loop.arun(self._close_link())
 
     @property
     def protocol(self) -> str | None:
@@ -232,7 +232,7 @@ class McpLink(Closing):
     def __repr__(self) -> str:
         return f"<McpLink {self.server.name} ({self.state})>"
 
-    async def _list(self, timeout: float) -> Listing:  # noqa: ASYNC109
+    async def _list_tools(self, timeout: float) -> Listing:  # noqa: ASYNC109
         deadline = asyncio.get_running_loop().time() + timeout
         try:
             connection = await self._ready(deadline)
@@ -242,9 +242,9 @@ class McpLink(Closing):
             try:
                 return await list_all(connection, deadline)
             except SessionLostError as lost:
-                raise lost.fault or self._forgetful() from None
+                raise lost.fault or self._forgetful_server() from None
 
-    async def _call(
+    async def _call_tool(
         self,
         name: str,
         arguments: dict[str, Any],
@@ -267,9 +267,9 @@ class McpLink(Closing):
                 if reads:
                     harmless(error)
                 raise
-        raise fault or self._forgetful()
+        raise fault or self._forgetful_server()
 
-    def _forgetful(self) -> Unavailable:
+    def _forgetful_server(self) -> Unavailable:
         return Unavailable(f"{self.server.name} forgets our session at once")
 
     async def _ready(self, deadline: float | None) -> Connection:
@@ -278,7 +278,7 @@ class McpLink(Closing):
             return self._connection
         loop = asyncio.get_running_loop()
         seconds = None if deadline is None else deadline - loop.time()
-        self._begin(patient=False)
+        self._begin_attempt(patient=False)
         if self._attempt is not None:
             await asyncio.wait({self._attempt}, timeout=seconds)
         if self._connection is not None:
@@ -293,30 +293,30 @@ class McpLink(Closing):
         fault.info = msgspec.structs.replace(fault.info, effect="none", retry_after=pause)
         raise fault
 
-    def _begin(self, patient: bool = True) -> None:
+    def _begin_attempt(self, patient: bool = True) -> None:
         """Start an attempt, unless there is one, or it is too soon; if `patient`, somebody will try later."""
         if self.state == "closed" or self._connection is not None or self._attempt is not None:
             return
         if self._backoff.left(asked=not patient) > 0:
             if patient:
-                self._tend()
+                self._tend_watchers()
             return
         self.state = "connecting"
         self._attempt = asyncio.get_running_loop().create_task(self._connect())
-        self._tend()
+        self._tend_watchers()
 
     async def _connect(self) -> None:
         deadline = asyncio.get_running_loop().time() + self.limits.connect_seconds
         try:
-            connection = await self._finder.find(deadline, self._lost)
+            connection = await self._finder.find(deadline, self._lose_connection)
         except CallError as error:
             self._attempt = None
-            self._down(unreached(error))
+            self._go_down(unreached(error))
             return
         except Exception as error:  # noqa: BLE001 - a mistake of ours must not leave all callers waiting
             _log.warning("connecting to %s failed unexpectedly", self.server.name, exc_info=True)
             self._attempt = None
-            self._down(ToolFailed(f"connecting to {self.server.name} failed: {type(error).__name__}", effect="none"))
+            self._go_down(ToolFailed(f"connecting to {self.server.name} failed: {type(error).__name__}", effect="none"))
             return
         self._attempt = None
         if self.state == "closed":
@@ -325,54 +325,54 @@ class McpLink(Closing):
         self._connection = connection
         self._backoff.up()
         self.state, self.error = "up", None
-        connection.peer.changed = self._changed
+        connection.peer.changed = self._tell_changed
         if self._watchers or self.handlers.capabilities():
             connection.listen()
-        self._tell("up")
+        self._tell_watchers("up")
 
-    def _lost(self, wire: McpWire, fault: CallError) -> None:
+    def _lose_connection(self, wire: McpWire, fault: CallError) -> None:
         connection = self._connection
         if connection is None or connection.wire is not wire:
             return
         self._connection = None
         self._background(connection.aclose())
-        self._down(fault)
+        self._go_down(fault)
 
-    def _down(self, fault: CallError) -> None:
+    def _go_down(self, fault: CallError) -> None:
         if self.state == "closed":
             return
         self._fault = fault
         self.state, self.error = "down", fault.info.message
         self._backoff.failed()
         _log.debug("%s is down: %s", self.server.name, self.error)
-        self._tell("down")
-        self._tend()
+        self._tell_watchers("down")
+        self._tend_watchers()
 
-    def _changed(self) -> None:
-        self._tell("changed")
+    def _tell_changed(self) -> None:
+        self._tell_watchers("changed")
 
-    def _tell(self, change: Change) -> None:
+    def _tell_watchers(self, change: Change) -> None:
         with self._lock:
             watchers = list(self._watchers)
         loop = asyncio.get_running_loop()
         for watcher in watchers:
             loop.call_soon(watcher, change)
 
-    def _tend(self) -> None:
+    def _tend_watchers(self) -> None:
         """See to it that somebody who watches is heard: listen, and come back after a loss."""
         if not self._watchers or self.state in ("closed", "new"):
             return
         if self._connection is not None:
             self._connection.listen()
         elif self._keeper is None and self._attempt is None:
-            self._keeper = asyncio.get_running_loop().create_task(self._keep())
+            self._keeper = asyncio.get_running_loop().create_task(self._retry_later())
 
-    async def _keep(self) -> None:
+    async def _retry_later(self) -> None:
         """Try again when the time has come, once; another failure brings another keeper."""
         await asyncio.sleep(self._backoff.left())
         self._keeper = None
         if self._watchers:
-            self._begin()
+            self._begin_attempt()
 
     def _background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -407,7 +407,7 @@ class McpLink(Closing):
         assert self._web is not None
         return self._web
 
-    async def _close(self) -> None:
+    async def _close_link(self) -> None:
         self.state = "closed"
         connection, self._connection = self._connection, None
         if connection is not None:

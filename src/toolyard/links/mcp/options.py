@@ -90,16 +90,16 @@ def read_server(
         raise ConfigError("transport stdio needs a command, not a url")
     if ca is not None and not verify:
         raise ConfigError("ca says whom to trust, and verify: false to trust anybody; give one of them")
-    address, name = _address(url)
+    address, name = _read_address(url)
     server = McpServer(
         name=name,
         url=address,
         transport=kind,
-        headers=_headers(headers),
-        auth=_auth(auth),
+        headers=_read_headers(headers),
+        auth=_read_auth(auth),
         verify=verify,
-        ca=None if ca is None else _text(ca, "ca"),
-        cert=_cert(cert),
+        ca=None if ca is None else _read_text(ca, "ca"),
+        cert=_read_cert(cert),
         connect_seconds=seconds,
     )
     if ("type", "oauth") not in server.auth:  # that would bring in the SDK, which is needed later anyway
@@ -124,8 +124,8 @@ def _refuse(names: list[str], what: str) -> None:
         raise ConfigError(f"{' and '.join(names)}: no option {what}")
 
 
-def _address(url: Any) -> tuple[str, str]:
-    text = _text(url, "url")
+def _read_address(url: Any) -> tuple[str, str]:
+    text = _read_text(url, "url")
     try:
         target = read_url(text)
     except (CallError, ConfigError) as error:
@@ -135,7 +135,7 @@ def _address(url: Any) -> tuple[str, str]:
 
 
 def _process(command: Any, args: Any, env: Any, cwd: Any, seconds: float) -> McpServer:
-    words = list(command) if isinstance(command, list | tuple) else [_text(command, "command")]
+    words = list(command) if isinstance(command, list | tuple) else [_read_text(command, "command")]
     if isinstance(args, str) or not isinstance(args, list | tuple):
         raise ConfigError(f"args must be a list of texts, not {json_type(args)}")
     if len(words) == 1 and not args and any(map(str.isspace, words[0])) and shutil.which(words[0]) is None:
@@ -149,17 +149,17 @@ def _process(command: Any, args: Any, env: Any, cwd: Any, seconds: float) -> Mcp
     if env is not None and not isinstance(env, Mapping):
         raise ConfigError(f"env must be a mapping, not {json_type(env)}")
     return McpServer(
-        name=_shown(words),
+        name=_show_command(words),
         transport="stdio",
         command=words[0],
         args=tuple(words[1:]),
-        env=tuple(sorted(_variable(name, value) for name, value in (env or {}).items())),
-        cwd=None if cwd is None else _text(cwd, "cwd"),
+        env=tuple(sorted(_read_variable(name, value) for name, value in (env or {}).items())),
+        cwd=None if cwd is None else _read_text(cwd, "cwd"),
         connect_seconds=seconds,
     )
 
 
-def _variable(name: Any, value: Any) -> tuple[str, str]:
+def _read_variable(name: Any, value: Any) -> tuple[str, str]:
     if not isinstance(name, str) or not name or "=" in name or "\0" in name:
         raise ConfigError(f"env: {name!r} is no name of a variable")
     if type(value) in (int, float):
@@ -169,7 +169,7 @@ def _variable(name: Any, value: Any) -> tuple[str, str]:
     return name, value
 
 
-def _shown(words: list[str]) -> str:
+def _show_command(words: list[str]) -> str:
     """The command, the first thing that is no option, and paths: what is left out may be secret."""
     shown = [Path(words[0]).name or words[0]]
     first = True
@@ -185,7 +185,7 @@ def _shown(words: list[str]) -> str:
     return f"stdio: {text if len(text) <= _SHOWN else text[:_SHOWN] + '...'}"
 
 
-def _headers(headers: Any) -> tuple[tuple[str, str], ...]:
+def _read_headers(headers: Any) -> tuple[tuple[str, str], ...]:
     if headers is not None and not isinstance(headers, Mapping):
         raise ConfigError(f"headers: must be a mapping, not {json_type(headers)}")
     found = dict(headers or {})
@@ -197,7 +197,7 @@ def _headers(headers: Any) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(found.items()))
 
 
-def _auth(auth: Any) -> tuple[AuthField, ...]:
+def _read_auth(auth: Any) -> tuple[AuthField, ...]:
     if auth is None:
         return ()
     if not isinstance(auth, Mapping):
@@ -219,13 +219,13 @@ def _auth(auth: Any) -> tuple[AuthField, ...]:
 
 def _auth_value(key: str, value: Any) -> str | tuple[str, ...]:
     if key in ("scopes", "hosts") and isinstance(value, list | tuple):
-        return tuple(_text(item, f"auth.{key}") for item in value)
+        return tuple(_read_text(item, f"auth.{key}") for item in value)
     if key == "in_body" and type(value) is bool:
         return "true" if value else "false"
-    return _text(value, f"auth.{key}")
+    return _read_text(value, f"auth.{key}")
 
 
-def _cert(cert: Any) -> tuple[str, ...]:
+def _read_cert(cert: Any) -> tuple[str, ...]:
     if cert is None:
         return ()
     parts = (cert,) if isinstance(cert, str) else cert
@@ -235,7 +235,7 @@ def _cert(cert: Any) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def _text(value: Any, where: str) -> str:
+def _read_text(value: Any, where: str) -> str:
     if not isinstance(value, str) or not value:
         raise ConfigError(f"{where} must be text, not {'empty' if value == '' else json_type(value)}")
     return str(value)

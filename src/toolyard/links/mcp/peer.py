@@ -326,9 +326,9 @@ class Peer:
             if not isinstance(method, str):
                 self.strays += 1
             elif message.id is msgspec.UNSET:
-                self._told(method, message.fields, notify)
+                self._take_notification(method, message.fields, notify)
             else:
-                self._asked(method, message.fields, message.id, answer)
+                self._take_request(method, message.fields, message.id, answer)
         except Exception:  # noqa: BLE001 - one message that nobody foresaw must not cost the connection
             self.strays += 1
             _log.warning("a message of %s could not be taken", self.name, exc_info=True)
@@ -355,17 +355,17 @@ class Peer:
         if inspect.iscoroutinefunction(handler):
             return await home_loop.arun(handler(params))
         result = await HANDLERS.run(partial(handler, params))
-        return await home_loop.arun(_awaited(result)) if inspect.isawaitable(result) else result
+        return await home_loop.arun(_await_result(result)) if inspect.isawaitable(result) else result
 
     def handler(self, method: str) -> Handler | None:
         """Who answers such a request of the server."""
         return self._handlers.of(method)
 
-    def _told(self, method: str, params: dict[str, Any], notify: Notify | None) -> None:
+    def _take_notification(self, method: str, params: dict[str, Any], notify: Notify | None) -> None:
         if method == "notifications/progress":
-            self._progress(params)
+            self._tell_progress(params)
         elif method == "notifications/message":
-            self._logged(params, notify)
+            self._tell_log_line(params, notify)
         elif method == "notifications/tools/list_changed":
             self._has_changed()
 
@@ -385,7 +385,7 @@ class Peer:
         self._changed_at = asyncio.get_running_loop().time()
         self.changed()
 
-    def _progress(self, params: dict[str, Any]) -> None:
+    def _tell_progress(self, params: dict[str, Any]) -> None:
         token = params.get("progressToken")
         notify = self.calls.get(token) if isinstance(token, int) else None
         progress, total, message = _number(params.get("progress")), _number(params.get("total")), params.get("message")
@@ -395,7 +395,7 @@ class Peer:
         text = self.redactor.text(message)[:_SHOWN] if isinstance(message, str) else None
         notify(Progress(progress, total, text))
 
-    def _logged(self, params: dict[str, Any], notify: Notify | None) -> None:
+    def _tell_log_line(self, params: dict[str, Any], notify: Notify | None) -> None:
         level, logger = params.get("level"), params.get("logger")
         if notify is None and len(self.calls) == 1:
             (notify,) = self.calls.values()
@@ -407,7 +407,7 @@ class Peer:
         known: Any = level if level in _LEVELS else "info"
         notify(LogLine(data, known, self.redactor.text(logger)[:_SHOWN] if isinstance(logger, str) else None))
 
-    def _asked(self, method: str, params: dict[str, Any], number: Id, answer: Answer) -> None:
+    def _take_request(self, method: str, params: dict[str, Any], number: Id, answer: Answer) -> None:
         if method == "ping":
             answer(framing.response(number, {}))
             return
@@ -418,9 +418,9 @@ class Peer:
             answer(framing.refusal(number, framing.INTERNAL_ERROR, "this client is asked too much at once"))
         else:
             self._busy += 1
-            self.start(self._answered(handler, method, params, number, answer))
+            self.start(self._answer_request(handler, method, params, number, answer))
 
-    async def _answered(
+    async def _answer_request(
         self, handler: Handler, method: str, params: dict[str, Any], number: Id, answer: Answer
     ) -> None:
         try:
@@ -447,5 +447,5 @@ def _number(value: Any) -> float | None:
         return None
 
 
-async def _awaited(result: Any) -> Any:
+async def _await_result(result: Any) -> Any:
     return await result

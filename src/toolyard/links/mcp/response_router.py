@@ -32,7 +32,9 @@ class Mailbox:
             raise Unavailable(f"{self._peer.name} has {len(self._waiting)} requests to answer already")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[McpReply] = loop.create_future()
-        timer = None if request.deadline is None else loop.call_at(request.deadline, self._expire, request, future)
+        timer = (
+            None if request.deadline is None else loop.call_at(request.deadline, self._expire_request, request, future)
+        )
         self._waiting[request.number] = (request, future)
         try:
             send(request, future)
@@ -54,21 +56,21 @@ class Mailbox:
         try:
             found = framing.read(data, self._peer.limits.max_depth)
         except UnreadableError:
-            self._skip(data, data, unreadable(self._peer.name))
+            self._fail_lost_answer(data, data, unreadable(self._peer.name))
             return
         for message in found:
             if not message.is_response:
                 self._peer.receive(message, self._answer)
                 continue
             try:
-                self._settle(message, len(data))
+                self._settle_request(message, len(data))
             except Exception:  # noqa: BLE001 - one answer that nobody foresaw must not cost the connection
                 _log.warning("an answer of %s could not be taken", self._peer.name, exc_info=True)
-                self._skip(data, data, unreadable(self._peer.name))
+                self._fail_lost_answer(data, data, unreadable(self._peer.name))
 
     def skipped(self, line: TooLong) -> None:
         """A message that was too long to be kept."""
-        self._skip(line.head, line.tail, too_large(self._peer.name, self._peer.limits.max_message_bytes))
+        self._fail_lost_answer(line.head, line.tail, too_large(self._peer.name, self._peer.limits.max_message_bytes))
 
     def fail(self, fault: Callable[[Request], CallError]) -> None:
         """Nothing more will come."""
@@ -76,7 +78,7 @@ class Mailbox:
             if not future.done():
                 future.set_exception(fault(request))
 
-    def _settle(self, message: JsonRpcMessage, size: int) -> None:
+    def _settle_request(self, message: JsonRpcMessage, size: int) -> None:
         number = message.id
         waiting = self._waiting.get(number) if isinstance(number, int) else None
         if waiting is None or waiting[1].done():
@@ -84,7 +86,7 @@ class Mailbox:
             return
         answered(self._peer, message, size, waiting[1])
 
-    def _skip(self, head: bytes, tail: bytes, fault: CallError) -> None:
+    def _fail_lost_answer(self, head: bytes, tail: bytes, fault: CallError) -> None:
         """Fail the request that a lost message answers; if there is but one, it is that one's."""
         self._peer.strays += 1
         number = framing.guess_id(head, tail)
@@ -95,7 +97,7 @@ class Mailbox:
         if waiting is not None and not waiting[1].done():
             waiting[1].set_exception(fault)
 
-    def _expire(self, request: Request, future: asyncio.Future[McpReply]) -> None:
+    def _expire_request(self, request: Request, future: asyncio.Future[McpReply]) -> None:
         if not future.done():
             future.set_exception(late(self._peer.name, request.seconds, "unknown" if request.sent else "none"))
 

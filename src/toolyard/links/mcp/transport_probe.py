@@ -58,12 +58,12 @@ class Finder:
             return await self._process(deadline, lost)
         if self._known is not None:
             try:
-                return await self._at(self._known, deadline, lost)
+                return await self._connect_at(self._known, deadline, lost)
             except CallError as error:
                 if not status_of(error) or status_of(error) in _REFUSALS or len(candidates(self._server)) == 1:
                     raise
                 self._known = None
-        return await self._address(deadline, lost)
+        return await self._find_address(deadline, lost)
 
     async def _process(self, deadline: float, lost: Callable[[McpWire, CallError], None]) -> Connection:
         def make() -> tuple[StdioWire, Peer]:
@@ -75,18 +75,18 @@ class Finder:
         if not began_old:
             wire, peer = make()
             try:
-                return await self._agreed(wire, peer, deadline, old_only=False)
+                return await self._agree_over(wire, peer, deadline, old_only=False)
             except ChokedError:
                 self._old_only = True
         wire, peer = make()
         try:
-            return await self._agreed(wire, peer, deadline, old_only=True)
+            return await self._agree_over(wire, peer, deadline, old_only=True)
         except CallError:
             # Time may merely have been short after the probe: then the next attempt begins without.
             self._old_only = not began_old
             raise
 
-    async def _address(self, deadline: float, lost: Callable[[McpWire, CallError], None]) -> Connection:
+    async def _find_address(self, deadline: float, lost: Callable[[McpWire, CallError], None]) -> Connection:
         places = candidates(self._server)
         failures: list[CallError] = []
         loop = asyncio.get_running_loop()
@@ -94,7 +94,7 @@ class Finder:
             left = deadline - loop.time()
             end = deadline if position == len(places) - 1 else loop.time() + left * _SHARE
             try:
-                found = await self._at(candidate, end, lost)
+                found = await self._connect_at(candidate, end, lost)
             except CallError as error:
                 if _is_final(error):
                     raise
@@ -105,7 +105,7 @@ class Finder:
         # The first is the address as it was given; what it says is the most telling.
         raise failures[0]
 
-    async def _at(
+    async def _connect_at(
         self, candidate: Candidate, deadline: float, lost: Callable[[McpWire, CallError], None]
     ) -> Connection:
         peer = self._make_peer()
@@ -116,13 +116,13 @@ class Finder:
         else:
             wire = SseWire(self._web(), candidate.url, peer, report)
         try:
-            return await self._agreed(wire, peer, deadline, old_only=candidate.way == "sse")
+            return await self._agree_over(wire, peer, deadline, old_only=candidate.way == "sse")
         except ChokedError as error:
             raise error.fault from None
         except SessionLostError:
             raise Unavailable(f"{peer.name} forgets our session at once") from None
 
-    async def _agreed(self, wire: McpWire, peer: Peer, deadline: float, *, old_only: bool) -> Connection:
+    async def _agree_over(self, wire: McpWire, peer: Peer, deadline: float, *, old_only: bool) -> Connection:
         loop = asyncio.get_running_loop()
         seconds = deadline - loop.time()
         done = False
@@ -136,7 +136,7 @@ class Finder:
             raise late(peer.name, seconds, "none") from None
         finally:
             if not done:
-                self._background(_closed(peer, wire))
+                self._background(_close_quietly(peer, wire))
         return Connection(wire, peer, agreement, self._capabilities)
 
 
@@ -164,7 +164,7 @@ def candidates(server: McpServer) -> list[Candidate]:
     return found
 
 
-async def _closed(peer: Peer, wire: McpWire) -> None:
+async def _close_quietly(peer: Peer, wire: McpWire) -> None:
     await peer.aclose()
     await wire.aclose()
 

@@ -47,15 +47,15 @@ class DeclarationRound:
         helpers = min(self._settings.workers, len(self._codes)) - 1
         others = []
         with suppress(SessionError):
-            others = [threads.submit(self._work) for _ in range(helpers)]
-        self._work()
+            others = [threads.submit(self._read_files) for _ in range(helpers)]
+        self._read_files()
         for other in others:
             # One that has not begun by now would find nothing to do, and may never begin.
             if not other.cancel():
                 other.result()
         return [result for result in self.results if result is not None]
 
-    def _work(self) -> None:
+    def _read_files(self) -> None:
         worker: Worker | None = None
         try:
             while (number := self._take_next()) is not None:
@@ -65,7 +65,7 @@ class DeclarationRound:
                 except CallError as error:
                     self.results[number] = ScriptFault(self._codes[number].file, str(error), kind="unavailable")
                     continue
-                if not self._ask(worker, number):
+                if not self._ask_worker(worker, number):
                     worker = None
         finally:
             if worker is not None:
@@ -75,7 +75,7 @@ class DeclarationRound:
         with self._lock:
             return self._todo.popleft() if self._todo else None
 
-    def _ask(self, worker: Worker, number: int) -> bool:
+    def _ask_worker(self, worker: Worker, number: int) -> bool:
         """Ask about one file; False if the worker is of no more use."""
         code = self._codes[number]
         token = secrets.token_hex(8)

@@ -78,8 +78,8 @@ class ForkServer:
     def start(self) -> None:
         """Start it and wait until it is ready; `ForkServerBroken` says why it is not."""
         # A process that dies with its parent dies with the thread that started it, so one that stays must.
-        link_loop.submit(self._spawn()).result()
-        said = self._receive(time.monotonic() + self.settings.start_seconds)
+        link_loop.submit(self._spawn_process()).result()
+        said = self._receive_message(time.monotonic() + self.settings.start_seconds)
         if said is None:
             words = self._last_words()
             self.close()
@@ -114,7 +114,7 @@ class ForkServer:
                 self._send({"do": "end", "name": worker.name})
             except ForkServerBroken:
                 return Ended(clean=False)
-            said = self._receive(time.monotonic() + _ANSWER_SECONDS)
+            said = self._receive_message(time.monotonic() + _ANSWER_SECONDS)
             if said is None:
                 self.is_broken = True
                 return Ended(clean=False)
@@ -134,9 +134,9 @@ class ForkServer:
                 control, self._control = self._control, None
                 if control is not None:
                     control.close()
-            self._bury()
+            self._bury_process()
 
-    def _bury(self) -> None:
+    def _bury_process(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             # bwrap itself ends when its first process does; that one sweeps before it goes.
@@ -159,7 +159,7 @@ class ForkServer:
             if self._process.stderr is not None:
                 self._process.stderr.close()
 
-    async def _spawn(self) -> None:
+    async def _spawn_process(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         control = theirs.fileno()
         with theirs:
@@ -179,9 +179,9 @@ class ForkServer:
         os.set_blocking(self._process.stderr.fileno(), False)
         # Worked out while the interpreter starts; if it cannot be, that one reads an end, and ends.
         with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
-            stdin.write(marshal.dumps({"modules": _codes(), "config": self._config(control)}))
+            stdin.write(marshal.dumps({"modules": _compile_modules(), "config": self._child_config(control)}))
 
-    def _config(self, control: int) -> dict[str, Any]:
+    def _child_config(self, control: int) -> dict[str, Any]:
         settings, level = self.settings, self.level
         someone = identity(settings)
         in_bwrap = level == "bwrap"
@@ -223,7 +223,7 @@ class ForkServer:
             self.is_broken = True
             raise ForkServerBroken(f"the process that makes workers is gone{self._last_words()}") from None
 
-    def _receive(self, deadline: float) -> dict[str, Any] | None:
+    def _receive_message(self, deadline: float) -> dict[str, Any] | None:
         if self._control is None:
             return None
         poll = select.poll()
@@ -261,7 +261,7 @@ def _has_ended(pid: int, seconds: float) -> bool:
 
 
 @cache
-def _codes() -> list[tuple[str, CodeType]]:
+def _compile_modules() -> list[tuple[str, CodeType]]:
     """The modules, compiled: the interpreter that gets them is the one that runs here."""
     folder = files("toolyard.links.scripts.inside")
     codes: list[tuple[str, CodeType]] = []
@@ -286,11 +286,11 @@ class Supervisor:
     def start(self, role: Role, deadline: float | None = None) -> Worker:
         """A worker that is ready. `Unavailable` if there is none to be had, `CallTimeout` if not in time."""
         try:
-            return self._start(role, deadline)
+            return self._start_once(role, deadline)
         except ForkServerBroken:
             # It was lost since it was last used; a second failure is no accident.
             try:
-                return self._start(role, deadline)
+                return self._start_once(role, deadline)
             except ForkServerBroken as error:
                 raise Unavailable(f"{self._label}: {error}") from None
 
@@ -323,7 +323,7 @@ class Supervisor:
         """One question to a worker."""
         return WorkerExchange(worker, self._settings)
 
-    def _start(self, role: Role, deadline: float | None) -> Worker:
+    def _start_once(self, role: Role, deadline: float | None) -> Worker:
         worker = self._open_fork_server(role).fork(role)
         end = time.monotonic() + self._settings.start_seconds
         try:

@@ -135,10 +135,10 @@ class ScriptPool(Closing):
         self.settings = settings
         self.label = label
         self.level: Level = probe_level(settings.sandbox)
-        self._begin()
+        self._begin_anew()
         _POOLS.add(self)
 
-    def _begin(self) -> None:
+    def _begin_anew(self) -> None:
         workers = self.settings.workers
         self._slots = PoolSlots(workers)
         self._threads = Threads(workers * 2 + 2, "toolyard-scripts")
@@ -150,7 +150,7 @@ class ScriptPool(Closing):
         for worker in self._slots.clear(locked=False):
             worker.close()
         self._supervisor.let_go()
-        self._begin()
+        self._begin_anew()
 
     def call(
         self, code: Code, handler: str, arguments: Mapping[str, Any], *, ctx: Mapping[str, Any] | None = None,
@@ -158,25 +158,25 @@ class ScriptPool(Closing):
     ) -> Answer:  # fmt: skip
         """What a handler returns; `deadline` as `time.monotonic()` counts. Raises a `CallError`, and nothing else."""
         started = time.monotonic()
-        asked = _Call(self._token(), handler, arguments, ctx)
-        body = _encoded(asked, code)
+        asked = _Call(self._next_token(), handler, arguments, ctx)
+        body = _encode_call(asked, code)
         worker = self._slots.take((code.file, code.sha256))
         if not isinstance(worker, Worker) or not worker.is_fresh():
-            worker = self._found(worker, code, deadline)
+            worker = self._find_worker(worker, code, deadline)
             if not worker.calls:
                 body = _with_code(asked, code)
         exchange = self._supervisor.exchange(worker)
         try:
             exchange.begin(body)
             reply = exchange.wait(deadline)
-            _check(reply, asked)
+            _check_token(reply, asked)
         except Trouble as trouble:
-            raise self._failed(worker, code, trouble, exchange, started) from None
+            raise self._explain_failure(worker, code, trouble, exchange, started) from None
         except BaseException:
             # An interrupt of this thread: nobody knows what the worker is at.
             self._retire_soon(worker)
             raise
-        return self._finish(worker, code, exchange, reply)
+        return self._finish_call(worker, code, exchange, reply)
 
     async def acall(
         self, code: Code, handler: str, arguments: Mapping[str, Any], *, ctx: Mapping[str, Any] | None = None,
@@ -184,29 +184,29 @@ class ScriptPool(Closing):
     ) -> Answer:  # fmt: skip
         """`call` for async code. Cancelled, it ends the worker: nobody knows what it has done by then."""
         started = time.monotonic()
-        asked = _Call(self._token(), handler, arguments, ctx)
-        body = _encoded(asked, code)
+        asked = _Call(self._next_token(), handler, arguments, ctx)
+        body = _encode_call(asked, code)
         worker = self._slots.take((code.file, code.sha256))
         if not isinstance(worker, Worker) or not worker.is_fresh():
-            worker = await self._afound(worker, code, deadline)
+            worker = await self._afind_worker(worker, code, deadline)
             if not worker.calls:
                 body = _with_code(asked, code)
         exchange = self._supervisor.exchange(worker)
         try:
             exchange.begin(body)
             reply = await exchange.wait_async(deadline)
-            _check(reply, asked)
+            _check_token(reply, asked)
         except Trouble as trouble:
-            failed = self._submit(partial(self._failed, worker, code, trouble, exchange, started))
+            failed = self._submit_work(partial(self._explain_failure, worker, code, trouble, exchange, started))
             raise await asyncio.wrap_future(failed) from None
         except BaseException:
             self._retire_soon(worker)
             raise
-        return self._finish(worker, code, exchange, reply)
+        return self._finish_call(worker, code, exchange, reply)
 
     def get_ready_to_declare(self) -> None:
         """Begin with what `declare` needs, while its caller is not ready yet; nobody waits here."""
-        self._submit(lambda: self._supervisor.get_ready("declare"))
+        self._submit_work(lambda: self._supervisor.get_ready("declare"))
 
     def declare(self, codes: Sequence[Code], *, deadline: float | None = None) -> list[Declared | ScriptFault]:
         """What each file declares, or why it does not, in the same order.
@@ -220,7 +220,7 @@ class ScriptPool(Closing):
 
     async def adeclare(self, codes: Sequence[Code], *, deadline: float | None = None) -> list[Declared | ScriptFault]:
         """`declare` for async code."""
-        return await asyncio.wrap_future(self._submit(lambda: self.declare(codes, deadline=deadline)))
+        return await asyncio.wrap_future(self._submit_work(lambda: self.declare(codes, deadline=deadline)))
 
     def close(self) -> None:
         """End every process. Calls that wait or run fail; later ones are `Unavailable`."""
@@ -242,7 +242,7 @@ class ScriptPool(Closing):
             closed.set_result(None)
             return closed
 
-    def _token(self) -> str:
+    def _next_token(self) -> str:
         """Something that a script cannot know before its call; made in advance, since it is asked for every time."""
         try:
             return self._tokens.pop()
@@ -252,26 +252,28 @@ class ScriptPool(Closing):
             self._tokens.extend(data[start : start + size] for start in range(0, len(data), size))
             return secrets.token_hex(_TOKEN_BYTES)
 
-    def _found(self, taken: Worker | PoolSlot | Future[PoolSlot], code: Code, deadline: float | None) -> Worker:
-        seat = _seat(taken) if not isinstance(taken, Future) else self._wait_for_seat(taken, deadline)
+    def _find_worker(self, taken: Worker | PoolSlot | Future[PoolSlot], code: Code, deadline: float | None) -> Worker:
+        seat = _as_slot(taken) if not isinstance(taken, Future) else self._wait_for_seat(taken, deadline)
         if seat.worker is not None and seat.worker.is_fresh():
             return seat.worker
-        return self._wait_for_worker(self._made(seat, code), deadline)
+        return self._wait_for_worker(self._make_soon(seat, code), deadline)
 
-    async def _afound(self, taken: Worker | PoolSlot | Future[PoolSlot], code: Code, deadline: float | None) -> Worker:
-        seat = _seat(taken) if not isinstance(taken, Future) else await self._await_seat(taken, deadline)
+    async def _afind_worker(
+        self, taken: Worker | PoolSlot | Future[PoolSlot], code: Code, deadline: float | None
+    ) -> Worker:
+        seat = _as_slot(taken) if not isinstance(taken, Future) else await self._await_seat(taken, deadline)
         if seat.worker is not None and seat.worker.is_fresh():
             return seat.worker
-        return await self._await_worker(self._made(seat, code), deadline)
+        return await self._await_worker(self._make_soon(seat, code), deadline)
 
     def _wait_for_seat(self, promise: Future[PoolSlot], deadline: float | None) -> PoolSlot:
         try:
-            return promise.result(_seconds(deadline))
+            return promise.result(_seconds_left(deadline))
         except TimeoutError:
             self._slots.abandon(promise)
             raise self._all_busy() from None
         except CancelledError:
-            raise self._closed() from None
+            raise self._closed_pool() from None
         except BaseException:
             # An interrupt of this thread; the seat is for somebody who still wants it.
             self._slots.abandon(promise)
@@ -279,26 +281,26 @@ class ScriptPool(Closing):
 
     async def _await_seat(self, promise: Future[PoolSlot], deadline: float | None) -> PoolSlot:
         try:
-            async with asyncio.timeout(_seconds(deadline)):
+            async with asyncio.timeout(_seconds_left(deadline)):
                 return await asyncio.shield(asyncio.wrap_future(promise))
         except TimeoutError:
             self._slots.abandon(promise)
             raise self._all_busy() from None
         except asyncio.CancelledError:
             if promise.cancelled():
-                raise self._closed() from None
+                raise self._closed_pool() from None
             self._slots.abandon(promise)
             raise
 
-    def _made(self, seat: PoolSlot, code: Code) -> Future[Worker]:
+    def _make_soon(self, seat: PoolSlot, code: Code) -> Future[Worker]:
         """A worker for a script, soon, in place of whoever had the seat."""
         try:
-            return self._submit(lambda: self._make(seat, code))
+            return self._submit_work(lambda: self._make_worker(seat, code))
         except BaseException:
             self._slots.give(None)
             raise
 
-    def _make(self, seat: PoolSlot, code: Code) -> Worker:
+    def _make_worker(self, seat: PoolSlot, code: Code) -> Worker:
         try:
             old = seat.worker or seat.stranger
             if old is not None:
@@ -312,29 +314,29 @@ class ScriptPool(Closing):
 
     def _wait_for_worker(self, made: Future[Worker], deadline: float | None) -> Worker:
         try:
-            return made.result(_seconds(deadline))
+            return made.result(_seconds_left(deadline))
         except BaseException as error:
-            made.add_done_callback(self._unwanted)
+            made.add_done_callback(self._retire_unwanted)
             if isinstance(error, TimeoutError):
                 raise self._not_ready() from None
             raise
 
     async def _await_worker(self, made: Future[Worker], deadline: float | None) -> Worker:
         try:
-            async with asyncio.timeout(_seconds(deadline)):
+            async with asyncio.timeout(_seconds_left(deadline)):
                 return await asyncio.shield(asyncio.wrap_future(made))
         except TimeoutError:
-            made.add_done_callback(self._unwanted)
+            made.add_done_callback(self._retire_unwanted)
             raise self._not_ready() from None
         except asyncio.CancelledError:
-            made.add_done_callback(self._unwanted)
+            made.add_done_callback(self._retire_unwanted)
             raise
 
-    def _unwanted(self, made: Future[Worker]) -> None:
+    def _retire_unwanted(self, made: Future[Worker]) -> None:
         if not made.cancelled() and made.exception() is None:
             self._retire_soon(made.result())
 
-    def _finish(self, worker: Worker, code: Code, exchange: WorkerExchange, reply: WorkerReply) -> Answer:
+    def _finish_call(self, worker: Worker, code: Code, exchange: WorkerExchange, reply: WorkerReply) -> Answer:
         worker.calls += 1
         if reply.again and exchange.is_sent and worker.calls < self.settings.calls_per_worker:
             self._slots.give(worker)
@@ -344,18 +346,18 @@ class ScriptPool(Closing):
             raise raised(code.file, reply.fault, exchange)
         return Answer(reply.value) if exchange.stdout is None else Answer(reply.value, *exchange.printed())
 
-    def _failed(
+    def _explain_failure(
         self, worker: Worker, code: Code, trouble: Trouble, exchange: WorkerExchange, started: float
     ) -> CallError:
         """The error of a call whose worker is of no more use."""
         ended = Ended()
         if isinstance(trouble, Gone):
-            ended = self._retire(worker)
+            ended = self._retire_worker(worker)
         else:
             self._retire_soon(worker)
         return troubled(code.file, trouble, ended, exchange, time.monotonic() - started)
 
-    def _retire(self, worker: Worker) -> Ended:
+    def _retire_worker(self, worker: Worker) -> Ended:
         try:
             return self._supervisor.end(worker)
         finally:
@@ -364,15 +366,15 @@ class ScriptPool(Closing):
     def _retire_soon(self, worker: Worker) -> None:
         """The seat is free only when the process is gone; nobody waits for that but the next."""
         try:
-            self._threads.submit(lambda: self._retire(worker))
+            self._threads.submit(lambda: self._retire_worker(worker))
         except SessionError:
-            self._retire(worker)
+            self._retire_worker(worker)
 
-    def _submit(self, work: Callable[[], T]) -> Future[T]:
+    def _submit_work(self, work: Callable[[], T]) -> Future[T]:
         try:
             return self._threads.submit(work)
         except SessionError:
-            raise self._closed() from None
+            raise self._closed_pool() from None
 
     def _all_busy(self) -> CallTimeout:
         text = f"{self.label}: all {self.settings.workers} workers were busy until the deadline"
@@ -381,19 +383,19 @@ class ScriptPool(Closing):
     def _not_ready(self) -> CallTimeout:
         return CallTimeout(f"{self.label}: no worker was ready before the deadline", effect="none")
 
-    def _closed(self) -> Unavailable:
+    def _closed_pool(self) -> Unavailable:
         return Unavailable(f"{self.label}: the workers are closed", retryable=False)
 
 
-def _seconds(deadline: float | None) -> float | None:
+def _seconds_left(deadline: float | None) -> float | None:
     return None if deadline is None else max(deadline - time.monotonic(), 0.0)
 
 
-def _seat(taken: Worker | PoolSlot) -> PoolSlot:
+def _as_slot(taken: Worker | PoolSlot) -> PoolSlot:
     return PoolSlot(worker=taken) if isinstance(taken, Worker) else taken
 
 
-def _encoded(asked: _Call, code: Code) -> bytes:
+def _encode_call(asked: _Call, code: Code) -> bytes:
     try:
         return _encoder.encode(asked)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
@@ -404,6 +406,6 @@ def _with_code(asked: _Call, code: Code) -> bytes:
     return _encoder.encode(msgspec.structs.replace(asked, file=code.file, code=code.source.decode("latin-1")))
 
 
-def _check(reply: WorkerReply, asked: _Call) -> None:
+def _check_token(reply: WorkerReply, asked: _Call) -> None:
     if reply.token != asked.token:
         raise Odd("an answer to another question")

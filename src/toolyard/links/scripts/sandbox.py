@@ -104,7 +104,7 @@ def identity(settings: WorkerSettings) -> tuple[int, int] | None:
             raise ConfigError(f"uid: {settings.uid} needs a server that is started as root; leave it out")
         return None
     if settings.uid is None:
-        return _unused(), _unused()
+        return _find_unused_uid(), _find_unused_uid()
     try:
         entry = pwd.getpwuid(settings.uid)
         uid, gid = entry.pw_uid, entry.pw_gid
@@ -115,7 +115,7 @@ def identity(settings: WorkerSettings) -> tuple[int, int] | None:
     return uid, gid
 
 
-def _unused() -> int:
+def _find_unused_uid() -> int:
     """A number that no account has, and another server's scripts most likely have not either.
 
     The kernel counts processes by uid, so that scripts of two servers under one uid could take each other's.
@@ -144,12 +144,12 @@ def tasks_of(uid: int) -> int:
                 status = file.read()
         except OSError:
             continue
-        if _field(status, b"\nUid:") == uid:
-            count += _field(status, b"\nThreads:") or 1
+        if _read_field(status, b"\nUid:") == uid:
+            count += _read_field(status, b"\nThreads:") or 1
     return count
 
 
-def _field(status: bytes, name: bytes) -> int | None:
+def _read_field(status: bytes, name: bytes) -> int | None:
     """The first number of a line; there are many processes, so that nothing else of theirs is taken apart."""
     words = status.partition(name)[2].split(None, 1)
     return int(words[0]) if words else None
@@ -207,7 +207,7 @@ def bwrap(settings: WorkerSettings) -> list[str]:
     line += ["--proc", "/proc", "--dev", "/dev"]
     made: set[str] = set()
     for path in readable(settings):
-        for parent in _parents(path):
+        for parent in _parent_folders(path):
             if parent not in made:
                 made.add(parent)
                 line += ["--perms", "0755", "--dir", parent]
@@ -218,6 +218,6 @@ def bwrap(settings: WorkerSettings) -> list[str]:
     return [*line, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]  # noqa: S108
 
 
-def _parents(path: str) -> list[str]:
+def _parent_folders(path: str) -> list[str]:
     parts = path.strip("/").split("/")[:-1]
     return ["/" + "/".join(parts[: number + 1]) for number in range(len(parts))]

@@ -40,9 +40,9 @@ class FrameReader:
         """The body, once it is complete."""
         if self._data or len(data) < HEAD:
             self._data += data
-            return self._take(bytes(self._data)) if len(self._data) >= HEAD and self._is_whole() else None
+            return self._take_body(bytes(self._data)) if len(self._data) >= HEAD and self._is_whole() else None
         size = int.from_bytes(data[:HEAD], "big")
-        self._check(size, len(data))
+        self._check_size(size, len(data))
         if len(data) == size + HEAD:
             return data[HEAD:]
         self._data += data
@@ -50,14 +50,14 @@ class FrameReader:
 
     def _is_whole(self) -> bool:
         size = int.from_bytes(self._data[:HEAD], "big")
-        self._check(size, len(self._data))
+        self._check_size(size, len(self._data))
         return len(self._data) == size + HEAD
 
-    def _take(self, data: bytes) -> bytes:
+    def _take_body(self, data: bytes) -> bytes:
         self._data.clear()
         return data[HEAD:]
 
-    def _check(self, size: int, arrived: int) -> None:
+    def _check_size(self, size: int, arrived: int) -> None:
         if size > self._limit:
             raise BadFrame(f"a frame of {size} bytes, where {self._limit} are allowed")
         if arrived > size + HEAD:
@@ -242,10 +242,10 @@ class WorkerExchange:
             elif fd == worker.to:
                 self._send()
             else:
-                self._print(fd)
+                self._take_printed(fd)
         if has_answer:
             # At last: what was printed before it, or before the process ended, is there by now.
-            self._answered(os.read(worker.answers, _CHUNK))
+            self._take_answer(os.read(worker.answers, _CHUNK))
         return self.reply is not None
 
     def wait(self, deadline: float | None) -> WorkerReply:
@@ -263,11 +263,11 @@ class WorkerExchange:
             assert self.reply is not None
             return self.reply
         begun = time.monotonic()
-        reply = await self._watched(deadline)
+        reply = await self._watch_on_loop(deadline)
         worker.is_quick = time.monotonic() - begun < _QUICK
         return reply
 
-    async def _watched(self, deadline: float | None) -> WorkerReply:
+    async def _watch_on_loop(self, deadline: float | None) -> WorkerReply:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
 
@@ -294,7 +294,7 @@ class WorkerExchange:
         assert self.reply is not None
         return self.reply
 
-    def _answered(self, data: bytes) -> None:
+    def _take_answer(self, data: bytes) -> None:
         if not data:
             raise Gone
         try:
@@ -311,7 +311,7 @@ class WorkerExchange:
         except (BadFrame, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Odd(str(error)) from None
 
-    def _print(self, fd: int) -> None:
+    def _take_printed(self, fd: int) -> None:
         data = os.read(fd, _CHUNK)
         if not data:
             self._worker.poll.unregister(fd)

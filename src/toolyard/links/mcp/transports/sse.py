@@ -43,7 +43,7 @@ class SseWire:
     async def open(self) -> None:
         """Open the stream and wait for the address that requests go to."""
         self._endpoint = asyncio.get_running_loop().create_future()
-        self._peer.start(self._read())
+        self._peer.start(self._read_stream())
         await self._endpoint
 
     async def request(self, request: Request) -> McpReply:
@@ -54,12 +54,12 @@ class SseWire:
         """Send something that nobody answers."""
         if self._ended is None and self._posts < self._peer.limits.max_requests:
             self._posts += 1
-            self._peer.start(self._told(data))
+            self._peer.start(self._send_quietly(data))
 
     async def post(self, data: bytes, version: str) -> None:
         """Send the notification that ends a handshake."""
         self._version = version
-        await self._posted(data, None)
+        await self._post_message(data, None)
 
     def listen(self) -> None:
         """It all comes the same way."""
@@ -69,39 +69,39 @@ class SseWire:
         if self._ended is None:
             self._ended = "was closed"
         await self._peer.aclose()
-        self._mailbox.fail(self._fault)
+        self._mailbox.fail(self._ended_fault)
 
     def _send(self, request: Request, future: asyncio.Future[McpReply]) -> None:
         data = request.encoded()
         if self._ended is not None:
             if request.cancellable:
                 raise SessionLostError  # nothing was sent, so it can be sent on the next stream
-            raise self._fault(request)
+            raise self._ended_fault(request)
         request.sent = True
-        self._peer.start(self._sent(data, request, future))
+        self._peer.start(self._send_request(data, request, future))
 
-    async def _sent(self, data: bytes, request: Request, future: asyncio.Future[McpReply]) -> None:
+    async def _send_request(self, data: bytes, request: Request, future: asyncio.Future[McpReply]) -> None:
         try:
-            await self._posted(data, request.deadline)
+            await self._post_message(data, request.deadline)
         except CallError as error:
             known = self._version is not None and request.cancellable
             if known and status_of(error) in _GONE:
                 # The stream may be kept open by somebody on the way; behind it nobody knows us any more.
                 if not future.done():
                     future.set_exception(SessionLostError())
-                self._end(error)
+                self._end_stream(error)
             elif not future.done():
                 future.set_exception(error)
 
-    async def _told(self, data: bytes) -> None:
+    async def _send_quietly(self, data: bytes) -> None:
         try:
-            await self._posted(data, None)
+            await self._post_message(data, None)
         except CallError:
             self._peer.strays += 1
         finally:
             self._posts -= 1
 
-    async def _posted(self, data: bytes, deadline: float | None) -> None:
+    async def _post_message(self, data: bytes, deadline: float | None) -> None:
         if deadline is None:
             deadline = asyncio.get_running_loop().time() + _SMALL_SECONDS
         assert self._endpoint is not None
@@ -115,7 +115,7 @@ class SseWire:
                     error, _, _ = await self._web.failure(flow, self._peer.name, self._peer.redactor)
                     raise error
 
-    async def _read(self) -> None:
+    async def _read_stream(self) -> None:
         """The stream, to its end."""
         try:
             renewed = False
@@ -124,7 +124,7 @@ class SseWire:
                     if not renewed and await self._web.answers_to(flow):
                         renewed = True
                         continue
-                    await self._events(flow)
+                    await self._read_events(flow)
                     break
             fault: CallError = Unavailable(f"the stream of {self._peer.name} has ended")
         except CallError as error:
@@ -132,9 +132,9 @@ class SseWire:
         except Exception as error:  # noqa: BLE001 - a mistake of ours must not leave all callers waiting
             _log.warning("reading the stream of %s failed unexpectedly", self._peer.name, exc_info=True)
             fault = Unavailable(f"reading the stream of {self._peer.name} failed: {type(error).__name__}")
-        self._end(fault)
+        self._end_stream(fault)
 
-    async def _events(self, flow: StreamedAnswer) -> None:
+    async def _read_events(self, flow: StreamedAnswer) -> None:
         if flow.status != _SUCCESS:
             error, _, _ = await self._web.failure(flow, self._peer.name, self._peer.redactor)
             raise error
@@ -146,21 +146,21 @@ class SseWire:
         async with aclosing(flow.chunks()) as chunks:
             async for chunk in chunks:
                 for event in reader.feed(chunk):
-                    self._event(event)
+                    self._take_event(event)
                 if pause := self._peer.pace.pause():
                     await asyncio.sleep(pause)
 
-    def _event(self, event: Event) -> None:
+    def _take_event(self, event: Event) -> None:
         assert self._endpoint is not None
         if event.too_long is not None:
             self._mailbox.skipped(event.too_long)
         elif event.name == "endpoint":
             if not self._endpoint.done():
-                self._endpoint.set_result(self._resolved(event.data))
+                self._endpoint.set_result(self._resolve_endpoint(event.data))
         elif event.name == "message" and event.data:
             self._mailbox.deliver(event.data)
 
-    def _resolved(self, data: bytes) -> str:
+    def _resolve_endpoint(self, data: bytes) -> str:
         """Where requests go: on the same origin, or else whoever answers could send our credentials anywhere."""
         here = read_url(self._url)
         there = here.redirected(data.decode("latin-1").strip())
@@ -168,16 +168,16 @@ class SseWire:
             raise Denied(f"{self._peer.name} wants its requests at another origin, which is not followed")
         return there.url
 
-    def _end(self, fault: CallError) -> None:
+    def _end_stream(self, fault: CallError) -> None:
         if self._endpoint is not None and not self._endpoint.done():
             self._endpoint.set_exception(fault)
             return
         if self._ended is None:
             self._ended = "has ended its stream"
-            self._mailbox.fail(self._fault)
+            self._mailbox.fail(self._ended_fault)
             self._lost(Unavailable(f"{self._peer.name} has ended its stream"))
 
-    def _fault(self, request: Request) -> CallError:
+    def _ended_fault(self, request: Request) -> CallError:
         if request.sent:
             return Interrupted(f"{self._peer.name} {self._ended or 'ended'} before it answered")
         return Unavailable(f"{self._peer.name} {self._ended or 'ended'}")

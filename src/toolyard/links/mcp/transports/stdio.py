@@ -150,7 +150,7 @@ class StdioWire:
     async def request(self, request: Request) -> McpReply:
         """The answer to a request."""
         if self._is_dying and self._ended is None:
-            asyncio.get_running_loop().call_later(_LAST_WORDS, self._gone)
+            asyncio.get_running_loop().call_later(_LAST_WORDS, self._lose_process)
             await self._over.wait()  # for its last words
         if not self._writable.is_set():
             await self._wait_writable(request)
@@ -167,7 +167,7 @@ class StdioWire:
         self._peer.strays += 1
         self._unread += 1
         if self._unread > _MOST_UNREAD:
-            self._end("does not read what it is sent")
+            self._end_process("does not read what it is sent")
 
     async def post(self, data: bytes, version: str) -> None:
         """Send the notification that ends a handshake."""
@@ -181,7 +181,7 @@ class StdioWire:
         if self._ended is None:
             self._ended = "was closed"
             self._over.set()
-            self._mailbox.fail(self._fault)
+            self._mailbox.fail(self._ended_fault)
         if self._child is not None:
             if self._stdin is not None:
                 self._stdin.close()
@@ -203,7 +203,7 @@ class StdioWire:
                 self._mailbox.deliver(line)
         pause = self._peer.pace.pause()
         if pause:
-            self._hold(pause)
+            self._hold_reading(pause)
 
     def silent(self, stream: int) -> None:
         """One of the pipes has come to its end."""
@@ -211,16 +211,16 @@ class StdioWire:
             self._is_dying = True
         elif stream == _STDOUT:
             self._is_dying = True
-            asyncio.get_running_loop().call_later(_LAST_WORDS, self._gone)
+            asyncio.get_running_loop().call_later(_LAST_WORDS, self._lose_process)
         elif stream == _STDERR and self._child is not None and self._child.exited.is_set():
-            self._gone()
+            self._lose_process()
 
     def exited(self) -> None:
         """The process is no more."""
         self._is_dying = True
         if self._child is not None:
             self._child.exited.set()
-        asyncio.get_running_loop().call_later(_LAST_WORDS, self._gone)
+        asyncio.get_running_loop().call_later(_LAST_WORDS, self._lose_process)
 
     def writable(self, is_writable: bool) -> None:
         """Whether the process takes what it is sent."""
@@ -230,10 +230,10 @@ class StdioWire:
     def _send(self, request: Request, future: asyncio.Future[McpReply]) -> None:
         data = request.encoded() + b"\n"
         if self._ended is not None or self._is_dying or self._stdin is None or self._stdin.is_closing():
-            self._gone()
+            self._lose_process()
             if request.cancellable:
                 raise SessionLostError  # nothing was sent, so it can be sent to the next process
-            raise self._fault(request)
+            raise self._ended_fault(request)
         request.sent = True
         self._stdin.write(data)
 
@@ -244,24 +244,24 @@ class StdioWire:
         except TimeoutError:
             raise late(self._peer.name, request.seconds, "none") from None
 
-    def _gone(self) -> None:
+    def _lose_process(self) -> None:
         if self._ended is not None:
             return
         status = None if self._child is None else self._child.transport.get_returncode()
         how = "closed its output" if status is None else f"ended with status {status}"
         if status is not None and status < 0:
             how = f"was ended by signal {-status}"
-        self._end(how)
+        self._end_process(how)
 
-    def _end(self, how: str) -> None:
+    def _end_process(self, how: str) -> None:
         words = self._peer.redactor.text(bytes(self._tail).decode("utf-8", "replace")).strip()
         self._ended, self._words = how, f"; its last words: {words}" if words else ""
         self._over.set()
         self._writable.set()
-        self._mailbox.fail(self._fault)
+        self._mailbox.fail(self._ended_fault)
         self._lost(Unavailable(f"{self._peer.name} {how}{self._words}"))
 
-    def _hold(self, seconds: float) -> None:
+    def _hold_reading(self, seconds: float) -> None:
         """Do not listen for a while to one who says too much."""
         pipe = None if self._child is None else self._child.transport.get_pipe_transport(_STDOUT)
         if isinstance(pipe, asyncio.ReadTransport) and pipe.is_reading():
@@ -272,7 +272,7 @@ class StdioWire:
         if not pipe.is_closing():
             pipe.resume_reading()
 
-    def _fault(self, request: Request) -> CallError:
+    def _ended_fault(self, request: Request) -> CallError:
         if request.sent:
             return Interrupted(f"{self._peer.name} {self._ended or 'ended'} before it answered{self._words}")
         return Unavailable(f"{self._peer.name} {self._ended or 'ended'}{self._words}")

@@ -57,7 +57,7 @@ class StandingStream:
         failures = 0
         while True:
             try:
-                status = await self._once()
+                status = await self._read_once()
             except Unavailable as error:
                 if error.info.effect == "none" and failures:
                     self._wire.ended(error)
@@ -79,7 +79,7 @@ class StandingStream:
             pause = backoff_delay(failures + 1, _FIRST_PAUSE) if asked is None else asked
             await asyncio.sleep(min(max(pause, 0.05), _LONGEST_PAUSE))
 
-    async def _once(self) -> int:
+    async def _read_once(self) -> int:
         """Read one stream to its end; its status."""
         headers = self._wire.headers()
         last, retry = self._reader.last_id, self._reader.retry
@@ -147,10 +147,10 @@ class StreamableWire:
         try:
             return await self._exchange(request, data)
         except asyncio.CancelledError:
-            self._cancel(request)
+            self._cancel_request(request)
             raise
         except CallTimeout as error:
-            self._cancel(request)
+            self._cancel_request(request)
             raise late(self._peer.name, request.seconds, error.info.effect) from None
         except Unavailable as error:
             if error.info.effect == "none" and not error.info.details:
@@ -166,12 +166,12 @@ class StreamableWire:
         """Send something that nobody answers."""
         if self._posts < self._peer.limits.max_requests:
             self._posts += 1
-            self._peer.start(self._told(data))
+            self._peer.start(self._send_quietly(data))
 
     async def post(self, data: bytes, version: str) -> None:
         """Send the notification that ends a handshake."""
         self.version = version
-        await self._posted(data)
+        await self._post_message(data)
 
     def listen(self) -> None:
         """Keep a stream open for what the server says unasked; without a session it would not know to whom."""
@@ -203,7 +203,7 @@ class StreamableWire:
         self.session = None
         self._lost(fault)
 
-    def _cancel(self, request: Request) -> None:
+    def _cancel_request(self, request: Request) -> None:
         """Tell the server that nobody waits any more; in the new protocol it knows by our hanging up."""
         if request.cancellable and request.sent and self.version is not None:
             params = {"requestId": request.number, "reason": "nobody waits for it any more"}
@@ -224,12 +224,12 @@ class StreamableWire:
                     renewed = True
                 else:
                     reader = EventReader(self._peer.limits.max_message_bytes)
-                    reply = await self._answer(flow, request, reader)
+                    reply = await self._read_answer(flow, request, reader)
                     if reply is not None:
                         return reply
                     break
         try:
-            return await self._resume(request, reader)
+            return await self._resume_stream(request, reader)
         except SessionLostError:
             self.ended(Unavailable(f"{self._peer.name} has forgotten our session"))
             raise Interrupted(f"{self._peer.name} has forgotten our session before it answered") from None
@@ -237,12 +237,12 @@ class StreamableWire:
             # The server has the request since long: whatever went wrong now says nothing of what it did with it.
             raise error if request.answered else taken(error) from None
 
-    async def _answer(self, flow: StreamedAnswer, request: Request, reader: EventReader) -> McpReply | None:
+    async def _read_answer(self, flow: StreamedAnswer, request: Request, reader: EventReader) -> McpReply | None:
         """The reply; None if it comes later, on another stream."""
         if not _SUCCESS <= flow.status < _ACCEPTED:
-            raise await self._failure(flow)
+            raise await self._explain_failure(flow)
         if request.method == "initialize":
-            self.session = _session(flow.header("mcp-session-id"))
+            self.session = _read_session_id(flow.header("mcp-session-id"))
         kind = flow.header("content-type").partition(";")[0].strip().lower()
         if kind == "text/event-stream":
             return await self._from_events(flow, request, reader)
@@ -305,12 +305,12 @@ class StreamableWire:
     def _can_resume(self, reader: EventReader) -> bool:
         return self.version is not None and bool(reader.last_id)
 
-    async def _resume(self, request: Request, reader: EventReader) -> McpReply:
+    async def _resume_stream(self, request: Request, reader: EventReader) -> McpReply:
         """Take up the stream of a request where it broke off."""
         failures = 0
         while self._can_resume(reader) and failures < RESUMES:
             failures += 1
-            await self._pause(request, reader)
+            await self._pause_before_resume(request, reader)
             headers = (*self.headers(), ("last-event-id", reader.last_id))
             outgoing = self._web.outgoing("GET", self.url, headers, None, request.deadline)
             fresh = EventReader(self._peer.limits.max_message_bytes)
@@ -318,7 +318,7 @@ class StreamableWire:
             try:
                 async with self._web.client.astream(outgoing) as flow:
                     if flow.status > _LAST_SUCCESS:
-                        raise await self._failure(flow)
+                        raise await self._explain_failure(flow)
                     reply = await self._from_events(flow, request, fresh)
             except Unavailable:
                 continue  # it may be there again in a moment
@@ -329,7 +329,7 @@ class StreamableWire:
             reader = fresh
         raise ToolFailed(f"the stream of {self._peer.name} ended before the answer came", effect="unknown")
 
-    async def _pause(self, request: Request, reader: EventReader) -> None:
+    async def _pause_before_resume(self, request: Request, reader: EventReader) -> None:
         seconds = 1.0 if reader.retry is None else reader.retry
         if request.deadline is not None:
             left = request.deadline - asyncio.get_running_loop().time()
@@ -338,7 +338,7 @@ class StreamableWire:
                 raise late(self._peer.name, request.seconds)
         await asyncio.sleep(seconds)
 
-    async def _failure(self, flow: StreamedAnswer) -> CallError | SessionLostError:
+    async def _explain_failure(self, flow: StreamedAnswer) -> CallError | SessionLostError:
         if flow.status == _ACCEPTED:
             return ToolFailed(f"{self._peer.name} took the request and gave no answer to it")
         if flow.status <= _LAST_SUCCESS:
@@ -366,15 +366,15 @@ class StreamableWire:
             return isinstance(error, RequestRefused | CallTimeout | Unavailable) and status_of(error) != _BAD_REQUEST
         return True
 
-    async def _told(self, data: bytes) -> None:
+    async def _send_quietly(self, data: bytes) -> None:
         try:
-            await self._posted(data)
+            await self._post_message(data)
         except CallError:
             self._peer.strays += 1
         finally:
             self._posts -= 1
 
-    async def _posted(self, data: bytes) -> None:
+    async def _post_message(self, data: bytes) -> None:
         deadline = asyncio.get_running_loop().time() + _SMALL_SECONDS
         outgoing = self._web.outgoing("POST", self.url, self.headers(), data, deadline)
         async with self._web.client.astream(outgoing) as flow:
@@ -383,7 +383,7 @@ class StreamableWire:
                 raise error
 
 
-def _session(text: str) -> str | None:
+def _read_session_id(text: str) -> str | None:
     """A session's id, if it is one that can be sent back."""
     visible = text.isascii() and text.isprintable() and " " not in text
     return text if text and visible and len(text) <= _LONGEST_ID else None

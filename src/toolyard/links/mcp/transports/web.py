@@ -55,7 +55,7 @@ class Web:
         self._headers = server.headers
         self.client = GuardedClient(
             verify=(server.ca or True) if server.verify else False,
-            cert=_certificate(server.cert),
+            cert=_read_certificate(server.cert),
             max_bytes=limits.max_message_bytes,
             pool=limits.max_connections,
         )
@@ -163,7 +163,7 @@ def read_credential(server: McpServer, origin: str) -> tuple[Credential | None, 
         raise ConfigError(f"auth of {server.name}: {name} needs {error.args[0]!r}") from None
 
 
-def _certificate(parts: tuple[str, ...]) -> Certificate | None:
+def _read_certificate(parts: tuple[str, ...]) -> Certificate | None:
     match parts:
         case ():
             return None
@@ -225,18 +225,18 @@ class EventReader:
         found: list[Event] = []
         for piece in data.splitlines(keepends=True):
             if piece[-1] not in b"\r\n":
-                self._grow(piece)
+                self._grow_line(piece)
                 break
             text = piece.rstrip(b"\r\n")
             if self._line:
-                self._grow(text)
+                self._grow_line(text)
                 text = bytes(self._line)
                 self._line.clear()
-            self._take(text, found)
+            self._take_line(text, found)
         self._after_cr = data[-1:] == b"\r"
         return found
 
-    def _grow(self, piece: bytes) -> None:
+    def _grow_line(self, piece: bytes) -> None:
         """Keep the beginning of a line; of one that is too long only its ends."""
         self._line += piece
         if len(self._line) > self._limit + MAX_FIELD:
@@ -244,19 +244,19 @@ class EventReader:
             # The name of the field stays, so that what follows is still taken for the same line.
             del self._line[2 * EDGE : -2 * EDGE]
 
-    def _take(self, line: bytes, found: list[Event]) -> None:
+    def _take_line(self, line: bytes, found: list[Event]) -> None:
         is_cut, self._is_cut = self._is_cut, False
         if not self._begun:
             self._begun = True
             line = line.removeprefix(_BOM)
         if not line:
-            self._dispatch(found)
+            self._dispatch_event(found)
             return
         name, _, value = line.partition(b":")
         if value[:1] == b" ":
             value = value[1:]
         if name == b"data":
-            self._add(value, is_cut)
+            self._add_data(value, is_cut)
         elif is_cut or len(value) > MAX_FIELD:
             return
         elif name == b"event":
@@ -266,7 +266,7 @@ class EventReader:
         elif name == b"retry" and value.isdigit():
             self.retry = min(int(value[:12]) / 1000, MAX_RETRY)
 
-    def _add(self, value: bytes, is_cut: bool) -> None:
+    def _add_data(self, value: bytes, is_cut: bool) -> None:
         self._size += len(value) + 1
         if self._skipped is not None:
             self._skipped.tail = value[-EDGE:]
@@ -276,7 +276,7 @@ class EventReader:
         else:
             self._data.append(value)
 
-    def _dispatch(self, found: list[Event]) -> None:
+    def _dispatch_event(self, found: list[Event]) -> None:
         """The end of an event; one without data is none, though its id counts."""
         if self._skipped is not None:
             found.append(Event(b"", self._name, self._skipped))
