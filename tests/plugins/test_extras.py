@@ -64,7 +64,7 @@ import toolyard.insight.graph
     ("script", "message"),
     [
         ("sys.argv[1:] = ['serve']; sys.exit(main())", "toolyard serve needs starlette, uvicorn, httptools, jinja2, prometheus_client; run: pip install 'toolyard[serve]'"),
-        ("sys.argv[1:] = ['mcp']; sys.exit(main())", "toolyard mcp needs starlette, uvicorn, httptools, jinja2, prometheus_client; run: pip install 'toolyard[serve]'"),
+        ("sys.argv[1:] = ['mcp']; sys.exit(main())", "toolyard mcp needs starlette; run: pip install 'toolyard[serve]'"),
         ("import toolyard.serving; toolyard.serving.asgi(None)", "toolyard.serving needs starlette"),
         ("from toolyard.sessions.store.postgres import PostgresStore; PostgresStore('postgres://x')", "a Postgres store needs psycopg; run: pip install 'toolyard[postgres]'"),
     ],
