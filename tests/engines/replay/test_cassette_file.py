@@ -4,9 +4,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
+from waiting import until
 
 from engines.engine_support import call
 from engines.replay.support import counting, recorded
@@ -27,12 +27,13 @@ for number in range(100_000):
 
 def test_whoever_is_killed_while_it_records_leaves_a_cassette_that_can_be_read_and_added_to(tape):
     for _ in range(2):
+        size = tape.stat().st_size if tape.exists() else 0
         command = [sys.executable, "-c", WRITER, str(tape)]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         writers = [subprocess.Popen(command, stdout=subprocess.PIPE, env=env) for _ in range(2)]
         for writer in writers:
             writer.stdout.readline()
-        time.sleep(0.3)
+        until(lambda size=size: tape.exists() and tape.stat().st_size > size)
         for writer in writers:
             os.kill(writer.pid, signal.SIGKILL)
             writer.wait()
