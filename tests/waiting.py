@@ -1,8 +1,9 @@
-"""Waiting in tests: for something to come to pass, and for a sign to go on."""
+"""Waiting in tests: for something to come to pass, for a process to end, and for a sign to go on."""
 
 import os
 import threading
 import time
+from pathlib import Path
 
 SOON = float(os.environ.get("TOOLYARD_TEST_PATIENCE") or 60)
 """Seconds after which what should have happened at once never will.
@@ -19,6 +20,16 @@ def until(condition, within=None):
         assert time.monotonic() < limit, "it never came to pass"
         time.sleep(0.002)
     return True
+
+
+def is_alive(pid):
+    """Whether a process runs; one that only waits to be buried does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        # The second where it ends between being opened and being read.
+        return False
+    return state not in "ZX"
 
 
 class Hung:

@@ -51,13 +51,6 @@ def kill(folder):
         os.kill(pids(folder)[-1], signal.SIGKILL)
 
 
-def is_alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
 @contextmanager
 def yard(folder, namespace="raw", **options):
     """A registry of that server's tools and an engine for them, with the session `s`."""

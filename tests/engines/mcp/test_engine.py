@@ -7,9 +7,9 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from waiting import SOON, until
+from waiting import SOON, is_alive, until
 
-from engines.mcp.support import OBJECT, call, entry, is_alive, kill, log, pids, put_tools, raw, web, yard
+from engines.mcp.support import OBJECT, call, entry, kill, log, pids, put_tools, raw, web, yard
 from toolyard import (
     ConfigError,
     Content,

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from waiting import until
+from waiting import is_alive, until
 
 from toolyard.links.mcp import Handlers, LinkLimits, McpLink
 from toolyard.model.bindings import McpServer
@@ -22,15 +22,6 @@ SECRET = "s3cr3t-value-of-the-key"
 def in_seconds(seconds):
     """A deadline."""
     return time.monotonic() + seconds
-
-
-def is_alive(pid):
-    """Whether a process runs; one that only waits to be buried does not."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state not in "ZX"
 
 
 def text_of(result):

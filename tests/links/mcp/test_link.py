@@ -1,8 +1,9 @@
 """Links that are shared, counted, and closed by the last who has one."""
 
 import pytest
+from waiting import is_alive
 
-from links.mcp.conftest import is_alive, raw_server, text_of
+from links.mcp.conftest import raw_server, text_of
 from toolyard.links.mcp import Handlers, LinkLimits, agive_back, give_back, lease
 from toolyard.links.mcp.link import ReconnectBackoff
 from toolyard.loop.home import link_loop

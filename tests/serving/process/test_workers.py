@@ -4,10 +4,9 @@ import json
 import os
 import re
 import signal
-from pathlib import Path
 
 import pytest
-from waiting import until
+from waiting import is_alive, until
 
 from serving.process_support import refused, served
 
@@ -42,14 +41,6 @@ def who(server):
     return answer["result"]["result"]
 
 
-def alive(pid):
-    """Whether it runs; one that has ended and that nobody has asked about does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 def test_all_workers_answer_on_one_port_and_end_with_their_parent(yard):
     with served(yard, "yard.json", "--port", "0", "--workers", "2") as server:
         assert server.said["workers"] == 2
@@ -60,7 +51,7 @@ def test_all_workers_answer_on_one_port_and_end_with_their_parent(yard):
         code, err = server.stop()
     assert code == 0
     assert err.count("toolyard serves 1 tool") == 1
-    assert not any(map(alive, seen))
+    assert not any(map(is_alive, seen))
 
 
 def test_a_session_begun_in_one_worker_goes_on_in_the_other(yard):
@@ -83,7 +74,7 @@ def test_a_worker_that_dies_is_replaced_and_said_so(yard):
         until(lambda: seen.add(who(server)) or len(seen) == 2)
         victim = min(seen)
         os.kill(victim, signal.SIGKILL)
-        until(lambda: not alive(victim))
+        until(lambda: not is_alive(victim))
         fresh = set()
         until(lambda: fresh.add(who(server)) or len(fresh - {victim}) == 2)
         assert fresh - seen
@@ -96,7 +87,7 @@ def test_workers_whose_parent_was_killed_stop_by_themselves(yard):
         seen = set()
         until(lambda: seen.add(who(server)) or len(seen) == 2)
         os.kill(server.pid, signal.SIGKILL)
-        assert until(lambda: not any(map(alive, seen)))
+        assert until(lambda: not any(map(is_alive, seen)))
 
 
 def test_a_hangup_reaches_every_worker(yard):

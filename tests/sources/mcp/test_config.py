@@ -5,8 +5,8 @@ import socket
 import sys
 
 import pytest
-from engines.mcp.support import RAW, comes, entry, is_alive, kill, log, pids, put_tools, raw, web
-from waiting import until
+from engines.mcp.support import RAW, comes, entry, kill, log, pids, put_tools, raw, web
+from waiting import is_alive, until
 
 from toolyard import MalformedSource, MCPConfigToolLoader, MCPToolEngine, SourceUnavailable, ToolCall, ToolRegistry
 

@@ -4,8 +4,8 @@ import json
 import threading
 
 import pytest
-from engines.mcp.support import WebServer, is_alive, pids, raw, web
-from waiting import SOON, until
+from engines.mcp.support import WebServer, pids, raw, web
+from waiting import SOON, is_alive, until
 
 from toolyard import MCPConfigToolLoader, MCPToolLoader, SourceUnavailable, ToolRegistry
 from toolyard.links.mcp import give_back, lease, link

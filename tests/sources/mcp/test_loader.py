@@ -517,7 +517,7 @@ class TestSecrets:
 
 
 def _runs(pid):
-    from engines.mcp.support import is_alive
+    from waiting import is_alive
 
     return is_alive(pid)
 

@@ -9,10 +9,10 @@ import sys
 import threading
 
 import pytest
-from waiting import SOON, until
+from waiting import SOON, is_alive, until
 
 from conftest import started
-from links.mcp.conftest import SECRET, in_seconds, is_alive, raw_server, text_of
+from links.mcp.conftest import SECRET, in_seconds, raw_server, text_of
 from toolyard.links.mcp import Handlers
 from toolyard.model.bindings import McpServer
 from toolyard.model.context import LogLine, Progress
