@@ -79,7 +79,7 @@ class Pipe:
         self.process.wait()
 
 
-def line(method: str, params: dict[str, Any], number: int | None) -> bytes:
+def line(method: str, params: dict[str, Any], number: int | str | None) -> bytes:
     """A message as it goes over the pipe."""
     head = {"jsonrpc": "2.0"} if number is None else {"jsonrpc": "2.0", "id": number}
     return json.dumps({**head, "method": method, "params": params}).encode() + b"\n"

@@ -101,7 +101,8 @@ def _headers(version: str | None = None, **more: str) -> dict[str, str]:
 
 
 def _body(params: dict[str, Any], method: str = "tools/call") -> bytes:
-    return line(method, params, 1).strip()
+    # An id of its own for each request: a session refuses one that is still being answered.
+    return line(method, params, "@ID@").strip()
 
 
 def _post(url: str, body: bytes, headers: dict[str, str]) -> tuple[Any, bytes]:
