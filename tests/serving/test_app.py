@@ -8,8 +8,11 @@ import pytest
 from waiting import SOON, Hung, until
 
 from serving.service_support import desk_tools, served
-from toolyard import Tool, function_tool
+from serving.wire_support import running
+from toolyard import PythonToolEngine, Tool, ToolRegistry, Toolyard, function_tool
+from toolyard.app.blocks import ServerBlock
 from toolyard.model.errors import SessionBusyError, SessionError
+from toolyard.serving import asgi
 
 
 @pytest.fixture(scope="module")
@@ -183,10 +186,6 @@ def test_it_can_be_mounted_in_another_application_and_has_its_middleware():
     from starlette.applications import Starlette
     from starlette.routing import Mount
 
-    from serving.wire_support import running
-    from toolyard import PythonToolEngine, ToolRegistry, Toolyard
-    from toolyard.serving import asgi
-
     registry = ToolRegistry(desk_tools())
     seen = []
 
@@ -214,6 +213,14 @@ def test_it_can_be_mounted_in_another_application_and_has_its_middleware():
             wrong = server.ask(b"GET /yard/v1/tools HTTP/1.1\r\nHost: evil.example\r\n\r\n")
             assert wrong.status == 421
     assert seen.count("http") == 3
+
+
+def test_a_mounted_yard_is_served_as_its_config_says():
+    config = {"tools": [{"type": "domains", "domains": ["core"]}], "server": {"log": "off", "page": False}}
+    with Toolyard.from_config(config) as yard, running(asgi(yard)) as server:
+        assert server.ask(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").status == 404
+    with Toolyard.from_config(config) as yard, running(asgi(yard, ServerBlock())) as server:
+        assert server.ask(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").status != 404
 
 
 def test_a_refusal_reaches_a_client_that_is_still_sending(yard):

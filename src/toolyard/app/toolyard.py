@@ -266,9 +266,11 @@ class Toolyard(Closing):
         yard.tool_engine.execute("s1", [ToolCall("desk::split_bill", {"total": 90, "people": 2})])
     """
 
-    def __init__(self, registry: ToolRegistry, engine: ToolEngine) -> None:
+    def __init__(self, registry: ToolRegistry, engine: ToolEngine, *, config: Config | None = None) -> None:
         self.tool_registry = registry
         self.tool_engine = engine
+        self.config = config
+        """What it was made of; None if it was put together in code."""
 
     @classmethod
     def from_config(
@@ -278,8 +280,9 @@ class Toolyard(Closing):
 
         Relative paths are taken from the config's folder. `approver` decides on calls that the policy asks about.
         """
-        registry, engine, _ = build_parts(read_anything(config, env=env), approver)
-        return cls(registry, engine)
+        read = read_anything(config, env=env)
+        registry, engine, _ = build_parts(read, approver)
+        return cls(registry, engine, config=read)
 
     @property
     def domains(self) -> frozenset[str]:

@@ -34,12 +34,17 @@ _SESSION = QueryParameter("session_id", {"type": "string", "minLength": 1, "maxL
 
 
 def asgi(yard: Toolyard, block: ServerBlock | None = None) -> Starlette:
-    """The application of an open yard. Whoever mounts it in another has to run its lifespan.
+    """The application of an open yard, as its config's `server` block or `block` has it.
+
+    Whoever mounts it in another has to run its lifespan.
 
     app = asgi(yard)
     mine = Starlette(routes=[Mount("/tools", app)], lifespan=app.router.lifespan_context)
     """
-    return create_app(make_service(yard, block))
+    config = yard.config
+    if config is None:
+        return create_app(make_service(yard, block))
+    return create_app(make_service(yard, block or config.server, secrets=config.secrets))
 
 
 def create_app(service: Service) -> Starlette:
