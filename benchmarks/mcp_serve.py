@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 import sys
 import tempfile
 import urllib.request
@@ -15,7 +14,7 @@ from typing import Any
 from benchmarks.harness import Row, measure, show
 from benchmarks.material import catalog
 from benchmarks.mcp_pipe import HELLO, Pipe, line
-from benchmarks.serve import CONNECTIONS, Load, cpu_of, started, yard
+from benchmarks.serve import CONNECTIONS, Load, cpu_of, make_rows, started, yard
 
 ROUNDS, SECONDS = 5, 2
 SDK = "LIMIT official SDK, JSON replies"
@@ -52,18 +51,7 @@ def _over_http(folder: Path) -> bool:
         for _ in range(ROUNDS):
             for load in loads:
                 load.run(folder, SECONDS)
-    rows = [
-        Row(
-            load.name,
-            lambda: None,
-            limit=load.limit,
-            goal=load.goal,
-            note=f"{statistics.median(load.rates):,.0f}/s",
-            samples=load.samples,
-        )
-        for load in loads
-    ]
-    return show(f"J. MCP over HTTP: server CPU a call, {CONNECTIONS} connections, {ROUNDS} rounds", rows)
+    return show(f"J. MCP over HTTP: server CPU a call, {CONNECTIONS} connections, {ROUNDS} rounds", make_rows(loads))
 
 
 def _loads(stack: ExitStack, folder: Path) -> list[Load]:

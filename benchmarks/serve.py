@@ -59,7 +59,6 @@ class Load:
     body: bytes | None = None
     headers: dict[str, str] = field(default_factory=dict)
     token: str | None = None
-    note: str = ""
     samples: list[float] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
 
@@ -96,22 +95,23 @@ def run() -> bool:
         for _ in range(ROUNDS):
             for load in loads:
                 load.run(folder, SECONDS)
-    return _show(loads)
+    title = f"G. The service: server CPU a request, {CONNECTIONS} connections, {ROUNDS} rounds"
+    return show(title, make_rows(loads))
 
 
-def _show(loads: list[Load]) -> bool:
-    rows = [
+def make_rows(loads: list[Load]) -> list[Row]:
+    """What was measured, and how many requests a second there were."""
+    return [
         Row(
             load.name,
             lambda: None,
             limit=load.limit,
             goal=load.goal,
-            note=f"{statistics.median(load.rates):,.0f}/s{load.note}",
+            note=f"{statistics.median(load.rates):,.0f}/s",
             samples=load.samples,
         )
         for load in loads
     ]
-    return show(f"G. The service: server CPU a request, {CONNECTIONS} connections, {ROUNDS} rounds", rows)
 
 
 def _loads(stack: ExitStack, folder: Path) -> list[Load]:
