@@ -23,8 +23,8 @@ from toolyard.serving.catalog_view import CatalogView, LoadedCatalog, Registrati
 from toolyard.serving.idempotency import Idempotency
 from toolyard.serving.identity import KeyRing
 from toolyard.serving.invoke import CurrentNames, Invoker
+from toolyard.serving.mcp.builtin_tools import make_builtin_tools
 from toolyard.serving.mcp.server import McpEndpoint
-from toolyard.serving.mcp.state import McpState
 from toolyard.serving.metrics import Metrics
 from toolyard.serving.session_view import SessionQuota
 from toolyard.sessions.records import Records, open_records
@@ -136,17 +136,15 @@ def make_service(
     registrations = Registrations(registry, records)
     loaded = LoadedCatalog(yard, records, registrations, secrets)
     mcp = McpEndpoint(
-        McpState(
-            *(yard, block),
-            records=records,
-            keys=keys,
-            admission=admission,
-            reads=reads,
-            quota=quota,
-            invoker=invoker,
-            served_names=names,
-            cache=cache,
-        )
+        *(yard, block, make_builtin_tools(block.mcp)),
+        records=records,
+        keys=keys,
+        admission=admission,
+        reads=reads,
+        quota=quota,
+        invoker=invoker,
+        served_names=names,
+        cache=cache,
     )
     failing: dict[str, str] = {}
     work: dict[str, Work] = {"answers": idempotency.tend, "mcp": partial(mcp.tend, failing, "mcp")}

@@ -110,7 +110,7 @@ def test_a_session_that_nobody_uses_is_over():
     with served(mcp=McpBlock(session_idle_seconds=0.2)) as found:
         session = Session(found)
         assert session.send("ping").status == 200
-        assert until(lambda: len(found.service.mcp.state.sessions) == 0)
+        assert until(lambda: len(found.service.mcp.sessions) == 0)
         assert session.send("ping").status == 404
 
 
@@ -119,7 +119,7 @@ def test_where_there_are_too_many_sessions_the_longest_unused_is_over():
         sessions = [Session(found) for _ in range(3)]
         assert sessions[0].send("ping").status == 200
         newest = Session(found)
-        assert len(found.service.mcp.state.sessions) == 3
+        assert len(found.service.mcp.sessions) == 3
         assert [each.send("ping").status for each in (*sessions, newest)] == [200, 404, 200, 200]
 
 
@@ -257,7 +257,7 @@ def test_whoever_comes_back_is_told_what_happened_meanwhile():
             found.service.yard.tool_registry.add(*desk_tools())
             stream.wait(1)
             last = stream.ids[-1]
-        assert until(lambda: len(found.service.mcp.state.subscribers) == 0)
+        assert until(lambda: len(found.service.mcp.subscribers) == 0)
         found.service.yard.tool_registry.remove("desk::add")
         with session.listen(**{"last-event-id": last}) as stream:
             assert len(stream.wait(1)) == 1

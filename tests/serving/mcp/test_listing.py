@@ -12,7 +12,7 @@ from serving.service_support import CORE, desk_tools, served
 from toolyard import Tool, ToolRegistry, function_tool
 from toolyard.app.blocks import McpBlock
 from toolyard.serving.invoke import ServedNames
-from toolyard.serving.mcp.state import McpNames
+from toolyard.serving.mcp.listing import McpNames
 
 
 def many(count, namespace="many"):
@@ -110,7 +110,7 @@ def test_names_are_unique_allowed_and_lead_back(pairs, data):
     domains = data.draw(st.sets(st.sampled_from([namespace for namespace, _ in pairs])))
     snapshot = ToolRegistry(tools).snapshot
     bare = data.draw(st.booleans())
-    names = McpNames(snapshot, ServedNames(snapshot, domains), {"search_tools"}, bare=bare)
+    names = McpNames(ServedNames(snapshot, domains), {"search_tools"}, bare=bare)
     spelt = [names.spell_tool(tool) for tool in tools]
     assert len(set(spelt)) == len(tools)
     for tool, name in zip(tools, spelt, strict=True):
@@ -123,7 +123,7 @@ def test_names_are_unique_allowed_and_lead_back(pairs, data):
 def test_a_bare_name_that_passes_for_another_tool_is_not_used():
     tools = [Tool("a__b", "core", "", {"type": "object"}), Tool("b", "a", "", {"type": "object"})]
     snapshot = ToolRegistry(tools).snapshot
-    names = McpNames(snapshot, ServedNames(snapshot, {"core"}))
+    names = McpNames(ServedNames(snapshot, {"core"}))
     assert names.find_listed(names.spell_tool(tools[0])).name == "core::a__b"
     assert names.find_listed("a__b").name == "a::b"
 

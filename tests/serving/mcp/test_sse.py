@@ -89,7 +89,7 @@ def test_what_runs_ends_with_the_stream():
         assert began.wait(SOON)
         client.stream.close()
         assert ended.wait(SOON)
-        assert until(lambda: not found.service.mcp.state.sse_clients)
+        assert until(lambda: not found.service.mcp.sse_clients)
         assert client.post(request("ping")).status == 404
 
 
@@ -188,7 +188,7 @@ def test_a_slow_reader_gets_every_answer():
         for number in numbers:
             params = {"name": "desk__big", "arguments": {"size": 400_000}}
             assert found.post(path, request("tools/call", params, number)).status == 202
-        assert until(lambda: not next(iter(found.service.mcp.state.sse_clients.values())).running)
+        assert until(lambda: not next(iter(found.service.mcp.sse_clients.values())).running)
         words = [b'"id":%d,"result"' % number for number in numbers]
         assert read_until(line, words)
 
@@ -196,7 +196,7 @@ def test_a_slow_reader_gets_every_answer():
 def test_who_does_not_read_is_not_listened_to_until_it_has_read():
     with served(tools=[function_tool(big, namespace="desk")]) as found, opened(found, buffer=65536) as line:
         path, number = endpoint(line), 0
-        client = next(iter(found.service.mcp.state.sse_clients.values()))
+        client = next(iter(found.service.mcp.sse_clients.values()))
         while not client.is_full:
             number += 1
             params = {"name": "desk__big", "arguments": {"size": 1_500_000}}
@@ -216,7 +216,7 @@ def test_what_was_read_is_not_kept():
         with client.stream:
             answer = client.ask("tools/call", {"name": "desk__big", "arguments": {"size": 1_000_000}}, 1)
             assert len(answer["result"]["structuredContent"]["result"]) == 1_000_000
-            (here,) = found.service.mcp.state.sse_clients.values()
+            (here,) = found.service.mcp.sse_clients.values()
             assert until(lambda: here.stream.size == 0)
 
 
@@ -235,6 +235,6 @@ def test_clients_that_are_gone_at_once_leave_nothing_behind(shared):
     with served(shared) as found:
         for _ in range(200):
             reset(opened(found))
-        assert until(lambda: not found.service.mcp.state.sse_clients)
-        assert until(lambda: len(found.service.mcp.state.subscribers) == 0)
+        assert until(lambda: not found.service.mcp.sse_clients)
+        assert until(lambda: len(found.service.mcp.subscribers) == 0)
         assert until(lambda: found.service.records.all("mcp_sse") == [])

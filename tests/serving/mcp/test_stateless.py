@@ -385,6 +385,6 @@ def test_too_many_streams_are_refused_and_a_closed_one_makes_room():
             first.wait(1)
             with listening(found, {}) as second:
                 assert second.status == 429
-        assert until(lambda: len(found.service.mcp.state.subscribers) == 0)
+        assert until(lambda: len(found.service.mcp.subscribers) == 0)
         with listening(found, {}) as third:
             assert third.wait(1)

@@ -28,7 +28,7 @@ def test_a_client_that_hung_up_before_its_call_began_has_begun_nothing():
         return "ran"
 
     with served(tools=[function_tool(run, namespace="desk")]) as found:
-        face, held = found.service.mcp.state, threading.Event()
+        face, held = found.service.mcp, threading.Event()
         real = face.catch_up
 
         async def late():

@@ -19,7 +19,7 @@ def test_who_comes_back_with_an_id_that_is_not_known_is_told_that_something_may_
             found.service.yard.tool_registry.add(*desk_tools())
             stream.wait(1)
             name = stream.ids[-1].partition(".")[0]
-        assert until(lambda: len(found.service.mcp.state.subscribers) == 0)
+        assert until(lambda: len(found.service.mcp.subscribers) == 0)
         with session.listen(**{"last-event-id": last.format(name)}) as stream:
             assert len(stream.wait(1)) == 1
             found.service.yard.tool_registry.remove("desk::add")
@@ -35,7 +35,7 @@ def test_a_stop_waits_for_an_answer_that_is_read_on_another_connection():
             stream.wait(1)
             last = stream.ids[-1]
         again = session.listen(**{"last-event-id": last})
-        assert until(lambda: len(found.service.mcp.state.subscribers) == 1)
+        assert until(lambda: len(found.service.mcp.subscribers) == 1)
         # Told in the loop before anything else of the stop is done.
         threading.Timer(0.3, waiting.end.set).start()
     assert until(lambda: again.over)

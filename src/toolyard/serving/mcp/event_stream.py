@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -216,56 +216,41 @@ async def await_disconnect(receive: Receive, gone: Callable[[], object]) -> None
 _KEPT_BYTES = 16 * 1024 * 1024
 _KEPT = 1000
 
-Key = tuple[str, str]
-"""Session and name."""
-
 
 class Replays:
-    """Streams by owner, oldest first. Where there are too many, whoever keeps most loses the oldest."""
+    """Streams whose reader may come back, oldest first. Of too many, whoever keeps most loses the oldest."""
 
     def __init__(self, most: int = _KEPT, most_bytes: int = _KEPT_BYTES) -> None:
         self._most = most
         self._most_bytes = most_bytes
-        self._owners: dict[str, OrderedDict[Key, EventStream]] = {}
-        self._count = 0
+        self._kept: dict[tuple[str, str, str], EventStream] = {}
+        """By owner, session and name."""
 
     def add(self, owner: str, session_id: str, stream: EventStream) -> None:
         """Keep a stream that has begun."""
         assert stream.name is not None
-        self._owners.setdefault(owner, OrderedDict())[session_id, stream.name] = stream
-        self._count += 1
-        while self._count > self._most:
-            self._drop(max(self._owners, key=lambda each: len(self._owners[each])))
+        self._kept[owner, session_id, stream.name] = stream
+        if len(self._kept) > self._most:
+            self._drop_oldest(Counter(owner for owner, _, _ in self._kept))
 
     def find(self, owner: str, session_id: str, name: str) -> EventStream | None:
         """The stream of that name, if it is still kept."""
-        kept = self._owners.get(owner)
-        return None if kept is None else kept.get((session_id, name))
+        return self._kept.get((owner, session_id, name))
 
     def settle(self) -> None:
         """One of them has grown: let those go that are too much."""
-        sizes = {owner: sum(stream.size for stream in kept.values()) for owner, kept in self._owners.items()}
-        total = sum(sizes.values())
-        while total > self._most_bytes and self._count > 1:
-            whose = max(sizes, key=sizes.__getitem__)
-            size = self._drop(whose)
-            sizes[whose] -= size
-            total -= size
+        sizes: Counter[str] = Counter()
+        for (owner, _, _), stream in self._kept.items():
+            sizes[owner] += stream.size
+        while sizes.total() > self._most_bytes and len(self._kept) > 1:
+            owner, dropped = self._drop_oldest(sizes)
+            sizes[owner] -= dropped.size
 
     def forget(self, owner: str, session_id: str) -> None:
         """Its session is over."""
-        kept = self._owners.get(owner, OrderedDict())
-        gone = [key for key in kept if key[0] == session_id]
-        for key in gone:
-            del kept[key]
-        self._count -= len(gone)
-        if gone and not kept:
-            del self._owners[owner]
+        for key in [key for key in self._kept if key[:2] == (owner, session_id)]:
+            del self._kept[key]
 
-    def _drop(self, owner: str) -> int:
-        kept = self._owners[owner]
-        _, oldest = kept.popitem(last=False)
-        self._count -= 1
-        if not kept:
-            del self._owners[owner]
-        return oldest.size
+    def _drop_oldest(self, shares: Counter[str]) -> tuple[str, EventStream]:
+        (owner, _), *_ = shares.most_common(1)
+        return owner, self._kept.pop(next(key for key in self._kept if key[0] == owner))

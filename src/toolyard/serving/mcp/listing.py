@@ -1,4 +1,7 @@
-"""`tools/list`: pages of the catalog, written once for each catalog and scope."""
+"""The catalog as MCP clients see it: `McpNames`, the names by which they know the tools, and the pages of `tools/list`.
+
+A page is written once for each catalog and scope.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,32 @@ import asyncio
 import base64
 import binascii
 import hashlib
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import msgspec
 
-from toolyard.dialects.mcp import McpDialect
-from toolyard.model.tool import Tool
+from toolyard.app.blocks import McpBlock
+from toolyard.dialects.mcp import McpDialect, wraps
+from toolyard.dialects.wire_names import WireNames
+from toolyard.model.call import ToolCall
+from toolyard.model.tool import Tool, promises_output
 from toolyard.parsing import paused_gc
-from toolyard.registry.snapshot import Snapshot
-from toolyard.serving.identity import Principal, Scopes, scope_of
-from toolyard.serving.mcp.json_rpc import INVALID_PARAMS, SERVER_INFO, SERVER_RAW, Json, RpcFault, encode
-from toolyard.serving.mcp.state import McpNames, McpState
+from toolyard.serving.admission import Admission
+from toolyard.serving.catalog_view import SnapshotCache
+from toolyard.serving.identity import NOBODY, KeyScope, Principal, Scopes, scope_of
+from toolyard.serving.invoke import ServedNames
+from toolyard.serving.mcp.json_rpc import (
+    INVALID_PARAMS,
+    HeaderParam,
+    Json,
+    RpcFault,
+    encode,
+    find_header_params,
+    finish_result,
+)
 
 TTL_MS = 5000
 """How long a list may be believed; whoever listens is told at once when it changes."""
@@ -33,6 +49,96 @@ class VisibleTools(msgspec.Struct, frozen=True):
     digest: bytes
 
 
+_ALLOWED = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+class McpTool:
+    """One wire name: whom it calls, and under which conditions."""
+
+    __slots__ = ("has_schema", "header_params", "name", "overload", "requires", "tool", "wraps")
+
+    def __init__(self, name: str, overload: str | None, tool: Tool) -> None:
+        self.name = name
+        self.overload = overload
+        self.tool = tool
+        self.wraps = wraps(tool)
+        """True if a result is structured as `{"result": ...}` even when it is an object."""
+        self.has_schema = promises_output(tool)
+        self.header_params: tuple[HeaderParam, ...] = find_header_params(tool.parameters)
+        self.requires = _find_required(tool)
+
+    def make_call(self, arguments: Json, call_id: str | None) -> ToolCall:
+        """A call of it, as the engine knows it."""
+        return ToolCall(self.name, arguments, call_id, self.overload)
+
+
+class McpNames:
+    """The wire names of one snapshot: bare for tools of domains, as on the other wires, else those of the dialects.
+
+    With `bare`, bare for every tool whose name no other tool has. A bare name that would pass for another tool's name
+    is not used.
+    """
+
+    def __init__(self, names: ServedNames, reserved: Iterable[str] = (), *, bare: bool = False) -> None:
+        snapshot = self.snapshot = names.snapshot
+        self._names = names
+        self.wire = WireNames(snapshot.tools)
+        taken = set(reserved)
+        self._bare: dict[str, str] = {}
+        """Wire name by qualified name, where it is a bare one."""
+        self._qualified: dict[str, str] = {}
+        counts = Counter(candidates[0].tool.name for candidates in snapshot.names.values()) if bare else {}
+        for qualified, candidates in snapshot.names.items():
+            short = names.spell_name(qualified)
+            if counts and counts[candidates[0].tool.name] == 1:
+                short = candidates[0].tool.name
+            usable = short != qualified and short not in taken and _ALLOWED.fullmatch(short)
+            if usable and self.wire.known(short) is None:
+                self._bare[qualified] = short
+                self._qualified[short] = qualified
+        self._known: dict[str, McpTool] = {}
+        self.visible: dict[Scopes, VisibleTools] = {}
+        """What each scope sees of it, once it was asked for."""
+
+    def spell_tool(self, tool: Tool) -> str:
+        """The name a list shows; each overload has its own."""
+        qualified = tool.qualified_name
+        bare = self._bare.get(qualified)
+        if bare is not None and self.snapshot.names[qualified][0].tool is tool:
+            return bare
+        return self.wire.encode(tool)
+
+    def find_listed(self, wire: str) -> McpTool | None:
+        """The tool that a list shows under that name; None for whatever else a request may call it by."""
+        found = self._known.get(wire)
+        if found is None:
+            qualified = self._qualified.get(wire)
+            decoded = self.wire.known(wire) if qualified is None else (qualified, None)
+            tool = None if decoded is None else self.wire.tool(decoded)
+            if decoded is None or tool is None:
+                return None
+            found = self._known[wire] = McpTool(*decoded, tool)
+        return found
+
+    def resolve_tool(self, name: str, principal: Principal) -> McpTool | None:
+        """The tool that a caller means by any of its names, among those that they see."""
+        scope = None if principal is NOBODY else KeyScope(principal)
+        known = self.find_listed(name)
+        if known is None:
+            qualified = self._names.find_name(name, None if scope is None else scope.sees)
+            known = (
+                None if qualified is None else self.find_listed(self.spell_tool(self.snapshot.names[qualified][0].tool))
+            )
+        return known if known is None or scope is None or scope.sees(known.tool) else None
+
+
+def _find_required(tool: Tool) -> dict[str, Any] | None:
+    """What a client must be able to do for the tool to be called: `metadata: {mcp: {requires: {sampling: {}}}}`."""
+    mcp = tool.metadata.get("mcp")
+    required = mcp.get("requires") if isinstance(mcp, dict) else None
+    return required if isinstance(required, dict) and required else None
+
+
 class ToolListing:
     """The pages of one server.
 
@@ -40,25 +146,27 @@ class ToolListing:
     went on with it could miss a tool, or see one twice, and not know.
     """
 
-    def __init__(self, state: McpState, builtin: Sequence[Json]) -> None:
-        self._state = state
+    def __init__(
+        self, block: McpBlock, builtin: Sequence[Json], cached: Json, reads: Admission, cache: SnapshotCache
+    ) -> None:
         self._builtin = builtin
-        self._size = state.block.page_size
-        self._visible: WeakKeyDictionary[Snapshot, dict[Scopes, VisibleTools]] = WeakKeyDictionary()
+        self._cached = cached
+        """What the stateless version says of how long a page may be believed."""
+        self._reads = reads
+        self._cache = cache
+        self._size = block.page_size
+        self._shows_all = block.expose != "search"
 
-    async def page(self, principal: Principal, cursor: object, *, stateless: bool) -> bytes:
+    async def page(self, names: McpNames, principal: Principal, cursor: object, *, stateless: bool) -> bytes:
         """One page, as the result of `tools/list`."""
         if cursor is not None and type(cursor) is not str:
             raise RpcFault(INVALID_PARAMS, "cursor must be text")
-        state = self._state
-        await state.catch_up()
-        names = state.names
         slot = ("mcp", principal.scopes, cursor, stateless)
-        body: bytes | None = state.cache.get(names.snapshot, slot)
+        body: bytes | None = self._cache.get(names.snapshot, slot)
         if body is None:
-            async with state.reads.hold_place(principal):
+            async with self._reads.hold_place(principal):
                 body = await asyncio.to_thread(self._write_page, names, principal, cursor, stateless)
-            state.cache.put(names.snapshot, slot, body)
+            self._cache.put(names.snapshot, slot, body)
         return body
 
     @paused_gc()
@@ -81,19 +189,14 @@ class ToolListing:
         }
         if start + self._size < len(seen.tools):
             out["nextCursor"] = _write_cursor(start + self._size, seen.digest)
-        if stateless:
-            out |= {"resultType": "complete", "ttlMs": TTL_MS, "cacheScope": self._state.cache_scope}
-            out["_meta"] = {SERVER_INFO: SERVER_RAW}
-        return encode(out)
+        return finish_result(out | self._cached, stateless=True) if stateless else encode(out)
 
     def _find_visible(self, names: McpNames, principal: Principal) -> VisibleTools:
-        scopes = self._visible.setdefault(names.snapshot, {})
+        scopes = names.visible
         seen = scopes.get(principal.scopes)
         if seen is None:
-            scope, tools = scope_of(principal), names.snapshot.tools
-            if self._state.block.expose == "search":
-                tools = ()
-            elif scope is not None:
+            scope, tools = scope_of(principal), names.snapshot.tools if self._shows_all else ()
+            if scope is not None:
                 tools = tuple(tool for tool in tools if scope.lists(tool))
             digest = hashlib.blake2b(digest_size=_DIGEST)
             for tool in tools:

@@ -33,10 +33,9 @@ from toolyard.serving.mcp.json_rpc import (
     finish_result,
     read_message,
 )
-from toolyard.serving.mcp.server import McpEndpoint, negotiate_version
+from toolyard.serving.mcp.server import McpEndpoint, RequestContext, negotiate_version
 from toolyard.serving.mcp.sessions import InflightRequest, Running, cancel_request
 from toolyard.serving.mcp.subscriptions import read_subscription
-from toolyard.serving.mcp.tool_calls import RequestContext
 
 _MOST_RUNNING = 1024
 _MOST_LISTENING = 16
@@ -125,12 +124,7 @@ class MessageClient:
         caller = Caller(self._principal)
         if len(self.running) >= _MOST_RUNNING:
             raise RpcFault(REFUSED, f"more than {_MOST_RUNNING} requests are under way; wait for some of them")
-        turn = RequestContext(
-            *(message, caller),
-            stateless=stateless,
-            client=None if stateless else self,
-            tell=self._tell,
-        )
+        turn = RequestContext(message, caller, client=None if stateless else self, tell=self._tell)
         self.running[number] = InflightRequest(asyncio.get_running_loop().create_task(self._answer(turn, number)))
 
     def _listen(self, message: RpcMessage, number: Id) -> None:

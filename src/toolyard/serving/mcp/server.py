@@ -1,79 +1,301 @@
-"""`McpEndpoint`: the one table of methods that every wire uses, and what goes on beside the requests."""
+"""`McpEndpoint`: a yard as MCP clients see it: the one table of methods that every wire uses, and what goes on beside.
+
+A call goes from a request on the wire to the engine; what its tool says meanwhile is told, and its result written down.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+import threading
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from starlette.responses import Response
 
-from toolyard.model.call import ToolCall, ToolResult
-from toolyard.model.errors import ErrorInfo, SessionError
+from toolyard.app.blocks import McpBlock, ServerBlock
+from toolyard.app.toolyard import Toolyard
+from toolyard.dialects.mcp import CALL_ID
+from toolyard.dialects.payload import error_of, error_value, result_text as text_of, value_text
+from toolyard.model.call import CONTENT, ToolCall, ToolResult, blocks_of
+from toolyard.model.context import Notice, Progress
+from toolyard.model.errors import ErrorInfo, SessionError, UnknownToolError
 from toolyard.registry.snapshot import Snapshot
-from toolyard.serving.mcp.builtin_tools import CALL_FOUND, SEARCH_TOOLS, SESSION_TOOLS, BuiltinTool, BuiltinTools
+from toolyard.serving.admission import Admission
+from toolyard.serving.catalog_view import SnapshotCache
+from toolyard.serving.identity import Caller, KeyRing
+from toolyard.serving.invoke import CurrentNames, Invoker
+from toolyard.serving.mcp.event_stream import Replays
 from toolyard.serving.mcp.json_rpc import (
     CAPABILITIES,
+    CLIENT_CAPABILITIES,
     HANDSHAKE,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
     NEWEST_HANDSHAKE,
+    NOTHING,
     RANK,
     SERVER,
     STATELESS,
+    Headers,
     Json,
     RpcFault,
     RpcMessage,
+    check_header_params,
     encode,
+    encode_notification,
+    find_log_level,
     finish_result,
 )
-from toolyard.serving.mcp.listing import TTL_MS, ToolListing
-from toolyard.serving.mcp.sessions import McpSession, collect_mail, forget_lost, heed_cancelled
-from toolyard.serving.mcp.state import McpState
-from toolyard.serving.mcp.tool_calls import RequestContext, call_yard_tool, make_call_result
+from toolyard.serving.mcp.listing import TTL_MS, McpNames, McpTool, ToolListing
+from toolyard.serving.mcp.sessions import (
+    McpSession,
+    McpSessions,
+    MessageTaker,
+    collect_mail,
+    forget_lost,
+    heed_cancelled,
+)
+from toolyard.serving.mcp.subscriptions import Subscribers
 from toolyard.serving.request_body import digest_json
 from toolyard.serving.routing import JsonResponse
+from toolyard.serving.session_view import SessionQuota
+from toolyard.sessions.records import Records
 
 IDEMPOTENCY_KEY = "toolyard/idempotency_key"
 """Among a request's `_meta`: one that comes again with the same key gets the first answer again."""
-_LONGEST_KEY = 512
+_CONTEXT, _TRACE = "toolyard/context", "toolyard/trace"
+_LONGEST_ID = 512
 _LOOK = 0.05
 """Seconds between two looks at the registry, and at what other workers were told."""
 _IDLE_LOOK = 0.25
 """The same, while no client is there that would have to be told."""
 _SWEEP = 30.0
+_SHOWN = 10_000
+_MAYBE_JSON = frozenset('{["-0123456789tfn \t\r\n')
+"""What a JSON text can begin with."""
 _log = logging.getLogger(__name__)
+
+Tell = Callable[[bytes], None]
+"""Passes a notification on to the client; called on the event loop."""
+
+
+class LevelledClient(Protocol):
+    """A client that said once what it wants to hear."""
+
+    level: int
+
+
+class RequestContext:
+    """A request, who made it, and how to tell them something before it is answered."""
+
+    __slots__ = ("caller", "client", "headers", "message", "tell")
+
+    def __init__(
+        self,
+        message: RpcMessage,
+        caller: Caller,
+        *,
+        client: LevelledClient | None = None,
+        tell: Tell | None,
+        headers: Headers | None = None,
+    ) -> None:
+        self.message = message
+        self.caller = caller
+        self.client = client
+        """The session; None in the stateless version."""
+        self.tell = tell
+        """None: nothing can be said before the answer."""
+        self.headers = headers
+        """Those that must repeat what the request says; None where there are none."""
+
+    @property
+    def stateless(self) -> bool:
+        """True for a request of the version without a handshake."""
+        return self.client is None
+
+    def make_listener(self) -> Callable[[ToolCall, Notice], None] | None:
+        """Who is to be told what a tool says meanwhile; None if the client wants to hear nothing."""
+        level = find_log_level(self.message.meta) if self.client is None else self.client.level
+        token = self.message.meta.get("progressToken")
+        if type(token) is not str and type(token) is not int:
+            token = None
+        if self.tell is None or (token is None and level is None):
+            return None
+        return NoticeRelay(self.tell, token, level)
+
+    def read_object(self, key: str) -> Json:
+        """The object that its `_meta` has under a key; empty if there is none."""
+        value = self.message.meta.get(key, NOTHING)
+        if type(value) is not dict:
+            raise RpcFault(INVALID_PARAMS, f"params._meta: {key!r} must be an object")
+        return value
+
+
+class NoticeRelay:
+    """Turns what a tool says into notifications, from any thread, until its call is over."""
+
+    __slots__ = ("_last", "_level", "_loop", "_tell", "_thread", "_token")
+
+    def __init__(self, tell: Tell, token: str | int | None, level: int | None) -> None:
+        self._tell = tell
+        self._token = token
+        self._level = level
+        self._last = float("-inf")
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+
+    def __call__(self, call: ToolCall, notice: Notice) -> None:
+        """Pass a notice on, if it is wanted."""
+        try:
+            text = self._encode_progress(notice) if isinstance(notice, Progress) else self._encode_line(notice)
+        except Exception:  # noqa: BLE001 - whatever a tool says, its call must not fail for that
+            text = self._encode_unsayable(notice)
+        if text is None:
+            return
+        if threading.get_ident() == self._thread:
+            self._tell(text)
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._tell, text)
+        except RuntimeError:
+            # The loop is closed; there is nobody to tell.
+            return
+
+    def _encode_progress(self, notice: Progress) -> bytes | None:
+        # It must grow with each notification.
+        if self._token is None or not notice.progress > self._last:
+            return None
+        self._last = notice.progress
+        params: Json = {"progressToken": self._token, "progress": notice.progress}
+        if notice.total is not None:
+            params["total"] = notice.total
+        if notice.message is not None:
+            params["message"] = notice.message
+        return encode_notification("notifications/progress", params)
+
+    def _encode_line(self, notice: Any) -> bytes | None:
+        if self._level is None or RANK.get(notice.level, 0) < self._level:
+            return None
+        params: Json = {"level": notice.level, "data": notice.data}
+        if notice.logger is not None:
+            params["logger"] = notice.logger
+        return encode_notification("notifications/message", params)
+
+    def _encode_unsayable(self, notice: Notice) -> bytes | None:
+        """What is no JSON, as it would be shown to a person; nothing if it cannot be shown either."""
+        if isinstance(notice, Progress):
+            return None
+        try:
+            shown = repr(notice.data)
+        except Exception:  # noqa: BLE001 - as above
+            shown = f"<{type(notice.data).__name__}>"
+        data = shown[:_SHOWN].encode("utf-8", "backslashreplace").decode()
+        level = notice.level if isinstance(notice.level, str) and notice.level in RANK else "info"
+        return encode_notification("notifications/message", {"level": level, "data": data})
+
+
+def make_call_result(result: ToolResult, tool: McpTool | None = None) -> Json:
+    """The `CallToolResult` of a call. Blocks travel as they are; a value that is no object is `{"result": value}`."""
+    out: Json
+    info = None if result.error is None and result.error_info is None else error_of(result)
+    if info is not None:
+        text = text_of(result, marked=True)
+        out = {"content": [{"type": "text", "text": text}], "structuredContent": error_value(info), "isError": True}
+    else:
+        value = result.result
+        blocks = blocks_of(result) if result.metadata else None
+        bare = type(value) is dict and (tool is None or not tool.wraps)
+        structured = value if bare else {"result": value}
+        if blocks is None:
+            out = {"content": [{"type": "text", "text": _value_as_text(value)}], "structuredContent": structured}
+        elif value is blocks and (tool is None or not tool.has_schema):
+            out = {"content": blocks}
+        else:
+            out = {"content": blocks, "structuredContent": structured}
+        out["isError"] = False
+    if result.call_id is not None or result.metadata:
+        meta = {f"toolyard/{key}": value for key, value in result.metadata.items() if key != CONTENT}
+        if result.call_id is not None:
+            meta[CALL_ID] = result.call_id
+        if meta:
+            out["_meta"] = meta
+    return out
+
+
+def _value_as_text(value: Any) -> str:
+    if type(value) is str and value[:1] not in _MAYBE_JSON and value.isascii():
+        return value
+    if type(value) is str:
+        return value_text(value)
+    return encode(value).decode()
+
+
+class BuiltinTool(msgspec.Struct, frozen=True):
+    """One tool of the server's own."""
+
+    name: str
+    shown: Json
+    """As a list shows it."""
+    answer: Callable[[McpEndpoint, RequestContext, Json], Awaitable[Json]]
+    """Answers with a whole `CallToolResult`."""
 
 
 class McpEndpoint:
-    """The yard of a service, as MCP clients see it."""
+    """The parts of the service that MCP uses, and what is known of clients, sessions and streams."""
 
-    def __init__(self, state: McpState) -> None:
-        self.state = state
-        chosen: list[BuiltinTool] = []
-        if state.block.expose == "search":
-            chosen += SEARCH_TOOLS
-        if state.block.sessions:
-            chosen += SESSION_TOOLS
-        self._builtin = BuiltinTools(state, chosen)
-        state.reserved_names = self._builtin.names
-        self._listing = ToolListing(state, self._builtin.shown)
+    def __init__(
+        self,
+        yard: Toolyard,
+        block: ServerBlock,
+        builtin: Sequence[BuiltinTool],
+        *,
+        records: Records,
+        keys: KeyRing | None,
+        admission: Admission,
+        reads: Admission,
+        quota: SessionQuota,
+        invoker: Invoker,
+        served_names: CurrentNames,
+        cache: SnapshotCache,
+    ) -> None:
+        self.yard = yard
+        self.server_block = block
+        self.block: McpBlock = block.mcp
+        self.records = records
+        self.reads = reads
+        self.quota = quota
+        self.subscribers = Subscribers(self.block.max_streams)
+        self.replays = Replays()
+        self.sessions = McpSessions(
+            *(records, self.replays.forget), idle=self.block.session_idle_seconds, most=self.block.max_sessions
+        )
+        self.sse_clients: dict[tuple[str, str], MessageTaker] = {}
+        """Clients of the older transport whose stream is here, by owner and session."""
+        self._keys = keys
+        self._admission = admission
+        self._invoker = invoker
+        self._builtin = {tool.name: tool for tool in builtin}
+        # Where keys say what is seen, not all clients are told the same.
+        scope = "private" if keys is not None and keys.required else "public"
+        self._cached: Json = {"ttlMs": TTL_MS, "cacheScope": scope}
+        self._listing = ToolListing(self.block, [tool.shown for tool in builtin], self._cached, reads, cache)
+        self._served_names = served_names
+        self._names: McpNames | None = None
+        self._catching_up = asyncio.Lock()
         self._cancelled = self._mail = -1
         self._sweep = 0.0
         self._shown: Snapshot | None = None
-        handshake: dict[str, Callable[[RequestContext], Awaitable[bytes]]] = {
-            "initialize": self._refuse_initialize,
-            "ping": self._ping,
+        stateless: dict[str, Callable[[RequestContext], Awaitable[bytes]]] = {
             "tools/list": self._list_tools,
             "tools/call": self._call_tool,
-            "logging/setLevel": self._set_level,
         }
-        stateless = {name: handshake[name] for name in ("tools/list", "tools/call")}
-        self._methods = {False: handshake, True: {**stateless, "server/discover": self._discover}}
+        handshake = {"initialize": self._refuse_initialize, "ping": self._ping, "logging/setLevel": self._set_level}
+        self._methods = {False: {**stateless, **handshake}, True: {**stateless, "server/discover": self._discover}}
 
     async def answer(self, turn: RequestContext) -> bytes:
         """The result of a request, encoded; raises `RpcFault`."""
@@ -84,20 +306,40 @@ class McpEndpoint:
 
     def greet(self, version: str) -> bytes:
         """The result of `initialize`, encoded."""
-        out: Json = {"protocolVersion": version, "capabilities": CAPABILITIES, "serverInfo": SERVER}
-        if self.state.block.instructions:
-            out["instructions"] = self.state.block.instructions
-        return encode(out)
+        return encode({"protocolVersion": version, **self._introduce(), "serverInfo": SERVER})
+
+    def _introduce(self) -> Json:
+        said = self.block.instructions
+        return {"capabilities": CAPABILITIES, **({"instructions": said} if said else {})}
+
+    @property
+    def is_stale(self) -> bool:
+        """True if `names` would have to be made, which takes a while where there are many tools."""
+        return self._names is None or self._names.snapshot is not self.yard.tool_registry.snapshot
+
+    async def catch_up(self) -> None:
+        """Make `names` beside the event loop, if they have to be made."""
+        if self.is_stale:
+            async with self._catching_up:
+                if self.is_stale:
+                    await asyncio.to_thread(lambda: self.names)
+
+    @property
+    def names(self) -> McpNames:
+        """The wire names of the registry as it now is."""
+        names = self._names
+        if names is None or self.is_stale:
+            names = self._names = McpNames(self._served_names.now, self._builtin, bare=self.block.names == "bare")
+        return names
 
     async def tend(self, failing: MutableMapping[str, str], name: str) -> None:
         """Tell clients when the catalog changes, and do what the store says is to be done; for ever."""
         self._notice_changes()
         while True:
-            await asyncio.sleep(_LOOK if self.state.has_clients else _IDLE_LOOK)
+            await asyncio.sleep(_LOOK if len(self.sessions) or len(self.subscribers) else _IDLE_LOOK)
             self._notice_changes()
-            keys = self.state.keys
-            if keys is not None and keys.required:
-                self.state.subscribers.keep_only(keys.lets_in)
+            if self._keys is not None and self._keys.required:
+                self.subscribers.keep_only(self._keys.lets_in)
             try:
                 await self._look_around()
                 failing.pop(name, None)
@@ -108,25 +350,24 @@ class McpEndpoint:
 
     async def _look_around(self) -> None:
         """Do what other workers were told to have done here; and now and then, forget what nobody uses."""
-        state, loop = self.state, asyncio.get_running_loop()
-        records = state.records
-        if records.shared and state.sessions.is_busy:
-            self._cancelled = await heed_cancelled(state.sessions, records, self._cancelled)
-        if records.shared and state.sse_clients:
-            self._mail = await collect_mail(state.sse_clients, records, self._mail)
-        if loop.time() >= self._sweep:
-            self._sweep = loop.time() + min(_SWEEP, state.block.session_idle_seconds / 2)
-            await state.sessions.sweep()
+        records, now = self.records, asyncio.get_running_loop().time()
+        if records.shared and self.sessions.is_busy:
+            self._cancelled = await heed_cancelled(self.sessions, records, self._cancelled)
+        if records.shared and self.sse_clients:
+            self._mail = await collect_mail(self.sse_clients, records, self._mail)
+        if now >= self._sweep:
+            self._sweep = now + min(_SWEEP, self.block.session_idle_seconds / 2)
+            await self.sessions.sweep()
             await forget_lost(records)
 
     def _notice_changes(self) -> None:
         """Tell clients if the catalog has changed since the last look."""
-        snapshot = self.state.yard.tool_registry.snapshot
+        snapshot = self.yard.tool_registry.snapshot
         before, self._shown = self._shown, snapshot
         # The first look only sees what there is: nobody was told of anything else.
         if before is not None and snapshot is not before:
-            self.state.subscribers.notify_all()
-            self.state.sessions.notify_all()
+            self.subscribers.notify_all()
+            self.sessions.notify_all()
 
     async def _call_tool(self, turn: RequestContext) -> bytes:
         """The `CallToolResult` of one call, encoded."""
@@ -138,10 +379,10 @@ class McpEndpoint:
             arguments = {}
         elif type(arguments) is not dict:
             raise RpcFault(INVALID_PARAMS, "params.arguments must be an object")
-        own = self._builtin.answers.get(name)
-        work: Callable[[], Awaitable[Json]] = partial(call_yard_tool, self.state, turn, name, arguments)
+        own = self._builtin.get(name)
+        work: Callable[[], Awaitable[Json]] = partial(self.call_yard_tool, turn, name, arguments, turn.headers)
         if own is not None:
-            work = partial(own, turn, arguments)
+            work = partial(own.answer, self, turn, arguments)
         key = turn.message.meta.get(IDEMPOTENCY_KEY)
         if key is None:
             return finish_result(await work(), stateless=turn.stateless)
@@ -150,60 +391,100 @@ class McpEndpoint:
     async def _call_idempotently(
         self, turn: RequestContext, name: str, arguments: Json, key: object, work: Callable[[], Awaitable[Json]]
     ) -> bytes:
-        if type(key) is not str or not key.isascii() or not key.isprintable() or not 0 < len(key) <= _LONGEST_KEY:
-            fault = f"params._meta: {IDEMPOTENCY_KEY!r} must be 1 to {_LONGEST_KEY} ASCII characters"
+        if type(key) is not str or not key.isascii() or not key.isprintable() or not 0 < len(key) <= _LONGEST_ID:
+            fault = f"params._meta: {IDEMPOTENCY_KEY!r} must be 1 to {_LONGEST_ID} ASCII characters"
             raise RpcFault(INVALID_PARAMS, fault)
 
         async def make() -> Response:
             return JsonResponse(await work())
 
         def interrupted(info: ErrorInfo) -> Response:
-            result = ToolResult.failed(ToolCall(name, arguments), info)
-            return JsonResponse(make_call_result(result, wraps=False, has_schema=False))
+            return JsonResponse(make_call_result(ToolResult.failed(ToolCall(name, arguments), info)))
 
-        answer = await self.state.invoker.run_idempotent(
+        # One of the server's own calls another, if its arguments name one.
+        meant = arguments.get("name") if name in self._builtin else name
+        known = self.names.resolve_tool(meant, turn.caller.principal) if type(meant) is str else None
+        tool_name = known.name if known is not None else meant if type(meant) is str else None
+        answer = await self._invoker.run_idempotent(
             *(turn.caller, f"mcp:{key}", digest_json("tools/call", name, arguments), make, interrupted),
-            tool_name=self._resolve_registered(turn, name, arguments),
+            tool_name=tool_name,
         )
         return finish_result(msgspec.json.decode(answer.body), stateless=turn.stateless)
 
-    def _resolve_registered(self, turn: RequestContext, name: str, arguments: Json) -> str | None:
-        """The tool of the yard that a call comes down to; None if it is something else."""
-        if name in self._builtin.names:
-            given = arguments.get("name")
-            if name != CALL_FOUND or type(given) is not str:
-                return None
-            name = given
-        known = self.state.names.resolve_tool(name, turn.caller.principal)
-        return name if known is None else known.name
+    async def call_yard_tool(
+        self, turn: RequestContext, name: str, arguments: Json, headers: Headers | None = None
+    ) -> Json:
+        """The `CallToolResult` of a call of a tool of the yard; `headers` are those that must repeat its arguments."""
+        await self.catch_up()
+        known = self.names.resolve_tool(name, turn.caller.principal)
+        if headers is not None and known is not None and known.header_params:
+            check_header_params(known.header_params, arguments, headers)
+        call_id = turn.message.meta.get(CALL_ID)
+        if call_id is not None and (type(call_id) is not str or not 0 < len(call_id) <= _LONGEST_ID):
+            raise RpcFault(INVALID_PARAMS, f"params._meta: {CALL_ID!r} must be text of 1 to {_LONGEST_ID} characters")
+        if known is not None and known.requires is not None:
+            _check_client(turn, known.requires)
+        # Of a name that stands for nothing they see, a caller is not told what it stands for.
+        call = known.make_call(arguments, call_id) if known is not None else ToolCall(name, arguments, call_id)
+        (result,) = await self.run_calls(
+            *(turn.caller, (call,)),
+            notify=turn.make_listener(),
+            context=turn.read_object(_CONTEXT),
+            trace=turn.read_object(_TRACE),
+        )
+        if result.error_info is not None and result.error_info.code == UnknownToolError.code:
+            raise RpcFault(INVALID_PARAMS, result.error_info.message, {"error": result.error_info.to_dict()})
+        return make_call_result(result, known)
+
+    async def run_calls(self, caller: Caller, calls: Sequence[ToolCall], **options: Any) -> list[ToolResult]:
+        """Answer calls in one of the places that the server has for running them."""
+        places, principal = self._admission, caller.principal
+        if not places.try_place(principal):
+            await places.wait(principal)
+        try:
+            return await self._invoker.run_calls(caller, calls, **options)
+        finally:
+            if caller.abandoned:
+                places.leave_later(principal, caller.abandoned)
+            else:
+                places.leave(principal)
 
     async def _ping(self, turn: RequestContext) -> bytes:
         return b"{}"
 
     async def _list_tools(self, turn: RequestContext) -> bytes:
+        await self.catch_up()
         cursor = turn.message.params.get("cursor")
-        return await self._listing.page(turn.caller.principal, cursor, stateless=turn.stateless)
+        return await self._listing.page(self.names, turn.caller.principal, cursor, stateless=turn.stateless)
 
     async def _set_level(self, turn: RequestContext) -> bytes:
         level: Any = turn.message.params.get("level")
         if type(level) is not str or level not in RANK:
             raise RpcFault(INVALID_PARAMS, f"level is one of {', '.join(RANK)}")
         if isinstance(turn.client, McpSession):
-            if not await self.state.sessions.keep(turn.client, RANK[level]):
+            if not await self.sessions.keep(turn.client, RANK[level]):
                 raise RpcFault(INVALID_REQUEST, "the session is over; begin again with initialize", status=404)
         elif turn.client is not None:
             turn.client.level = RANK[level]
         return b"{}"
 
     async def _discover(self, turn: RequestContext) -> bytes:
-        out: Json = {"supportedVersions": [STATELESS], "capabilities": CAPABILITIES}
-        out |= {"ttlMs": TTL_MS, "cacheScope": self.state.cache_scope}
-        if self.state.block.instructions:
-            out["instructions"] = self.state.block.instructions
-        return finish_result(out, stateless=True)
+        return finish_result({"supportedVersions": [STATELESS], **self._introduce(), **self._cached}, stateless=True)
 
     async def _refuse_initialize(self, turn: RequestContext) -> bytes:
         raise RpcFault(METHOD_NOT_FOUND, "this session was begun before")
+
+
+def _check_client(turn: RequestContext, required: Json) -> None:
+    """A tool may need a client that can do more than call it; only the stateless version says what it can do."""
+    can = turn.message.meta.get(CLIENT_CAPABILITIES, NOTHING)
+    missing = {key: value for key, value in required.items() if key not in can}
+    if turn.stateless and missing:
+        raise RpcFault(
+            MISSING_CAPABILITY,
+            f"the tool needs a client with {', '.join(sorted(missing))}",
+            {"requiredCapabilities": missing},
+        )
 
 
 def negotiate_version(message: RpcMessage) -> str:

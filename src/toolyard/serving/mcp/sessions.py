@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
@@ -27,15 +28,12 @@ Reason = Literal["cancelled", "over"]
 """Its client asked for that, or its session is over."""
 
 
-class InflightRequest:
+class InflightRequest(msgspec.Struct, eq=False):
     """One request. It is in the table of its session, or client, unless it was stopped or is done."""
 
-    __slots__ = ("reason", "task")
-
-    def __init__(self, task: asyncio.Task[Any]) -> None:
-        self.task = task
-        self.reason: Reason | None = None
-        """None: nobody here stopped it."""
+    task: asyncio.Task[Any]
+    reason: Reason | None = None
+    """None: nobody here stopped it."""
 
     def stop(self, reason: Reason) -> None:
         """Stop it, if it can be stopped."""
@@ -76,38 +74,25 @@ class _Stored(msgspec.Struct, frozen=True):
     level: int
 
 
-class McpSession:
+class McpSession(msgspec.Struct, eq=False):
     """One client, from `initialize` to `DELETE`."""
 
-    __slots__ = (
-        "believed",
-        "id",
-        "level",
-        "notices",
-        "owner",
-        "running",
-        "stored",
-        "text",
-        "used",
-        "version",
-    )
-
-    def __init__(self, session_id: str, owner: str, version: str, level: int, now: float) -> None:
-        self.id = session_id
-        self.owner = owner
-        self.version = version
-        self.level = level
-        """The least level of log lines that the client is told."""
-        self.used = now
-        self.stored = now
-        """When the store was last told that it is used."""
-        self.believed = now + BELIEVED
-        self.text = _encoded(version, level)
-        """As the store has it."""
-        self.running: Running = {}
-        """Calls under way here, by the id of their request."""
-        self.notices: EventStream | None = None
-        """What its `GET` reads, from the first one on."""
+    id: str
+    owner: str
+    version: str
+    level: int
+    """The least level of log lines that the client is told."""
+    text: bytes
+    """As the store has it."""
+    used: float
+    believed: float
+    """Until when it is there without a look at the store."""
+    stored: float
+    """When the store was last told that it is used."""
+    running: Running = {}
+    """Calls under way here, by the id of their request."""
+    notices: EventStream | None = None
+    """What its `GET` reads, from the first one on."""
 
     @property
     def is_busy(self) -> bool:
@@ -124,12 +109,12 @@ class McpSessions:
     def __init__(
         self,
         records: Records,
+        forget: Callable[[str, str], None] = lambda owner, session_id: None,
         *,
         idle: float,
         most: int,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
-        forget: Callable[[str, str], None] = lambda owner, session_id: None,
     ) -> None:
         self._records = records
         self._idle = idle
@@ -137,28 +122,24 @@ class McpSessions:
         self._clock = clock
         self._wall = wall
         self._forget = forget
-        self._owners: dict[str, dict[str, McpSession]] = {}
-        self._count = 0
+        self._here: dict[tuple[str, str], McpSession] = {}
+        """By owner and id."""
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._here)
 
     async def open(self, owner: str, version: str) -> McpSession:
         """A new session. Where there are too many, the longest unused of whoever has most is over."""
-        if self._count >= self._most:
-            await self._make_room(owner)
-        session = McpSession(secrets.token_urlsafe(24), owner, version, _DEFAULT_LEVEL, self._clock())
-        await self._records.aput(KIND, owner, session.id, session.text)
-        return self._take(session)
+        await self._make_room(owner)
+        session_id, text = secrets.token_urlsafe(24), msgspec.msgpack.encode(_Stored(version, _DEFAULT_LEVEL))
+        await self._records.aput(KIND, owner, session_id, text)
+        return self._take(owner, session_id, text, self._clock())
 
     def at_hand(self, owner: str, session_id: str) -> McpSession | None:
         """The session, if it is known here to be there; else `find` may know more."""
-        own = self._owners.get(owner)
-        session = None if own is None else own.get(session_id)
-        if session is None:
-            return None
+        session = self._here.get((owner, session_id))
         now = self._clock()
-        if now >= session.believed:
+        if session is None or now >= session.believed:
             return None
         session.used = now
         return session
@@ -170,28 +151,25 @@ class McpSessions:
             return session
         stored = await self._records.aget(KIND, owner, session_id) if len(session_id) <= 128 else None
         now = self._clock()
-        session = self._owners.get(owner, {}).get(session_id)
+        session = self._here.get((owner, session_id))
         # Where others see the same records, it may have been used there.
         idle = session is not None and not self._records.shared and now - session.used > self._idle
         if stored is None or (idle and session is not None and not session.running):
             if session is not None:
                 await self.end(owner, session_id)
             return None
-        facts = msgspec.msgpack.decode(stored, type=_Stored)
         if session is None:
-            if self._count >= self._most:
-                await self._make_room(owner)
-            session = self._take(McpSession(session_id, owner, facts.version, facts.level, now))
-            session.stored = float("-inf")
+            await self._make_room(owner)
+            session = self._take(owner, session_id, stored, float("-inf"))
         session.used, session.believed = now, now + BELIEVED
-        session.level, session.text = facts.level, stored
+        session.level, session.text = msgspec.msgpack.decode(stored, type=_Stored).level, stored
         return session if await self._still_stored(session, now) else None
 
     async def keep(self, session: McpSession, level: int | None = None) -> bool:
         """Have the store know that it is used, and at which level if that is new; False if it was ended meanwhile."""
         known = session.text
         while True:
-            wanted = _encoded(session.version, level) if level is not None else known
+            wanted = msgspec.msgpack.encode(_Stored(session.version, level)) if level is not None else known
             if await self._records.areplace(KIND, session.owner, session.id, known, wanted):
                 session.stored, session.text = self._clock(), wanted
                 session.level = msgspec.msgpack.decode(wanted, type=_Stored).level
@@ -209,14 +187,11 @@ class McpSessions:
     @property
     def is_busy(self) -> bool:
         """True if calls are under way in some session."""
-        return any(session.running for own in self._owners.values() for session in own.values())
+        return any(session.running for session in self._here.values())
 
     def running(self, session_id: str) -> Running:
         """The calls under way in a session."""
-        for own in self._owners.values():
-            if session_id in own:
-                return own[session_id].running
-        return {}
+        return next((session.running for session in self._here.values() if session.id == session_id), {})
 
     async def end(self, owner: str, session_id: str) -> bool:
         """It is over, and so is what runs in it; False if there was none."""
@@ -226,38 +201,31 @@ class McpSessions:
     async def sweep(self) -> None:
         """Forget what nobody has used for too long."""
         now = self._clock()
-        for own in list(self._owners.values()):
-            for session in list(own.values()):
-                if session.is_busy:
-                    session.used = now
-                    await self._still_stored(session, now)
-                elif now - session.used > self._idle:
-                    self._drop(session.owner, session.id)
-                    if not self._records.shared:
-                        await self._records.aremove(KIND, session.owner, session.id)
+        for session in list(self._here.values()):
+            if session.is_busy:
+                session.used = now
+                await self._still_stored(session, now)
+            elif now - session.used > self._idle:
+                self._drop(session.owner, session.id)
+                if not self._records.shared:
+                    await self._records.aremove(KIND, session.owner, session.id)
         await self._records.aexpire(KIND, self._wall() - self._idle * 1.25)
 
     def notify_all(self) -> None:
         """The catalog has changed: whoever has a stream is told, now or when it comes back."""
-        for own in self._owners.values():
-            for session in own.values():
-                if session.notices is not None:
-                    session.notices.put(_CHANGED)
+        for session in self._here.values():
+            if session.notices is not None:
+                session.notices.put(_CHANGED)
 
-    def _take(self, session: McpSession) -> McpSession:
-        own = self._owners.setdefault(session.owner, {})
-        known = own.setdefault(session.id, session)
-        self._count += known is session
-        return known
+    def _take(self, owner: str, session_id: str, text: bytes, stored: float) -> McpSession:
+        now, facts = self._clock(), msgspec.msgpack.decode(text, type=_Stored)
+        made = McpSession(session_id, owner, facts.version, facts.level, text, now, now + BELIEVED, stored)
+        return self._here.setdefault((owner, session_id), made)
 
     def _drop(self, owner: str, session_id: str) -> None:
-        own = self._owners.get(owner)
-        session = None if own is None else own.pop(session_id, None)
-        if own is None or session is None:
+        session = self._here.pop((owner, session_id), None)
+        if session is None:
             return
-        self._count -= 1
-        if not own:
-            del self._owners[owner]
         if session.notices is not None:
             session.notices.end()
         for inflight in session.running.values():
@@ -265,27 +233,21 @@ class McpSessions:
         self._forget(owner, session_id)
 
     async def _make_room(self, owner: str) -> None:
-        """End a session in which nothing happens, of nobody who has fewer than `owner`; 429 if there is none."""
-        own = len(self._owners.get(owner, ()))
-        for whose in sorted(self._owners.values(), key=len, reverse=True):
-            if len(whose) < own:
-                break
-            idle = [session for session in whose.values() if not session.is_busy]
-            if idle:
-                oldest = min(idle, key=lambda session: session.used)
-                await self.end(oldest.owner, oldest.id)
-                return
-        raise HttpFault(
-            429,
-            "server.overloaded",
-            "all sessions are in use; end one, or try again",
-            retryable=True,
-            headers=((b"retry-after", b"5"),),
-        )
-
-
-def _encoded(version: str, level: int) -> bytes:
-    return msgspec.msgpack.encode(_Stored(version, level))
+        """Where there are too many, end one in which nothing happens, of nobody who has fewer than `owner`, or 429."""
+        if len(self._here) < self._most:
+            return
+        counts = Counter(whose for whose, _ in self._here)
+        idle = [one for one in self._here.values() if not one.is_busy and counts[one.owner] >= counts[owner]]
+        if not idle:
+            raise HttpFault(
+                429,
+                "server.overloaded",
+                "all sessions are in use; end one, or try again",
+                retryable=True,
+                headers=((b"retry-after", b"5"),),
+            )
+        oldest = max(idle, key=lambda session: (counts[session.owner], -session.used))
+        await self.end(oldest.owner, oldest.id)
 
 
 _CANCEL, _MAIL = "mcp_cancel", "mcp_mail"

@@ -82,7 +82,7 @@ class StdioTransport(asyncio.Protocol):
     """The wire to the one client."""
 
     def __init__(self, server: McpEndpoint) -> None:
-        self._block = server.state.server_block
+        self._block = server.server_block
         self._lines = LineSplitter(self._block.max_body_bytes, self._read_line, self._refuse_long_line)
         self._out: OutputPipe | None = None
         self._reading: asyncio.ReadTransport | None = None
@@ -221,9 +221,9 @@ async def serve_stdio(server: McpEndpoint, reading: int, writing: int, stop: asy
     out = OutputPipe(wire.finish)
     await out.open(writing)
     wire.connect(out)
-    state, client, patience = server.state, wire.client, server.state.server_block.shutdown_timeout
+    client, patience = wire.client, server.server_block.shutdown_timeout
     subscriber = Subscriber("", client.notify_changed, _nothing, _nothing)
-    state.subscribers.join(subscriber)
+    server.subscribers.join(subscriber)
     await _open_input(wire, reading)
     stopping = asyncio.ensure_future(stop.wait())
     try:
@@ -239,7 +239,7 @@ async def serve_stdio(server: McpEndpoint, reading: int, writing: int, stop: asy
         await out.flush(patience)
     finally:
         stopping.cancel()
-        state.subscribers.leave(subscriber)
+        server.subscribers.leave(subscriber)
         out.close()
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from typing import Any, cast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, cast
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -33,7 +35,6 @@ from toolyard.serving.mcp.json_rpc import (
     RpcFault,
     RpcMessage,
     check_envelope,
-    check_header_params,
     check_headers,
     check_version,
     check_version_header,
@@ -44,7 +45,7 @@ from toolyard.serving.mcp.json_rpc import (
     read_message,
 )
 from toolyard.serving.mcp.message_client import MessageClient
-from toolyard.serving.mcp.server import McpEndpoint, negotiate_version
+from toolyard.serving.mcp.server import McpEndpoint, RequestContext, Tell, negotiate_version
 from toolyard.serving.mcp.sessions import (
     InflightRequest,
     McpSession,
@@ -54,7 +55,6 @@ from toolyard.serving.mcp.sessions import (
     post_mail,
 )
 from toolyard.serving.mcp.subscriptions import listen, stand, stand_in_session
-from toolyard.serving.mcp.tool_calls import RequestContext
 from toolyard.serving.request_body import BODY, query_str, read_json
 from toolyard.serving.routing import JsonResponse, caller_of
 from toolyard.sessions.records import Records
@@ -63,17 +63,11 @@ _BOTH = "application/json, text/event-stream"
 _UNWATCHED_SECONDS = 0.02
 
 
-class AcceptedTypes:
+class AcceptedTypes(NamedTuple):
     """What kinds of answer a client takes."""
 
-    __slots__ = ("json", "stream")
-
-    def __init__(self, json: bool, stream: bool) -> None:
-        self.json = json
-        self.stream = stream
-
-
-_ALL = AcceptedTypes(True, True)
+    json: bool
+    stream: bool
 
 
 def answer_accepted() -> Response:
@@ -85,7 +79,7 @@ def read_accept(request: Request) -> AcceptedTypes:
     """What the client takes; 406 if that is nothing that is ever sent here."""
     given = request.headers.get("accept")
     if given is None or given == _BOTH:
-        return _ALL
+        return AcceptedTypes(True, True)
     kinds = {part.partition(";")[0].strip().lower() for part in given.split(",")}
     everything = "*/*" in kinds
     found = AcceptedTypes(
@@ -105,82 +99,73 @@ def refuse_head(request: Request) -> None:
         raise HttpFault(405, "request.method_not_allowed", "HEAD is not allowed here", headers=((b"allow", b"GET"),))
 
 
-class DisconnectWatch:
-    """Cancels a call of the stateless version when its client is gone, which is how that version cancels.
-
-    Begun only where a call takes a moment: most are over sooner than a task to watch them is made and cancelled.
-    """
-
-    __slots__ = ("_call", "_receive", "_timer", "_watching")
-
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self._call = cast("asyncio.Task[Any]", asyncio.current_task())
-        self._watching: asyncio.Task[None] | None = None
-        self._timer = asyncio.get_running_loop().call_later(_UNWATCHED_SECONDS, self.begin)
-
-    def begin(self) -> None:
-        """Watch from now on."""
-        self._timer.cancel()
-        self._watching = asyncio.get_running_loop().create_task(await_disconnect(self._receive, self._call.cancel))
-
-    def end(self) -> None:
-        """The call is over."""
-        self._timer.cancel()
-        if self._watching is not None:
-            self._watching.cancel()
+@contextmanager
+def cancel_on_disconnect(receive: Receive) -> Iterator[None]:
+    """Cancel this task when the client of its request is gone, which is how the stateless version cancels."""
+    loop, call = asyncio.get_running_loop(), asyncio.current_task()
+    assert call is not None
+    watching: list[asyncio.Task[None]] = []
+    # Most calls are over sooner than a task to watch them is made and cancelled.
+    timer = loop.call_later(
+        _UNWATCHED_SECONDS, lambda: watching.append(loop.create_task(await_disconnect(receive, call.cancel)))
+    )
+    try:
+        yield
+    finally:
+        timer.cancel()
+        for task in watching:
+            task.cancel()
 
 
 class Reply:
-    """Collects what is said before the answer. From the first such thing on, the answer is a stream.
+    """Collects what is said before the answer. From the first such thing on, the answer is a stream."""
 
-    What ends it returns a response to be sent, or None if the stream was the answer.
-    """
+    __slots__ = ("_replays", "_send", "_session", "_takes", "_task", "stream")
 
-    __slots__ = ("_replays", "_send", "_session", "_task", "stream")
-
-    def __init__(self, replays: Replays, send: Send, session: McpSession | None) -> None:
+    def __init__(self, replays: Replays, send: Send, takes: AcceptedTypes, session: McpSession | None = None) -> None:
         self._replays = replays
         self._send = send
+        self._takes = takes
         self._session = session
         self._task: asyncio.Task[None] | None = None
         self.stream: EventStream | None = None
 
-    def tell(self, message: bytes) -> None:
-        """Say something before the answer."""
-        stream = self.stream or self._begin()
-        stream.put(message)
+    @property
+    def may_be_json(self) -> bool:
+        """True if nothing has been said yet, and the client takes an answer without a stream."""
+        return self.stream is None and self._takes.json
+
+    @property
+    def tell(self) -> Tell | None:
+        """Says something before the answer; None if the client takes no stream."""
+        return self._say if self._takes.stream else None
+
+    def _say(self, message: bytes) -> None:
+        (self.stream or self._begin()).put(message)
 
     def _begin(self) -> EventStream:
         session = self._session
-        if session is None:
-            stream = EventStream()
-        else:
-            stream = EventStream(new_stream_name())
+        stream = self.stream = EventStream() if session is None else EventStream(new_stream_name())
+        if session is not None:
             self._replays.add(session.owner, session.id, stream)
             if session.version >= WITH_PRIMING:
                 stream.prime()
         stream.take_over(self)
         self._task = asyncio.get_running_loop().create_task(send_stream(self._send, stream, self))
-        self.stream = stream
         return stream
 
     async def finish(self, message: bytes) -> Response | None:
-        """The answer itself, the last that is said."""
-        if self.stream is None or self._task is None:
+        """The answer itself, the last that is said: a response to be sent, or None if the stream was the answer."""
+        if self.may_be_json:
             return JsonResponse(message)
-        self.stream.put_answer(message)
-        self.stream.end()
+        stream = self.stream or self._begin()
+        stream.put_answer(message)
+        stream.end()
         if self._session is not None:
             self._replays.settle()
+        assert self._task is not None
         await self._task
         return None
-
-    async def finish_as_stream(self, message: bytes) -> Response | None:
-        """The answer for a client that takes nothing but a stream."""
-        if self.stream is None:
-            self._begin()
-        return await self.finish(message)
 
 
 SESSION_ID = "mcp-session-id"
@@ -205,7 +190,6 @@ class StreamableHttp:
 
     def __init__(self, server: McpEndpoint) -> None:
         self._server = server
-        self._state = server.state
 
     async def post_message(self, request: Request, send: Send) -> Response | None:
         """One message of a client."""
@@ -234,7 +218,7 @@ class StreamableHttp:
             return JsonResponse(encode_error(None, fault), fault.status or 400)
         if not read_accept(request).stream:
             raise _only_streams("what comes here is")
-        await stand_in_session(self._state.subscribers, self._state.replays, request, send, session)
+        await stand_in_session(self._server.subscribers, self._server.replays, request, send, session)
         return None
 
     async def end_session(self, request: Request) -> Response:
@@ -245,7 +229,7 @@ class StreamableHttp:
             session = await self._find_session(request)
         except RpcFault as fault:
             return JsonResponse(encode_error(None, fault), fault.status or 400)
-        await self._state.sessions.end(session.owner, session.id)
+        await self._server.sessions.end(session.owner, session.id)
         return Response(status_code=204)
 
     async def _answer_stateless(
@@ -263,50 +247,32 @@ class StreamableHttp:
         if message.method == "subscriptions/listen":
             if not takes.stream:
                 raise _only_streams("what is listened to comes as")
-            await listen(self._state.subscribers, request, send, message)
+            await listen(self._server.subscribers, request, send, message)
             return None
-        reply = Reply(self._state.replays, send, None)
-        if message.method != "tools/call":
-            turn = RequestContext(message, caller_of(request), stateless=True, tell=None)
-            return await self._reply(turn, reply, takes)
-        waits = self._state.is_stale
-        await self._state.catch_up()
-        self._check_header_params(request, message)
-        turn = RequestContext(message, caller_of(request), stateless=True, tell=reply.tell if takes.stream else None)
-        watch = DisconnectWatch(request.receive)
-        try:
-            if waits:
-                # Of one that hung up meanwhile, nothing is begun.
-                watch.begin()
-                await asyncio.sleep(0)
-            return await self._reply(turn, reply, takes)
-        finally:
-            watch.end()
-
-    def _check_header_params(self, request: Request, message: RpcMessage) -> None:
-        name, arguments = message.params.get("name"), message.params.get("arguments")
-        principal = caller_of(request).principal
-        known = self._state.names.resolve_tool(name, principal) if type(name) is str else None
-        if known is not None and known.header_params and (arguments is None or type(arguments) is dict):
-            check_header_params(known.header_params, arguments or {}, request.scope["headers"])
+        if self._server.is_stale:
+            await self._server.catch_up()
+            if await request.is_disconnected():
+                raise _STOPPED["cancelled"]  # of one that hung up meanwhile, nothing is begun
+        reply = Reply(self._server.replays, send, takes)
+        turn = RequestContext(message, caller_of(request), tell=reply.tell, headers=headers)
+        with cancel_on_disconnect(request.receive):
+            return await self._reply(turn, reply)
 
     async def _reply(
-        self, turn: RequestContext, reply: Reply, takes: AcceptedTypes, inflight: InflightRequest | None = None
+        self, turn: RequestContext, reply: Reply, inflight: InflightRequest | None = None
     ) -> Response | None:
         """Answer, as JSON or as a stream; a fault that comes before anything was said is the caller's to tell."""
         try:
             text = encode_result(turn.message.id, await self._server.answer(turn))
         except RpcFault as fault:
-            if reply.stream is None and takes.json:
+            if reply.may_be_json:
                 raise
             text = encode_error(turn.message.id, fault)
         except BaseException as error:
             if reply.stream is not None:
                 await reply.finish(encode_error(turn.message.id, _describe_break(error, inflight)))
             raise
-        return (
-            await reply.finish(text) if reply.stream is not None or takes.json else await reply.finish_as_stream(text)
-        )
+        return await reply.finish(text)
 
     async def _answer_in_session(
         self, request: Request, send: Send, message: RpcMessage | None, takes: AcceptedTypes
@@ -320,16 +286,13 @@ class StreamableHttp:
             if message.method == "notifications/cancelled":
                 await self._cancel(session, message)
             return answer_accepted()
-        reply = Reply(self._state.replays, send, session)
-        tell = reply.tell if takes.stream else None
-        turn = RequestContext(message, caller_of(request), stateless=False, client=session, tell=tell)
+        reply = Reply(self._server.replays, send, takes, session)
+        turn = RequestContext(message, caller_of(request), client=session, tell=reply.tell)
         if message.method != "tools/call":
-            return await self._reply(turn, reply, takes)
-        return await self._call_in_session(session, turn, reply, takes)
+            return await self._reply(turn, reply)
+        return await self._call_in_session(session, turn, reply)
 
-    async def _call_in_session(
-        self, session: McpSession, turn: RequestContext, reply: Reply, takes: AcceptedTypes
-    ) -> Response | None:
+    async def _call_in_session(self, session: McpSession, turn: RequestContext, reply: Reply) -> Response | None:
         number = turn.message.id
         assert number is not None
         if number in session.running:
@@ -337,20 +300,22 @@ class StreamableHttp:
         inflight = InflightRequest(cast("asyncio.Task[Any]", asyncio.current_task()))
         session.running[number] = inflight
         try:
-            return await self._reply(turn, reply, takes, inflight)
+            return await self._reply(turn, reply, inflight)
         except asyncio.CancelledError:
             if inflight.reason is None:
                 raise
-            text = encode_error(number, _STOPPED[inflight.reason])
-            if reply.stream is not None:
-                return None
-            return JsonResponse(text) if takes.json else await reply.finish_as_stream(text)
+            # The reader of a stream was told already.
+            return (
+                None
+                if reply.stream is not None
+                else await reply.finish(encode_error(number, _STOPPED[inflight.reason]))
+            )
         finally:
             forget_request(session.running, number, inflight)
 
     async def _initialize(self, request: Request, message: RpcMessage) -> Response:
         version = negotiate_version(message)
-        session = await self._state.sessions.open(caller_of(request).principal.owner or "", version)
+        session = await self._server.sessions.open(caller_of(request).principal.owner or "", version)
         text = encode_result(message.id, self._server.greet(version))
         return JsonResponse(text, headers={SESSION_ID: session.id})
 
@@ -359,8 +324,7 @@ class StreamableHttp:
         session_id = request.headers.get(SESSION_ID)
         if session_id is None:
             raise RpcFault(INVALID_REQUEST, "Mcp-Session-Id is missing; begin with initialize", status=400)
-        owner, sessions = caller_of(request).principal.owner or "", self._state.sessions
-        session = sessions.at_hand(owner, session_id) or await sessions.find(owner, session_id)
+        session = await self._server.sessions.find(caller_of(request).principal.owner or "", session_id)
         if session is None:
             raise RpcFault(INVALID_REQUEST, "the session is over; begin again with initialize", status=404)
         return session
@@ -368,7 +332,7 @@ class StreamableHttp:
     async def _cancel(self, session: McpSession, message: RpcMessage) -> None:
         elsewhere = cancel_request(session.running, message)
         if elsewhere is not None:
-            await pass_on_cancel(self._state.records, session.id, elsewhere)
+            await pass_on_cancel(self._server.records, session.id, elsewhere)
 
 
 async def read_document(request: Request) -> Json:
@@ -431,42 +395,40 @@ class SseTransport:
 
     def __init__(self, server: McpEndpoint) -> None:
         self._server = server
-        self._state = server.state
 
     async def open_stream(self, request: Request, send: Send) -> None:
         """The stream of one client, until it is gone."""
         refuse_head(request)
         if not read_accept(request).stream:
             raise _only_streams("what comes here is")
-        principal, records = caller_of(request).principal, self._state.records
+        principal, records = caller_of(request).principal, self._server.records
         owner, session_id = principal.owner or "", secrets.token_urlsafe(24)
         client = SseClient(self._server, principal)
         root = request.scope.get("root_path", "")
         place = f"{root}/messages?session_id={session_id}"
         client.stream.put_raw(b"event: endpoint\ndata: %b\n\n" % place.encode())
-        self._state.sse_clients[owner, session_id] = client
+        self._server.sse_clients[owner, session_id] = client
         try:
             if records.shared:
                 await records.aput(_HOME, owner, session_id, b"")
-            await stand(self._state.subscribers, request, send, client.stream, client.notify_changed)
+            await stand(self._server.subscribers, request, send, client.stream, client.notify_changed)
         finally:
-            del self._state.sse_clients[owner, session_id]
+            del self._server.sse_clients[owner, session_id]
             client.close()
             if records.shared:
                 await records.aremove(_HOME, owner, session_id)
 
     async def post_message(self, request: Request) -> Response:
         """One message of a client; its answer comes on the stream."""
-        principal, records = caller_of(request).principal, self._state.records
+        principal, records = caller_of(request).principal, self._server.records
         owner, session_id = principal.owner or "", query_str(request, "session_id") or ""
-        client = self._state.sse_clients.get((owner, session_id))
+        client = self._server.sse_clients.get((owner, session_id))
         if client is None and not await _is_elsewhere(records, owner, session_id):
             raise HttpFault(404, "session.not_found", "no stream has this session_id; begin with GET /sse")
-        document: Any = None
         try:
             document = await read_document(request)
         except RpcFault as fault:
-            return JsonResponse(encode_error(find_id(document), fault), fault.status or 400)
+            return JsonResponse(encode_error(None, fault), fault.status or 400)
         if client is None:
             await post_mail(records, session_id, request.scope[BODY])
         elif client.is_full:

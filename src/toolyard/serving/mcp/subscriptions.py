@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import msgspec
@@ -41,54 +42,44 @@ class Subscriber(msgspec.Struct, eq=False):
 
 
 class Subscribers:
-    """Streams by owner. Where there are too many, whoever has most gives one up, the oldest."""
+    """Every open stream, oldest first. Where there are too many, whoever has most gives one up, the oldest."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._owners: dict[str, dict[Subscriber, None]] = {}
-        self._count = 0
+        self._open: dict[Subscriber, None] = {}
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._open)
 
     def join(self, subscriber: Subscriber) -> None:
         """Count a stream in; `HttpFault` 429 if there are too many, and most of them its owner's."""
-        if self._count >= self._most:
+        if len(self._open) >= self._most:
             self._make_room(subscriber.owner)
-        self._owners.setdefault(subscriber.owner, {})[subscriber] = None
-        self._count += 1
+        self._open[subscriber] = None
 
     def leave(self, subscriber: Subscriber) -> None:
         """It is gone; nothing happens if it was before."""
-        own = self._owners.get(subscriber.owner)
-        if own is not None and subscriber in own:
-            del own[subscriber]
-            self._count -= 1
-            if not own:
-                del self._owners[subscriber.owner]
+        self._open.pop(subscriber, None)
 
     def notify_all(self) -> None:
         """The catalog has changed."""
-        for own in list(self._owners.values()):
-            for subscriber in list(own):
-                subscriber.changed()
+        for subscriber in list(self._open):
+            subscriber.changed()
 
     def end_all(self) -> None:
         """The server stops: end every stream that would go on."""
-        for own in list(self._owners.values()):
-            for subscriber in list(own):
-                subscriber.stop()
+        for subscriber in list(self._open):
+            subscriber.stop()
 
     def keep_only(self, stays: Callable[[str], bool]) -> None:
         """End the streams of owners who may not have any more."""
-        for owner in [owner for owner in self._owners if not stays(owner)]:
-            for subscriber in list(self._owners[owner]):
-                subscriber.end()
+        for subscriber in [one for one in self._open if not stays(one.owner)]:
+            subscriber.end()
 
     def _make_room(self, owner: str) -> None:
-        whose = max(self._owners, key=lambda each: len(self._owners[each]), default=None)
-        own = len(self._owners.get(owner, ()))
-        if whose is None or len(self._owners[whose]) <= own:
+        counts = Counter(subscriber.owner for subscriber in self._open)
+        whose, most = counts.most_common(1)[0]
+        if most <= counts[owner]:
             raise HttpFault(
                 429,
                 "server.overloaded",
@@ -96,7 +87,7 @@ class Subscribers:
                 retryable=True,
                 headers=((b"retry-after", b"5"),),
             )
-        oldest = next(iter(self._owners[whose]))
+        oldest = next(subscriber for subscriber in self._open if subscriber.owner == whose)
         self.leave(oldest)
         oldest.end()
 
