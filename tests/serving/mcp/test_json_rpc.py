@@ -8,7 +8,9 @@ from hypothesis import given, strategies as st
 from serving.mcp.mcp_support import Stateless, result
 from serving.service_support import served
 from toolyard import function_tool
-from toolyard.serving.mcp.json_rpc import RpcFault, check_header_params, decode_header, find_header_params
+from toolyard.dialects.mcp_protocol import decode_header
+from toolyard.serving.mcp.json_rpc import RpcFault, check_header_params
+from toolyard.serving.mcp.listing import read_header_params
 
 SCHEMA = {
     "type": "object",
@@ -22,7 +24,7 @@ SCHEMA = {
         "note": {"type": "string"},
     },
 }
-WANTED = find_header_params(SCHEMA)
+WANTED = read_header_params(SCHEMA)
 
 
 def wrapped(text):
@@ -53,13 +55,13 @@ def test_nested_arguments_are_found_by_their_paths():
 )
 def test_an_annotation_that_is_not_valid_takes_all_of_the_tools_headers_away(broken):
     schema = {**SCHEMA, "properties": {**SCHEMA["properties"], "broken": broken}}
-    assert find_header_params(schema) == ()
+    assert read_header_params(schema) == ()
 
 
 def test_what_only_looks_like_an_annotation_is_none():
     schema = {"type": "object", "properties": {"a": {"type": "object", "default": {"x-mcp-header": 3}}}}
-    assert find_header_params(schema) == ()
-    assert find_header_params({**SCHEMA, "examples": [{"x-mcp-header": 3}]}) == WANTED
+    assert read_header_params(schema) == ()
+    assert read_header_params({**SCHEMA, "examples": [{"x-mcp-header": 3}]}) == WANTED
 
 
 @pytest.mark.parametrize(

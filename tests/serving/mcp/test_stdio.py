@@ -9,11 +9,9 @@ import threading
 from contextlib import contextmanager
 
 import pytest
-from hypothesis import given, strategies as st
 from waiting import SOON, until
 
 from serving.mcp.mcp_support import META, request
-from toolyard.serving.mcp.stdio import LineSplitter
 
 pytestmark = pytest.mark.process
 
@@ -325,16 +323,3 @@ def test_a_config_that_is_wrong_is_told_on_standard_error(tmp_path):
     )
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"server.mcp: unknown key 'expos'; did you mean 'expose'?" in done.stderr
-
-
-@given(st.lists(st.binary(max_size=30).filter(lambda line: b"\n" not in line), max_size=8), st.data())
-def test_lines_are_the_same_however_they_arrive(lines, data):
-    most, found = 20, []
-    reader = LineSplitter(most, found.append, lambda: found.append(None))
-    text = b"\n".join(lines)
-    while text:
-        size = data.draw(st.integers(1, len(text)))
-        reader.feed(text[:size])
-        text = text[size:]
-    reader.end()
-    assert found == [line if len(line) <= most else None for line in lines if len(line) > most or line.strip()]

@@ -9,16 +9,16 @@ from typing import Any
 
 import msgspec
 
+from toolyard.dialects.mcp_protocol import LISTEN, LOG_LEVEL
 from toolyard.links.mcp import framing
 from toolyard.links.mcp.errors import RequestRefused, SessionLostError, late, status_of, taken
 from toolyard.links.mcp.framing import Headers, mirrored_headers, modern_headers
 from toolyard.links.mcp.handshake import Agreement, envelope
-from toolyard.links.mcp.peer import LISTEN, PATIENCE, McpReply, McpWire, Notices, Peer, Request
+from toolyard.links.mcp.peer import PATIENCE, McpReply, McpWire, Notices, Peer, Request
 from toolyard.loop.pacing import backoff_delay
 from toolyard.model.context import Notify
 from toolyard.model.errors import CallError, Denied, Interrupted, ToolFailed
 
-_LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 _FIRST_PAUSE = 0.05
 _FIRST_RESUBSCRIBE = 0.25
 _LONGEST_PAUSE = 30.0
@@ -142,7 +142,7 @@ class Connection:
         if notify is not None:
             meta = {**meta, "progressToken": number}
             if self.agreement.modern:
-                meta[_LOG_LEVEL] = "info"
+                meta[LOG_LEVEL] = "info"
         if meta:
             params["_meta"] = meta
         request = Request(number, "tools/call", params, deadline, notify, headers, seconds=seconds)

@@ -1,11 +1,7 @@
-"""JSON-RPC messages, read and written with msgspec, its codes, and the headers that repeat what a message says.
-
-Those are for whoever is on the way and need not read it.
-"""
+"""JSON-RPC messages, read and written with msgspec, and the headers that repeat what a message says."""
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -13,27 +9,19 @@ from typing import Any
 
 import msgspec
 
+from toolyard.dialects.mcp_protocol import encode_header, header_text, value_at
 from toolyard.model.errors import InvalidArguments
 from toolyard.parsing import paused_gc
 from toolyard.parsing.json_text import nests_deeper
-
-METHOD_NOT_FOUND = -32601
-INTERNAL_ERROR = -32603
-REFUSED = -1
-"""The user, or who acts for them, said no."""
-UNSUPPORTED_VERSION = -32022
+from toolyard.parsing.lines import EDGE
 
 Id = int | float | str | None
 Headers = tuple[tuple[str, str], ...]
 
 _LONG = 64 * 1024
-EDGE = 256
-"""Bytes kept of both ends of a line that is too long: one of them says which request it answers."""
 _HEAD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*[,}]')
 _TAIL = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 
-_PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
-_SENTINEL = re.compile(r"=\?base64\?.*\?=")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -131,97 +119,17 @@ def refusal(number: Id, code: int, message: str) -> bytes:
     return _encode({"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": message}})
 
 
-class TooLong:
-    """What is known of a line that was skipped."""
-
-    __slots__ = ("head", "tail")
-
-    def __init__(self, head: bytes, tail: bytes) -> None:
-        self.head = head
-        self.tail = tail
-
-
-class LineReader:
-    """Lines end with a line feed; what stands before one, carriage returns too, is the line."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._rest = bytearray()
-        self._skipped: TooLong | None = None
-
-    def feed(self, data: bytes) -> list[bytes | TooLong]:
-        """The lines that these bytes complete, in order; empty ones are left out."""
-        pieces = data.split(b"\n")
-        last = pieces.pop()
-        found: list[bytes | TooLong] = []
-        if pieces and (self._rest or self._skipped is not None):
-            self._keep_piece(pieces[0])
-            found.append(self._take_line())
-            del pieces[0]
-        found += [line if len(line) <= self._limit else TooLong(line[:EDGE], line[-EDGE:]) for line in pieces if line]
-        if last:
-            self._keep_piece(last)
-        return found if b"" not in found else [line for line in found if line]
-
-    def _keep_piece(self, piece: bytes) -> None:
-        if self._skipped is not None:
-            self._skipped.tail = (self._skipped.tail + piece[-EDGE:])[-EDGE:]
-            return
-        self._rest += piece
-        if len(self._rest) > self._limit:
-            self._skipped = TooLong(bytes(self._rest[:EDGE]), bytes(self._rest[-EDGE:]))
-            self._rest = bytearray()
-
-    def _take_line(self) -> bytes | TooLong:
-        if self._skipped is not None:
-            skipped, self._skipped = self._skipped, None
-            return skipped
-        line, self._rest = bytes(self._rest), bytearray()
-        return line
-
-
-def header_value(text: str) -> str:
-    """The text if a header can hold it as it is, else in base64 and marked so."""
-    if not text or (_PLAIN.fullmatch(text) and not _SENTINEL.fullmatch(text)):
-        return text
-    return f"=?base64?{base64.b64encode(text.encode('utf-8', 'surrogatepass')).decode()}?="
-
-
 def modern_headers(version: str, method: str, name: str | None = None) -> Headers:
     """What every request of the new protocol says outside of its body too."""
     headers = (("mcp-protocol-version", version), ("mcp-method", method))
-    return headers if name is None else (*headers, ("mcp-name", header_value(name)))
+    return headers if name is None else (*headers, ("mcp-name", encode_header(name)))
 
 
 def mirrored_headers(mirrored: Iterable[tuple[str, str]], arguments: dict[str, Any]) -> Headers:
     """The arguments that a tool wants repeated: each by its path with dots, and the name of its header."""
     found = []
     for path, name in mirrored:
-        text = _write_scalar(_value_at(path, arguments))
+        text = header_text(arguments[path] if path in arguments else value_at(arguments, path.split(".")))
         if text is not None and _TOKEN.fullmatch(name):
-            found.append((f"mcp-param-{name}", header_value(text)))
+            found.append((f"mcp-param-{name}", encode_header(text)))
     return tuple(found)
-
-
-def _value_at(path: str, arguments: Any) -> Any:
-    if isinstance(arguments, dict) and path in arguments:
-        return arguments[path]
-    value = arguments
-    for key in path.split("."):
-        if not isinstance(value, dict):
-            return None
-        value = value.get(key)
-    return value
-
-
-def _write_scalar(value: Any) -> str | None:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int | float):
-        try:
-            return str(value)
-        except ValueError:  # more digits than Python writes
-            return None
-    return None

@@ -8,17 +8,23 @@ from typing import Any
 import msgspec
 
 from toolyard.constants import VERSION
+from toolyard.dialects.mcp_protocol import (
+    CLIENT_CAPABILITIES,
+    CLIENT_INFO,
+    HANDSHAKE,
+    NEWEST_HANDSHAKE,
+    PROTOCOL_VERSION,
+    SERVER_INFO,
+    STATELESS,
+    UNSUPPORTED_VERSION,
+)
 from toolyard.links.mcp import framing
 from toolyard.links.mcp.errors import RequestRefused, SessionLostError, late, status_of
 from toolyard.links.mcp.framing import modern_headers
 from toolyard.links.mcp.peer import McpReply, McpWire, Peer, Request
 from toolyard.model.errors import CallError, Denied, Interrupted, Unavailable
 
-MODERN = "2026-07-28"
-LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-OFFERED = LEGACY[-1]
-
-_META = "io.modelcontextprotocol/"
+_KNOWN = ", ".join((*HANDSHAKE, STATELESS))
 _PROBE = 0.2
 """Part of the time to connect after which a probe that has no answer is not waited for alone any more."""
 _PATIENCE = 0.6
@@ -55,12 +61,12 @@ def client_info() -> dict[str, Any]:
     return {"name": "toolyard", "version": VERSION}
 
 
-def envelope(capabilities: dict[str, Any], version: str = MODERN) -> dict[str, Any]:
+def envelope(capabilities: dict[str, Any], version: str = STATELESS) -> dict[str, Any]:
     """What every request says since 2026, in its `_meta`."""
     return {
-        f"{_META}protocolVersion": version,
-        f"{_META}clientInfo": client_info(),
-        f"{_META}clientCapabilities": capabilities,
+        PROTOCOL_VERSION: version,
+        CLIENT_INFO: client_info(),
+        CLIENT_CAPABILITIES: capabilities,
     }
 
 
@@ -124,7 +130,7 @@ class Handshake:
             return await (old or self._initialize())
         except RequestRefused as error:
             # It is of the new kind after all: the probe that we gave up on has settled that.
-            if error.number != framing.UNSUPPORTED_VERSION or (again := await self._discover()) is None:
+            if error.number != UNSUPPORTED_VERSION or (again := await self._discover()) is None:
                 raise
             return again
         except (Interrupted, Unavailable) as error:
@@ -137,29 +143,31 @@ class Handshake:
         method = "server/discover"
         params = {"_meta": envelope(self._capabilities)}
         try:
-            reply = await self._send_request(method, params, modern_headers(MODERN, method))
+            reply = await self._send_request(method, params, modern_headers(STATELESS, method))
         except RequestRefused as error:
-            if MODERN not in _supported_versions(error):
+            if STATELESS not in _supported_versions(error):
                 raise
             # It refuses a version that it says it has: asked once more, as the protocol wants it.
-            reply = await self._send_request(method, params, modern_headers(MODERN, method))
+            reply = await self._send_request(method, params, modern_headers(STATELESS, method))
         result = reply.result
         versions = result.get("supportedVersions") if isinstance(result, dict) else None
-        if not isinstance(versions, list) or MODERN not in versions:
+        if not isinstance(versions, list) or STATELESS not in versions:
             return None
         meta = result.get("_meta")
-        info = meta.get(f"{_META}serverInfo") if isinstance(meta, dict) else None
-        return _make_agreement(MODERN, True, result, info)
+        info = meta.get(SERVER_INFO) if isinstance(meta, dict) else None
+        return _make_agreement(STATELESS, True, result, info)
 
     async def _initialize(self) -> Agreement:
-        params = {"protocolVersion": OFFERED, "capabilities": self._capabilities, "clientInfo": client_info()}
+        params = {"protocolVersion": NEWEST_HANDSHAKE, "capabilities": self._capabilities, "clientInfo": client_info()}
         reply = await self._send_request("initialize", params, ())
         result = reply.result
         version = result.get("protocolVersion") if isinstance(result, dict) else None
-        if version not in LEGACY:
+        if version not in HANDSHAKE:
             known = isinstance(version, str) and len(version) < 40
             said = f"speaks protocol {version!r}" if known else "does not say which protocol it speaks"
-            raise Unavailable(f"{self._peer.name} {said}; known are {', '.join((*LEGACY, MODERN))}", retryable=False)
+            raise Unavailable(
+                f"{self._peer.name} {said}; known are {', '.join((*HANDSHAKE, STATELESS))}", retryable=False
+            )
         await self._wire.post(framing.notification("notifications/initialized"), version)
         return _make_agreement(version, False, result, result.get("serverInfo"))
 
@@ -193,16 +201,15 @@ def _make_agreement(version: str, modern: bool, result: dict[str, Any], info: An
 def _check_versions(name: str, error: RequestRefused) -> None:
     """Nothing more to try with a server that knows only versions newer than ours."""
     supported = _supported_versions(error)
-    if supported and not any(version in supported for version in (*LEGACY, MODERN)):
+    if supported and not any(version in supported for version in (*HANDSHAKE, STATELESS)):
         shown = ", ".join(str(version)[:20] for version in supported[:10])
-        known = ", ".join((*LEGACY, MODERN))
-        raise Unavailable(f"{name} speaks only protocol {shown}; known are {known}", retryable=False)
+        raise Unavailable(f"{name} speaks only protocol {shown}; known are {_KNOWN}", retryable=False)
 
 
 def _supported_versions(error: RequestRefused) -> list[Any]:
     """The versions that a server names when it refuses another."""
     named = error.data.get("supported") if isinstance(error.data, dict) else None
-    return named if error.number == framing.UNSUPPORTED_VERSION and isinstance(named, list) else []
+    return named if error.number == UNSUPPORTED_VERSION and isinstance(named, list) else []
 
 
 async def _drop_tasks(*tasks: asyncio.Task[Any] | None) -> None:

@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from toolyard.dialects.mcp_protocol import DECLINED, INTERNAL_ERROR, LEVELS, LIST_CHANGED, METHOD_NOT_FOUND
 from toolyard.links.mcp import framing
 from toolyard.links.mcp.errors import ServerRedactor
 from toolyard.links.mcp.framing import Id, JsonRpcMessage
@@ -223,13 +224,9 @@ class MessagePace:
 
 
 _log = logging.getLogger("toolyard.mcp")
-_LEVELS = frozenset({"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"})
 _SHOWN = 2000
 _BETWEEN_CHANGES = 0.1
 """Seconds between two times that the tools are said to be others."""
-
-LISTEN = "subscriptions/listen"
-"""The request that is answered only when the server has nothing more to tell."""
 
 Lost = Callable[[CallError], None]
 """Told once when a server is not there any more."""
@@ -366,7 +363,7 @@ class Peer:
             self._tell_progress(params)
         elif method == "notifications/message":
             self._tell_log_line(params, notify)
-        elif method == "notifications/tools/list_changed":
+        elif method == LIST_CHANGED:
             self._has_changed()
 
     def _has_changed(self) -> None:
@@ -404,7 +401,7 @@ class Peer:
             if _log.isEnabledFor(logging.DEBUG):
                 _log.debug("%s says (%s): %s", self.name, level, str(data)[:_SHOWN])
             return
-        known: Any = level if level in _LEVELS else "info"
+        known: Any = level if level in LEVELS else "info"
         notify(LogLine(data, known, self.redactor.text(logger)[:_SHOWN] if isinstance(logger, str) else None))
 
     def _take_request(self, method: str, params: dict[str, Any], number: Id, answer: Answer) -> None:
@@ -413,9 +410,9 @@ class Peer:
             return
         handler = self.handler(method)
         if handler is None:
-            answer(framing.refusal(number, framing.METHOD_NOT_FOUND, f"this client does not answer {method[:100]}"))
+            answer(framing.refusal(number, METHOD_NOT_FOUND, f"this client does not answer {method[:100]}"))
         elif self._busy >= self.limits.max_requests:
-            answer(framing.refusal(number, framing.INTERNAL_ERROR, "this client is asked too much at once"))
+            answer(framing.refusal(number, INTERNAL_ERROR, "this client is asked too much at once"))
         else:
             self._busy += 1
             self.start(self._answer_request(handler, method, params, number, answer))
@@ -426,12 +423,12 @@ class Peer:
         try:
             data = framing.response(number, await self.fulfil(handler, params))
         except Denied as error:
-            data = framing.refusal(number, framing.REFUSED, self.redactor.text(str(error))[:_SHOWN])
+            data = framing.refusal(number, DECLINED, self.redactor.text(str(error))[:_SHOWN])
         except CallError as error:
-            data = framing.refusal(number, framing.INTERNAL_ERROR, self.redactor.text(str(error))[:_SHOWN])
+            data = framing.refusal(number, INTERNAL_ERROR, self.redactor.text(str(error))[:_SHOWN])
         except Exception:  # noqa: BLE001 - a handler is user code; the server must have an answer all the same
             _log.warning("the handler for %s of %s failed", method, self.name, exc_info=True)
-            data = framing.refusal(number, framing.INTERNAL_ERROR, "the client could not answer")
+            data = framing.refusal(number, INTERNAL_ERROR, "the client could not answer")
         finally:
             self._busy -= 1
         answer(data)

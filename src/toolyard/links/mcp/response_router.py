@@ -9,11 +9,13 @@ from typing import Any
 
 import msgspec
 
+from toolyard.dialects.mcp_protocol import LISTEN
 from toolyard.links.mcp import framing
 from toolyard.links.mcp.errors import late, refused, too_large, unreadable
-from toolyard.links.mcp.framing import JsonRpcMessage, TooLong, UnreadableError
-from toolyard.links.mcp.peer import LISTEN, Answer, McpReply, Peer, Request
+from toolyard.links.mcp.framing import JsonRpcMessage, UnreadableError
+from toolyard.links.mcp.peer import Answer, McpReply, Peer, Request
 from toolyard.model.errors import CallError, CallTimeout, Unavailable
+from toolyard.parsing.lines import TooLong
 
 _log = logging.getLogger("toolyard.mcp")
 

@@ -1,47 +1,35 @@
-"""JSON-RPC as MCP uses it: messages in and out, their envelope in the stateless version, and headers that repeat them.
-
-In the stateless version every request says in its headers what it says in its body, so that whoever routes it need not
-read that: its version, its method, the tool's name, and arguments marked `x-mcp-header`.
-"""
+"""JSON-RPC as MCP uses it: messages in and out, their envelope, and the headers that repeat them."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from toolyard.constants import VERSION
+from toolyard.dialects.mcp_protocol import (
+    CLIENT_CAPABILITIES,
+    HANDSHAKE,
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    LEVELS,
+    LOG_LEVEL,
+    PROTOCOL_VERSION,
+    SERVER_INFO,
+    STATELESS,
+    UNSUPPORTED_VERSION,
+    HeaderParam,
+    decode_header,
+    header_text,
+    value_at,
+)
 
-HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-"""Versions that begin with `initialize`, oldest first."""
-NEWEST_HANDSHAKE = HANDSHAKE[-1]
-STATELESS = "2026-07-28"
-"""The version without a handshake: every request carries all there is to know."""
 WITH_PRIMING = "2025-11-25"
 """From this version on, clients know that a stream may begin with an empty event."""
-
-PARSE_ERROR = -32700
-INVALID_REQUEST = -32600
-METHOD_NOT_FOUND = -32601
-INVALID_PARAMS = -32602
-INTERNAL_ERROR = -32603
-REFUSED = -32000
-HEADER_MISMATCH = -32020
-MISSING_CAPABILITY = -32021
-UNSUPPORTED_VERSION = -32022
-CANCELLED = -32800
-
-_OWN = "io.modelcontextprotocol/"
-PROTOCOL_VERSION = _OWN + "protocolVersion"
-CLIENT_CAPABILITIES = _OWN + "clientCapabilities"
-LOG_LEVEL = _OWN + "logLevel"
-SERVER_INFO = _OWN + "serverInfo"
-SUBSCRIPTION_ID = _OWN + "subscriptionId"
 
 Id = str | int
 Json = dict[str, Any]
@@ -53,9 +41,7 @@ SERVER = {"name": "toolyard", "version": VERSION}
 SERVER_RAW = msgspec.Raw(encode(SERVER))
 _MADE_BY: Json = {SERVER_INFO: SERVER_RAW}
 CAPABILITIES: Json = {"tools": {"listChanged": True}, "logging": {}}
-LIST_CHANGED = "notifications/tools/list_changed"
 
-LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 RANK = {level: rank for rank, level in enumerate(LEVELS)}
 
 
@@ -138,63 +124,7 @@ def encode_notification(method: str, params: Mapping[str, Any] | None = None) ->
     return encode(told)
 
 
-_KEY = "x-mcp-header"
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_TYPES = frozenset({"string", "integer", "boolean"})
-_WRAPPED = re.compile(r"=\?base64\?(.*)\?=")
 _DECIMAL = re.compile(r"(-?[0-9]+)(?:\.0+)?")
-_ONE = ("items", "contains", "unevaluatedItems", "additionalProperties", "propertyNames", "unevaluatedProperties")
-_ONE_SCHEMA = frozenset({*_ONE, "not", "if", "then", "else", "contentSchema"})
-_SCHEMAS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-_BY_NAME = frozenset({"patternProperties", "dependentSchemas", "$defs", "definitions"})
-
-
-class HeaderParam(msgspec.Struct, frozen=True):
-    """One argument, and the header that repeats it."""
-
-    path: tuple[str, ...]
-    header: bytes
-    """Lower case, as headers are read."""
-    name: str
-    is_integer: bool
-
-
-def find_header_params(schema: Mapping[str, Any]) -> tuple[HeaderParam, ...]:
-    """The arguments of a tool that headers repeat; none if one of its annotations is not valid.
-
-    Clients leave out a tool with an annotation that is not valid, so nobody can be expected to send its headers.
-    """
-    found: dict[bytes, HeaderParam] = {}
-    for path, place in _walk_schemas(schema):
-        if _KEY not in place:
-            continue
-        name, kind = place[_KEY], place.get("type")
-        if not path or type(name) is not str or not _TOKEN.fullmatch(name) or type(kind) is not str:
-            return ()
-        header = f"mcp-param-{name.lower()}".encode()
-        if kind not in _TYPES or header in found:
-            return ()
-        found[header] = HeaderParam(path, header, f"Mcp-Param-{name}", kind == "integer")
-    return tuple(found.values())
-
-
-def _walk_schemas(root: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...] | None, Mapping[str, Any]]]:
-    """Every schema in a schema, with the way to it where that leads through properties alone."""
-    waiting: list[tuple[tuple[str, ...] | None, Any]] = [((), root)]
-    while waiting:
-        path, place = waiting.pop()
-        if not isinstance(place, dict):
-            continue
-        yield path, place
-        for key, value in place.items():
-            if key == "properties" and isinstance(value, dict):
-                waiting += [(None if path is None else (*path, name), sub) for name, sub in value.items()]
-            elif key in _ONE_SCHEMA:
-                waiting.append((None, value))
-            elif key in _SCHEMAS and isinstance(value, list):
-                waiting += [(None, sub) for sub in value]
-            elif key in _BY_NAME and isinstance(value, dict):
-                waiting += [(None, sub) for sub in value.values()]
 
 
 def check_header_params(
@@ -202,10 +132,11 @@ def check_header_params(
 ) -> None:
     """Refuse a request whose headers do not say what its arguments say."""
     for each in wanted:
-        given = [value for name, value in headers if name == each.header]
+        header = each.name.lower().encode()
+        given = [value for name, value in headers if name == header]
         if len(given) > 1:
             raise _mismatch(f"{each.name} is there more than once")
-        shown = _header_text(_find_value(arguments, each.path))
+        shown = header_text(value_at(arguments, each.path))
         argument = ".".join(each.path)
         if shown is None:
             if given:
@@ -220,40 +151,6 @@ def check_header_params(
             each.is_integer and _normal_int(said) is not None and _normal_int(said) == _normal_int(shown)
         ):
             raise _mismatch(f"{each.name} does not say what the argument {argument!r} says")
-
-
-def decode_header(header: bytes) -> str | None:
-    """The text a header stands for; None if it is not spelt as it must be."""
-    text = header.strip(b" \t").decode("latin-1")
-    wrapped = _WRAPPED.fullmatch(text)
-    if wrapped is None:
-        return text
-    try:
-        raw = base64.b64decode(wrapped[1], validate=True)
-        # Two spellings of one value would let two readers disagree.
-        return raw.decode() if base64.b64encode(raw).decode() == wrapped[1] else None
-    except (binascii.Error, UnicodeDecodeError, ValueError):
-        return None
-
-
-def _find_value(arguments: Any, path: tuple[str, ...]) -> Any:
-    for key in path:
-        if not isinstance(arguments, dict):
-            return None
-        arguments = arguments.get(key)
-    return arguments
-
-
-def _header_text(value: Any) -> str | None:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if not isinstance(value, str | int | float):
-        return None
-    try:
-        return str(value)
-    except ValueError:
-        # More digits than the interpreter is willing to write.
-        return None
 
 
 def _normal_int(text: str) -> str | None:

@@ -18,23 +18,17 @@ import msgspec
 
 from toolyard.app.blocks import McpBlock
 from toolyard.dialects.mcp import McpDialect, wraps
+from toolyard.dialects.mcp_protocol import INVALID_PARAMS, HeaderParam, find_header_params
 from toolyard.dialects.wire_names import WireNames
 from toolyard.model.call import ToolCall
-from toolyard.model.tool import Tool, promises_output
+from toolyard.model.errors import DefinitionError
+from toolyard.model.tool import Schema, Tool, promises_output
 from toolyard.parsing import paused_gc
 from toolyard.serving.admission import Admission
 from toolyard.serving.catalog_view import SnapshotCache
 from toolyard.serving.identity import NOBODY, KeyScope, Principal, Scopes, scope_of
 from toolyard.serving.invoke import ServedNames
-from toolyard.serving.mcp.json_rpc import (
-    INVALID_PARAMS,
-    HeaderParam,
-    Json,
-    RpcFault,
-    encode,
-    find_header_params,
-    finish_result,
-)
+from toolyard.serving.mcp.json_rpc import Json, RpcFault, encode, finish_result
 
 TTL_MS = 5000
 """How long a list may be believed; whoever listens is told at once when it changes."""
@@ -64,7 +58,7 @@ class McpTool:
         self.wraps = wraps(tool)
         """True if a result is structured as `{"result": ...}` even when it is an object."""
         self.has_schema = promises_output(tool)
-        self.header_params: tuple[HeaderParam, ...] = find_header_params(tool.parameters)
+        self.header_params = read_header_params(tool.parameters)
         self.requires = _find_required(tool)
 
     def make_call(self, arguments: Json, call_id: str | None) -> ToolCall:
@@ -130,6 +124,17 @@ class McpNames:
                 None if qualified is None else self.find_listed(self.spell_tool(self.snapshot.names[qualified][0].tool))
             )
         return known if known is None or scope is None or scope.sees(known.tool) else None
+
+
+def read_header_params(schema: Schema) -> tuple[HeaderParam, ...]:
+    """The arguments that headers repeat; none if one of the annotations is not valid.
+
+    Clients leave out a tool with such an annotation, so nobody can be expected to send its headers.
+    """
+    try:
+        return find_header_params(schema)
+    except DefinitionError:
+        return ()
 
 
 def _find_required(tool: Tool) -> dict[str, Any] | None:

@@ -10,16 +10,19 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from toolyard.dialects.mcp_protocol import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    LIST_CHANGED,
+    LISTEN,
+    PROTOCOL_VERSION,
+    REFUSED,
+)
 from toolyard.model.errors import ToolyardError
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Caller, Principal
 from toolyard.serving.mcp.json_rpc import (
-    INTERNAL_ERROR,
-    INVALID_REQUEST,
-    LIST_CHANGED,
-    PROTOCOL_VERSION,
     RANK,
-    REFUSED,
     Id,
     Json,
     RpcFault,
@@ -118,7 +121,7 @@ class MessageClient:
             check_version(message.meta[PROTOCOL_VERSION])
         if number in self.running or number in self._listening:
             raise RpcFault(INVALID_REQUEST, "a request with this id is under way")
-        if stateless and message.method == "subscriptions/listen":
+        if stateless and message.method == LISTEN:
             self._listen(message, number)
             return
         caller = Caller(self._principal)

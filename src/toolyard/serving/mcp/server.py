@@ -18,6 +18,16 @@ from starlette.responses import Response
 from toolyard.app.blocks import McpBlock, ServerBlock
 from toolyard.app.toolyard import Toolyard
 from toolyard.dialects.mcp import CALL_ID
+from toolyard.dialects.mcp_protocol import (
+    CLIENT_CAPABILITIES,
+    HANDSHAKE,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    NEWEST_HANDSHAKE,
+    STATELESS,
+)
 from toolyard.dialects.payload import error_of, error_value, result_text as text_of, value_text
 from toolyard.model.call import CONTENT, ToolCall, ToolResult, blocks_of
 from toolyard.model.context import Notice, Progress
@@ -30,17 +40,9 @@ from toolyard.serving.invoke import CurrentNames, Invoker
 from toolyard.serving.mcp.event_stream import Replays
 from toolyard.serving.mcp.json_rpc import (
     CAPABILITIES,
-    CLIENT_CAPABILITIES,
-    HANDSHAKE,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    MISSING_CAPABILITY,
-    NEWEST_HANDSHAKE,
     NOTHING,
     RANK,
     SERVER,
-    STATELESS,
     Headers,
     Json,
     RpcFault,

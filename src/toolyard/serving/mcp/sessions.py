@@ -18,10 +18,11 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from toolyard.dialects.mcp_protocol import LIST_CHANGED
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal
 from toolyard.serving.mcp.event_stream import EventStream
-from toolyard.serving.mcp.json_rpc import LIST_CHANGED, RANK, Id, RpcMessage, encode_notification
+from toolyard.serving.mcp.json_rpc import RANK, Id, RpcMessage, encode_notification
 from toolyard.sessions.records import Records
 
 Reason = Literal["cancelled", "over"]

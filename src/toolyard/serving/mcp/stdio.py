@@ -15,10 +15,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import BinaryIO
 
+from toolyard.dialects.mcp_protocol import INVALID_REQUEST, PARSE_ERROR
 from toolyard.model.errors import MalformedSource
 from toolyard.parsing import parse_json
+from toolyard.parsing.lines import LineReader, TooLong
 from toolyard.serving.identity import NOBODY
-from toolyard.serving.mcp.json_rpc import INVALID_REQUEST, PARSE_ERROR, RpcFault, encode_error
+from toolyard.serving.mcp.json_rpc import RpcFault, encode_error
 from toolyard.serving.mcp.message_client import MessageClient
 from toolyard.serving.mcp.server import McpEndpoint
 from toolyard.serving.mcp.subscriptions import Subscriber
@@ -29,61 +31,12 @@ _HIGH = 8 * 1024 * 1024
 _log = logging.getLogger(__name__)
 
 
-class LineSplitter:
-    """Cuts what arrives into lines. One that is too long is dropped as it comes, and told of once."""
-
-    def __init__(self, most: int, line: Callable[[bytes], None], too_long: Callable[[], None]) -> None:
-        self._most = most
-        self._line = line
-        self._too_long = too_long
-        self._parts: list[bytes] = []
-        self._size = 0
-        self._dropping = False
-
-    def feed(self, data: bytes) -> None:
-        """Some more."""
-        start = 0
-        while True:
-            stop = data.find(b"\n", start)
-            if stop < 0:
-                break
-            self._finish(data[start:stop])
-            start = stop + 1
-        if start < len(data):
-            self._keep(data[start:])
-
-    def end(self) -> None:
-        """There is no more; a last line need not be ended."""
-        self._finish(b"")
-
-    def _keep(self, part: bytes) -> None:
-        self._size += len(part)
-        if self._dropping:
-            return
-        if self._size > self._most:
-            self._dropping = True
-            self._parts.clear()
-        else:
-            self._parts.append(part)
-
-    def _finish(self, part: bytes) -> None:
-        if self._parts or self._dropping or len(part) > self._most:
-            self._keep(part)
-            part = b"".join(self._parts)
-        dropped = self._dropping
-        self._parts, self._size, self._dropping = [], 0, False
-        if dropped:
-            self._too_long()
-        elif part and not part.isspace():
-            self._line(part)
-
-
 class StdioTransport(asyncio.Protocol):
     """The wire to the one client."""
 
     def __init__(self, server: McpEndpoint) -> None:
         self._block = server.server_block
-        self._lines = LineSplitter(self._block.max_body_bytes, self._read_line, self._refuse_long_line)
+        self._lines = LineReader(self._block.max_body_bytes)
         self._out: OutputPipe | None = None
         self._reading: asyncio.ReadTransport | None = None
         self.client = MessageClient(server, self.write, self.write, NOBODY)
@@ -105,7 +58,8 @@ class StdioTransport(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """It says something."""
-        self._lines.feed(data)
+        for line in self._lines.feed(data):
+            self._read_line(line)
         if self._out is not None and self._reading is not None and self._out.is_full:
             self._reading.pause_reading()
             self._out.when_empty(self._reading.resume_reading)
@@ -121,20 +75,21 @@ class StdioTransport(asyncio.Protocol):
     def finish(self) -> None:
         """There is nobody left to hear."""
         if not self.over.done():
-            self._lines.end()
+            for line in self._lines.finish():
+                self._read_line(line)
             self.over.set_result(None)
 
-    def _read_line(self, line: bytes) -> None:
-        try:
-            document = parse_json(line, what="message", max_depth=self._block.max_depth)
-        except MalformedSource as error:
-            self.write(encode_error(None, RpcFault(PARSE_ERROR, str(error))))
-            return
-        self.client.take(document)
-
-    def _refuse_long_line(self) -> None:
-        most = self._block.max_body_bytes
-        self.write(encode_error(None, RpcFault(INVALID_REQUEST, f"the message is longer than {most:,} bytes")))
+    def _read_line(self, line: bytes | TooLong) -> None:
+        if isinstance(line, TooLong):
+            most = self._block.max_body_bytes
+            self.write(encode_error(None, RpcFault(INVALID_REQUEST, f"the message is longer than {most:,} bytes")))
+        elif not line.isspace():
+            try:
+                document = parse_json(line, what="message", max_depth=self._block.max_depth)
+            except MalformedSource as error:
+                self.write(encode_error(None, RpcFault(PARSE_ERROR, str(error))))
+                return
+            self.client.take(document)
 
 
 class OutputPipe(asyncio.BaseProtocol):

@@ -15,21 +15,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Send
 
-from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.identity import Principal
-from toolyard.serving.mcp.event_stream import EventStream, Replays, await_disconnect, new_stream_name, send_stream
-from toolyard.serving.mcp.json_rpc import (
+from toolyard.dialects.mcp_protocol import (
     CANCELLED,
     HEADER_MISMATCH,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
+    LISTEN,
     METHOD_NOT_FOUND,
     MISSING_CAPABILITY,
     PARSE_ERROR,
     PROTOCOL_VERSION,
     REFUSED,
     UNSUPPORTED_VERSION,
+)
+from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.identity import Principal
+from toolyard.serving.mcp.event_stream import EventStream, Replays, await_disconnect, new_stream_name, send_stream
+from toolyard.serving.mcp.json_rpc import (
     WITH_PRIMING,
     Json,
     RpcFault,
@@ -244,7 +247,7 @@ class StreamableHttp:
         check_envelope(message)
         check_headers(headers, message)
         check_version(message.meta[PROTOCOL_VERSION])
-        if message.method == "subscriptions/listen":
+        if message.method == LISTEN:
             if not takes.stream:
                 raise _only_streams("what is listened to comes as")
             await listen(self._server.subscribers, request, send, message)

@@ -12,19 +12,10 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import Send
 
+from toolyard.dialects.mcp_protocol import INVALID_PARAMS, LIST_CHANGED, SUBSCRIPTION_ID
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.mcp.event_stream import EventStream, Replays, new_stream_name, send_stream, watch_disconnect
-from toolyard.serving.mcp.json_rpc import (
-    INVALID_PARAMS,
-    LIST_CHANGED,
-    SUBSCRIPTION_ID,
-    Json,
-    RpcFault,
-    RpcMessage,
-    encode_notification,
-    encode_result,
-    finish_result,
-)
+from toolyard.serving.mcp.json_rpc import Json, RpcFault, RpcMessage, encode_notification, encode_result, finish_result
 from toolyard.serving.mcp.sessions import McpSession
 from toolyard.serving.routing import caller_of
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,10 +13,11 @@ import msgspec
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.dialects.mcp import plain_output
+from toolyard.dialects.mcp_protocol import HEADER, MIRRORED, find_header_params
 from toolyard.model.bindings import McpBinding, McpServer
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, SourceUnavailable, ToolyardError
 from toolyard.model.fingerprint import digest
-from toolyard.model.json_words import SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, json_type
+from toolyard.model.json_words import json_type
 from toolyard.model.names import check_namespace, show
 from toolyard.model.report import Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool
@@ -33,14 +33,9 @@ if TYPE_CHECKING:
     from toolyard.sources.mcp.following import Approvals, Followed
 
 
-HEADER = "x-mcp-header"
 _FIELDS = frozenset({"name", "description", "inputSchema", "outputSchema"})
-_MIRRORABLE = ("string", "integer", "boolean")
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_DEEPEST = 100
 _encode = msgspec.json.Encoder().encode
 
-KeyPath = tuple[str, ...]
 MAX_TOOLS = 100_000
 _REASON = 500
 _log = logging.getLogger(__name__)
@@ -341,39 +336,7 @@ def _read_mirrored(schema: dict[str, Any]) -> tuple[tuple[str, str], ...]:
             return ()
     except (TypeError, ValueError, RecursionError):
         return ()  # what is wrong with the schema is said by who admits it
-    found: dict[str, tuple[str, str]] = {}
-    for path, node in _iter_nodes(schema, (), 0):
-        if HEADER not in node:
-            continue
-        header = node[HEADER]
-        if not path:
-            raise DefinitionError(f"{HEADER} is allowed on properties only, not inside of other keywords")
-        where = ".".join(path)
-        if not isinstance(header, str) or not _TOKEN.fullmatch(header):
-            raise DefinitionError(f"{HEADER} of {show(where)} is no name of a header")
-        if node.get("type") not in _MIRRORABLE:
-            raise DefinitionError(f"{HEADER} of {show(where)}: only text, integers and booleans fit into a header")
-        if header.lower() in found:
-            raise DefinitionError(f"{HEADER} {show(header)} stands for two arguments")
-        if len(path) > 1 and any("." in part for part in path):
-            raise DefinitionError(f"{HEADER} of {show(where)}: a dot in the name of a nested argument")
-        found[header.lower()] = (where, header)
-    return tuple(found.values())
-
-
-def _iter_nodes(schema: Any, path: KeyPath | None, depth: int) -> Iterator[tuple[KeyPath | None, dict[str, Any]]]:
-    """Every place of a schema where a keyword may stand, with the arguments that lead there by properties alone."""
-    if not isinstance(schema, dict) or depth > _DEEPEST:
-        return
-    yield path, schema
-    for key, value in schema.items():
-        if key in SCHEMA_MAPS and isinstance(value, dict):
-            for name, sub in value.items():
-                below = (*path, name) if key == "properties" and path is not None else None
-                yield from _iter_nodes(sub, below, depth + 1)
-        elif key in SCHEMA_LISTS and isinstance(value, list):
-            for sub in value:
-                yield from _iter_nodes(sub, None, depth + 1)
-        elif key in SCHEMA_SINGLES:
-            for sub in value if isinstance(value, list) else [value]:
-                yield from _iter_nodes(sub, None, depth + 1)
+    found = find_header_params(schema)
+    if any(len(param.path) > 1 and "." in "".join(param.path) for param in found):
+        raise DefinitionError(f"{HEADER}: a dot in the name of a nested argument")
+    return tuple((".".join(param.path), param.name.removeprefix(MIRRORED)) for param in found)

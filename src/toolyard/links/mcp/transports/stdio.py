@@ -11,12 +11,12 @@ from contextlib import suppress
 from typing import Any
 
 from toolyard.links.mcp.errors import SessionLostError, late
-from toolyard.links.mcp.framing import LineReader, TooLong
 from toolyard.links.mcp.peer import Lost, McpReply, Peer, Request
 from toolyard.links.mcp.response_router import Mailbox
 from toolyard.loop.threads import leave
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import CallError, Interrupted, Unavailable
+from toolyard.parsing.lines import LineReader, TooLong
 
 _AT_EXIT = 0.5
 """Seconds between asking and forcing when the interpreter ends."""

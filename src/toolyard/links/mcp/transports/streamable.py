@@ -11,6 +11,7 @@ import re
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from toolyard.dialects.mcp_protocol import LISTEN
 from toolyard.links.mcp import framing
 from toolyard.links.mcp.errors import (
     RequestRefused,
@@ -23,7 +24,7 @@ from toolyard.links.mcp.errors import (
     unreadable,
 )
 from toolyard.links.mcp.framing import UnreadableError
-from toolyard.links.mcp.peer import LISTEN, Lost, McpReply, Peer, Request
+from toolyard.links.mcp.peer import Lost, McpReply, Peer, Request
 from toolyard.links.mcp.response_router import reply_of
 from toolyard.links.mcp.transports.web import Event, EventReader, Web
 from toolyard.loop.pacing import backoff_delay

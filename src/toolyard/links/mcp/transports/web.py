@@ -19,10 +19,11 @@ from toolyard.links.http.oauth import ClientCredentials
 from toolyard.links.http.url import read_url
 from toolyard.links.mcp import framing
 from toolyard.links.mcp.errors import ServerRedactor, refused, status_error
-from toolyard.links.mcp.framing import EDGE, TooLong, UnreadableError
+from toolyard.links.mcp.framing import UnreadableError
 from toolyard.links.mcp.peer import LinkLimits
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import CallError, ConfigError
+from toolyard.parsing.lines import EDGE, TooLong
 
 if TYPE_CHECKING:
     from toolyard.links.http.exchange import StreamedAnswer

@@ -1,0 +1,145 @@
+"""The words of MCP that its clients and its servers share: versions, codes, keys of `_meta`, and headers.
+
+Since 2026 the headers of a request repeat what it says, for whoever is on the way and need not read it: its version,
+its method, the tool's name, and arguments that a tool's schema marks with `x-mcp-header`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from toolyard.model.errors import DefinitionError
+from toolyard.model.names import show
+from toolyard.model.tool import Schema
+from toolyard.schema.subschemas import children
+
+HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+"""Versions that begin with `initialize`, oldest first."""
+NEWEST_HANDSHAKE = HANDSHAKE[-1]
+STATELESS = "2026-07-28"
+"""The version without a handshake: every request carries all there is to know."""
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+REFUSED = -32000
+HEADER_MISMATCH = -32020
+MISSING_CAPABILITY = -32021
+UNSUPPORTED_VERSION = -32022
+CANCELLED = -32800
+DECLINED = -1
+"""The user, or who acts for them, said no."""
+
+_OWN = "io.modelcontextprotocol/"
+PROTOCOL_VERSION = _OWN + "protocolVersion"
+CLIENT_INFO = _OWN + "clientInfo"
+CLIENT_CAPABILITIES = _OWN + "clientCapabilities"
+LOG_LEVEL = _OWN + "logLevel"
+SERVER_INFO = _OWN + "serverInfo"
+SUBSCRIPTION_ID = _OWN + "subscriptionId"
+
+LISTEN = "subscriptions/listen"
+"""The request that is answered only when the server has nothing more to tell."""
+LIST_CHANGED = "notifications/tools/list_changed"
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+HEADER = "x-mcp-header"
+MIRRORED = "Mcp-Param-"
+_MIRRORABLE = ("string", "integer", "boolean")
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+_WRAPPED = re.compile(r"=\?base64\?(.*)\?=")
+
+
+class HeaderParam(msgspec.Struct, frozen=True):
+    """One argument, and the header that repeats it."""
+
+    path: tuple[str, ...]
+    name: str
+    """`Mcp-Param-` and what the schema says."""
+    is_integer: bool
+
+
+def find_header_params(schema: Schema) -> tuple[HeaderParam, ...]:
+    """The arguments of a tool that headers repeat; `DefinitionError` if the schema marks what cannot be repeated."""
+    found: dict[str, HeaderParam] = {}
+    for path, node in _walk_arguments(schema):
+        if HEADER not in node:
+            continue
+        name, kind = node[HEADER], node.get("type")
+        if not path:
+            raise DefinitionError(f"{HEADER} is allowed on properties only, not inside of other keywords")
+        where = show(".".join(path))
+        if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+            raise DefinitionError(f"{HEADER} of {where} is no name of a header")
+        if kind not in _MIRRORABLE:
+            raise DefinitionError(f"{HEADER} of {where}: only text, integers and booleans fit into a header")
+        param = HeaderParam(path, MIRRORED + name, kind == "integer")
+        if found.setdefault(name.lower(), param) is not param:
+            raise DefinitionError(f"{HEADER} {show(name)} stands for two arguments")
+    return tuple(found.values())
+
+
+def _walk_arguments(schema: Schema) -> Iterator[tuple[tuple[str, ...] | None, Schema]]:
+    """Every schema in a schema, with the arguments that lead there where that is by properties alone."""
+    waiting: list[tuple[tuple[str, ...] | None, Schema]] = [((), schema)]
+    while waiting:
+        path, node = waiting.pop()
+        yield path, node
+        below: list[tuple[tuple[str, ...] | None, Schema]] = []
+        for place, sub in children(node):
+            is_argument = path is not None and place[0] == "properties"
+            if isinstance(sub, dict):
+                below.append(((*path, str(place[1])) if path is not None and is_argument else None, sub))
+        waiting += reversed(below)
+
+
+def value_at(arguments: Any, path: Sequence[str]) -> Any:
+    """The argument at a path; None if it leads nowhere."""
+    for key in path:
+        if not isinstance(arguments, dict):
+            return None
+        arguments = arguments.get(key)
+    return arguments
+
+
+def header_text(value: Any) -> str | None:
+    """An argument as a header says it; None if there is nothing that one could say."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str | int | float):
+        return None
+    try:
+        return str(value)
+    except ValueError:
+        # More digits than the interpreter is willing to write.
+        return None
+
+
+def encode_header(text: str) -> str:
+    """The text if a header can hold it as it is, else in base64 and marked so."""
+    if not text or (_PLAIN.fullmatch(text) and not _WRAPPED.fullmatch(text)):
+        return text
+    return f"=?base64?{base64.b64encode(text.encode('utf-8', 'surrogatepass')).decode()}?="
+
+
+def decode_header(header: bytes) -> str | None:
+    """The text a header stands for; None if it is not spelt as it must be."""
+    text = header.strip(b" \t").decode("latin-1")
+    wrapped = _WRAPPED.fullmatch(text)
+    if wrapped is None:
+        return text
+    try:
+        raw = base64.b64decode(wrapped[1], validate=True)
+        # Two spellings of one value would let two readers disagree.
+        return raw.decode() if base64.b64encode(raw).decode() == wrapped[1] else None
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return None
