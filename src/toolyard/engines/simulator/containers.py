@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 
-from toolyard.engines.simulator.draw import DEEP, LEAVES, TOO_MANY, ByteTable, Check, Draw, GaveUp, Make, encode, unwrap
+from toolyard.engines.simulator.draw import DEEP, LEAVES, TOO_MANY, Check, Draw, GaveUp, Make, encode
 from toolyard.engines.simulator.formats import PLAIN_WORDS
 from toolyard.engines.simulator.patterns import Unreadable, Write, writer_of
 from toolyard.engines.simulator.scalars import OWN, MakerSource
@@ -19,7 +18,7 @@ from toolyard.words.identifiers import plain_letters
 
 _USUAL_ITEMS = 3
 _MOST_ITEMS = 5000
-_SHORT = 200
+_DEEPEST = 60
 _SAME = 40
 """Tries in a row that may give nothing new."""
 
@@ -64,51 +63,10 @@ def array_maker(source: MakerSource, schema: dict[str, Any], name: str) -> Make:
     if least > most or least > _MOST_ITEMS:
         raise GaveUp("no array has that many items")
     accepts = source.checker(rest) if schema.get("uniqueItems") is True else None
-    plan = _Plan(first, maker, least, most, accepts)
-    careful = _careful_array(plan)
-    return careful if maker is None or first or accepts is not None else ArrayMaker(maker, plan, careful)
+    return _make_arrays(_Plan(first, maker, least, most, accepts))
 
 
-class ArrayMaker:
-    """Arrays of equal items, where there is room for them."""
-
-    __slots__ = ("_careful", "_item", "_weight", "is_short", "item", "usual")
-
-    def __init__(self, item: Make, plan: _Plan, careful: Make) -> None:
-        self.item = item
-        self.usual = plan.usual
-        """The fewest and the most items, where any number will do."""
-        self.is_short = plan.usual[1] <= _SHORT
-        self._weight = plan.weight
-        self._careful = careful
-        self._item: Make | None = None
-
-    def __call__(self, draw: Draw) -> Any:
-        """One array."""
-        depth, spent = draw.depth, draw.spent
-        if depth >= DEEP or spent >= LEAVES or spent < 0:
-            return self._careful(draw)
-        draw.depth, draw.spent = depth + 1, spent + self._weight
-        item = self._item
-        if item is None:
-            item = self._item = unwrap(self.item)
-        low, high = self.usual
-        count = low if low == high else draw.between(low, high)
-        if isinstance(item, ByteTable):
-            row = item.row
-            draw.depth = depth
-            return [row[byte] for byte in islice(draw.source, count)]
-        try:
-            made = [item(draw) for _ in range(count)]
-        except GaveUp:
-            draw.depth, draw.spent = depth, spent
-            return self._careful(draw)
-        draw.depth = depth
-        return made
-
-
-def _careful_array(plan: _Plan) -> Make:
-    """Arrays that are only as long as they can be."""
+def _make_arrays(plan: _Plan) -> Make:
     first, least, usual = plan.first, plan.least, plan.usual
     front, weight = min(len(first), plan.most), plan.weight
 
@@ -116,7 +74,7 @@ def _careful_array(plan: _Plan) -> Make:
         draw.depth = depth = draw.depth + 1
         draw.spent += weight
         draw.worked(weight)
-        if draw.spent > TOO_MANY or depth > 60:
+        if draw.spent > TOO_MANY or depth > _DEEPEST:
             raise GaveUp("a value needs too many others")
         lean = depth > DEEP or draw.spent > LEAVES
         out: list[Any] = []
@@ -198,16 +156,14 @@ COMMON = frozenset(
 """Names that mean something else in every object."""
 _FAULTS = frozenset(("error", "errors", "errormessage", "errorcode", "failure", "fault", "faults"))
 """What is not there when a call goes well."""
-ECHOED = 3
+_ECHOED = 3
 """Levels in which a value is repeated under its name."""
-UPPER = 2
+_UPPER = 2
 """Levels in which most of what is not required is there."""
-SELDOM, OFTEN = 32, 128
+_SELDOM, _OFTEN = 32, 128
 """Of 256, how many are left out there, and further down."""
-_DEEPEST = 60
 _MOST_PROPERTIES = 5000
 """Properties that are ever asked for without being named."""
-_NONE = ByteTable((None,))
 
 
 class ObjectField(NamedTuple):
@@ -224,13 +180,6 @@ class ObjectField(NamedTuple):
 def object_maker(source: MakerSource, schema: dict[str, Any]) -> Make:
     """Objects with what is required, most of what is not, and what is known already under its name."""
     fields = _read_fields(source, schema)
-    careful = _careful_object(source, schema, fields)
-    counted = "minProperties" in schema or "maxProperties" in schema
-    return careful if counted or not fields else ObjectMaker(fields, careful)
-
-
-def _careful_object(source: MakerSource, schema: dict[str, Any], fields: list[ObjectField]) -> Make:
-    """Objects that are only as large as they can be, property by property."""
     least, most = schema.get("minProperties", 0), schema.get("maxProperties")
     if least > _MOST_PROPERTIES:
         raise GaveUp("no object has that many properties")
@@ -249,14 +198,14 @@ def _careful_object(source: MakerSource, schema: dict[str, Any], fields: list[Ob
         lean = depth > DEEP or spent > LEAVES
         out: dict[str, Any] = {}
         for name, key, maker, always, accepts in fields:
-            if echo is not None and key in echo and depth <= ECHOED and (depth == 1 or key not in COMMON):
+            if echo is not None and key in echo and depth <= _ECHOED and (depth == 1 or key not in COMMON):
                 value = echo[key]
                 if accepts(value):
                     out[name] = copied(value)
                     continue
             if always or spent < 0 or key in draw.must:
                 out[name] = maker(draw)
-            elif not lean and draw.byte() >= (SELDOM if depth <= UPPER else OFTEN):
+            elif not lean and draw.byte() >= (_SELDOM if depth <= _UPPER else _OFTEN):
                 try:
                     out[name] = maker(draw)
                 except GaveUp:
@@ -267,93 +216,6 @@ def _careful_object(source: MakerSource, schema: dict[str, Any], fields: list[Ob
         return out
 
     return make
-
-
-class ObjectMaker:
-    """Objects of which there is room for all; what is in a table is taken from there at once."""
-
-    __slots__ = ("_careful", "_row", "by_key", "fields")
-
-    def __init__(self, fields: list[ObjectField], careful: Make) -> None:
-        self.fields = fields
-        self.by_key = {field.key: (field.name, field.accepts) for field in reversed(fields)}
-        self._careful = careful
-        self._row: _Row | None = None
-
-    def __call__(self, draw: Draw) -> Any:
-        """One object."""
-        depth, spent = draw.depth + 1, draw.spent + 1 + len(self.fields)
-        if depth > DEEP or spent > LEAVES or spent < 0:
-            return self._careful(draw)
-        draw.depth, draw.spent = depth, spent
-        row = self._row
-        if row is None:
-            row = self._row = _Row(self.fields)
-        byte = draw.byte
-        made = {name: values[byte()] for name, values in row.all}
-        for name, maker in row.needed:
-            made[name] = maker(draw)
-        if row.optional:
-            _choose_optional(made, draw, row.optional, (depth, spent))
-        echo = draw.echo
-        if echo is not None and depth <= ECHOED:
-            known = draw.told.get(self)
-            if known is None or depth == 1:
-                known = draw.told[self] = known_values(self.by_key, echo, depth)
-            put_known(made, known)
-        draw.depth = depth - 1
-        return made
-
-
-class _Row:
-    """The properties of an object by how they are made."""
-
-    __slots__ = ("all", "needed", "optional")
-
-    def __init__(self, fields: list[ObjectField]) -> None:
-        pairs = [(field, unwrap(field.make)) for field in fields]
-        tables = {field.name: maker.row for field, maker in pairs if isinstance(maker, ByteTable)}
-        self.all = tuple((field.name, tables.get(field.name, _NONE.row)) for field in fields)
-        """A place for each, so that they come in their order."""
-        self.needed = tuple((field.name, maker) for field, maker in pairs if field.always and field.name not in tables)
-        self.optional = tuple(
-            (field.name, field.key, None if field.name in tables else maker)
-            for field, maker in pairs
-            if not field.always
-        )
-
-
-def _choose_optional(
-    made: dict[str, Any], draw: Draw, optional: tuple[tuple[str, str, Make | None], ...], at: tuple[int, int]
-) -> None:
-    """Make what need not be there, and take some of it away."""
-    byte, must = draw.byte, draw.must
-    limit = SELDOM if at[0] <= UPPER else OFTEN
-    for name, key, maker in optional:
-        if byte() < limit and key not in must:
-            del made[name]
-        elif maker is not None:
-            try:
-                made[name] = maker(draw)
-            except GaveUp:
-                draw.depth, draw.spent = at
-                del made[name]
-
-
-def known_values(fields: dict[str, tuple[str, Check]], echo: dict[str, Any], depth: int) -> tuple[tuple[str, Any], ...]:
-    """What is known already of these properties, if they take it."""
-    found = []
-    for key, value in echo.items():
-        field = fields.get(key)
-        if field is not None and (depth == 1 or key not in COMMON) and field[1](value):
-            found.append((field[0], value))
-    return tuple(found)
-
-
-def put_known(made: dict[str, Any], known: tuple[tuple[str, Any], ...]) -> None:
-    """Put what is known into an object."""
-    for name, value in known:
-        made[name] = value if type(value) is str else copied(value)
 
 
 def _read_fields(source: MakerSource, schema: dict[str, Any]) -> list[ObjectField]:

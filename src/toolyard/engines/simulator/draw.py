@@ -58,8 +58,6 @@ class Draw:
         """Values known already, by their names in plain letters; None for none."""
         self.must = must
         """Names, in plain letters, of properties that are not to be left out."""
-        self.told: dict[Any, tuple[tuple[str, Any], ...]] = {}
-        """Which values a part of the schema takes of those known already, for the parts that were met."""
 
     def again(self, key: bytes) -> None:
         """Go on with other numbers."""
@@ -202,13 +200,6 @@ class Lazy:
     def __call__(self, argument: Any) -> Any:
         """What the function gives."""
         return (self._function or self.function())(argument)
-
-
-def unwrap(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The function that is behind it, to be called without a detour."""
-    while isinstance(function, Lazy):
-        function = function.function()
-    return function
 
 
 _SIMPLE = (0, 1, -1, 10, -10, 1000, -1000, 10**6, -(10**6), 0.5, "", "a", "A", "1", True, False, None)

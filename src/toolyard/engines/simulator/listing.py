@@ -31,8 +31,8 @@ _MORE = frozenset(("hasmore", "hasnext", "hasnextpage", "truncated", "istruncate
 _NEXT = frozenset(("nextcursor", "nextpagetoken", "nexttoken", "nextpage", "nextoffset", "continuationtoken", "next"))
 _ABOUT = frozenset(("meta", "metadata", "pagination", "paging", "pageinfo", "page", "links"))
 """Parts of an answer that are about its list."""
-SAID = _SHOWN | _COUNTS | _LAST | _MORE | _NEXT
-"""Names, in plain letters, of what an answer may say about its list."""
+SAID = _SHOWN | _COUNTS | _LAST | _MORE | _NEXT | _ABOUT
+"""Names, in plain letters, of what an answer may say about its list, and of the parts in which it says so."""
 
 
 class PageRequest:

@@ -31,7 +31,6 @@ from toolyard.engines.simulator.scalars import (
     number_maker,
     text_maker,
 )
-from toolyard.engines.simulator.unrolled import unroll_maker
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.schema import compile_schema
 from toolyard.schema.fold import COMPOSED, SchemaWay, allowed_types, find_ways
@@ -73,8 +72,6 @@ class SchemaValues:
         """Nodes whose ids are in use."""
         self._checks: dict[int, Check] = {}
         self._whole: Make | None = None
-        self._unrolled: Make | None = None
-        """The same without accounts, where there is room for all of it."""
         self._sure = True
         """False once something was met that is not certain to be right as it is made."""
 
@@ -168,12 +165,10 @@ class SchemaValues:
         maker = self._whole
         if maker is None:
             maker = self._whole = self.build(self.root, "")
-        if self._unrolled is None and not draw.must:
-            self._unrolled = unroll_maker(maker)
         # Always this first, sure or not: which it is may turn out only now, since what refers to something else is
         # built when it is needed, and the same draw has to give the same value before and after that.
         try:
-            value = (maker if self._unrolled is None or draw.must else self._unrolled)(draw)
+            value = maker(draw)
         except GaveUp:
             draw.again(b"again %b" % draw.key)
         else:

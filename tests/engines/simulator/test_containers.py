@@ -1,4 +1,4 @@
-"""A schema's makers without accounts: the same promises as with them, whatever the schema says."""
+"""Objects and arrays of a schema: what is in them, whatever the schema says, and the same in every process."""
 
 import json
 import os
