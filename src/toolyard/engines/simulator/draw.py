@@ -1,15 +1,14 @@
 """What every value is made by: `Draw`, numbers that look random and are the same in every process, and simple makers.
 
 The numbers are the bytes of hashes over what was asked and a count. Neither Python's own hashes nor the `random` module
-are used, so that nothing depends on how a process was started. A maker is a function of a `Draw`: `ByteTable` picks one
-of 256 values by one byte, `Lazy` is built when it is first used, since a schema may contain itself, and `Choice` makes
-values of which one of several schemas must hold.
+are used, so that nothing depends on how a process was started. A maker is a function of a `Draw`: `one_of` picks one of
+some values, `Lazy` is built when it is first used, since a schema may contain itself, and `Choice` makes values of
+which one of several schemas must hold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from hashlib import blake2b, shake_128
 from itertools import chain, islice
 from typing import Any
@@ -114,72 +113,9 @@ def nothing(draw: Draw) -> None:
     """Make null."""
 
 
-SIZE = 256
-_NULLS = 32
-_STRIDE = 157
-_KEPT = 20_000
-
-
-class ByteTable:
-    """A maker of values that all are known beforehand. Rows are shared: there are far fewer than schemas."""
-
-    __slots__ = ("row",)
-
-    def __init__(self, values: Sequence[Any]) -> None:
-        # 1, 1.0 and True are equal, but not the same.
-        self.row = _table_of(tuple(values), tuple(map(type, values)))
-
-    def __call__(self, draw: Draw) -> Any:
-        """One of them."""
-        return self.row[draw.byte()]
-
-
-class NumberTable(ByteTable):
-    """A maker of whole numbers from `low` to `high`, or of these parts of them; not of each if there are too many."""
-
-    __slots__ = ()
-
-    def __init__(self, low: int, high: int, step: int = 1, parts: int = 1) -> None:
-        self.row = _table_of_numbers(low, high, step, parts)
-
-
-def mix_examples(table: ByteTable, values: list[Any]) -> ByteTable:
-    """One in two is one of these values."""
-    half = SIZE // 2
-    return ByteTable((*_spread_values(table.row, half), *_spread_values(values, half)))
-
-
-def join_tables(tables: list[ByteTable], nulls: bool) -> ByteTable:
-    """As if one of these were chosen first; one in eight is null, if there are nulls."""
-    if not tables:
-        return ByteTable((None,))
-    room = SIZE - (_NULLS if nulls else 0)
-    found = [value for table in tables for value in _spread_values(table.row, room // len(tables))]
-    return ByteTable((*found, *[None] * (_NULLS if nulls else 0)))
-
-
-def _spread_values(values: Sequence[Any], count: int) -> list[Any]:
-    """So many, from the whole of them; again from their beginning if there are fewer."""
-    size = len(values)
-    if size <= count:
-        return [values[at % size] for at in range(count)]
-    return [values[at * size // count] for at in range(count)]
-
-
-@lru_cache(maxsize=_KEPT)
-def _table_of(values: tuple[Any, ...], kinds: tuple[type, ...]) -> tuple[Any, ...]:
-    return _shuffle_values(_spread_values(values, SIZE))
-
-
-@lru_cache(maxsize=_KEPT)
-def _table_of_numbers(low: int, high: int, step: int, parts: int) -> tuple[Any, ...]:
-    found = _spread_values(range(low, high + 1), SIZE)
-    return _shuffle_values([number * step for number in found] if parts == 1 else [number / parts for number in found])
-
-
-def _shuffle_values(values: list[Any]) -> tuple[Any, ...]:
-    """In an order in which every part of it is like the whole."""
-    return tuple([values[at * _STRIDE % SIZE] for at in range(SIZE)])
+def one_of(values: Sequence[Any]) -> Make:
+    """Make one of these values, which nobody can change."""
+    return lambda draw: values[draw.below(len(values))]
 
 
 class Lazy:
@@ -209,25 +145,18 @@ _SIMPLE = (0, 1, -1, 10, -10, 1000, -1000, 10**6, -(10**6), 0.5, "", "a", "A", "
 class Choice:
     """One of several makers; with a check, the first whose value passes."""
 
-    __slots__ = ("_check", "_nulls", "_sample", "_shallow", "makers", "plain")
+    __slots__ = ("_check", "_nulls", "_sample", "_shallow", "makers")
 
     def __init__(self, makers: list[tuple[int, Make]], check: Check | None) -> None:
         self.makers = [make for _, make in makers if make is not nothing]
         self._nulls = len(self.makers) < len(makers)
         self._shallow = [make for _, make in sorted(makers, key=lambda pair: pair[0])]
         self._check = check
-        self.plain = check is None and not self._nulls and len(makers) <= 256
         self._sample: tuple[Any, ...] | None = None
 
     def __call__(self, draw: Draw) -> Any:
         """A value by one of them."""
         depth, spent, check = draw.depth, draw.spent, self._check
-        if self.plain and depth <= DEEP and spent <= LEAVES:
-            makers = self.makers
-            try:
-                return makers[draw.byte() % len(makers)](draw)
-            except GaveUp:
-                draw.depth, draw.spent = depth, spent
         for make in self._try_order(draw):
             try:
                 value = make(draw)

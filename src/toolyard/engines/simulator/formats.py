@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 
-from toolyard.engines.simulator.draw import SIZE, ByteTable, Draw
+from toolyard.engines.simulator.draw import Draw, one_of
 from toolyard.words.identifiers import split_identifier
 
 Text = Callable[[Draw], str]
@@ -40,9 +39,9 @@ def _write_person(draw: Draw) -> str:
 
 
 _FORMATS: Mapping[str, Text] = {
-    "date": ByteTable(_DAYS),
+    "date": one_of(_DAYS),
     "time": _write_time,
-    "date-time": ByteTable(_MOMENTS),
+    "date-time": one_of(_MOMENTS),
     "google-duration": lambda draw: f"{draw.between(1, 3600)}s",
     "duration": lambda draw: f"PT{draw.between(1, 59)}M",
     "uuid": _write_uuid,
@@ -56,19 +55,17 @@ _FORMATS: Mapping[str, Text] = {
     "ipv6": lambda draw: f"2001:db8::{draw.below(65_536):x}:{draw.below(65_536):x}",
     "uri-reference": _write_path,
     "relative-json-pointer": lambda draw: f"{draw.below(4)}{_write_path(draw)}",
-    "regex": ByteTable(("^[a-z]+$", "^\\d{3}$", "^[A-Z]{2}$")),
-    "byte": ByteTable(("SGVsbG8=", "d29ybGQ=", "dG9vbHlhcmQ=", "c2FtcGxl", "ZGF0YQ==", "dmFsdWU=")),
+    "regex": one_of(("^[a-z]+$", "^\\d{3}$", "^[A-Z]{2}$")),
+    "byte": one_of(("SGVsbG8=", "d29ybGQ=", "dG9vbHlhcmQ=", "c2FtcGxl", "ZGF0YQ==", "dmFsdWU=")),
     # Letters and digits that are not mistaken for one another.
     "password": lambda draw: draw.letters("abcdefghjkmnpqrstuvwxyz23456789", 12),
     # Of the kind that is never given to anybody.
     "phone": lambda draw: f"+1555{draw.below(10_000_000):07d}",
-    "timezone": ByteTable(
-        ("Europe/Berlin", "America/New_York", "Asia/Tokyo", "Europe/Paris", "Australia/Sydney", "UTC")
-    ),
-    "currency": ByteTable(("EUR", "USD", "GBP", "JPY", "CHF", "SEK")),
-    "isocountrycode": ByteTable(("DE", "US", "FR", "JP", "GB", "SE", "ES", "IT")),
-    "httpmethod": ByteTable(("GET", "POST", "PUT", "DELETE")),
-    "mimetype": ByteTable(("application/json", "text/plain", "image/png")),
+    "timezone": one_of(("Europe/Berlin", "America/New_York", "Asia/Tokyo", "Europe/Paris", "Australia/Sydney", "UTC")),
+    "currency": one_of(("EUR", "USD", "GBP", "JPY", "CHF", "SEK")),
+    "isocountrycode": one_of(("DE", "US", "FR", "JP", "GB", "SE", "ES", "IT")),
+    "httpmethod": one_of(("GET", "POST", "PUT", "DELETE")),
+    "mimetype": one_of(("application/json", "text/plain", "image/png")),
     "digest": lambda draw: f"sha256:{draw.hexadecimal(64)}",
     "decimal": lambda draw: f"{draw.below(10_000)}.{draw.below(100):02d}",
     # No schema can name these: formats are looked up in small letters.
@@ -93,8 +90,6 @@ _ALIASES: Mapping[str, str] = {
     )
     for alias in aliases.split()
 }
-_ALL_DIFFERENT = frozenset(("uuid", "urn", "digest", "password", "Digits", "phone", "Id", "Token", "Hash"))
-"""Formats of which no two texts may be the same."""
 
 
 def text_of(name: object) -> Text | None:
@@ -105,18 +100,8 @@ def text_of(name: object) -> Text | None:
     for spelling in (lower, "".join([letter for letter in lower if letter.isalnum()])):
         known = _ALIASES.get(spelling, spelling)
         if known in _FORMATS:
-            return _table_of(known)
+            return _FORMATS[known]
     return None
-
-
-@lru_cache(maxsize=256)
-def _table_of(name: str) -> Text:
-    """The texts of a format as a row to pick from, unless they must differ."""
-    write = _FORMATS[name]
-    if name in _ALL_DIFFERENT or isinstance(write, ByteTable):
-        return write
-    draw = Draw(b"texts")
-    return ByteTable([write(draw) for _ in range(SIZE)])
 
 
 _WORDS: Mapping[str, tuple[str, ...]] = {
@@ -257,7 +242,7 @@ def format_for(name: str) -> Text | None:
         if end in _WORDS:
             return None
         if end in _FORMAT_BY_NAME:
-            return _table_of(_FORMAT_BY_NAME[end])
+            return _FORMATS[_FORMAT_BY_NAME[end]]
     return None
 
 

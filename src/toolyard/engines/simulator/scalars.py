@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import Any, Protocol
 
-from toolyard.engines.simulator.draw import ROOM, SIZE, ByteTable, Check, Draw, GaveUp, Make, NumberTable, mix_examples
+from toolyard.engines.simulator.draw import ROOM, Check, Draw, GaveUp, Make, one_of
 from toolyard.engines.simulator.formats import PLAIN_WORDS, Text, format_for, range_for, text_of, words_for
 from toolyard.engines.simulator.patterns import Unreadable, writer_of
 from toolyard.model.json_words import copied
@@ -53,10 +53,10 @@ def choose_value(values: list[Any]) -> Make:
     """One of some values, which are copied where somebody could change them."""
     if any(isinstance(value, (list, dict)) for value in values):
         return lambda draw: copied(values[draw.below(len(values))])
-    return ByteTable(values) if len(values) <= SIZE else lambda draw: values[draw.below(len(values))]
+    return one_of(values)
 
 
-flag = ByteTable((False, True))
+flag = one_of((False, True))
 """True or false."""
 
 
@@ -86,10 +86,8 @@ def mix_values(make: Make, values: list[Any], name: str) -> Make:
     if not values or not may_repeat(name):
         return make
     if len(values) > _FEW:
-        return ByteTable(values)
-    if isinstance(make, ByteTable):
-        return mix_examples(make, values)
-    return lambda draw: values[draw.byte() % len(values)] if draw.byte() & 1 else make(draw)
+        return one_of(values)
+    return lambda draw: values[draw.below(len(values))] if draw.byte() & 1 else make(draw)
 
 
 def text_maker(schema: Mapping[str, Any], name: str, check: Check) -> Make:
@@ -109,7 +107,7 @@ def text_maker(schema: Mapping[str, Any], name: str, check: Check) -> Make:
     words = words_for(name) or PLAIN_WORDS
     fitting = [word for word in words if bounds[0] <= len(word) <= bounds[1]]
     if not fitting:
-        return mix_values(_fit_length(ByteTable(words), bounds), values, name)
+        return mix_values(_fit_length(one_of(words), bounds), values, name)
     return mix_values(choose_value(fitting), values, name)
 
 
@@ -194,17 +192,7 @@ def _multiples_between(least: int | None, most: int | None, step: int, name: str
     low, high = -(-first // step), last // step
     if low > high:
         low, high = _range_of_multiples(least, most, step)
-    size = high - low + 1
-    if size <= SIZE or (may_repeat(name) and size <= _COUNTABLE):
-        return NumberTable(low, high, step)
-    if size > 1 << 24:
-        return lambda draw: (low + draw.below(size)) * step
-
-    def make(draw: Draw) -> int:
-        byte = draw.byte
-        return (low + (byte() << 16 | byte() << 8 | byte()) % size) * step
-
-    return make
+    return lambda draw: draw.between(low, high) * step
 
 
 def _range_by_name(least: int | None, most: int | None, name: str) -> tuple[int, int]:
@@ -255,7 +243,7 @@ def number_maker(schema: Mapping[str, Any], name: str, check: Check) -> Make:
     hundredths = (ceil(least * 100), floor(most * 100))
     inside = (not _is_exclusive(schema, "Minimum")) and (not _is_exclusive(schema, "Maximum"))
     if inside and 0 < hundredths[1] - hundredths[0] < _COUNTABLE:
-        return mix_values(NumberTable(*hundredths, parts=100), values, name)
+        return mix_values(lambda draw: draw.between(*hundredths) / 100, values, name)
     return mix_values(_float_maker(float(least), float(most), check), values, name)
 
 

@@ -10,27 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from toolyard.engines.simulator.containers import array_maker, object_maker
-from toolyard.engines.simulator.draw import (
-    LEAVES,
-    ByteTable,
-    Check,
-    Choice,
-    Draw,
-    GaveUp,
-    Lazy,
-    Make,
-    join_tables,
-    nothing,
-)
-from toolyard.engines.simulator.scalars import (
-    OWN,
-    choose_value,
-    flag,
-    integer_maker,
-    may_repeat,
-    number_maker,
-    text_maker,
-)
+from toolyard.engines.simulator.draw import LEAVES, Check, Choice, Draw, GaveUp, Lazy, Make, nothing
+from toolyard.engines.simulator.scalars import OWN, choose_value, flag, integer_maker, number_maker, text_maker
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.schema import compile_schema
 from toolyard.schema.fold import COMPOSED, SchemaWay, allowed_types, find_ways
@@ -105,11 +86,6 @@ class SchemaValues:
             makers = [pair for pair in makers if pair[1] is not nothing] or makers
         if len(makers) == 1 and not checked:
             return makers[0][1]
-        if not checked and may_repeat(name):
-            tables = [make for _, make in makers if isinstance(make, ByteTable)]
-            nulls = [make for _, make in makers if make is nothing]
-            if len(tables) + len(nulls) == len(makers):
-                return join_tables(tables, bool(nulls))
         return Choice(makers, self.checker(node) if checked else None)
 
     def _kind_maker(self, way: SchemaWay, node: SubSchema, kind: str, name: str) -> tuple[int, Make]:
