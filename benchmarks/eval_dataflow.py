@@ -21,7 +21,7 @@ from toolyard.insight.cache.items import ItemCache
 from toolyard.insight.dataflow.artifact import Array, Dataflow
 from toolyard.insight.dataflow.edges import EdgeLimits, compute_edges, limits_of
 from toolyard.insight.dataflow.match import MIN_SCORE, MODEL, TOKENS, MatchWeights, match_kinds, token_vectors
-from toolyard.insight.dataflow.profile import outputs_of, told_of
+from toolyard.insight.dataflow.profile import told_of
 from toolyard.insight.dataflow.tables import tables_of
 from toolyard.insight.embeddings.choice import default_embedder
 from toolyard.insight.embeddings.vectors import cached_vectors
@@ -86,7 +86,9 @@ def found(pair: Pair, vectors: Vectors, limits: EdgeLimits) -> Dataflow:
 def learn_all(pairs: Sequence[Pair], vectors: Vectors) -> None:
     """Embed every text that the pairs need."""
     told = [told_of(tool) for pair in pairs for tool in (pair.source, pair.target)]
-    vectors.learn([text for one in told for text in (*outputs_of(one.given).texts(), *one.inputs.texts(), one.text)])
+    vectors.learn(
+        [text for one in told for text in (*(kind.text for kind in (*one.outputs.kinds, *one.inputs.kinds)), one.text)]
+    )
 
 
 def figures(labels: Array, answers: Array) -> tuple[float, float]:

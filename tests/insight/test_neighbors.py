@@ -190,17 +190,3 @@ def test_tools_that_are_added_change_what_they_must_and_nothing_else(old, new, c
     for place in range(old + new):
         assert grown.near(place) == whole.near(place)
         assert grown.duplicates(place) == whole.duplicates(place)
-    assert np.array_equal(grown.doors, whole.doors)
-
-
-def test_one_tool_more_compares_few_tools(monkeypatch):
-    vectors = np.random.default_rng(3).normal(size=(1001, 32))
-    made = ToolRegistry(tools(1000), enrichments=[Grows(vectors), NeighborsEnrichment(cache=False)])
-    compared = []
-    real = NeighborSearch.rows
-    monkeypatch.setattr(NeighborSearch, "rows", lambda self, places: compared.append(len(places)) or real(self, places))
-    made.add(tool("late"))
-    assert 1 <= sum(compared) < 200
-    assert len(made.artifacts["neighbors"].near(1000)) == 10
-    made.remove("n::late")
-    assert len(made.artifacts["neighbors"].tools) == 1000

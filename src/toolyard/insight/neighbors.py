@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
-from operator import is_
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -42,8 +40,6 @@ class ToolNeighbors(NamedTuple):
 
     near: list[tuple[int, float]]
     same: list[tuple[int, float]]
-    doors: tuple[float, float]
-    """The likeness above which another tool would come into consideration: any tool, and one of its namespace."""
 
 
 class NeighborLimits(NamedTuple):
@@ -68,36 +64,22 @@ class NeighborSearch:
         self._pair = pair
         self._pair_lengths = None if pair is None else (lengths_of(pair[0]), lengths_of(pair[1]))
 
-    def alike(self, places: Array, among: slice = slice(None)) -> Array:
-        """The likeness of some tools, one row each, to the others."""
-        products = self._vectors[places] @ self._vectors[among].T
-        found: Array = products / (self._lengths[places, None] * self._lengths[among])
-        return found
-
-    def rows(self, places: Array) -> Iterator[ToolNeighbors]:
-        """What is found for some tools, in order."""
-        block = max(1, AT_ONCE // max(1, len(self._spaces)))
-        starts = range(0, len(places), block)
+    def rows(self) -> Iterator[ToolNeighbors]:
+        """What is found for each tool, in order."""
+        count = len(self._spaces)
+        block = max(1, AT_ONCE // max(1, count))
+        starts = range(0, count, block)
         for start in track_progress(starts, "finding neighbors", total=len(starts)):
-            some = places[start : start + block]
-            alike = self.alike(some)
-            alike[np.arange(len(some)), some] = _ITSELF
-            for place, row in zip(some.tolist(), alike, strict=True):
+            some = slice(start, start + block)
+            alike = self._vectors[some] @ self._vectors.T / (self._lengths[some, None] * self._lengths)
+            for place, row in enumerate(alike, start):
+                row[place] = _ITSELF
                 yield self._find_row(place, row)
-
-    def touched(self, first_new: int, doors: Array) -> Array:
-        """The older tools that one of the tools from `first_new` on comes into consideration for."""
-        new = np.arange(first_new, len(self._spaces))
-        alike = self.alike(new, slice(0, first_new))
-        own = self._spaces[new][:, None] == self._spaces[:first_new]
-        enters = (alike > doors[:, 0]) | (own & (alike > doors[:, 1]))
-        return np.flatnonzero(enters.any(axis=0))
 
     def _find_row(self, place: int, row: Array) -> ToolNeighbors:
         some = self._limits.candidates
         own = self._own_places(int(self._spaces[place]))
         anyone, kin = find_highest(row, some), own[find_highest(row[own], some)]
-        doors = (_find_door(row[anyone], some), _find_door(row[kin], some))
         chosen = np.union1d(anyone, kin)
         chosen = chosen[row[chosen] > _ITSELF]
         scores = row[chosen]
@@ -107,7 +89,7 @@ class NeighborSearch:
         if self._pair is not None and self._pair_lengths is not None:
             lengths = self._pair_lengths[1][chosen] * self._pair_lengths[0][place]
             scores = self._pair[1][chosen] @ self._pair[0][place] / lengths
-        return ToolNeighbors(self._trim_row(_sort_scored(chosen, scores)), same, doors)
+        return ToolNeighbors(self._trim_row(_sort_scored(chosen, scores)), same)
 
     def _own_places(self, space: int) -> Array:
         own = self._own.get(space)
@@ -125,11 +107,6 @@ class NeighborSearch:
             if counts[space] <= self._limits.neighbors:
                 kept.append((place, score))
         return kept
-
-
-def _find_door(scores: Array, some: int) -> float:
-    # Itself, or a place that nobody has taken: everyone may come in.
-    return float(scores.min()) if len(scores) >= some else _ITSELF
 
 
 def _sort_scored(places: Array, scores: Array) -> list[tuple[int, float]]:
@@ -154,9 +131,9 @@ def row_of(rows: NeighborRows, place: int) -> list[tuple[int, float]]:
     return list(zip(rows.places[start:end].tolist(), rows.scores[start:end].tolist(), strict=True))
 
 
-VERSION = 1
+VERSION = 2
 """Changes when the same vectors would give other neighbors."""
-_NAMES = ("near_offsets", "near_places", "near_scores", "same_offsets", "same_places", "same_scores", "doors")
+_NAMES = ("near_offsets", "near_places", "near_scores", "same_offsets", "same_places", "same_scores")
 _TELLING = 64
 
 
@@ -167,16 +144,10 @@ class Neighbors(Mapping[str, Any]):
     `(name, fingerprint, score)`, best first.
     """
 
-    def __init__(
-        self, tools: Sequence[Tool], near: NeighborRows, same: NeighborRows, *, doors: Array, matrix: Array
-    ) -> None:
+    def __init__(self, tools: Sequence[Tool], near: NeighborRows, same: NeighborRows) -> None:
         self.tools = tuple(tools)
         self.rows = near
         self.same = same
-        self.doors = doors
-        """For each tool, how like it another must be to change its neighbors: any tool, and one of its namespace."""
-        self.matrix = matrix
-        """The vectors it was made from."""
 
     def near(self, place: int) -> list[tuple[int, float]]:
         """The neighbors of the tool at `place`: (place, likeness), best first, ties by place."""
@@ -255,7 +226,6 @@ class NeighborsEnrichment(ToolEnrichment):
         self.max_neighbors = max_neighbors
         self.duplicate_sim_thresh = duplicate_sim_thresh
         self._cache = ItemCache(cache)
-        self._last: weakref.ref[Neighbors] | None = None
 
     def enrich(self, snapshot: View) -> tuple[Sequence[Tool], Mapping[str, Any]]:
         """The tools as they are, and the artifact "neighbors"."""
@@ -267,9 +237,7 @@ class NeighborsEnrichment(ToolEnrichment):
         if kept is None:
             kept = self._compute_arrays(tools, matrix, key)
         rows = [kept[name] for name in _NAMES]
-        found = Neighbors(tools, NeighborRows(*rows[:3]), NeighborRows(*rows[3:6]), doors=rows[6], matrix=matrix)
-        self._last = weakref.ref(found)
-        return tools, {"neighbors": found}
+        return tools, {"neighbors": Neighbors(tools, NeighborRows(*rows[:3]), NeighborRows(*rows[3:]))}
 
     def _compute_arrays(self, tools: Sequence[Tool], matrix: Array, key: bytes) -> dict[str, Array]:
         """What a `Neighbors` is made of, worked out."""
@@ -278,14 +246,10 @@ class NeighborsEnrichment(ToolEnrichment):
         pair = self._embed_composites(tools) if self._embedder is not None else None
         limits = NeighborLimits(self.max_candidates, self.max_neighbors, self.duplicate_sim_thresh)
         study = NeighborSearch(whole_numbers(matrix), spaces, limits, pair)
-        grown = self._grow_rows(tools, matrix, study)
-        found = list(study.rows(np.arange(len(tools)))) if grown is None else grown
-        doors = np.array([one.doors for one in found], np.float32).reshape(-1, 2)
-        parts = (*pack_rows([one.near for one in found]), *pack_rows([one.same for one in found]), doors)
+        found = list(study.rows())
+        parts = (*pack_rows([one.near for one in found]), *pack_rows([one.same for one in found]))
         arrays = dict(zip(_NAMES, parts, strict=True))
-        # What grew by a few tools will do so again; the files are for the next start.
-        if grown is None:
-            keep_arrays(self._cache, "neighbors", key, arrays)
+        keep_arrays(self._cache, "neighbors", key, arrays)
         return arrays
 
     def _hash_inputs(self, tools: Sequence[Tool], artifact: Any, matrix: Array) -> bytes:
@@ -316,22 +280,6 @@ class NeighborsEnrichment(ToolEnrichment):
     def _embed_texts(self, texts: list[str], label: str) -> Array:
         assert self._embedder is not None
         return cached_vectors(self._embedder, texts, self._cache, label, force=self.force)
-
-    def _grow_rows(self, tools: Sequence[Tool], matrix: Array, study: NeighborSearch) -> list[ToolNeighbors] | None:
-        """What is known, with what more tools change; None if there were not just more tools."""
-        last = None if self._last is None else self._last()
-        if last is None or self.force or not 0 < len(last.tools) < len(tools):
-            return None
-        old = len(last.tools)
-        if not all(map(is_, last.tools, tools)) or not np.array_equal(matrix[:old], last.matrix):
-            return None
-        touched = study.touched(old, last.doors).tolist()
-        found: list[ToolNeighbors] = [
-            ToolNeighbors(row_of(last.rows, at), row_of(last.same, at), last.doors[at]) for at in range(old)
-        ]
-        for place, row in zip(touched, study.rows(np.asarray(touched, np.int64)), strict=True):
-            found[place] = row
-        return [*found, *study.rows(np.arange(old, len(tools)))]
 
 
 def _describe_properties(schema: Mapping[str, Any]) -> list[str]:

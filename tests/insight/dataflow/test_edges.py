@@ -13,7 +13,7 @@ from toolyard.insight.dataflow import edges, match
 from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.insight.dataflow.edges import compute_edges, limits_of
 from toolyard.insight.dataflow.match import TOKENS, details_fit, fit_types, token_vectors
-from toolyard.insight.dataflow.profile import Kind, outputs_of, told_of, types_of
+from toolyard.insight.dataflow.profile import told_of, types_of
 
 
 def naive(tools, min_score):
@@ -23,9 +23,7 @@ def naive(tools, min_score):
     for (i, first), (j, second) in itertools.permutations(enumerate(told), 2):
         likeness = _alike(first.text, second.text)
         apart = tools[i].namespace != tools[j].namespace
-        for output, wanted in itertools.product(
-            *(map(Kind._make, one.kinds) for one in (outputs_of(first.given), second.inputs))
-        ):
+        for output, wanted in itertools.product(first.outputs.kinds, second.inputs.kinds):
             given = dict(zip(output.facets.keys, output.facets.weights, strict=True))
             shared = zip(wanted.facets.keys, wanted.facets.weights, strict=True)
             name = max((given[key] * weight for key, weight in shared if key in given), default=0.0)
@@ -96,20 +94,6 @@ def test_an_edge_is_kept_if_it_is_among_the_best_of_either_end(tools, neighbors)
                 best = [other for other, _ in side if tools[other].namespace == space][:neighbors]
                 expected |= {(place, other)[::sign] for other in best}
     assert {(place, other) for place in range(len(tools)) for other, _ in kept.out_edges(place)} == expected
-
-
-def test_both_ways_to_compare_texts_agree(monkeypatch):
-    tools = [tool(f"get_user_{n}", {"user_id": TEXT}, {"users": many(record(id=TEXT, name=TEXT))}) for n in range(6)]
-    monkeypatch.setattr(match, "_DENSE", 0.0)
-    dense = found_in(tools, 0.3)
-    monkeypatch.setattr(match, "_DENSE", 2.0)
-    sparse = found_in(tools, 0.3)
-    assert dense.edge_count == sparse.edge_count > 0
-    assert np.allclose(dense.arrays.scores, sparse.arrays.scores, atol=1e-3)
-    for name in ("targets", "marks", "feed_outputs", "feed_parameters"):
-        assert np.array_equal(getattr(dense.arrays, name), getattr(sparse.arrays, name)), (
-            "ties are not left to rounding"
-        )
 
 
 def test_only_the_best_output_of_each_parameter_is_handed_on():

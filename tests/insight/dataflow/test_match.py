@@ -3,8 +3,8 @@
 import pytest
 
 from toolyard.insight.dataflow.match import details_fit, fit_types
+from toolyard.insight.dataflow.paths import ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, SCALAR, STRING
 from toolyard.insight.dataflow.profile import told_of
-from toolyard.insight.dataflow.schema_fold import ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, SCALAR, STRING
 from toolyard.model.tool import Tool
 
 

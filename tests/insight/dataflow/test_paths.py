@@ -3,8 +3,17 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.insight.dataflow.paths import fields_of
-from toolyard.insight.dataflow.schema_fold import ARRAY, BOOLEAN, INTEGER, MAX_FIELDS, NUMBER, OBJECT, SCALAR, STRING
+from toolyard.insight.dataflow.paths import (
+    ARRAY,
+    BOOLEAN,
+    INTEGER,
+    MAX_FIELDS,
+    NUMBER,
+    OBJECT,
+    SCALAR,
+    STRING,
+    fields_of,
+)
 
 
 def kinds(schema):

@@ -5,11 +5,11 @@ from itertools import compress
 import pytest
 
 from tests.insight.dataflow.yard import TEXT, USERS, WHOLE, many, record, tool
-from toolyard.insight.dataflow.profile import outputs_of, told_of
+from toolyard.insight.dataflow.profile import told_of
 
 
 def given_by(tool):
-    return outputs_of(told_of(tool).given)
+    return told_of(tool).outputs
 
 
 def owners(values, path):

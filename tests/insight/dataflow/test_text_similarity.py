@@ -5,7 +5,7 @@ import pytest
 
 from tests.insight.dataflow.yard import TEXT, WHOLE, tool
 from toolyard.insight.dataflow import match
-from toolyard.insight.dataflow.match import TOKENS, Texts, token_vectors
+from toolyard.insight.dataflow.match import TOKENS, token_vectors
 from toolyard.insight.dataflow.profile import text_of, told_of
 from toolyard.insight.dataflow.tables import tables_of
 
@@ -41,25 +41,9 @@ def test_only_texts_of_values_that_may_feed_each_other_are_asked_for():
     assert sorted(asked) == ["user id", "user id: Whose"]
 
 
-def test_more_texts_may_come_and_those_that_are_known_are_not_asked_for_again():
-    animals = ("ant", "bee", "dog", "elk", "fox", "gnu", "hen", "owl")
-    fields = {f"{animal}_id": {**TEXT, "description": f"Of {animal}"} for animal in animals}
-    tables = tables_of([told_of(tool("give", gives=fields)), told_of(tool("take", fields))])
-    asked = []
-
-    def vectors(texts):
-        asked.append(list(texts))
-        return token_vectors(texts)
-
-    texts = Texts(tables, vectors)
-    alike = np.concatenate([texts.alike(np.array([n, 0]), np.array([n, n])) for n in range(8)])
-    assert alike[::2] == pytest.approx(np.ones(8), abs=1e-6)
-    assert all(0 < each < 0.9 for each in alike[3::2])
-    assert [len(some) for some in asked] == [1] * 8
-    assert len({text for some in asked for text in some}) == 8
-
-
 def test_no_pairs_ask_for_nothing():
     tables = tables_of([told_of(tool("give", gives={"user_id": TEXT}))])
-    nobody = np.zeros(0, np.int32)
-    assert len(Texts(tables, lambda texts: pytest.fail(f"asked for {texts}")).alike(nobody, nobody)) == 0
+    nobody = match.match_kinds(
+        tables, np.zeros(1, np.int32), lambda texts: pytest.fail(f"asked for {texts}"), TOKENS, 0.0
+    )
+    assert len(nobody.inputs) == 0

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -32,8 +31,6 @@ class Arrays(NamedTuple):
     offsets: Array
     targets: Array
     scores: Array
-    logits: Array
-    """What scores are made of; exact enough to tell which of two edges is the better one."""
     marks: Array
     covers: Array
     """True if the feeds give every required parameter of the target."""
@@ -222,12 +219,6 @@ def pack_paths(paths: Iterable[str]) -> tuple[Array, Array]:
     return offsets, np.frombuffer(b"".join(encoded), np.uint8)
 
 
-def unpack_paths(offsets: Array, data: Array) -> list[str]:
-    """The texts of two such arrays."""
-    ends, packed = offsets.tolist(), data.tobytes()
-    return [packed[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise(ends)]
-
-
 def by_target(count: int, sources: Array, targets: Array, scores: Array) -> tuple[Array, Array]:
     """The same edges target by target: offsets, and the numbers of the edges, best first."""
     order = np.lexsort((sources, -scores, targets)).astype(np.int32)
@@ -239,12 +230,6 @@ def offsets_of(owners: Array, count: int) -> Array:
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(np.bincount(owners, minlength=count), out=offsets[1:])
     return offsets
-
-
-def _compute_logits(scores: Array) -> Array:
-    some = np.clip(scores.astype(np.float64), 1e-6, 1 - 1e-6)
-    logits: Array = np.log(some / (1 - some)).astype(np.float32)
-    return logits
 
 
 def _arrays_of(count: int, rows: Sequence[tuple[int, int, float, bool, Sequence[Feed]]]) -> Arrays:
@@ -262,7 +247,6 @@ def _arrays_of(count: int, rows: Sequence[tuple[int, int, float, bool, Sequence[
         offsets=offsets_of(sources, count),
         targets=targets,
         scores=scores,
-        logits=_compute_logits(scores),
         marks=np.full(len(rows), OUT | IN, np.uint8),
         covers=np.array([row[3] for row in rows], np.bool_),
         in_offsets=in_offsets,

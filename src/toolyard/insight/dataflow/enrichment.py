@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
-
-import numpy as np
 
 from toolyard.insight.base import ToolEnrichment
 from toolyard.insight.cache.items import (
@@ -19,7 +16,7 @@ from toolyard.insight.cache.items import (
     say_once,
 )
 from toolyard.insight.dataflow.artifact import Array, Arrays, Dataflow
-from toolyard.insight.dataflow.edges import compute_edges, grow_edges, limits_of
+from toolyard.insight.dataflow.edges import compute_edges, limits_of
 from toolyard.insight.dataflow.match import MIN_SCORE, token_vectors
 from toolyard.insight.dataflow.profile import Told, told_of
 from toolyard.insight.embeddings.choice import Model, default_embedder, embedder_of
@@ -32,10 +29,8 @@ from toolyard.plugins import View
 Settings = tuple[str, str, int, float]
 """The model and its version, how many neighbors, and the least score."""
 
-VERSION = 5
+VERSION = 6
 """Of the rules: what an older one has kept is not used."""
-_FEW = 4
-"""One of so many tools may be new, or all are compared with all: that is as quick."""
 
 
 class DataflowEnrichment(ToolEnrichment):
@@ -70,8 +65,6 @@ class DataflowEnrichment(ToolEnrichment):
         self.min_score = float(min_score)
         self._items = ItemCache(cache)
         self._told: dict[str, Told] = {}
-        self._last: tuple[weakref.ref[Dataflow], Settings] | None = None
-        """What was found last, and by which settings: by others nothing can be added to it."""
 
     def enrich(self, snapshot: View) -> tuple[Sequence[Tool], Mapping[str, Any]]:
         """The tools as they are, and the artifact."""
@@ -81,26 +74,16 @@ class DataflowEnrichment(ToolEnrichment):
         found = None if self.force else read_arrays(self._items, "dataflow", key)
         if found is None:
             _say_if_nothing_is_returned(tools)
-            found = self._compute_edges(tools, settings)._asdict()
+            limits = limits_of(self.min_score, self.max_neighbors)
+            told, tokens = self._profile_tools(tools), self.embedder is None
+            found = compute_edges(tools, told, self._embed_texts, limits, tokens=tokens)._asdict()
             keep_arrays(self._items, "dataflow", key, found)
-        flow = Dataflow(tools, Arrays(**found), text=settings[0], min_score=self.min_score)
-        self._last = weakref.ref(flow), settings
-        return tools, {"dataflow": flow}
+        return tools, {"dataflow": Dataflow(tools, Arrays(**found), text=settings[0], min_score=self.min_score)}
 
     def _read_settings(self) -> Settings:
         text = "tokens" if self.embedder is None else self.embedder.name
         version = "" if self.embedder is None else self.embedder.version
         return text, version, self.max_neighbors, self.min_score
-
-    def _compute_edges(self, tools: Sequence[Tool], settings: Settings) -> Arrays:
-        limits = limits_of(self.min_score, self.max_neighbors)
-        found, by = self._last or (None, None)
-        last = None if found is None or by != settings or self.force else found()
-        places = None if last is None else _find_places(last.tools, tools)
-        told, tokens = self._profile_tools(tools), self.embedder is None
-        if last is None or places is None:
-            return compute_edges(tools, told, self._embed_texts, limits, tokens=tokens)
-        return grow_edges(last.arrays, places, tools, told, self._embed_texts, limits, tokens=tokens)
 
     def _profile_tools(self, tools: Sequence[Tool]) -> Iterator[Told]:
         """What is compared of each tool; computed once for each definition."""
@@ -123,15 +106,6 @@ def _say_if_nothing_is_returned(tools: Sequence[Tool]) -> None:
             "output_parameters: `- type: output_parameters` under tools.enrichments",
             len(tools),
         )
-
-
-def _find_places(before: Sequence[Tool], now: Sequence[Tool]) -> Array | None:
-    """Where the tools of before are now; None if one is gone, or their order is another, or many are new."""
-    if not before or len(now) - len(before) > len(now) // _FEW:
-        return None
-    at = {id(tool): place for place, tool in enumerate(now)}
-    places = np.fromiter((at.get(id(tool), -1) for tool in before), np.int32, len(before))
-    return places if places[0] >= 0 and bool((np.diff(places) > 0).all()) else None
 
 
 def _identify_tool(tool: Tool) -> str:

@@ -6,16 +6,15 @@ import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from toolyard.insight.dataflow.artifact import HOWS, Array
+from toolyard.insight.dataflow.artifact import HOWS, Array, offsets_of
 from toolyard.insight.dataflow.names import words_in
-from toolyard.insight.dataflow.profile import pick_fields, text_of, types_of
-from toolyard.insight.dataflow.schema_fold import ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, STRING
+from toolyard.insight.dataflow.paths import ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, STRING
+from toolyard.insight.dataflow.profile import types_of
 from toolyard.insight.dataflow.tables import Side, Tables, expand_ranges, first_of
 from toolyard.insight.sample import How
 
@@ -50,86 +49,32 @@ def token_vectors(texts: Sequence[str]) -> npt.NDArray[Any]:
 Vectors = Callable[[Sequence[str]], Array]
 """Gives one row of length one for each text."""
 
-_NAMED = pick_fields("spoken", "description")
 _CHUNK = 128
-"""Pairs of texts at a time, so that they fit into the nearest memory."""
-
-"""Pairs at a time, so that memory does not grow with the square of the texts."""
-_DENSE = 0.04
-"""Beyond this share of pairs, comparing all texts at once is quicker than comparing those that met."""
+"""Pairs at a time, so that they fit into the nearest memory."""
 
 
-class Texts:
-    """The texts of kinds that met. Most never do, and a vector costs more than all else that is done for a value."""
-
-    def __init__(self, tables: Tables, vectors: Vectors) -> None:
-        self._sides = tables.outputs, tables.inputs
-        self._vectors = vectors
-        self._numbers = [np.full(len(side.kinds), -1, np.int32) for side in self._sides]
-        """For each kind the number of its text, once that is known."""
-        self._known: dict[str, int] = {}
-        self._rows: Array | None = None
-        """The vector of each that is known, and room for more."""
-
-    def alike(self, outputs: Array, inputs: Array) -> Array:
-        """How alike the texts of each pair of kinds are, 0 to 1."""
-        rows = self._embed_texts(outputs, inputs)
-        if rows is None:
-            return np.zeros(0, np.float32)
-        return compare_rows(rows, self._numbers[0][outputs], self._numbers[1][inputs])
-
-    def _embed_texts(self, *met: Array) -> Array | None:
-        """The vectors of all texts so far; None if there are none."""
-        known = self._known
-        before = len(known)
-        for side, numbers, kinds in zip(self._sides, self._numbers, met, strict=True):
-            fresh = np.zeros(len(numbers), np.bool_)
-            fresh[kinds] = True
-            some = np.flatnonzero(fresh & (numbers < 0))
-            numbers[some] = [known.setdefault(text, len(known)) for text in _list_texts(side, some)]
-        if len(known) > before:
-            more, rows = self._vectors(list(islice(known, before, None))), self._rows
-            if rows is None:
-                self._rows = more
-            else:
-                if len(rows) < len(known):
-                    rows = np.resize(rows, (2 * len(known), rows.shape[1]))
-                rows[before : len(known)] = more
-                self._rows = rows
-        return self._rows
-
-
-def _list_texts(side: Side, kinds: Array) -> list[str]:
-    return [text_of(*_NAMED(side.kinds[kind])) for kind in kinds.tolist()]
+def _compare_texts(tables: Tables, vectors: Vectors, outputs: Array, inputs: Array) -> Array:
+    """How alike the texts of each pair of kinds are. Vectors are asked for once, and for these alone: one costs more
+    than all else that is done for a value.
+    """
+    if not len(outputs):
+        return np.zeros(0, np.float32)
+    numbers: dict[str, int] = {}
+    sides = []
+    for side, kinds in ((tables.outputs, outputs), (tables.inputs, inputs)):
+        some, places = np.unique(kinds, return_inverse=True)
+        texts = [numbers.setdefault(side.kinds[kind].text, len(numbers)) for kind in some.tolist()]
+        sides.append(np.array(texts, np.int32)[places])
+    return compare_rows(vectors(list(numbers)), *sides)
 
 
 def compare_rows(rows: Array, left: Array, right: Array) -> Array:
     """How alike each pair of rows is, 0 to 1."""
-    sizes = [int(np.count_nonzero(np.bincount(some))) for some in (left, right)]
-    if len(left) > _DENSE * sizes[0] * sizes[1]:
-        found = _compare_all(rows, left, right)
-    else:
-        found = np.empty(len(left), np.float32)
-        for start in range(0, len(left), _CHUNK):
-            part = slice(start, start + _CHUNK)
-            found[part] = np.einsum("ij,ij->i", rows[left[part]], rows[right[part]])
-    return np.clip(found, 0.0, 1.0, out=found)
-
-
-def _compare_all(rows: Array, left: Array, right: Array) -> Array:
-    """How alike pairs of rows are, by comparing all of them with all."""
-    some, left = np.unique(left, return_inverse=True)
-    others, right = np.unique(right, return_inverse=True)
     found = np.empty(len(left), np.float32)
-    step = max(1, _BLOCK // max(1, len(others)))
-    wanted = rows[others].T
-    order = np.argsort(left, kind="stable")
-    cuts = np.searchsorted(left[order], np.arange(0, len(some) + step, step))
-    for number, start in enumerate(range(0, len(some), step)):
-        here = order[cuts[number] : cuts[number + 1]]
-        block = rows[some[start : start + step]] @ wanted
-        found[here] = block[left[here] - start, right[here]]
-    return found
+    for start in range(0, len(left), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        found[part] = np.einsum("ij,ij->i", rows[left[part]], rows[right[part]])
+    return np.clip(found, 0.0, 1.0, out=found)
 
 
 class MatchWeights(NamedTuple):
@@ -221,8 +166,6 @@ def details_fit(form: str, enum: Listed, wanted_form: str, wanted_enum: Listed) 
     return score
 
 
-_DETAILS = pick_fields("format", "enum")
-
 MIN_NAME = 0.3
 """Below, no text makes up for it."""
 _BLOCK = 4_000_000
@@ -253,22 +196,33 @@ def match_kinds(tables: Tables, spaces: Array, vectors: Vectors, weights: MatchW
     """
     types, hows = _type_table(tables)
     most = _Most(tables, spaces, weights)
-    texts_of = Texts(tables, vectors)
     parts: list[tuple[Array, ...]] = []
-    for rows, columns, names in _find_meetings(tables):
-        kept = _filter_by_type(tables, types, rows, columns, names)
-        if not len(kept[0]):
-            continue
-        # Those that no text could make good are not compared by it.
+    for meeting in _find_meetings(tables):
+        kept = _filter_by_type(tables, types, *meeting)
         more = most.of(*kept[:2])
+        # Those that no text could make good are not compared by it.
         promising = _compute_logits(tables, weights, kept, 1.0) + more >= least - _SLACK
-        rows, columns, names, fits = kept = [part[promising] for part in kept]
-        texts = texts_of.alike(rows, columns)
-        logits = _compute_logits(tables, weights, kept, texts)
-        good = logits + more[promising] >= least - _SLACK
-        how = hows[tables.outputs.shapes[rows], tables.inputs.shapes[columns]]
-        parts.append(tuple(part[good] for part in (rows, columns, logits, how, names, fits, texts)))
-    return _collect_matches(tables, parts)
+        parts.append(tuple(part[promising] for part in (*kept, more)))
+    *pairs, more = map(np.concatenate, zip(*parts, strict=True)) if parts else (np.zeros(0, kind) for kind in _PAIRS)
+    texts = _compare_texts(tables, vectors, *pairs[:2])
+    logits = _compute_logits(tables, weights, pairs, texts)
+    good = np.flatnonzero(logits + more >= least - _SLACK)
+    order = good[np.argsort(pairs[0][good], kind="stable")]
+    rows, columns, names, fits, texts, logits = (part[order] for part in (*pairs, texts, logits))
+    return Matches(
+        offsets=offsets_of(rows, len(tables.outputs.kinds)),
+        inputs=columns,
+        logits=logits,
+        hows=hows[tables.outputs.shapes[rows], tables.inputs.shapes[columns]],
+        name=names,
+        type=fits,
+        text=texts,
+        scoped=tables.inputs.scoped[columns],
+    )
+
+
+_PAIRS = (np.int32, np.int32, np.float32, np.float32, np.float32)
+"""Kinds of outputs and of inputs, how well names and types fit, and what tools could add."""
 
 
 class _Most:
@@ -315,26 +269,10 @@ def _compute_logits(tables: Tables, weights: MatchWeights, pairs: Sequence[Array
     return logits
 
 
-def _collect_matches(tables: Tables, parts: list[tuple[Array, ...]]) -> Matches:
-    empty = (
-        [np.zeros(0, np.int32)] * 2 + [np.zeros(0, np.float32), np.zeros(0, np.uint8)] + [np.zeros(0, np.float32)] * 3
-    )
-    joined = [np.concatenate(columns) for columns in zip(*parts, strict=True)] if parts else empty
-    order = np.argsort(joined[0], kind="stable")
-    rows, columns, logits, how, names, fits, texts = (part[order] for part in joined)
-    offsets = np.zeros(len(tables.outputs.kinds) + 1, np.int64)
-    np.cumsum(np.bincount(rows, minlength=len(tables.outputs.kinds)), out=offsets[1:])
-    return Matches(offsets, columns, logits, how, names, fits, texts, tables.inputs.scoped[columns])
-
-
 def _find_meetings(tables: Tables) -> Any:
     """Blocks of (output kinds, input kinds, name signal) that share a facet; each pair once."""
     outputs, inputs = tables.outputs, tables.inputs
     order, starts, counts = _join_facets(outputs, inputs)
-    if counts.sum() > _BLOCK:
-        # So many that they are cut: then a facet that is there twice is put together first.
-        outputs, inputs = _deduplicate_facets(outputs), _deduplicate_facets(inputs)
-        order, starts, counts = _join_facets(outputs, inputs)
     width = max(1, len(inputs.kinds))
     for begin, end in _cut_blocks(outputs, counts):
         owners, positions = expand_ranges(starts[begin:end], counts[begin:end])
@@ -364,15 +302,6 @@ def _join_facets(outputs: Side, inputs: Side) -> tuple[Array, Array, Array]:
     return order, begins[runs], lengths[runs] * (wanted[begins[runs]] == outputs.facets)
 
 
-def _deduplicate_facets(side: Side) -> Side:
-    """Each facet of a kind once, with its greatest weight."""
-    order = np.lexsort((-side.facet_weights, side.facets, side.facet_kinds))
-    kinds, facets = side.facet_kinds[order], side.facets[order]
-    fresh = np.ones(len(order), np.bool_)
-    fresh[1:] = (kinds[1:] != kinds[:-1]) | (facets[1:] != facets[:-1])
-    return side._replace(facets=facets[fresh], facet_kinds=kinds[fresh], facet_weights=side.facet_weights[order][fresh])
-
-
 def _cut_blocks(outputs: Side, counts: Array) -> Any:
     """Cuts of the facets of outputs, between two kinds, so that each block has a bounded number of meetings."""
     total = np.concatenate(([0], np.cumsum(counts)))
@@ -400,8 +329,9 @@ def _filter_by_type(tables: Tables, types: Array, rows: Array, columns: Array, n
     """Those that fit by type, format and listed values, and how well."""
     fits = types[tables.outputs.shapes[rows], tables.inputs.shapes[columns]]
     outputs, inputs = tables.outputs.kinds, tables.inputs.kinds
-    special = np.array([bool(form or enum) for form, enum in map(_DETAILS, inputs)], np.bool_)
+    special = np.array([bool(kind.format or kind.enum) for kind in inputs], np.bool_)
     for at in np.flatnonzero(special[columns] & (fits > 0)).tolist():
-        fits[at] *= details_fit(*_DETAILS(outputs[rows[at]]), *_DETAILS(inputs[columns[at]]))
+        given, wanted = outputs[rows[at]], inputs[columns[at]]
+        fits[at] *= details_fit(given.format, given.enum, wanted.format, wanted.enum)
     good = fits > 0.2
     return [part[good] for part in (rows, columns, names, fits)]

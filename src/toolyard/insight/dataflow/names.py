@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple, TypeVar
+from functools import lru_cache
+from typing import NamedTuple
 
 from toolyard.insight.dataflow.value_meanings import (
     ADJECTIVES,
@@ -25,43 +24,8 @@ from toolyard.insight.dataflow.value_meanings import (
 )
 from toolyard.words.plurals import singular
 
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
-
-
-class _Memo(NamedTuple):
-    work: functools._lru_cache_wrapper[Any]
-    most: int
-
-
-_MEMOS: list[_Memo] = []
-
-
-def remembered(most: int) -> Callable[[Callable[[K], V]], Callable[[K], V]]:
-    """Work out each thing once; more than `most` of them are not kept for the next run."""
-
-    def decorate(work: Callable[[K], V]) -> Callable[[K], V]:
-        memo = functools.cache(work)
-        _MEMOS.append(_Memo(memo, most))
-        return memo
-
-    return decorate
-
-
-def forget_too_many() -> None:
-    """Begin again with whatever there is too much of."""
-    for memo in _MEMOS:
-        if memo.work.cache_info().currsize > memo.most:
-            memo.work.cache_clear()
-
-
-def forget() -> None:
-    """Work out everything anew, as a process does that has just begun."""
-    for memo in _MEMOS:
-        memo.work.cache_clear()
-
-
-_REMEMBERED = 65536
+REMEMBERED = 65536
+"""Names of each sort that are worked out once; a catalog has few different ones, each of them many times."""
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+s(?![a-z])|[A-Z]+(?![a-z])|[0-9]+|[^\W\d_a-zA-Z]+")
 
 _FORMS = {
@@ -136,7 +100,7 @@ _FORMS = {
 }
 
 
-@remembered(_REMEMBERED)
+@lru_cache(REMEMBERED)
 def words_of(name: str) -> tuple[str, ...]:
     """The words of a name: lower case, singular, abbreviations written out."""
     return tuple(words_in(name))
@@ -145,22 +109,14 @@ def words_of(name: str) -> tuple[str, ...]:
 def words_in(text: str) -> list[str]:
     """The same of a text that is not worth remembering."""
     found: list[str] = []
-    letters = text.replace("_", "")
-    if letters.islower() and letters.isalpha() and letters.isascii():
-        # `user_name`, as half of all names are: nothing to look for.
-        parts = text.split("_") if len(letters) < len(text) else [text]
-    else:
-        parts = _PARTS.findall(text.replace("ID", "Id"))
-    for part in parts:
+    for part in _PARTS.findall(text.replace("ID", "Id")):
         found += _form(part)
     return found
 
 
-@remembered(_REMEMBERED)
+@lru_cache(REMEMBERED)
 def _form(part: str) -> tuple[str, ...]:
     word = part.lower()
-    if not word:
-        return ()
     if word in _FORMS:
         return _FORMS[word]
     if word[-1] != "s":
@@ -183,11 +139,9 @@ class Name(NamedTuple):
     """Whether it tells an entity, and so a description may say of whom."""
     listed: Phrase
     """Where it ends as lists do, the words before: of `tag_list`, `tag`."""
-    asked: set[str] | None = None
-    """Of outputs: how owners end from whom it is asked for; None where it is asked for whosoever it is."""
 
 
-@remembered(65536)
+@lru_cache(REMEMBERED)
 def read_name(name: str) -> Name | None:
     """What the name of a value says; None for what no other tool's answer is for."""
     words = tuple(words_in(name))
@@ -206,7 +160,7 @@ def read_words(words: Phrase, spoken: str = "") -> Name | None:
     *before, last = words
     state = last in STATE
     if not before:
-        return tuple.__new__(Name, (last, True, last, (), state or last in GENERIC, state, last in IDENTITY, (), None))
+        return Name(last, True, last, (), state or last in GENERIC, state, last in IDENTITY, ())
     if words[0] == "number":
         attribute, own, generic = "count", tuple(word for word in words[1:] if word != "of"), True
     else:
@@ -219,7 +173,7 @@ def read_words(words: Phrase, spoken: str = "") -> Name | None:
         generic = state or cut < end or last in GENERIC
     listed = words[:-1] if last in LISTS else ()
     spoken, tells = spoken or " ".join(words), attribute in IDENTITY
-    return tuple.__new__(Name, (spoken, False, attribute, own, generic, state, tells, listed, None))
+    return Name(spoken, False, attribute, own, generic, state, tells, listed)
 
 
 def tool_nouns(name: str) -> list[Phrase]:
@@ -272,19 +226,14 @@ _PHRASE_ENDS = frozenset(
 )
 
 
-@remembered(16384)
+@lru_cache(REMEMBERED // 4)
 def owner_in(description: str) -> Phrase:
     """The entity that a description names, as in `The unique identifier of the balance account`."""
     lower = description.lower()
     if len(lower) != len(description):
         # A letter that is longer in lower case.
         description = lower
-    identifies = "identif" in lower
-    match = None
-    if "of" in lower or "for" in lower or identifies or "that describes" in lower or "assigned to" in lower:
-        match = _OWNER.search(lower)
-    if not match and identifies:
-        match = _IDENTIFIES.search(lower)
+    match = _OWNER.search(lower) or _IDENTIFIES.search(lower)
     if match:
         return _noun_phrase(_cut_phrase(description[slice(*match.span(1))]))
     leading = _LEADING.match(lower)

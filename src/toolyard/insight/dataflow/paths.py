@@ -6,35 +6,184 @@ else is said. Paths are given breadth first, so that a limit cuts what lies deep
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from toolyard.insight.dataflow.names import words_of
-from toolyard.insight.dataflow.schema_fold import (
-    ARRAY,
-    BOOLEAN,
-    COMPOUND,
-    INTEGER,
-    KEYWORD_KINDS,
-    KINDS,
-    MAX_FIELDS,
-    MAX_REQUIRED,
-    NUMBER,
-    OBJECT,
-    SCALAR,
-    STRING,
-    Schema,
-    Settled,
-    fold_schema,
-    is_mapping,
-    named_kinds,
+
+STRING, INTEGER, NUMBER, BOOLEAN, OBJECT, ARRAY = (1 << bit for bit in range(6))
+SCALAR = STRING | INTEGER | NUMBER | BOOLEAN
+KINDS = {"string": STRING, "integer": INTEGER, "number": NUMBER, "boolean": BOOLEAN, "object": OBJECT, "array": ARRAY}
+
+MAX_FIELDS = 160
+"""Of one schema. What is cut lies deepest."""
+MAX_REQUIRED = 1000
+_MAX_PARTS = 200
+"""Schemas that are put together for one value; unions of unions end."""
+
+
+Schema = Mapping[str, Any]
+
+KEYWORD_KINDS = (
+    (("properties", "additionalProperties", "required", "patternProperties"), OBJECT),
+    (("items", "prefixItems", "minItems", "maxItems", "uniqueItems"), ARRAY),
+    (("pattern", "minLength", "maxLength", "contentMediaType"), STRING),
+    (("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), INTEGER | NUMBER),
 )
 
+
+class Settled(NamedTuple):
+    """What may be in a value, references and unions put together."""
+
+    kinds: int
+    """Bits; null is left out."""
+    said: Schema
+    """What else is said of it."""
+    properties: Schema | None
+    required: Sequence[Any]
+    hint: str | None
+    """What the schema is called."""
+    inner: Settled | None
+    """What a list holds."""
+    item_kinds: int
+
+
+def fold_schema(schema: Schema, root: Schema, depth: int = 4) -> Settled:
+    """A schema without references and unions: what may be in it, all together."""
+    found: dict[str, Any] = {"kinds": 0}
+    _merge_schema(found, schema, root, [_MAX_PARTS], ())
+    kinds, properties, required = found["kinds"], found.get("properties"), found.get("required", ())
+    if properties is not None:
+        kinds |= OBJECT
+    items: Any = found.get("items")
+    hint = found.get("hint")
+    places = _places_of(found.get("prefixItems"), items)
+    if places:
+        kinds = kinds or ARRAY
+        found["items"] = items = {"anyOf": places}
+    if items is None or not is_mapping(items):
+        return Settled(kinds, found, properties, required, hint, None, 0)
+    inner = fold_schema(items, root, depth - 1) if depth else _UNKNOWN
+    if places and inner.properties is None:
+        # Plain values without names, each another thing: the list stands for them, and they are no list of one.
+        return Settled(kinds, found, properties, required, hint, None, inner.kinds)
+    # What a list holds says something of the list as well.
+    for key in ("enum", "format"):
+        if key in inner.said:
+            found.setdefault(key, inner.said[key])
+    return Settled(kinds, found, properties, required, inner.hint if hint is None else hint, inner, inner.kinds)
+
+
+_UNKNOWN = Settled(0, {}, None, (), None, None, 0)
+
+
+def _places_of(places: Any, items: Any) -> list[Schema]:
+    """What the places of a tuple take, and what comes after them; nothing for any other value."""
+    if places is None and not isinstance(items, list):
+        return []
+    # Before 2020-12 the places stood under `items`.
+    parts = [part for given in (places, items) if isinstance(given, list) for part in given if is_mapping(part)]
+    return [*parts, items] if parts and is_mapping(items) else parts
+
+
+_UNIONS = ("allOf", "anyOf", "oneOf")
+_KEPT = frozenset(("items", "enum", "const", "default", "format", "description")).union(
+    *(keywords for keywords, _ in KEYWORD_KINDS)
+) - {"properties", "required"}
+
+
+def _merge_schema(found: dict[str, Any], schema: Schema, root: Schema, left: list[int], seen: tuple[str, ...]) -> None:
+    left[0] -= 1
+    if left[0] < 0 or not is_mapping(schema):
+        return
+    reference, united = None, False
+    for key, value in schema.items():
+        if key in _KEPT:
+            found.setdefault(key, value)
+        elif key == "type":
+            found["kinds"] |= _name_kinds(value)
+        elif key == "properties":
+            if is_mapping(value):
+                found[key] = _join_properties(found.get(key, {}), value)
+        elif key == "required":
+            if isinstance(value, (list, tuple)):
+                names = value[:MAX_REQUIRED]
+                found[key] = [*found[key], *names][:MAX_REQUIRED] if key in found else names
+        elif key == "title":
+            if isinstance(value, str):
+                found.setdefault("hint", value)
+        elif key == "$ref":
+            reference = value
+        elif key in _UNIONS:
+            united = True
+    if isinstance(reference, str) and reference not in seen:
+        target = _resolve_reference(reference, root)
+        if target is not None:
+            found.setdefault("hint", _name_reference(reference))
+            _merge_schema(found, target, root, left, (*seen, reference))
+    if united:
+        _merge_unions(found, schema, root, left, seen)
+
+
+def _join_properties(known: Schema, more: Schema) -> Schema:
+    """Both, as far as fields are counted; of the same name, the later one."""
+    if not known and len(more) <= MAX_FIELDS:
+        return more
+    if len(known) + len(more) <= MAX_FIELDS:
+        return {**known, **more}
+    both = {name: more.get(name, part) for name, part in known.items()}
+    fresh = ((name, part) for name, part in more.items() if name not in known)
+    both.update(itertools.islice(fresh, MAX_FIELDS - len(both)))
+    return both
+
+
+def _merge_unions(found: dict[str, Any], schema: Schema, root: Schema, left: list[int], seen: tuple[str, ...]) -> None:
+    for key in _UNIONS:
+        if key not in schema or not isinstance(parts := schema[key], list):
+            continue
+        before = found.get("required", ())
+        for part in parts:
+            _merge_schema(found, part, root, left, seen)
+        if key != "allOf" and len(parts) > 1:
+            # What only one of the branches asks for is not asked for by all.
+            found["required"] = before
+
+
+def _name_kinds(value: Any) -> int:
+    """The bits of what stands under `type`."""
+    kinds = 0
+    for name in value if isinstance(value, (list, tuple)) else (value,):
+        kinds |= KINDS.get(name, 0) if isinstance(name, str) else 0
+    return kinds
+
+
+def _name_reference(reference: str) -> str:
+    return reference.rpartition("/")[2].lstrip("#")
+
+
+def _resolve_reference(reference: str, root: Schema) -> Schema | None:
+    if reference == "#":
+        return root
+    if not reference.startswith("#/"):
+        return None
+    here: Any = root
+    for part in reference[2:].split("/"):
+        part = part.replace("~1", "/").replace("~0", "~")
+        if not is_mapping(here) or part not in here:
+            return None
+        here = here[part]
+    return here if is_mapping(here) else None
+
+
+def is_mapping(value: Any) -> bool:
+    """Whether a value is an object; most are dicts, which are told at once."""
+    return isinstance(value, (dict, Mapping))
+
+
 MAX_DEPTH = 6
-_UNCOUNTED = 2
-"""Nodes that are no field: the whole, and what it holds if it is a list."""
 _MAX_ENUM = 1000
 """Listed values that are compared."""
 _FORMATS = {
@@ -102,158 +251,71 @@ class SchemaField(NamedTuple):
         return self.holder.lists
 
 
-Leaf = tuple[str, Any, int, int, str, frozenset[str] | None, str, bool]
-"""Of a `Field` what is its own: its name and what `look` knows of that, kinds, items, format, enum, description, and
-whether it is required."""
-Take = Callable[[Holder, str, str | None, list[Leaf]], object]
-"""Takes values side by side: what they have in common, what stands before each name in its path (or, of one that has no
-name of its own, the path), and the values."""
-Look = Callable[[str], Any]
-"""What is known of values called so; None if they are not wanted."""
-
-_Node = tuple[Settled, str, str, Holder, bool, int, int]
-"""A value that others are in: settled, its path, name, holder, whether it is required, its depth, and how many of those
-up to here are no fields."""
 _OUTSIDE = Holder((), "", 0)
-
-
-class Walk:
-    """One schema, read breadth first. A value is met as soon as what holds it is opened: that is the same order."""
-
-    __slots__ = ("_count", "_limit", "_look", "_passed", "_queue", "_root", "_take", "required")
-
-    def __init__(self, root: Schema, look: Look, take: Take, *, limit: int = MAX_FIELDS) -> None:
-        self._root = root
-        self._look = look
-        self._take = take
-        self._limit = limit
-        self._count = 0
-        self._passed = 0
-        self._queue: deque[_Node] = deque()
-        self.required: list[str] = []
-        """The paths of all that is required, wanted or not."""
-
-    def run(self, *, required: bool = True) -> None:
-        """Give every value up to the limit to whom they are for. Without `required`, none is."""
-        if not is_mapping(self._root) or not self._root:
-            return
-        settled = fold_schema(self._root, self._root)
-        if settled.properties is not None:
-            # As most are: an object is no field itself.
-            self._passed = 1
-            self._visit_inside(settled, "", "", _OUTSIDE, required, 1)
-        else:
-            self._visit_item(settled, "", "", _OUTSIDE, required, 0)
-        queue, limit = self._queue, self._limit + _UNCOUNTED
-        while queue and self._count < self._limit:
-            settled, path, name, holder, needed, depth, passed = queue.popleft()
-            # Those that wait come first: when they are enough, what lies deeper is not asked for.
-            if self._count + self._passed - passed < limit:
-                self._visit_inside(settled, path, name, holder, needed, depth + 1)
-
-    def _visit_inside(self, settled: Settled, path: str, name: str, outer: Holder, required: bool, depth: int) -> None:
-        """Meet what is in a value."""
-        _, _, properties, must, hint, inner, _ = settled
-        hint = hint or ""
-        if properties is not None:
-            parents = (*outer.parents, name) if name else outer.parents
-            needed = _read_required(must) if required and must else _NOTHING
-            # As tuples are made: the way over `Holder` itself takes twice as long.
-            self._visit_object(properties, needed, path, tuple.__new__(Holder, (parents, hint, outer.lists)), depth)
-        if inner is not None and (inner[2] is not None or inner[5] is not None):
-            # What it holds is called as it is.
-            holder = tuple.__new__(Holder, (outer.parents, hint, outer.lists + 1))
-            self._visit_item(inner, path + "[]", name, holder, False, depth)
-
-    def _visit_object(self, properties: Schema, needed: frozenset[str], path: str, holder: Holder, depth: int) -> None:
-        """Meet the properties of an object."""
-        look, crowded = self._look, len(properties) > self._limit - self._count
-        prefix = f"{path}." if path else ""
-        leaves: list[Leaf] = []
-        plain = 0
-        for name, part in properties.items():
-            if crowded and self._count + plain >= self._limit:
-                break
-            called = name if type(name) is str else str(name)
-            must = name in needed
-            if type(part) is not dict or not COMPOUND.isdisjoint(part) or (not prefix and called in _WHOLE):
-                settled = fold_schema(part if type(part) is dict else _as_mapping(part), self._root)
-                self._visit_value(leaves, settled, prefix + called, called, holder, must, depth)
-                continue
-            # Most are plain values: what they say is what there is.
-            plain += 1
-            if must:
-                self.required.append(prefix + called)
-            known = look(called) if called else ""
-            if known is None:
-                continue
-            named, text = part.get("type"), part.get("description", "")
-            said = KINDS.get(named, 0) if type(named) is str else named_kinds(named)
-            if said and not said & ARRAY and type(text) is str and "enum" not in part and "format" not in part:
-                leaves.append((called, known, said, 0, "", None, text, must))
-            else:
-                leaves.append(_build_leaf(part, said, 0, called, known, must))
-        self._count += plain
-        if leaves:
-            self._take(holder, prefix, None, leaves)
-
-    def _visit_item(self, settled: Settled, path: str, name: str, holder: Holder, required: bool, depth: int) -> None:
-        """Meet a value that is no property: the whole, or what a list holds."""
-        leaves: list[Leaf] = []
-        self._visit_value(leaves, settled, path, name, holder, required, depth)
-        if leaves:
-            self._take(holder, "", path, leaves)
-
-    def _visit_value(
-        self,
-        leaves: list[Leaf],
-        settled: Settled,
-        path: str,
-        name: str,
-        holder: Holder,
-        required: bool,
-        depth: int,
-    ) -> None:
-        """Meet a value that may hold others."""
-        kinds, said, properties, _, _, inner, item_kinds = settled
-        known = self._look(name) if name else ""
-        if path in _WHOLE and (kinds or _build_leaf(said, 0, item_kinds, name, known, required)[2]) & (OBJECT | ARRAY):
-            self._passed += 1
-        elif self._count < self._limit:
-            self._count += 1
-            if required:
-                self.required.append(path)
-            if known is not None:
-                leaves.append(_build_leaf(said, kinds, item_kinds, name, known, required))
-        # More than plain values, which a list itself stands for.
-        if depth < MAX_DEPTH and (
-            properties is not None or (inner is not None and (inner[2] is not None or inner[5] is not None))
-        ):
-            self._queue.append((settled, path, name, holder, required, depth, self._passed))
-
-
-_NOTHING: frozenset[str] = frozenset()
-
-
-def _read_required(required: Sequence[Any]) -> frozenset[str]:
-    return frozenset([name for name in required[:MAX_REQUIRED] if isinstance(name, str)])
-
-
 _WHOLE = frozenset(("", "[]"))
 """Paths of what is no field unless it is one value."""
+
+
+class _Node(NamedTuple):
+    """A value that is met."""
+
+    settled: Settled
+    path: str
+    name: str
+    holder: Holder
+    required: bool
+    depth: int
 
 
 def fields_of(schema: Schema, *, limit: int = MAX_FIELDS) -> list[SchemaField]:
     """Every value in a schema: those that hold others as well, unless they are the whole."""
     found: list[SchemaField] = []
+    if not is_mapping(schema) or not schema:
+        return found
+    # A value is met as soon as what holds it is opened: that is breadth first.
+    opening: deque[_Node] = deque()
+    meeting: Iterable[_Node] = [_Node(fold_schema(schema, schema), "", "", _OUTSIDE, True, 0)]
+    while True:
+        for node in meeting:
+            if len(found) >= limit:
+                return found
+            field = _build_field(node)
+            if node.path not in _WHOLE or not field.kinds & (OBJECT | ARRAY):
+                found.append(field)
+            if node.depth < MAX_DEPTH and _holds_others(node.settled):
+                opening.append(node)
+        if not opening:
+            return found
+        meeting = _open_node(opening.popleft(), schema)
 
-    def take(holder: Holder, prefix: str, path: str | None, leaves: list[Leaf]) -> None:
-        for leaf in leaves:
-            name = leaf[0]
-            found.append(SchemaField(prefix + name if path is None else path, name, holder, *leaf[2:]))
 
-    Walk(schema, str, take, limit=limit).run()
-    return found
+def _holds_others(settled: Settled) -> bool:
+    """Whether there is more in it than plain values, which a list itself stands for."""
+    return settled.properties is not None or _is_nested(settled.inner)
+
+
+def _is_nested(inner: Settled | None) -> bool:
+    return inner is not None and (inner.properties is not None or inner.inner is not None)
+
+
+def _open_node(node: _Node, root: Schema) -> Iterator[_Node]:
+    """What is in a value."""
+    settled, path, name, outer, required, depth = node
+    hint, inner = settled.hint or "", settled.inner
+    if settled.properties is not None:
+        needed = _read_required(settled.required) if required else frozenset()
+        holder = Holder((*outer.parents, name) if name else outer.parents, hint, outer.lists)
+        for key, part in settled.properties.items():
+            folded = fold_schema(part if is_mapping(part) else {}, root)
+            yield _Node(folded, f"{path}.{key}" if path else str(key), str(key), holder, key in needed, depth + 1)
+    if inner is not None and _is_nested(inner):
+        # What it holds is called as it is.
+        holder = Holder(outer.parents, hint, outer.lists + 1)
+        yield _Node(inner, path + "[]", name, holder, False, depth + 1)
+
+
+def _read_required(required: Sequence[Any]) -> frozenset[str]:
+    return frozenset([name for name in required[:MAX_REQUIRED] if isinstance(name, str)])
 
 
 def needed_of(required: Iterable[str]) -> frozenset[str]:
@@ -262,21 +324,20 @@ def needed_of(required: Iterable[str]) -> frozenset[str]:
     return frozenset(paths).difference([path.rpartition(".")[0] for path in paths if "." in path], _WHOLE)
 
 
-def _build_leaf(settled: Schema, said: int, item_kinds: int, name: str, known: Any, required: bool) -> Leaf:
-    text = settled.get("description")
-    if not isinstance(text, str):
-        text = ""
+def _build_field(node: _Node) -> SchemaField:
+    said = node.settled.said
+    text = said.get("description")
+    text = text if isinstance(text, str) else ""
     enum = None
-    if "enum" in settled and isinstance(values := settled["enum"], list):
+    if isinstance(values := said.get("enum"), list):
         enum = frozenset([str(value) for value in values[:_MAX_ENUM] if value is not None]) or None
-    kinds = said or _guess_kinds(settled, name, text)
+    kinds = node.settled.kinds or _guess_kinds(said, node.name, text)
     items = 0
     if kinds & ARRAY:
-        items = item_kinds or (0 if is_mapping(settled.get("items")) else SCALAR | OBJECT)
-    form = ""
-    if "format" in settled and isinstance(named := settled["format"], str):
-        form = _FORMATS.get(named.lower(), "")
-    return name, known, kinds, items, form, enum, text, required
+        items = node.settled.item_kinds or (0 if is_mapping(said.get("items")) else SCALAR | OBJECT)
+    named = said.get("format")
+    form = _FORMATS.get(named.lower(), "") if isinstance(named, str) else ""
+    return SchemaField(node.path, node.name, node.holder, kinds, items, form, enum, text, node.required)
 
 
 def _guess_kinds(settled: Schema, name: str, text: str) -> int:
@@ -321,7 +382,3 @@ def _kinds_of_words(name: str, text: str) -> int:
     if words and words[-1] in ("id", "number"):
         return STRING | INTEGER
     return SCALAR
-
-
-def _as_mapping(value: Any) -> Schema:
-    return value if is_mapping(value) else {}

@@ -1,32 +1,15 @@
-"""What is compared of a tool: the values that it gives and takes, with name, type, text and meaning.
-
-Of outputs only what some input asks for is looked at.
-"""
+"""What is compared of a tool: the values that it gives and takes, with name, type, text and meaning."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import compress
-from operator import itemgetter
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import NamedTuple
 
-from toolyard.insight.dataflow.names import (
-    Name,
-    asked_of,
-    owner_in,
-    read_name,
-    read_words,
-    remembered,
-    tool_nouns,
-    words_of,
-)
-from toolyard.insight.dataflow.paths import Holder, Leaf, Walk, needed_of
-from toolyard.insight.dataflow.schema_fold import BOOLEAN, SCALAR, Schema
+from toolyard.insight.dataflow.names import REMEMBERED, asked_of, owner_in, read_name, read_words, tool_nouns, words_of
+from toolyard.insight.dataflow.paths import BOOLEAN, SCALAR, Holder, SchemaField, fields_of, needed_of
 from toolyard.insight.dataflow.value_meanings import (
     ALONE,
     GONE,
-    HANDED,
     HANDLE,
     MADE,
     MAKERS,
@@ -41,71 +24,12 @@ from toolyard.insight.dataflow.value_meanings import (
     Phrase,
     add_claim,
     counted_out,
-    members_of,
 )
 from toolyard.model.tool import Tool
-
-
-class WantedInputs(dict[str, Name | None]):
-    """What inputs ask for: by the name of an output what that says, or None if nobody asks for any value called so.
-
-    It may say yes to what will not do. It never says no to what shares a facet with an input.
-    """
-
-    def __init__(self, claims: Iterable[Claim]) -> None:
-        owners: defaultdict[str, set[Phrase]] = defaultdict(set)
-        for name, owner, _ in claims:
-            owners[name].add(owner)
-        self._ends: defaultdict[str, set[str]] = defaultdict(set)
-        """For each attribute that is asked for, how the owners end, whose it is to be."""
-        for name, some in owners.items():
-            ends = {end for owner in some for end in ends_of(owner)}
-            for attribute, _, _ in members_of(name):
-                self._ends[attribute] |= ends
-        self._handed = set().union(*(self._ends.get(attribute, ()) for attribute, _, _ in members_of(HANDED)))
-
-    def __missing__(self, name: str) -> Name | None:
-        known = read_name(name)
-        found = self[name] = self._look_up(known) if known else None
-        return found
-
-    def _look_up(self, name: Name) -> Name | None:
-        _, _, attribute, own, generic, _, tells, listed, _ = name
-        if listed:
-            # What it is depends on whether it is a list.
-            return name
-        ends = self._ends.get(attribute)
-        if not generic:
-            return name if ends or self._handed.intersection(ends_of((*own, attribute))) else None
-        if ends is None:
-            return None
-        if attribute in ALONE or (own and ends.intersection(ends_of(own))):
-            return name
-        # Whose it is may yet be said by its surroundings, or by its description.
-        return tuple.__new__(Name, (*name[:-1], ends)) if tells or not own else None
-
-
-def ends_of(owner: Phrase) -> tuple[str, ...]:
-    """How it ends, and how it is written in one word: equal parts of two owners have one of these in common."""
-    if len(owner) < 2:
-        return owner or ("",)
-    return owner[-1], "".join(owner)
-
-
-def is_asked(owners: Owners, ends: Collection[str]) -> bool:
-    """Whether any of the owners ends so."""
-    for owner, _ in owners:  # noqa: SIM110 - a generator takes twice as long
-        if owner[-1] in ends or "".join(owner) in ends:
-            return True
-    return False
-
 
 _MAX_TEXT = 160
 ITEMS, MANY = 6, 12
 """The first bits of the kinds of items, and of whether there are many; those before are the kinds of a value."""
-
-KindRow = tuple[bool, bool, str, str, int, str, frozenset[str] | None, str, Phrase, bool, Owners, int]
-"""A `Kind` as a plain tuple."""
 
 
 class Kind(NamedTuple):
@@ -149,10 +73,7 @@ class Kind(NamedTuple):
 
 def text_of(spoken: str, description: str) -> str:
     """What values are compared by: the name, and the beginning of the description in one line."""
-    line = description[:_MAX_TEXT]
-    if not line.isprintable() or "  " in line or line[:1] == " " or line[-1:] == " ":
-        # Not only plain blanks, one at a time.
-        line = " ".join(description[: 2 * _MAX_TEXT].split())[:_MAX_TEXT]
+    line = " ".join(description[: 2 * _MAX_TEXT].split())[:_MAX_TEXT]
     return f"{spoken}: {line}" if line else spoken
 
 
@@ -164,46 +85,23 @@ def types_of(shape: int) -> tuple[int, int, int]:
 _KINDS = (1 << ITEMS) - 1
 
 
-def pick_fields(*names: str) -> Callable[[KindRow], Any]:
-    """What takes these out of a kind, as long as it is a plain tuple."""
-    return itemgetter(*map(Kind._fields.index, names))
-
-
 class Values(NamedTuple):
     """What one tool gives, or what it takes, by column."""
 
     paths: list[str]
     needed: list[bool]
     """Whether a call cannot do without it."""
-    kinds: list[KindRow]
-
-    def texts(self) -> list[str]:
-        """What each is compared by."""
-        return [Kind._make(kind).text for kind in self.kinds]
-
-    def only(self, wanted: Sequence[bool]) -> Values:
-        """Those that are wanted."""
-        return Values(*(list(compress(column, wanted)) for column in self))  # type: ignore[arg-type]
+    kinds: list[Kind]
 
     def by_path(self) -> dict[str, Kind]:
         """To look at them."""
-        return dict(zip(self.paths, map(Kind._make, self.kinds), strict=True))
-
-
-class Given(NamedTuple):
-    """What one tool gives, as its schema says: most is never asked for, and not looked at any closer."""
-
-    schema: Schema
-    noun: Phrase
-    """What the tool is about."""
-    gone: frozenset[Phrase]
-    """Names of values that stand for nothing once the tool was called."""
+        return dict(zip(self.paths, self.kinds, strict=True))
 
 
 class Told(NamedTuple):
     """What one tool gives and takes."""
 
-    given: Given
+    outputs: Values
     inputs: Values
     required: int
     """How many values a call cannot do without."""
@@ -223,7 +121,6 @@ class _Place(NamedTuple):
     wrapper: Phrase
     """The container nearer to it that may be more than a wrapper."""
     hint: Phrase
-    noun: Phrase
     owners: Owners
     """What they come to."""
     around: Phrase
@@ -236,95 +133,82 @@ def told_of(tool: Tool) -> Told:
     noun = nouns[-1] if nouns else ()
     words = words_of(tool.name)
     maker = not MAKERS.isdisjoint(words[:2])
-    inputs = _Reader(asked_of(tool.name) or noun, 0, maker=maker)
-    walk = Walk(tool.parameters, read_name, inputs.take)
-    walk.run()
-    needed = needed_of(walk.required)
-    # The id that came in goes out again, and stands for nothing any more.
-    gone = frozenset() if GONE.isdisjoint(words[:2]) else frozenset(words_of(_last_step(path)) for path in inputs.paths)
+    taken = fields_of(tool.parameters)
+    needed = needed_of(field.path for field in taken if field.required)
+    inputs = _read_values(taken, asked_of(tool.name) or noun, 0, needed, maker=maker)
+    outputs = _read_values(fields_of(tool.output_parameters), noun, OUTPUT, frozenset())
+    if not GONE.isdisjoint(words[:2]):
+        # The id that came in goes out again, and stands for nothing any more.
+        gone = frozenset(map(_last_words, inputs.paths))
+        left = [row for row in zip(*outputs, strict=True) if _last_words(row[0]) not in gone]
+        outputs = Values(*map(list, zip(*left, strict=True))) if left else Values([], [], [])
     text = f"{' '.join(words)}. {_read_beginning(tool.description)}"
-    return Told(Given(tool.output_parameters, noun, gone), inputs.values(needed), len(needed), text)
+    return Told(outputs, inputs, len(needed), text)
 
 
-def outputs_of(given: Given, asked: WantedInputs | None = None) -> Values:
-    """What a tool gives; only what may be asked for, if that is known."""
-    outputs = _Reader(given.noun, OUTPUT)
-    Walk(given.schema, read_name if asked is None else asked.__getitem__, outputs.take).run(required=False)
-    found = outputs.values()
-    if given.gone:
-        found = found.only([words_of(_last_step(path)) not in given.gone for path in found.paths])
+def _last_words(path: str) -> Phrase:
+    return words_of(path.rpartition(".")[2])
+
+
+def _read_values(
+    fields: list[SchemaField], noun: Phrase, side: int, needed: frozenset[str], *, maker: bool = False
+) -> Values:
+    found = Values([], [], [])
+    for field in fields:
+        kind = _read_kind(field, noun, side, maker=maker)
+        if kind is not None:
+            found.paths.append(field.path)
+            found.needed.append(field.path in needed)
+            found.kinds.append(kind)
     return found
 
 
-def _last_step(path: str) -> str:
-    return path.rpartition(".")[2]
+def _read_kind(field: SchemaField, noun: Phrase, side: int, *, maker: bool) -> Kind | None:
+    """What is compared of one value; None for what no other tool's answer is for, or is nobody's."""
+    name = read_name(field.name) if field.name else read_words(noun)
+    if name is None:
+        return None
+    if field.items and name.listed:
+        name = read_words(name.listed) or name
+    told = owner_in(field.description[:_MAX_READ]) if name.tells and field.description else ()
+    place = _read_place(field.holder, noun)
+    if name.own:
+        owners = _told_owners(told, name.own) if told else ()
+    else:
+        owners = _find_owners(told, place.inner, place.wrapper, place.hint, noun) if told else place.owners
+        if name.generic and not owners and name.attribute not in ALONE:
+            return None
+    spoken = name.spoken
+    if name.alone and place.around:
+        spoken = f"{place.spoken} {spoken}" if spoken not in place.around else place.spoken
+    role = side
+    if not field.kinds & BOOLEAN and (not side or field.items & SCALAR):
+        role |= HANDLE
+    if maker and not field.parents and name.tells and not name.own:
+        role |= MADE
+    return Kind(
+        required=field.required and not side,
+        state=name.state,
+        spoken=spoken,
+        description=field.description,
+        shape=field.kinds | field.items << ITEMS | (1 << MANY if field.lists else 0),
+        format=field.format,
+        enum=field.enum,
+        attribute=name.attribute,
+        own=name.own,
+        generic=name.generic,
+        owners=owners,
+        role=role,
+    )
 
 
-class _Reader:
-    """Puts down what is compared of values as they are met."""
-
-    __slots__ = ("_maker", "_noun", "_side", "kinds", "paths")
-
-    def __init__(self, noun: Phrase, side: int, *, maker: bool = False) -> None:
-        self._noun = noun
-        self._side = side
-        self._maker = maker
-        self.paths: list[str] = []
-        self.kinds: list[KindRow] = []
-
-    def values(self, needed: frozenset[str] = frozenset()) -> Values:
-        """All that was put down."""
-        paths = self.paths
-        return Values(paths, [path in needed for path in paths] if needed else [False] * len(paths), self.kinds)
-
-    def take(self, holder: Holder, prefix: str, whole: str | None, leaves: list[Leaf]) -> None:
-        """Put down values that are side by side."""
-        side, maker = self._side, self._maker and not holder.parents
-        many = 1 << MANY if holder.lists else 0
-        place: _Place | None = None
-        nearby: Owners = ()
-        around: Phrase = ()
-        near = ""
-        for name, known, kinds, items, form, enum, description, required in leaves:
-            if not name:
-                known = read_words(self._noun)
-                if known is None:
-                    continue
-            if items and known[7]:
-                known = read_words(known[7]) or known
-            spoken, alone, attribute, own, generic, state, tells, _, asked = known
-            told = owner_in(description[:_MAX_READ]) if tells and description else ()
-            if own:
-                owners = _told_owners(told, own) if told else ()
-            else:
-                if place is None:
-                    place = _read_place(holder, self._noun)
-                    nearby, around, near = place[4:]
-                owners = _find_owners(told, *place[:4]) if told else nearby
-                if generic and not owners and attribute not in ALONE:
-                    continue
-            if asked is not None and not is_asked(owners, asked):
-                continue
-            if alone and around:
-                spoken = f"{near} {spoken}" if spoken not in around else near
-            role = side
-            if not kinds & BOOLEAN and (not side or items & SCALAR):
-                role |= HANDLE
-            if maker and tells and not own:
-                role |= MADE
-            self.paths.append(prefix + name if whole is None else whole)
-            shape = kinds | items << ITEMS | many
-            row = (required, state, spoken, description, shape, form, enum, attribute, own, generic, owners, role)
-            self.kinds.append(row)
-
-
+@lru_cache(REMEMBERED)
 def _read_place(holder: Holder, noun: Phrase) -> _Place:
     inner, wrapper = _find_containers(holder.parents)
     hint = _read_entity(words_of(holder.hint)) if holder.hint else ()
     around = inner or noun
-    spoken = " ".join(dict.fromkeys(around)) if len(around) > 1 else around[0] if around else ""
     owners = _find_owners((), inner, wrapper, hint, noun)
-    return tuple.__new__(_Place, (inner, wrapper, hint, noun, owners, around, spoken))
+    return _Place(inner, wrapper, hint, owners, around, " ".join(dict.fromkeys(around)))
 
 
 def _told_owners(told: Phrase, own: Phrase) -> Owners:
@@ -353,7 +237,6 @@ def _find_owners(told: Phrase, inner: Phrase, wrapper: Phrase, hint: Phrase, nou
     return tuple(found)
 
 
-@remembered(65536)
 def _find_containers(parents: tuple[str, ...]) -> tuple[Phrase, Phrase]:
     """The entity that holds a value, and the container nearer to it that may be more than a wrapper."""
     wrapper: Phrase = ()
@@ -367,7 +250,6 @@ def _find_containers(parents: tuple[str, ...]) -> tuple[Phrase, Phrase]:
     return (), wrapper
 
 
-@remembered(65536)
 def _read_entity(words: Phrase) -> Phrase:
     """A container's name as an entity; empty if it only wraps."""
     kept = tuple(word for word in words if not word.isdigit())
