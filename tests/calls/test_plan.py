@@ -9,6 +9,7 @@ import pytest
 from call_support import call, codes, executions, registry_of
 from hypothesis import given, strategies as st
 
+from toolyard.calls.flow import current_plans
 from toolyard.calls.tracer import Tracer
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.call import ToolCall
@@ -278,11 +279,11 @@ def test_a_plan_is_made_once_for_each_mode_and_anew_for_another_snapshot():
     engine.setup("s")
     engine.execute("s", [call("add", x=1), ToolCall("n::add", {"x": 2}, "id")])
     engine.simulate("s", [call("add", x=1)])
-    executed, simulated = engine._path.plans("execute"), engine._path.plans("simulate")
+    executed, simulated = current_plans(engine._path, "execute"), current_plans(engine._path, "simulate")
     assert [plan.name for plan in executed.values()] == [plan.name for plan in simulated.values()] == ["n::add"]
-    assert executed is engine._path.plans("execute") and executed is not simulated
+    assert executed is current_plans(engine._path, "execute") and executed is not simulated
     registry.remove("n::half")
-    assert engine._path.plans("execute") is not executed
+    assert current_plans(engine._path, "execute") is not executed
 
 
 def test_a_plan_leaves_out_what_a_tool_and_its_engine_do_not_need():
@@ -291,11 +292,11 @@ def test_a_plan_leaves_out_what_a_tool_and_its_engine_do_not_need():
 
     registry = ToolRegistry([function_tool(read, namespace="n", effects="read", output_parameters={})])
     engine = PythonToolEngine(registry)
-    plan = engine._path.plans("execute").add(registry.snapshot.names["n::read"][0])
+    plan = current_plans(engine._path, "execute").add(registry.snapshot.names["n::read"][0])
     assert plan.function is not None
     assert (plan.faults, plan.is_limited, plan.announces, plan.accepts_output) == (None, False, False, None)
     careful = PythonToolEngine(named(), retries=1, output_check="strict")
-    plan = careful._path.plans("execute").add(careful.tool_registry.snapshot.names["n::add"][0])
+    plan = current_plans(careful._path, "execute").add(careful.tool_registry.snapshot.names["n::add"][0])
     assert plan.is_limited and plan.announces and plan.accepts_output is not None
 
 
@@ -370,7 +371,7 @@ def test_names_nobody_has_are_not_remembered():
     engine = PythonToolEngine(named())
     engine.setup("s")
     engine.execute("s", [call(f"gone{number}") for number in range(50)])
-    assert not engine._path.plans("execute")
+    assert not current_plans(engine._path, "execute")
 
 
 def test_many_threads_in_one_session_lose_nothing():

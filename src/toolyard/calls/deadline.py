@@ -1,4 +1,4 @@
-"""Letting an engine answer: in which thread or task, until when, and how often."""
+"""Letting an engine answer: in which thread or task, and until when."""
 
 from __future__ import annotations
 
@@ -7,20 +7,13 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any
 
-import msgspec
-
 from toolyard.calls.invocation import Answerer, Invocation
-from toolyard.loop.pacing import backoff_delay
-from toolyard.model.errors import CallError, CallTimeout, SyncInAsyncError, Unavailable
-from toolyard.model.tool import Effects
+from toolyard.model.errors import CallError, CallTimeout, SyncInAsyncError
 from toolyard.registry.function_call import tool_failed
-from toolyard.sessions.gate import Gate
 from toolyard.sessions.session import INSIDE, Stay
 
 _GRACE = 0.1
 """Seconds a cancelled coroutine gets to clean up before it is left behind."""
-_LONGEST_PAUSE = 60.0
-"""Seconds that a call without a deadline is kept waiting for another try; a service may ask for a day."""
 
 
 def on_home_loop(work: Coroutine[Any, Any, Any], invocation: Invocation) -> Any:
@@ -195,52 +188,3 @@ def too_late(invocation: Invocation) -> CallTimeout:
         f"{invocation.tool.qualified_name} did not answer before its deadline",
         hint="it may still be running; find out whether it took effect before you call it again",
     )
-
-
-def retry_pause(engine: Answerer, invocation: Invocation, error: CallError) -> float | None:
-    """Seconds to wait before another try; None if there must not be one."""
-    settings = engine.settings
-    if not error.info.retryable or invocation.attempt > settings.retries or invocation.left_behind is not None:
-        return None
-    keyed = engine.idempotent and invocation.idempotency_key is not None
-    if invocation.tool.effects is not Effects.READ and not keyed:
-        return None
-    after = error.info.retry_after
-    pause = backoff_delay(invocation.attempt, settings.retry_delay) if after is None else after
-    remaining = invocation.remaining
-    most = _LONGEST_PAUSE if remaining is None else remaining
-    return None if pause >= most else pause
-
-
-def keep_arguments(engine: Answerer, invocation: Invocation) -> bytes:
-    """The arguments as they are now: a try may change its own, and the next must not see that."""
-    return msgspec.json.encode(invocation.arguments) if engine.settings.retries else b""
-
-
-def begin_again(invocation: Invocation, arguments: bytes) -> None:
-    """Make ready for another try."""
-    invocation.attempt += 1
-    invocation.arguments = msgspec.json.decode(arguments)
-    invocation.kept = None
-
-
-def leave_gates(gates: list[Gate], invocation: Invocation) -> None:
-    """Give back the places that one try had; a call that is left behind keeps them until it ends."""
-    left = invocation.left_behind
-    if left is None:
-        _leave_all(gates)
-    else:
-        left.add_done_callback(lambda _: _leave_all(gates))
-
-
-def gate_full(invocation: Invocation) -> Unavailable:
-    """What is said of a call for which there was no place in time."""
-    return Unavailable(
-        f"{invocation.tool.qualified_name} waited past its deadline: as many calls as allowed are running",
-        hint="try again later, or raise max_concurrent_calls",
-    )
-
-
-def _leave_all(gates: list[Gate]) -> None:
-    for gate in reversed(gates):
-        gate.leave()

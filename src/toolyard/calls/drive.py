@@ -12,7 +12,6 @@ from typing import Any, Protocol, TypeVar
 
 from toolyard.calls.deadline import aanswer_in_thread, answer_in_thread, aon_this_loop, check_thread, on_home_loop
 from toolyard.calls.invocation import Answerer, Invocation
-from toolyard.calls.recorder import Recorder
 from toolyard.loop.threads import Threads, loop_runs_here, wrapped
 from toolyard.sessions.gate import Gate
 from toolyard.sessions.session import Session
@@ -163,18 +162,18 @@ class AwaitAnswer:
 class WriteStore:
     """A store has it. A task that is cancelled meanwhile still waits, and the cancellation is what comes of it."""
 
-    __slots__ = ("recorder", "write")
+    __slots__ = ("sessions", "write")
 
-    def __init__(self, recorder: Recorder, write: Write) -> None:
-        self.recorder, self.write = recorder, write
+    def __init__(self, sessions: Sessions, write: Write) -> None:
+        self.sessions, self.write = sessions, write
 
     def here(self) -> None:
         """Write."""
-        self.recorder.write(self.write)
+        self.sessions.write(self.write)
 
     async def there(self) -> BaseException | None:
         """Write to the end."""
-        return await self.recorder.awrite(self.write)
+        return await self.sessions.awrite(self.write)
 
 
 T = TypeVar("T")

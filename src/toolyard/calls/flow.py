@@ -1,45 +1,49 @@
 """The one path of a call, in the order in which it is written here.
 
-    bind -> scope -> policy -> fault -> gate -> run -> check -> record -> trace
+    turn -> bind -> scope -> policy -> fault -> gate -> run -> check -> record -> trace
 
-A flow never waits by itself: it yields what is to be waited for, and whoever drives it does that in a thread or in a
-task. It raises nothing but bugs and what stops its driver. Every face of the house comes by here.
+A batch takes the turn of its session, in line, and gives it back whatever happens; each of its calls goes through the
+rest. A flow never waits by itself: it yields what is to be waited for, and whoever drives it does that in a thread or
+in a task. It raises nothing but bugs and what stops its driver. Every face of the house comes by here.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from threading import get_ident
 from types import CoroutineType
 
-from toolyard.calls.batch import Batch
-from toolyard.calls.deadline import (
-    begin_again,
-    call_engine,
-    check_thread,
-    gate_full,
-    keep_arguments,
-    leave_gates,
-    retry_pause,
+from toolyard.calls.attempts import answer_flow
+from toolyard.calls.batch import Batch, InflightCalls, find_recorded
+from toolyard.calls.deadline import call_engine, check_thread
+from toolyard.calls.drive import (
+    AnswerInThread,
+    AskApproval,
+    AwaitAnswer,
+    Flow,
+    LeaveTurn,
+    Pause,
+    TakeTurn,
+    WriteStore,
+    adrive,
+    drive,
 )
-from toolyard.calls.drive import AnswerInThread, AskApproval, AwaitAnswer, EnterGate, Flow, Pause, WriteStore
 from toolyard.calls.failure import check_writable, failure_result
-from toolyard.calls.fault_effects import alter_answer, answer_instead, check_time, own_failure_first, wait_for_fault
-from toolyard.calls.faults import FaultPlan
-from toolyard.calls.invocation import Answerer, Invocation
+from toolyard.calls.invocation import Invocation
 from toolyard.calls.plan import CallPath, CallPlan, CallPlans
-from toolyard.calls.policy import Policy
-from toolyard.calls.request import bind_within, check_known
+from toolyard.calls.policy import Policy, count_calls
+from toolyard.calls.request import CallRequest, bind_within, check_known
 from toolyard.calls.result import make_result
 from toolyard.calls.tracer import CallTrace
-from toolyard.model.call import ToolCall
-from toolyard.model.errors import CallError, SessionError, Unavailable
+from toolyard.model.call import Mode, ToolCall, ToolResult
+from toolyard.model.errors import CallError, DefinitionError, NoEngine, SessionError, Unavailable
 from toolyard.registry.bind import Bound, bind
-from toolyard.sessions.gate import Gate
 from toolyard.sessions.history import call_text, interrupted, read_entry
-from toolyard.sessions.session import Session
+from toolyard.sessions.session import Session, Stay
+from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.state import Changes
 from toolyard.sessions.store import Write
 
@@ -47,6 +51,206 @@ _log = logging.getLogger(__name__)
 
 _CANCELLED = "the call was cancelled before it was answered"
 _NO_CHANGES: Changes = {}
+_HELD_SECONDS = 0.005
+"""How long a batch keeps the loop: a thousand quick calls must not keep everybody else waiting."""
+_LONGEST = 1e8
+"""Seconds: about three years, more than any clock of the system takes."""
+
+
+def check_calls(calls: Sequence[ToolCall]) -> bool:
+    """Refuse what no model can get wrong, only the program around it; True if one of the calls has an id."""
+    identified = False
+    for call in calls:
+        if type(call) is ToolCall and type(call.name) is str and call.call_id is None:
+            continue
+        if not isinstance(call, ToolCall):
+            raise DefinitionError(
+                f"a batch is a list of ToolCall, not of {type(call).__name__}; see ToolCall.from_dict"
+            )
+        if not isinstance(call.name, str) or not isinstance(call.call_id, str | None):
+            raise DefinitionError(f"name and call_id of a ToolCall are text, not {call.name!r} and {call.call_id!r}")
+        identified = identified or call.call_id is not None
+    return identified
+
+
+def check_timeout(timeout: float | None) -> None:
+    """Refuse a time limit that is none; the program's mistake, like those of `check_calls`."""
+    if timeout is None:
+        return
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= _LONGEST:
+        raise DefinitionError(f"timeout must be a number of seconds above 0 and not over {_LONGEST:g}, not {timeout!r}")
+
+
+def run_batch(path: CallPath, session: Session, calls: Sequence[ToolCall], batch: Batch) -> list[ToolResult]:
+    """Take the session's turn and answer the calls from this thread."""
+    results: list[ToolResult] = []
+    return drive(batch_flow(path, session, calls, batch, results), results)
+
+
+async def arun_batch(path: CallPath, session: Session, calls: Sequence[ToolCall], batch: Batch) -> list[ToolResult]:
+    """`run_batch` for a task."""
+    results: list[ToolResult] = []
+    flow = batch_flow if session.kept else _alone_flow
+    return await adrive(flow(path, session, calls, batch, results), results)
+
+
+async def arun_request(path: CallPath, session: Session, request: CallRequest) -> list[ToolResult]:
+    """`arun_batch` under the conditions that only somebody on the other side of a wire makes."""
+    batch = Batch(request.mode, request.timeout, request.context, on_loop=True)
+    batch.trace, batch.definitions, batch.scope = request.trace, request.definitions, request.scope
+    batch.abandoned, batch.notify, batch.at_most = request.abandoned, request.notify, request.at_most
+    batch.replay = request.replay and request.mode == "execute" and request.session_id is not None
+    return await arun_batch(path, session, request.calls, batch)
+
+
+def batch_flow(
+    path: CallPath, session: Session, calls: Sequence[ToolCall], batch: Batch, results: list[ToolResult]
+) -> Flow:
+    """Take the turn, answer the calls in order, give it back."""
+    inflight, take, stay, deserted = _check_batch(session, calls, batch), None, None, False
+    gate, sessions = session.gate, path.sessions
+    try:
+        if session.durable or session.over or gate.line:
+            take = _take_turn(path, session, calls, batch)
+        else:
+            try:
+                # As in `Gate.enter_at_once`: no interrupt comes between taking the place and the `try` below.
+                del gate.free[-1]
+            except IndexError:
+                take = _take_turn(path, session, calls, batch)
+        try:
+            if take is not None:
+                yield take
+            session.taken = True
+            if batch.on_loop:
+                stay = Stay(gate)
+                stay.enter()
+            else:
+                session.holder = get_ident()
+            yield from _answer_calls(path, session, calls, batch, inflight, results)
+        except GeneratorExit:
+            deserted = True
+            raise
+        finally:
+            if take is None or take.taken:
+                try:
+                    if stay is not None:
+                        stay.over = True
+                    if batch.left_behind is not None or deserted:
+                        _give_back(sessions, session, batch)
+                    elif session.durable and batch.on_loop:
+                        yield LeaveTurn(sessions, session)
+                    else:
+                        sessions.leave(session)
+                except BaseException:
+                    # An interrupt, wherever it came: the turn is given back all the same.
+                    if session.taken and batch.holder is None:
+                        sessions.leave_off_loop(session)
+                    raise
+    finally:
+        if inflight is not None:
+            inflight.over()
+
+
+def _alone_flow(
+    path: CallPath, session: Session, calls: Sequence[ToolCall], batch: Batch, results: list[ToolResult]
+) -> Flow:
+    """Answer calls in a session that nobody else has, so that there is no turn in it."""
+    _check_batch(session, calls, batch)
+    yield from _answer_calls(path, session, calls, batch, None, results)
+
+
+def _give_back(sessions: Sessions, session: Session, batch: Batch) -> None:
+    left = batch.holder
+    if left is not None:
+        # Nobody's turn to take from inside any more: this thread may wait for it like any other.
+        session.holder = None
+        left.add_done_callback(partial(_leave_later, sessions, session))
+    else:
+        sessions.leave_off_loop(session)
+
+
+def _check_batch(session: Session, calls: Sequence[ToolCall], batch: Batch) -> InflightCalls | None:
+    """Refuse what is no batch; the calls that others may send again meanwhile, if there are any."""
+    if batch.timeout is not None:
+        check_timeout(batch.timeout)
+    identified = check_calls(calls)
+    return InflightCalls(session, calls) if identified and batch.mode == "execute" and session.kept else None
+
+
+def _answer_calls(
+    path: CallPath,
+    session: Session,
+    calls: Sequence[ToolCall],
+    batch: Batch,
+    inflight: InflightCalls | None,
+    results: list[ToolResult],
+) -> Flow:
+    plans = current_plans(path, batch.mode)
+    if batch.mode == "simulate" and session.kept:
+        if path.counting:
+            count_calls(session, plans.snapshot)
+        session = session.draft()
+    since = time.monotonic() if batch.on_loop and len(calls) > 1 else None
+    for call in calls:
+        if since is not None and time.monotonic() - since > _HELD_SECONDS:
+            yield Pause(0)
+            since = time.monotonic()
+        result = None if inflight is None else inflight.answered(call)
+        if result is None and batch.replay:
+            result = find_recorded(session, call)
+        if result is None:
+            try:
+                result = yield from call_flow(path, plans, batch, session, call)
+            except BaseException:
+                if inflight is not None and batch.cut_off is not None:
+                    # It may have taken effect: whoever sent it again must not run it again unasked.
+                    inflight.landed(*batch.cut_off)
+                raise
+        if inflight is not None:
+            inflight.landed(call, result)
+        results.append(result)
+
+
+def current_plans(path: CallPath, mode: Mode) -> CallPlans:
+    """Plans for the tools that there are now; a batch keeps those it began with."""
+    plans, snapshot = path.plans.get(mode), path.registry.snapshot
+    if plans is None or plans.snapshot is not snapshot:
+        plans = path.plans[mode] = CallPlans(path.root, snapshot, mode)
+    return plans
+
+
+def _leave_later(sessions: Sessions, session: Session, _ended: object) -> None:
+    sessions.leave_off_loop(session)
+
+
+def _take_turn(path: CallPath, session: Session, calls: Sequence[ToolCall], batch: Batch) -> TakeTurn:
+    return TakeTurn(path.sessions, session, _turn_deadline(path, calls, batch), f"a{batch.mode}")
+
+
+def _turn_deadline(path: CallPath, calls: Sequence[ToolCall], batch: Batch) -> float | None:
+    """How long to wait for the turn: as long as a call of the batch may take."""
+    timeout = path.root.settings.timeout if batch.timeout is None else batch.timeout
+    if timeout is None:
+        timeout = _longest_timeout(path, calls)
+    if batch.at_most is not None:
+        timeout = batch.at_most if timeout is None else min(timeout, batch.at_most)
+    return None if timeout is None else time.monotonic() + timeout
+
+
+def _longest_timeout(path: CallPath, calls: Sequence[ToolCall]) -> float | None:
+    """The longest time limit of the engines that will answer; None if one of them has none."""
+    longest = None
+    for call in calls:
+        for tool in path.registry.snapshot.get(call.name)[:1]:
+            try:
+                timeout = path.root.route(tool).settings.timeout
+            except NoEngine:
+                continue
+            if timeout is None:
+                return None
+            longest = timeout if longest is None else max(longest, timeout)
+    return longest
 
 
 def call_flow(path: CallPath, plans: CallPlans, batch: Batch, session: Session, call: ToolCall) -> Flow:
@@ -62,7 +266,7 @@ def call_flow(path: CallPath, plans: CallPlans, batch: Batch, session: Session, 
                 yield AskApproval(path.approver_threads, ask)
         invocation = _make_invocation(plan, batch, session, call, bound)
         if session.durable and plan.announces and not session.over:
-            cancelled = yield WriteStore(path.recorder, path.recorder.intent(session, call_text(call, bound.sent)))
+            cancelled = yield WriteStore(path.sessions, path.sessions.intent(session, call_text(call, bound.sent)))
             announced = True
             if cancelled is not None:
                 raise cancelled
@@ -88,9 +292,9 @@ def call_flow(path: CallPath, plans: CallPlans, batch: Batch, session: Session, 
     if invocation is not None and invocation.left_behind is not None:
         batch.leave_behind(invocation)
     if session.durable and not session.over:
-        cancelled = yield from _store_entry(path, invocation, path.recorder.addition(session, entry, changes), trace)
-    if changes or path.recorder.counting:
-        path.recorder.commit(session, entry, changes, invocation)
+        cancelled = yield from _store_entry(path, invocation, path.sessions.addition(session, entry, changes), trace)
+    if changes or path.counting:
+        _commit_entry(path, session, entry, changes, invocation)
     elif session.kept:
         session.history.append(entry)
     if trace is not None:
@@ -100,9 +304,21 @@ def call_flow(path: CallPath, plans: CallPlans, batch: Batch, session: Session, 
     return result
 
 
+def _commit_entry(
+    path: CallPath, session: Session, entry: bytes, changes: Changes, invocation: Invocation | None
+) -> None:
+    """Make an entry part of the history; what a durable session gets, its store has already."""
+    if not session.kept:
+        return
+    session.commit(entry, changes)
+    if path.counting and session.counts is not None and invocation is not None and invocation.begun:
+        name = invocation.tool.qualified_name
+        session.counts[name] = session.counts.get(name, 0) + 1
+
+
 def _store_entry(path: CallPath, invocation: Invocation | None, write: Write, trace: CallTrace | None) -> Flow:
     try:
-        return (yield WriteStore(path.recorder, write))
+        return (yield WriteStore(path.sessions, write))
     except BaseException:
         _cut_trace(trace, invocation)
         raise
@@ -137,7 +353,7 @@ def _check_policy(
     path: CallPath, policy: Policy, batch: Batch, session: Session, bound: Bound
 ) -> Callable[[], None] | None:
     """Raise `Denied` unless the call may run; what is left to do where somebody may have to be asked."""
-    counts = path.recorder.counts(session, path.registry.snapshot) if path.recorder.counting else {}
+    counts = count_calls(session, path.registry.snapshot) if path.counting else {}
     check = partial(policy.check, bound.tool, session_id=session.key.session_id, arguments=bound.arguments)
     if path.asks:
         return partial(check, counts=counts, mode=batch.mode)
@@ -146,10 +362,9 @@ def _check_policy(
 
 
 def _make_invocation(plan: CallPlan, batch: Batch, session: Session, call: ToolCall, bound: Bound) -> Invocation:
-    if batch.timeout is None and batch.at_most is None:
-        timeout = plan.timeout
-    else:
-        timeout = plan.time_limit(batch.timeout, batch.at_most)
+    timeout = plan.timeout if batch.timeout is None else plan.time_limit(batch.timeout)
+    if batch.at_most is not None and (timeout is None or timeout > batch.at_most):
+        timeout = batch.at_most
     return Invocation(
         plan.tool,
         bound.arguments,
@@ -165,52 +380,6 @@ def _make_invocation(plan: CallPlan, batch: Batch, session: Session, call: ToolC
         None if batch.notify is None else partial(batch.notify, call),
         held=plan.held,
     )
-
-
-def answer_flow(engine: Answerer, invocation: Invocation, faults: FaultPlan | None, *, on_loop: bool) -> Flow:
-    """Have an engine answer, with what goes wrong on purpose, its limits and its retries; raises `CallError`."""
-    fault = None
-    if faults is not None:
-        fault = faults.decide(invocation.tool.qualified_name, invocation.session, invocation.mode)
-    if fault is None:
-        return (yield from _tries_flow(engine, invocation, on_loop))
-    wait, late = wait_for_fault(fault, invocation)
-    if wait:
-        yield Pause(wait)
-    check_time(invocation, late)
-    if fault.instead:
-        return answer_instead(fault, invocation)
-    with own_failure_first(invocation):
-        value = yield from _tries_flow(engine, invocation, on_loop)
-    return alter_answer(fault, invocation, value, engine.settings.max_result_bytes)
-
-
-def _tries_flow(engine: Answerer, invocation: Invocation, on_loop: bool) -> Flow:
-    """Through the engine's gates, and as often as its settings allow."""
-    gates, arguments = engine.gates.of(invocation.tool.qualified_name), keep_arguments(engine, invocation)
-    while True:
-        inside: list[Gate] = []
-        try:
-            for gate in gates:
-                if not (yield EnterGate(gate, invocation.deadline)):
-                    raise gate_full(invocation)
-                inside.append(gate)
-            if engine.blocks(invocation.tool) and (on_loop or invocation.deadline is not None):
-                value = yield AnswerInThread(engine, invocation)
-            else:
-                invocation.begun = True
-                value = call_engine(engine, invocation)
-            if type(value) is CoroutineType:
-                value = yield AwaitAnswer(value, invocation)
-            return value
-        except CallError as error:
-            pause = retry_pause(engine, invocation, error)
-            if pause is None:
-                raise
-        finally:
-            leave_gates(inside, invocation)
-        yield Pause(pause)
-        begin_again(invocation, arguments)
 
 
 def _interruption(batch: Batch, invocation: Invocation) -> bytes:
@@ -234,13 +403,13 @@ def _stop_call(
     if invocation is None or not invocation.begun:
         _cut_trace(trace, invocation)
         if announced and not session.over:
-            yield WriteStore(path.recorder, path.recorder.withdrawal(session))
+            yield WriteStore(path.sessions, path.sessions.withdrawal(session))
         return
     entry = _interruption(batch, invocation)
     try:
         if session.durable and not session.over:
-            yield WriteStore(path.recorder, path.recorder.addition(session, entry, _NO_CHANGES))
-        path.recorder.commit(session, entry, _NO_CHANGES, invocation)
+            yield WriteStore(path.sessions, path.sessions.addition(session, entry, _NO_CHANGES))
+        _commit_entry(path, session, entry, _NO_CHANGES, invocation)
     except SessionError as error:
         # A store that fails now must not take the place of what stops the caller; the intent is in it already.
         _log.warning("session %s: a cancelled call could not be recorded: %s", session.key.session_id, error)
@@ -254,7 +423,7 @@ def _desert_call(
     if invocation is not None and invocation.begun:
         entry = _interruption(batch, invocation)
         if not session.durable:
-            path.recorder.commit(session, entry, _NO_CHANGES, invocation)
+            _commit_entry(path, session, entry, _NO_CHANGES, invocation)
     _cut_trace(trace, invocation)
 
 

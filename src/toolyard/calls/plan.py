@@ -11,7 +11,6 @@ from typing import Any
 from toolyard.calls.faults import FaultPlan
 from toolyard.calls.invocation import Answerer, Root
 from toolyard.calls.policy import Policy
-from toolyard.calls.recorder import Recorder
 from toolyard.calls.settings import Settings
 from toolyard.calls.tracer import Tracer
 from toolyard.loop.threads import Threads
@@ -58,7 +57,7 @@ class CallPlan:
         """The plan of whoever would execute the call, also where another simulates it; else that of all of them."""
         self.is_limited = not self.settings.unlimited or self.faults is not None
         self.script_timeout = self.tool.binding.timeout if type(self.tool.binding) is ScriptBinding else None
-        self.timeout = self.time_limit(None, None)
+        self.timeout = self.time_limit(self.settings.timeout)
         self.held = self.settings.abandoned == "hold"
         self.announces = self.tool.effects is not Effects.READ
         checked = self.tool.output_parameters and self.settings.output_check != "off"
@@ -66,15 +65,12 @@ class CallPlan:
         self.max_result_bytes = self.settings.max_result_bytes
         self.entry_frame = entry_frame(self.name)
 
-    def time_limit(self, asked: float | None, at_most: float | None) -> float | None:
-        """Seconds that a call may take: what its caller asked for, or the engine allows, and never over `at_most`."""
-        timeout = self.settings.timeout if asked is None else asked
+    def time_limit(self, timeout: float | None) -> float | None:
+        """Seconds that a call may take, where its caller or its engine allows so many."""
         if self.script_timeout is not None:
             # A script says itself how long it may take; others may only shorten that.
-            timeout = self.script_timeout if timeout is None else min(timeout, self.script_timeout)
-        if at_most is None:
-            return timeout
-        return at_most if timeout is None else min(timeout, at_most)
+            return self.script_timeout if timeout is None else min(timeout, self.script_timeout)
+        return timeout
 
 
 class CallPlans(dict[PreparedTool, CallPlan]):
@@ -119,19 +115,13 @@ class CallPath:
         """True: what a tool's own exception says goes to the log, and callers are told where to find it there."""
         # Threads of their own: people who think it over must not keep tools from running.
         self.approver_threads = Threads(_ASKED_AT_ONCE, "toolyard-approver")
-        self.recorder = Recorder(sessions, counting=policy is not None and policy.counts_calls)
-        self._plans: dict[Mode, CallPlans] = {}
-
-    def plans(self, mode: Mode) -> CallPlans:
-        """Plans for the tools that there are now; a batch keeps those it began with."""
-        plans, snapshot = self._plans.get(mode), self.registry.snapshot
-        if plans is None or plans.snapshot is not snapshot:
-            plans = self._plans[mode] = CallPlans(self.root, snapshot, mode)
-        return plans
+        self.counting = policy is not None and policy.counts_calls
+        """True: sessions keep the numbers of calls that budgets need."""
+        self.plans: dict[Mode, CallPlans] = {}
 
     def forget_plans(self) -> None:
         """Begin anew: who answers which tool has changed."""
-        self._plans = {}
+        self.plans = {}
 
     def close(self) -> None:
         """Let go of threads."""

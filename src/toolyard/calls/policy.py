@@ -16,10 +16,14 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from toolyard.model.call import Mode
-from toolyard.model.errors import ConfigError, Denied
+from toolyard.model.errors import ConfigError, Denied, UnknownToolError
 from toolyard.model.names import ToolGlobs, glob_matcher
 from toolyard.model.tool import Effects, Tool
+from toolyard.registry.bind import find
+from toolyard.registry.snapshot import Snapshot
 from toolyard.schema.options import Text, check_fields, read_option, read_options
+from toolyard.sessions.history import read_entry
+from toolyard.sessions.session import Session
 
 Per = Literal["session", "tool", "yard"]
 
@@ -385,3 +389,27 @@ def _deny_call(name: str, line: _Line, why: str = "is denied", remedy: str | Non
         hint=f"{remedy}; or {change}" if remedy else change,
         details={"rule": {"number": line.number, "text": line.text}} if line.number >= 0 else {"default": line.action},
     )
+
+
+_NEVER_RAN = frozenset({"tool.denied", "tool.not_found", "tool.invalid_args", "tool.no_engine"})
+
+
+def count_calls(session: Session, snapshot: Snapshot) -> dict[str, int]:
+    """How often each tool ran in the session; read off the history once, kept up from then on."""
+    if session.counts is None:
+        session.counts = {}
+        for text in session.history:
+            entry = read_entry(text)
+            info = entry.tool_output.error_info
+            if info is None or info.code not in _NEVER_RAN:
+                name = _qualify(snapshot, entry.tool_call.name)
+                session.counts[name] = session.counts.get(name, 0) + 1
+    return session.counts
+
+
+def _qualify(snapshot: Snapshot, name: str) -> str:
+    """The name budgets know a tool by, whichever of its names was used; of a tool that is gone, what was written."""
+    try:
+        return find(snapshot, name)[0].tool.qualified_name
+    except UnknownToolError:
+        return name

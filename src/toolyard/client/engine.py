@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, Unpack
 
 import msgspec
 
-from toolyard.calls.batch import check_calls, check_timeout
+from toolyard.calls.flow import check_calls, check_timeout
 from toolyard.client.registry import RemoteToolRegistry, read_results
 from toolyard.client.wire import API, REQUEST_SECONDS, Talk, WireOptions, make_garbled_error, segment
 from toolyard.model.call import ToolCall, ToolResult

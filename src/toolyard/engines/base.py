@@ -20,13 +20,13 @@ from msgspec.structs import replace
 
 from toolyard.calls.batch import Batch
 from toolyard.calls.faults import FaultPlan
+from toolyard.calls.flow import arun_batch, arun_request, run_batch
 from toolyard.calls.invocation import Answerer, Invocation
 from toolyard.calls.plan import CallPath
 from toolyard.calls.policy import Policy
 from toolyard.calls.request import CallRequest, refusals
 from toolyard.calls.settings import MAX_RESULT_BYTES, Abandoned, Gates, OutputCheck, Settings
 from toolyard.calls.tracer import Tracer
-from toolyard.calls.turn import arun_batch, run_batch
 from toolyard.engines.execute_override import (
     NO_CONTEXT,
     Overrides,
@@ -311,10 +311,10 @@ class ToolEngine(Closing):
         """Everything `aexecute` and `asimulate` can do and more, for the other side of a wire."""
         if request.session_id is None:
             if not self._needs_sessions:
+                if len(request.calls) == 1:
+                    return await arun_request(self._path, Session.alone(request.owner, request.mode), request)
                 session = Session(Key(request.owner or "", ""), History(), State())
-                # Of a call by itself nothing need be written down: nobody will ever read it.
-                session.kept = len(request.calls) > 1
-                return await arun_batch(self._path, session, request.calls, Batch.of_request(request))
+                return await arun_request(self._path, session, request)
             session_id = f"alone-{uuid4().hex}"
             await self.asetup(session_id, owner=request.owner)
             try:
@@ -331,7 +331,7 @@ class ToolEngine(Closing):
             answers = iter(await run(request.session_id, calls, **options) if calls else ())
             return [refusal or next(answers) for refusal in refused]
         session = await self._afind(request.session_id, request.owner)
-        return await arun_batch(self._path, session, request.calls, Batch.of_request(request))
+        return await arun_request(self._path, session, request)
 
     def takes(self, tool: Tool) -> bool:
         """True if it knows how to answer that tool, as far as its binding tells."""

@@ -14,10 +14,13 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import copy_context
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakSet
 
 from toolyard.model.errors import SessionError
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 
@@ -131,6 +134,19 @@ async def wrapped(future: Future[T]) -> T:
     import asyncio
 
     return await asyncio.wrap_future(future)
+
+
+async def outlast(future: asyncio.Future[Any]) -> BaseException | None:
+    """Wait until it is done even if this task is cancelled meanwhile; the cancellation that came, if one did."""
+    import asyncio
+
+    cancelled: BaseException | None = None
+    while not future.done():
+        try:
+            await asyncio.wait({future})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    return cancelled
 
 
 def loop_runs_here() -> bool:

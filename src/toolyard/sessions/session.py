@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from contextvars import ContextVar
-from typing import Any, Literal
+from typing import Any
 
+from toolyard.model.call import Mode
 from toolyard.model.errors import SessionBusyError, SessionError
 from toolyard.sessions.gate import Gate
 from toolyard.sessions.history import History
@@ -34,6 +35,10 @@ _committing = threading.Lock()
 """Held for the moment in which history and state change together, and while a fork reads both."""
 
 
+_NO_HISTORY, _NO_STATE, _NO_GATE = History(), State(), Gate()
+"""Of all sessions in which nothing is kept."""
+
+
 class Session:
     """What is known of one session. Appending is for whoever has its turn."""
 
@@ -43,7 +48,15 @@ class Session:
     )
 
     def __init__(
-        self, key: Key, history: History, state: State, *, branch: str = "", durable: bool = False, used: float = 0.0
+        self,
+        key: Key,
+        history: History,
+        state: State,
+        *,
+        branch: str = "",
+        durable: bool = False,
+        used: float = 0.0,
+        gate: Gate | None = None,
     ) -> None:
         self.key = key
         self.history = history
@@ -53,7 +66,7 @@ class Session:
         """True if a store must have an entry before anybody is told of it."""
         self.used = self.told = used
         """When it was last used, and when the store last heard of it."""
-        self.gate = Gate()
+        self.gate = gate or Gate()
         self.holder: object = None
         """The thread or task that has the turn, if it is known."""
         self.taken = False
@@ -71,10 +84,12 @@ class Session:
         """Where in the history a call id stands, as far as somebody looked."""
         self.looked_at = 0
 
-    @property
-    def mode(self) -> Literal["execute", "simulate"]:
-        """What calls in here are made for."""
-        return "simulate" if self.drafted else "execute"
+    @classmethod
+    def alone(cls, owner: str | None, mode: Mode) -> Session:
+        """For a call by itself: it begins empty, nothing is written down in it, and nobody else is ever inside."""
+        session = cls(Key(owner or "", ""), _NO_HISTORY, _NO_STATE, gate=_NO_GATE)
+        session.kept, session.drafted = False, mode == "simulate"
+        return session
 
     @classmethod
     def stored(cls, key: Key, stored: StoredSession) -> Session:
@@ -99,8 +114,7 @@ class Session:
 
     def draft(self) -> Session:
         """A fork for one `simulate`: nobody else sees it, no store hears of it, and it is dropped unread."""
-        draft = Session(self.key, self.history.fork(throw_away=True), self.state.fork())
-        draft.gate = self.gate
+        draft = Session(self.key, self.history.fork(throw_away=True), self.state.fork(), gate=self.gate)
         draft.drafted = True
         draft.counts = None if self.counts is None else dict(self.counts)
         return draft
@@ -131,3 +145,11 @@ def inside_itself_error(session: Session) -> SessionError:
         f"a tool running in session {session.key.session_id!r} called into that session, which would wait for itself; "
         "use another session"
     )
+
+
+def check_session_id(session_id: str) -> None:
+    """Refuse an id that not every store could keep."""
+    if not isinstance(session_id, str) or not session_id:
+        raise SessionError("a session id is text and not empty")
+    if "\0" in session_id or any("\ud800" <= char <= "\udfff" for char in session_id):
+        raise SessionError("a session id holds no NUL and no half of a surrogate pair; not every store could keep it")

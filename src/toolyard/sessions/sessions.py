@@ -10,12 +10,23 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from toolyard.loop.threads import Threads
+from toolyard.loop.threads import Threads, outlast
 from toolyard.model.errors import SessionError, SessionExistsError, UnknownSessionError
 from toolyard.sessions.history import History, interrupted, read_entry
-from toolyard.sessions.session import INSIDE, Session, busy_error, inside_itself_error
+from toolyard.sessions.session import INSIDE, Session, busy_error, check_session_id, inside_itself_error
 from toolyard.sessions.state import Changes, State, read_changes, read_initial, write_changes
-from toolyard.sessions.store.base import Append, Create, Delete, Intend, Key, SessionStore, Touch, Withdraw
+from toolyard.sessions.store.base import (
+    Append,
+    Create,
+    Delete,
+    Intend,
+    Key,
+    SessionStore,
+    Touch,
+    Withdraw,
+    Write,
+    submit_write,
+)
 
 T = TypeVar("T")
 
@@ -67,7 +78,7 @@ class Sessions:
         fork_of: str | None = None,
     ) -> Session:
         """Begin a session: empty, with a given state, or where another one now is."""
-        _check_id(session_id)
+        check_session_id(session_id)
         if initial_state is not None and fork_of is not None:
             raise SessionError("a fork begins with the state of what it forks; give initial_state or fork_of, not both")
         key = Key(owner or "", session_id)
@@ -131,11 +142,8 @@ class Sessions:
     def current(self, session_id: str, owner: str | None = None) -> Session:
         """The session, with what other processes added to it meanwhile."""
         session = self.find(session_id, owner)
-        if session.durable and session.gate.enter_at_once():
-            try:
-                self._look_again(session)
-            finally:
-                session.gate.leave()
+        if session.durable:
+            self._look_again(session)
         return session
 
     def drop(self, session_id: str, owner: str | None = None) -> None:
@@ -227,12 +235,12 @@ class Sessions:
 
         store = self._durable()
         if store.quick and store.try_hold(session.key):
-            self.caught_up(session)
+            self.catch_up(session)
             return
         while True:
             held, cancelled = await self.in_thread(lambda: store.try_hold(session.key))
             if held and cancelled is None:
-                _, cancelled = await self.in_thread(lambda: self.caught_up(session))
+                _, cancelled = await self.in_thread(lambda: self.catch_up(session))
             if cancelled is not None:
                 if held:
                     await self.in_thread(lambda: store.release(session.key))
@@ -257,12 +265,7 @@ class Sessions:
         import asyncio
 
         future = asyncio.wrap_future(self._threads.submit(work))
-        cancelled: BaseException | None = None
-        while not future.done():
-            try:
-                await asyncio.wait({future})
-            except asyncio.CancelledError as error:
-                cancelled = error
+        cancelled = await outlast(future)
         return future.result(), cancelled
 
     def leave(self, session: Session) -> None:
@@ -305,14 +308,14 @@ class Sessions:
             if until is not None and time.monotonic() >= until:
                 raise busy_error(session)
             time.sleep(_POLL)
-        # Not through `caught_up`: an interrupt at the beginning of a call would find nobody to let go of the session.
+        # Not through `catch_up`: an interrupt at the beginning of a call would find nobody to let go of the session.
         try:
             self._read_newer(session, held=True)
         except BaseException:
             store.release(session.key)
             raise
 
-    def caught_up(self, session: Session) -> None:
+    def catch_up(self, session: Session) -> None:
         """Read what others added to a session held just now; lets go of it again if that fails."""
         store = self._durable()
         try:
@@ -335,10 +338,26 @@ class Sessions:
         number = len(session.history) + 1
         return Append(session.key, session.branch, number, entry, write_changes(changes), session.told)
 
+    def write(self, write: Write) -> None:
+        """Wait until the store has it."""
+        self._durable().write(write)
+
+    async def awrite(self, write: Write) -> BaseException | None:
+        """`write` for a task, to the end whatever happens to it meanwhile; the cancellation that came, if one did."""
+        future = submit_write(self._durable(), write)
+        cancelled = await outlast(future)
+        failure = future.result()
+        if failure is not None:
+            raise failure
+        return cancelled
+
     def _look_again(self, session: Session) -> None:
-        store = self._durable()
-        held = store.try_hold(session.key)
+        """Read what others added, unless somebody has the turn, who has read it."""
+        if not session.gate.enter_at_once():
+            return
+        store, held = self._durable(), False
         try:
+            held = store.try_hold(session.key)
             self._read_newer(session, held=held)
         except UnknownSessionError:
             raise
@@ -346,8 +365,11 @@ class Sessions:
             # A full disk must not keep anybody from reading; what could not be settled is settled later.
             _log.warning("session %s: %s", session.key.session_id, error)
         finally:
-            if held:
-                store.release(session.key)
+            try:
+                if held:
+                    store.release(session.key)
+            finally:
+                session.gate.leave()
 
     def _read_newer(self, session: Session, *, held: bool) -> None:
         store = self._durable()
@@ -383,11 +405,8 @@ class Sessions:
             session = Session.stored(key, stored)
             self._make_room()
             self.at_hand[_slot_of(key)] = session
-        if stored.intent is not None and session.gate.enter_at_once():
-            try:
-                self._look_again(session)
-            finally:
-                session.gate.leave()
+        if stored.intent is not None:
+            self._look_again(session)
         return session
 
     def _expired(self, session: Session) -> bool:
@@ -463,13 +482,6 @@ class Sessions:
         idle = sorted((s for s in self.at_hand.values() if not s.gate.busy), key=lambda s: s.used)
         for session in idle[: _CACHED // 10]:
             self.at_hand.pop(_slot_of(session.key), None)
-
-
-def _check_id(session_id: str) -> None:
-    if not isinstance(session_id, str) or not session_id:
-        raise SessionError("a session id is text and not empty")
-    if "\0" in session_id or any("\ud800" <= char <= "\udfff" for char in session_id):
-        raise SessionError("a session id holds no NUL and no half of a surrogate pair; not every store could keep it")
 
 
 def _never_mind(error: BaseException | None) -> None:

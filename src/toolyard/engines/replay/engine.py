@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from msgspec import UNSET, structs
 
+from toolyard.calls.attempts import answer_flow
 from toolyard.calls.deadline import too_late
 from toolyard.calls.drive import Flow, drive_here
 from toolyard.calls.failure import is_own_exception
 from toolyard.calls.fault_effects import behind_a_cassette
 from toolyard.calls.faults import Fault, FaultPlan
-from toolyard.calls.flow import answer_flow
 from toolyard.calls.invocation import Answerer, Invocation
 from toolyard.calls.result import plain_answer
 from toolyard.engines.base import ToolEngine

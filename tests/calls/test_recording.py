@@ -1,14 +1,13 @@
-"""`Recorder`: the store first, then the history; a cancelled task still finishes what it writes."""
+"""What is written down of a call: the store first, then the history; a cancelled task still finishes what it writes."""
 
 import asyncio
 import threading
 
 import pytest
-from call_support import Hung, Spans, call, codes, engine_of, executions, invocation_of, registry_of, until
+from call_support import Hung, Spans, call, codes, engine_of, executions, registry_of, until
 from waiting import SOON
 
 from toolyard.calls.policy import Budget, Policy
-from toolyard.calls.recorder import Recorder
 from toolyard.calls.tracer import Tracer
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.call import ToolCall
@@ -207,11 +206,10 @@ async def test_a_task_cancelled_while_it_records_still_has_its_entry(store):
     session = sessions.open("s")
     gate, submit = threading.Event(), store.submit
     store.submit = lambda write, done: submit(write, lambda error: (gate.wait(SOON), done(error)))
-    recorder = Recorder(sessions)
 
     async def record():
-        cancelled = await recorder.awrite(recorder.addition(session, ENTRY, {}))
-        recorder.commit(session, ENTRY, {}, None)
+        cancelled = await sessions.awrite(sessions.addition(session, ENTRY, {}))
+        session.commit(ENTRY)
         return cancelled
 
     task = asyncio.ensure_future(record())
@@ -226,17 +224,12 @@ async def test_a_task_cancelled_while_it_records_still_has_its_entry(store):
 
 
 def test_only_calls_that_ran_are_counted_and_only_if_asked():
-    sessions = Sessions()
-    session = sessions.open("s")
-    invocation = invocation_of(read, {"x": 1})
-    Recorder(sessions).commit(session, ENTRY, {}, invocation)
-    assert session.counts is None
-    counting = Recorder(sessions, counting=True)
-    before = sum(counting.counts(session, registry_of(read).snapshot).values())
-    counting.commit(session, ENTRY, {}, invocation)
-    invocation.begun = True
-    counting.commit(session, ENTRY, {}, invocation)
-    assert sum(counting.counts(session, registry_of(read).snapshot).values()) == before + 1
+    engine = engine_of(read)
+    engine.execute("s", [call("read", x=1)])
+    assert engine.sessions.find("s").counts is None
+    counting = engine_of(read, policy=Policy(budgets=[Budget(5)]))
+    counting.execute("s", [call("read", x=1), call("read", x="no"), call("gone"), call("read", x=2)])
+    assert counting.sessions.find("s").counts == {"n::read": 2}
 
 
 def budgeted(**options):
