@@ -4,7 +4,6 @@ import asyncio
 import socket
 import threading
 
-import httpcore2
 import pytest
 from hypothesis import given, settings, strategies as st
 from waiting import SOON, until
@@ -14,7 +13,7 @@ from links.conftest import get, local, post
 from links.fake_server import FakeServer, whole
 from toolyard.links.http.addresses import AddressRule, Blocked
 from toolyard.links.http.client import GuardedClient
-from toolyard.links.http.guard import AddressGuard, NameLookups, system_addresses
+from toolyard.links.http.guard import AddressGuard, system_addresses
 from toolyard.model.errors import CallError, CallTimeout, Unavailable
 
 NAMES = {
@@ -189,13 +188,19 @@ def test_lookups_that_hang_do_not_make_others_wait_for_ever():
         release.wait(SOON)
         return [host]
 
-    lookups = NameLookups(resolve, threads=2)
-    answers = [lookups.begin(str(number), 80) for number in range(5)]
-    until(lambda: len(asked) == 2)
-    assert answers[4].cancel()
-    release.set()
-    assert [answer.result(SOON) for answer in answers[:4]] == [["0"], ["1"], ["2"], ["3"]]
-    assert sorted(asked) == ["0", "1", "2", "3"]
+    gate = AddressGuard(AddressRule(), resolve, threads=2)
+
+    async def main():
+        names = [f"n{number}.example" for number in range(5)]
+        tasks = [asyncio.create_task(gate.find_addresses(name, 80, True)) for name in names]
+        await asyncio.to_thread(until, lambda: len(asked) == 2)
+        tasks[4].cancel()
+        await asyncio.wait(tasks[4:])
+        release.set()
+        assert await asyncio.gather(*tasks[:4]) == [[name] for name in names[:4]]
+        assert sorted(asked) == names[:4]
+
+    asyncio.run(main())
 
 
 def test_who_gives_up_leaves_the_queue():
@@ -206,14 +211,18 @@ def test_who_gives_up_leaves_the_queue():
         release.wait(SOON)
         return ["8.8.8.8"]
 
-    gate = AddressGuard(AddressRule(), resolve)
-    gate._lookups = NameLookups(resolve, threads=1)
-    first = gate._lookups.begin("first.example", 80)
-    with pytest.raises(httpcore2.ConnectTimeout):
-        gate.find_addresses("second.example", 80, False, 0.05)
-    third = gate._lookups.begin("third.example", 80)
-    release.set()
-    assert first.result(SOON) == third.result(SOON) == ["8.8.8.8"]
+    gate = AddressGuard(AddressRule(), resolve, threads=1)
+
+    async def main():
+        first = asyncio.create_task(gate.find_addresses("first.example", 80, False))
+        await asyncio.to_thread(until, lambda: asked)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(gate.find_addresses("second.example", 80, False), 0.05)
+        third = asyncio.create_task(gate.find_addresses("third.example", 80, False))
+        release.set()
+        assert await first == await third == ["8.8.8.8"]
+
+    asyncio.run(main())
     assert asked == ["first.example", "third.example"]
 
 

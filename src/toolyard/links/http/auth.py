@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from toolyard.links.http.addresses import with_port
-from toolyard.links.http.messages import AsyncSend, Credential, Headers, Outgoing, Send, set_header
+from toolyard.links.http.messages import Credential, Headers, Outgoing, Send, set_header
 from toolyard.links.http.oauth import ClientCredentials
 from toolyard.links.http.url import Target, read_url
 from toolyard.model.errors import ConfigError
@@ -122,15 +122,10 @@ class Together(Credential):
             target = part.clean(target)
         return target
 
-    def prepare(self, send: Send, outgoing: Outgoing) -> None:
+    async def prepare(self, send: Send, outgoing: Outgoing) -> None:
         """All of them."""
         for part in self._parts:
-            part.prepare(send, outgoing)
-
-    async def aprepare(self, send: AsyncSend, outgoing: Outgoing) -> None:
-        """All of them."""
-        for part in self._parts:
-            await part.aprepare(send, outgoing)
+            await part.prepare(send, outgoing)
 
     def refused(self) -> None:
         """All of them."""

@@ -1,7 +1,7 @@
-"""The network under the HTTP library, a backend for each side: it connects to checked addresses and to nothing else.
+"""The network under the HTTP library: it connects to checked addresses and to nothing else.
 
 TLS goes by the name, the connection by the address that was checked. Each connection has a backend of its own, which
-knows the one exchange that is under way on it.
+knows the one exchange that is under way on it. All of it runs on event loops, the deadline of the task is its own.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import asyncio
 import socket
 import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
+from contextlib import aclosing
 from typing import Any, cast
 
 import httpcore2
@@ -38,15 +38,15 @@ SOCKET_OPTIONS: tuple[SocketOption, ...] = (
 class Exchange:
     """One request on its way, as the network sees it."""
 
-    __slots__ = ("answered", "deadline", "fresh", "received", "sent")
+    __slots__ = ("answered", "fresh", "placed", "received", "sent")
 
-    def __init__(self, deadline: float | None = None) -> None:
-        self.deadline = deadline
-        """By `time.monotonic`."""
+    def __init__(self) -> None:
         self.begin()
 
     def begin(self) -> None:
         """Once more from the start, for the next request of a redirect."""
+        self.placed = False
+        """True once it has a connection, open or not."""
         self.sent = False
         """True once the first byte may have left."""
         self.fresh = False
@@ -62,119 +62,11 @@ class Exchange:
             if self.received > MAX_BEFORE_HEAD:
                 raise httpcore2.RemoteProtocolError(TOO_LONG)
 
-    def limit(self, timeout: float | None, late: type[Exception]) -> float | None:
-        """The limit for one step, which never outlasts the deadline; `late` is raised if that has passed."""
-        if self.deadline is None:
-            return timeout
-        left = self.deadline - time.monotonic()
-        if left <= 0:
-            raise late("the deadline of the exchange has passed")
-        return left if timeout is None else min(timeout, left)
 
+class GuardedStream(httpcore2.AsyncNetworkStream):
+    """A connection that notes how far its exchange has come."""
 
-class GuardedStream(httpcore2.NetworkStream):
-    """A connection whose steps never outlast the deadline of the whole, and that another thread can end."""
-
-    def __init__(self, inner: httpcore2.NetworkStream, backend: GuardedBackend) -> None:
-        self._inner = inner
-        self._backend = backend
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """The next bytes."""
-        exchange = self._backend.exchange
-        data = self._inner.read(max_bytes, exchange.limit(timeout, httpcore2.ReadTimeout))
-        exchange.count(data)
-        return data
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """All of the bytes, the deadline looked at before each step: a peer may take them in drips."""
-        exchange = self._backend.exchange
-        exchange.sent = True
-        sock: socket.socket = self._inner.get_extra_info("socket")
-        view = memoryview(buffer)
-        try:
-            while view:
-                sock.settimeout(exchange.limit(timeout, httpcore2.WriteTimeout))
-                view = view[sock.send(view) :]
-        except TimeoutError as error:
-            raise httpcore2.WriteTimeout(str(error)) from error
-        except OSError as error:
-            raise httpcore2.WriteError(str(error)) from error
-
-    def close(self) -> None:
-        """Hang up."""
-        self._inner.close()
-
-    def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore2.NetworkStream:
-        """The same, encrypted."""
-        limit = self._backend.exchange.limit(timeout, httpcore2.ConnectTimeout)
-        inner = self._inner.start_tls(ssl_context, server_hostname, limit)
-        return self._backend.adopt(GuardedStream(inner, self._backend))
-
-    def get_extra_info(self, info: str) -> Any:
-        """What the library asks about its sockets."""
-        return self._inner.get_extra_info(info)
-
-    def hang_up(self) -> None:
-        """End it for the thread that uses it; the socket itself stays that thread's to close.
-
-        Closed from here, its number could be another connection's before that thread is done with it.
-        """
-        with suppress(OSError):  # ended already
-            socket.socket.shutdown(self._inner.get_extra_info("socket"), socket.SHUT_RDWR)
-
-
-class GuardedBackend(httpcore2.NetworkBackend):
-    """Opens one connection, if it is allowed."""
-
-    def __init__(self, guard: AddressGuard, trusted: bool) -> None:
-        self._guard = guard
-        self._trusted = trusted
-        self._inner = httpcore2.SyncBackend()
-        self.exchange = Exchange()
-        self.stream: GuardedStream | None = None
-
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[SocketOption] | None = None,
-    ) -> httpcore2.NetworkStream:
-        """A connection to one of the host's addresses."""
-        limit = self.exchange.limit(timeout, httpcore2.ConnectTimeout)
-        end = None if limit is None else time.monotonic() + limit
-        addresses = self._guard.find_addresses(host, port, self._trusted, limit)
-        failure: Exception = httpcore2.ConnectTimeout()
-        for position, address in enumerate(addresses):
-            share = _share_time(end, len(addresses) - position)
-            if share is not None and share <= 0:
-                break
-            try:
-                inner = self._inner.connect_tcp(address, port, share, None, socket_options)
-            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
-                failure = error
-                continue
-            return self.adopt(GuardedStream(inner, self))
-        raise failure
-
-    def adopt(self, stream: GuardedStream) -> GuardedStream:
-        """The stream, if it is still wanted: it must not outlive its pool."""
-        self.exchange.fresh = True
-        self.stream = stream
-        if self._guard.closed:
-            stream.close()
-            raise httpcore2.ConnectError("closed")
-        return stream
-
-
-class AsyncGuardedStream(httpcore2.AsyncNetworkStream):
-    """`GuardedStream` for an event loop, where the deadline for reading and writing is the task's."""
-
-    def __init__(self, inner: httpcore2.AsyncNetworkStream, backend: AsyncGuardedBackend) -> None:
+    def __init__(self, inner: httpcore2.AsyncNetworkStream, backend: GuardedBackend) -> None:
         self._inner = inner
         self._backend = backend
 
@@ -203,15 +95,15 @@ class AsyncGuardedStream(httpcore2.AsyncNetworkStream):
             # The library does so for exceptions, but not when it is cancelled.
             await self._inner.aclose()
             raise
-        return AsyncGuardedStream(inner, self._backend)
+        return GuardedStream(inner, self._backend)
 
     def get_extra_info(self, info: str) -> Any:
         """What the library asks about its sockets."""
         return self._inner.get_extra_info(info)
 
 
-class AsyncGuardedBackend(httpcore2.AsyncNetworkBackend):
-    """`GuardedBackend` for one event loop."""
+class GuardedBackend(httpcore2.AsyncNetworkBackend):
+    """Opens one connection, if it is allowed."""
 
     def __init__(self, guard: AddressGuard, trusted: bool) -> None:
         self._guard = guard
@@ -231,7 +123,7 @@ class AsyncGuardedBackend(httpcore2.AsyncNetworkBackend):
         end = None if timeout is None else time.monotonic() + timeout
         try:
             async with asyncio.timeout(timeout):
-                addresses = await self._guard.afind_addresses(host, port, self._trusted)
+                addresses = await self._guard.find_addresses(host, port, self._trusted)
         except TimeoutError as error:
             raise httpcore2.ConnectTimeout from error
         failure: Exception = httpcore2.ConnectTimeout()
@@ -244,10 +136,10 @@ class AsyncGuardedBackend(httpcore2.AsyncNetworkBackend):
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 failure = error
                 continue
-            return await self._adopt(AsyncGuardedStream(inner, self))
+            return await self._adopt(GuardedStream(inner, self))
         raise failure
 
-    async def _adopt(self, stream: AsyncGuardedStream) -> AsyncGuardedStream:
+    async def _adopt(self, stream: GuardedStream) -> GuardedStream:
         """The stream, if it is still wanted: it must not outlive its pool."""
         self.exchange.fresh = True
         if self._guard.closed:
@@ -291,106 +183,11 @@ class TrustedURL(httpcore2.URL):
         return self._trusted_origin
 
 
-class GuardedConnection(httpcore2.HTTPConnection):
+class GuardedConnection(httpcore2.AsyncHTTPConnection):
     """Serves one exchange at a time and, after one that did not come to its end, no other."""
 
     def __init__(self, origin: TrustedOrigin, guard: AddressGuard, context: ssl.SSLContext | None, http2: bool) -> None:
         self._backend = GuardedBackend(guard, origin.trusted)
-        self._hung_up = False
-        super().__init__(
-            origin,
-            context,
-            IDLE_SECONDS,
-            http2=http2,
-            network_backend=self._backend,
-            socket_options=SOCKET_OPTIONS,
-        )
-
-    def is_available(self) -> bool:
-        """Never for a second request while there is one."""
-        return self.is_idle() and super().is_available()
-
-    def can_multiplex(self) -> bool:
-        """Not even HTTP/2."""
-        return False
-
-    def handle_request(self, request: httpcore2.Request) -> httpcore2.Response:
-        """The answer's head, and the body to come."""
-        if self._backend.stream is None or self.is_idle():
-            self._backend.exchange = request.extensions[EXCHANGE]
-        try:
-            response = super().handle_request(request)
-        except httpcore2.ConnectionNotAvailable:
-            raise
-        except BaseException as error:  # noqa: BLE001 - raised again, as a fault of the server's where it is one
-            self.drop()
-            raise _blame_server(error) from None
-        assert isinstance(response.stream, Iterable)
-        return httpcore2.Response(
-            response.status,
-            headers=response.headers,
-            content=_Body(self, response.stream),
-            extensions=response.extensions,
-        )
-
-    def close(self) -> None:
-        """Called by the pool, in any thread."""
-        if self._backend.stream is None or self.is_idle() or self.is_closed():
-            self.drop()
-        else:
-            self._hung_up = True
-            self._backend.stream.hang_up()
-
-    def drop(self) -> None:
-        """Close it for good, in the thread that uses it."""
-        super().close()
-
-    def finish(self, whole: bool) -> None:
-        """Its exchange is over; `whole` if nothing of it is left on the wire."""
-        if not whole or self._hung_up or _has_more(self):
-            self.drop()
-
-
-class _Body:
-    """A body that tells its connection whether it was read to the end."""
-
-    def __init__(self, connection: GuardedConnection, stream: Iterable[bytes]) -> None:
-        self._connection = connection
-        self._stream = stream
-        self._whole = False
-
-    def __iter__(self) -> Iterator[bytes]:
-        try:
-            yield from self._stream
-        except Exception as error:  # noqa: BLE001 - raised again
-            raise _blame_server(error) from None
-        self._whole = True
-
-    def close(self) -> None:
-        if hasattr(self._stream, "close"):
-            self._stream.close()
-        self._connection.finish(self._whole)
-
-
-class GuardedPool(httpcore2.ConnectionPool):
-    """Connections that many threads share."""
-
-    def __init__(self, guard: AddressGuard, tls: Callable[[], ssl.SSLContext], size: int, http2: bool) -> None:
-        super().__init__(max_connections=size, keepalive_expiry=IDLE_SECONDS)
-        self._guard, self._tls, self._h2 = guard, tls, http2
-
-    def create_connection(self, origin: httpcore2.Origin) -> GuardedConnection:
-        """A connection that is not yet open."""
-        assert isinstance(origin, TrustedOrigin)
-        context = self._tls() if origin.scheme == b"https" else None
-        return GuardedConnection(origin, self._guard, context, self._h2 and context is not None)
-
-
-class AsyncGuardedConnection(httpcore2.AsyncHTTPConnection):
-    """`GuardedConnection` for one event loop."""
-
-    def __init__(self, origin: TrustedOrigin, guard: AddressGuard, context: ssl.SSLContext | None, http2: bool) -> None:
-        self._backend = AsyncGuardedBackend(guard, origin.trusted)
         super().__init__(
             origin,
             context,
@@ -410,7 +207,8 @@ class AsyncGuardedConnection(httpcore2.AsyncHTTPConnection):
 
     async def handle_async_request(self, request: httpcore2.Request) -> httpcore2.Response:
         """The answer's head, and the body to come."""
-        self._backend.exchange = request.extensions[EXCHANGE]
+        self._backend.exchange = exchange = request.extensions[EXCHANGE]
+        exchange.placed = True
         try:
             response = await super().handle_async_request(request)
         except httpcore2.ConnectionNotAvailable:
@@ -422,15 +220,15 @@ class AsyncGuardedConnection(httpcore2.AsyncHTTPConnection):
         return httpcore2.Response(
             response.status,
             headers=response.headers,
-            content=_AsyncBody(self, response.stream),
+            content=_Body(self, response.stream),
             extensions=response.extensions,
         )
 
 
-class _AsyncBody:
-    """`_Body` for one event loop."""
+class _Body:
+    """A body that knows whether it was read to the end; its connection serves on only then."""
 
-    def __init__(self, connection: AsyncGuardedConnection, stream: AsyncIterable[bytes]) -> None:
+    def __init__(self, connection: GuardedConnection, stream: AsyncIterable[bytes]) -> None:
         self._connection = connection
         self._stream = stream
         self._whole = False
@@ -454,18 +252,18 @@ class _AsyncBody:
                 await self._connection.aclose()
 
 
-class AsyncGuardedPool(httpcore2.AsyncConnectionPool):
+class GuardedPool(httpcore2.AsyncConnectionPool):
     """Connections of one event loop."""
 
     def __init__(self, guard: AddressGuard, tls: Callable[[], ssl.SSLContext], size: int, http2: bool) -> None:
         super().__init__(max_connections=size, keepalive_expiry=IDLE_SECONDS)
         self._guard, self._tls, self._h2 = guard, tls, http2
 
-    def create_connection(self, origin: httpcore2.Origin) -> AsyncGuardedConnection:
+    def create_connection(self, origin: httpcore2.Origin) -> GuardedConnection:
         """A connection that is not yet open."""
         assert isinstance(origin, TrustedOrigin)
         context = self._tls() if origin.scheme == b"https" else None
-        return AsyncGuardedConnection(origin, self._guard, context, self._h2 and context is not None)
+        return GuardedConnection(origin, self._guard, context, self._h2 and context is not None)
 
 
 def _has_more(connection: object) -> bool:

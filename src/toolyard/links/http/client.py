@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from toolyard.links.http.addresses import AddressRule
 from toolyard.links.http.messages import Incoming, Outgoing
-from toolyard.loop.home import PerLoop
+from toolyard.loop.home import PerLoop, link_loop
 from toolyard.model.closing import Closing
 from toolyard.model.errors import ConfigError, ToolyardError
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import httpcore2
 
-    from toolyard.links.http.backend import AsyncGuardedPool, GuardedPool
+    from toolyard.links.http.backend import GuardedPool
     from toolyard.links.http.exchange import RedirectingRequest, StreamedAnswer
     from toolyard.links.http.guard import AddressGuard
 
@@ -85,26 +85,21 @@ class GuardedClient(Closing):
         self._lock = threading.Lock()
         self._context: ssl.SSLContext | None = None
         self._guard: AddressGuard | None = None
-        self._pool: GuardedPool | None = None
-        self._pools: PerLoop[AsyncGuardedPool] = PerLoop(self._make_async_pool)
+        self._pools: PerLoop[GuardedPool] = PerLoop(self._make_pool)
         if isinstance(verify, str) or cert is not None:
             self._tls()  # a file that cannot be read is said so now, not with the first call
 
     def send(self, outgoing: Outgoing) -> Incoming:
-        """Make the request from this thread and wait for the whole answer."""
-        begun = time.monotonic()
-        pool = self._sync_pool()
-        request = self._begin_request(outgoing, begun)
-        if outgoing.credential is not None and request.needs_credential:
-            outgoing.credential.prepare(self.send, outgoing)
-        while (incoming := self._send_once(pool, request)) is None:
-            pass
-        return incoming
+        """`asend` for a thread, which waits for the whole answer; the connections live on the loop of links."""
+        return link_loop.run(self._send(outgoing, time.monotonic()), twin="asend")
 
     async def asend(self, outgoing: Outgoing) -> Incoming:
-        """`send` for async code."""
-        pool, request = await self._abegin_request(outgoing)
-        while (incoming := await self._asend_once(pool, request)) is None:
+        """Make the request and wait for the whole answer."""
+        return await self._send(outgoing, time.monotonic())
+
+    async def _send(self, outgoing: Outgoing, begun: float) -> Incoming:
+        pool, request = await self._begin_request(outgoing, begun)
+        while (incoming := await self._send_once(pool, request)) is None:
             pass
         return incoming
 
@@ -116,7 +111,7 @@ class GuardedClient(Closing):
         """
         from toolyard.links.http.errors import late
 
-        pool, request = await self._abegin_request(outgoing)
+        pool, request = await self._begin_request(outgoing, time.monotonic())
         clock = asyncio.timeout(request.left())
         try:
             async with clock:
@@ -135,20 +130,22 @@ class GuardedClient(Closing):
 
     def close(self) -> None:
         """Hang up everywhere; pools of running loops are closed by their own loops, soon."""
-        self._close_sync_side()
+        self._mark_closed()
         self._pools.close()
 
     async def aclose(self) -> None:
         """`close`, and this loop's own pool is closed when it returns."""
-        self._close_sync_side()
+        self._mark_closed()
         await self._pools.aclose()
 
     def __repr__(self) -> str:
         return f"<GuardedClient{' (closed)' if self.closed else ''}>"
 
-    def _begin_request(self, outgoing: Outgoing, begun: float) -> RedirectingRequest:
+    async def _begin_request(self, outgoing: Outgoing, begun: float) -> tuple[GuardedPool, RedirectingRequest]:
         from toolyard.links.http.exchange import ClientLimits, RedirectingRequest
 
+        self._check_open()
+        pool = await self._pools.here()
         limits = ClientLimits(
             rule=self.rule,
             max_bytes=self.max_bytes,
@@ -157,40 +154,11 @@ class GuardedClient(Closing):
         )
         request = RedirectingRequest(limits, outgoing, begun)
         request.left()
-        return request
-
-    async def _abegin_request(self, outgoing: Outgoing) -> tuple[AsyncGuardedPool, RedirectingRequest]:
-        begun = time.monotonic()
-        self._check_open()
-        pool = await self._pools.here()
-        request = self._begin_request(outgoing, begun)
         if outgoing.credential is not None and request.needs_credential:
-            await outgoing.credential.aprepare(self.asend, outgoing)
+            await outgoing.credential.prepare(self.asend, outgoing)
         return pool, request
 
-    def _send_once(self, pool: GuardedPool, request: RedirectingRequest) -> Incoming | None:
-        from toolyard.links.http.errors import LIBRARY
-
-        written = request.write_request(request.left())
-        try:
-            response = pool.handle_request(written)
-            try:
-                body = request.open_body(response)
-                for chunk in response.iter_stream():
-                    body.add(chunk)
-            finally:
-                response.close()
-            return request.finish(response, body)
-        except LIBRARY as error:
-            if request.retries_after(error):
-                return None
-            fault = request.explain(error)
-            if fault is None:
-                raise
-        # Outside of the handler, so that the library's exception is not chained to it.
-        raise fault
-
-    async def _asend_once(self, pool: AsyncGuardedPool, request: RedirectingRequest) -> Incoming | None:
+    async def _send_once(self, pool: GuardedPool, request: RedirectingRequest) -> Incoming | None:
         from contextlib import aclosing
 
         from toolyard.links.http.errors import LIBRARY
@@ -217,7 +185,7 @@ class GuardedClient(Closing):
         raise fault
 
     async def _open_answer(
-        self, pool: AsyncGuardedPool, request: RedirectingRequest
+        self, pool: GuardedPool, request: RedirectingRequest
     ) -> tuple[httpcore2.Response, StreamedAnswer]:
         """The head of the answer in the end."""
         from toolyard.links.http.errors import LIBRARY
@@ -240,23 +208,10 @@ class GuardedClient(Closing):
             if response is not None and answer is not None:
                 return response, answer
 
-    def _sync_pool(self) -> GuardedPool:
-        pool = self._pool
-        if pool is not None:
-            return pool
+    def _make_pool(self) -> GuardedPool:
         from toolyard.links.http.backend import GuardedPool
 
-        guard = self._address_guard()
-        with self._lock:
-            self._check_open()
-            if self._pool is None:
-                self._pool = GuardedPool(guard, self._tls, self._size, self._speaks_http2())
-            return self._pool
-
-    def _make_async_pool(self) -> AsyncGuardedPool:
-        from toolyard.links.http.backend import AsyncGuardedPool
-
-        return AsyncGuardedPool(self._address_guard(), self._tls, self._size, self._speaks_http2())
+        return GuardedPool(self._address_guard(), self._tls, self._size, self._speaks_http2())
 
     def _address_guard(self) -> AddressGuard:
         from toolyard.links.http.guard import AddressGuard, system_addresses
@@ -287,14 +242,11 @@ class GuardedClient(Closing):
 
         return self._http2 and find_spec("h2") is not None
 
-    def _close_sync_side(self) -> None:
+    def _mark_closed(self) -> None:
         with self._lock:
             self.closed = True
-            pool, self._pool = self._pool, None
             if self._guard is not None:
                 self._guard.closed = True
-        if pool is not None:
-            pool.close()
 
     def _check_open(self) -> None:
         if self.closed:

@@ -43,6 +43,8 @@ class Circumstances(msgspec.Struct, kw_only=True):
     origin: str
     effect: Effect
     """What the request may have done so far."""
+    placed: bool
+    """A connection was its own."""
     sent: bool
     """Something of the request has left."""
     answered: bool
@@ -104,7 +106,7 @@ def late(origin: str, seconds: float | None, effect: Effect) -> CallTimeout:
 
 
 def _explain_timeout(error: Exception, now: Circumstances) -> CallError:
-    if isinstance(error, httpcore2.PoolTimeout):
+    if not now.placed:
         return CallTimeout(f"no connection for {now.origin} became free in time", effect="none")
     if isinstance(error, httpcore2.ConnectTimeout) and not now.late:
         return Unavailable(f"no connection to {now.origin} within {now.connect_seconds:.3g} s")

@@ -1,7 +1,4 @@
-"""One request through `GuardedClient`, from redirect to redirect, and the answer that is read while it comes in.
-
-Both sides of the client, sync and async, share it.
-"""
+"""One request through `GuardedClient`, from redirect to redirect, and the answer that is read while it comes in."""
 
 from __future__ import annotations
 
@@ -61,7 +58,7 @@ class RedirectingRequest:
         self._redirects = 0
         self._repeats = 0
         self._connect_seconds = min(outgoing.connect_seconds or CONNECT_SECONDS, CONNECT_SECONDS)
-        self.exchange = Exchange(outgoing.deadline)
+        self.exchange = Exchange()
         _check_method(outgoing.method)
         self._headers = _check_headers(outgoing.headers)
         self.target = self._strip_credential(read_url(outgoing.url))
@@ -161,6 +158,7 @@ class RedirectingRequest:
         now = Circumstances(
             origin=self.target.origin,
             effect=self.effect(),
+            placed=self.exchange.placed,
             sent=self.exchange.sent,
             answered=self.exchange.answered,
             closed=self._limits.is_closed(),

@@ -19,6 +19,7 @@ from toolyard.links.http.addresses import with_port
 from toolyard.links.http.client import GuardedClient
 from toolyard.links.http.messages import Incoming, Outgoing
 from toolyard.links.http.url import read_url
+from toolyard.loop.home import link_loop
 from toolyard.model.closing import Closing
 from toolyard.model.errors import CallError, ConfigError, ToolFailed, ToolyardError, Unavailable
 from toolyard.parsing import parse_json
@@ -90,22 +91,17 @@ class HttpLink(Closing):
         self._client = GuardedClient(verify=verify, max_bytes=max_bytes, pool=MAX_CONNECTIONS, http2=False)
 
     def send(self, request: HttpRequest) -> HttpAnswer:
-        """Make the request from this thread and wait for the whole answer."""
-        self._check_open()
-        try:
-            return _read_answer(self._client.send(self._write_request(request)))
-        except CallError as error:
-            fault = _blame_link(error)
-        # Outside of the handler, so that nothing is chained to it.
-        raise fault
+        """`asend` for a thread."""
+        return link_loop.run(self.asend(request), twin="asend")
 
     async def asend(self, request: HttpRequest) -> HttpAnswer:
-        """`send` for async code."""
+        """Make the request and wait for the whole answer."""
         self._check_open()
         try:
             return _read_answer(await self._client.asend(self._write_request(request)))
         except CallError as error:
             fault = _blame_link(error)
+        # Outside of the handler, so that nothing is chained to it.
         raise fault
 
     def close(self) -> None:

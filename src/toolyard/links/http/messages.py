@@ -49,11 +49,8 @@ class Credential(ABC):
         """The target without what `attach` put into it."""
         return target
 
-    def prepare(self, send: Send, outgoing: Outgoing) -> None:  # noqa: B027 - most need nothing
+    async def prepare(self, send: Send, outgoing: Outgoing) -> None:  # noqa: B027 - most need nothing
         """Get what is needed before the request can be sent."""
-
-    async def aprepare(self, send: AsyncSend, outgoing: Outgoing) -> None:  # noqa: B027 - most need nothing
-        """`prepare` for async code."""
 
     def refused(self) -> None:  # noqa: B027 - most cannot do anything about it
         """The origin answered 401."""
@@ -101,8 +98,7 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
         return next((value for key, value in self.headers if key == name), default)
 
 
-Send = Callable[[Outgoing], Incoming]
-AsyncSend = Callable[[Outgoing], Awaitable[Incoming]]
+Send = Callable[[Outgoing], Awaitable[Incoming]]
 
 
 def set_header(headers: Headers, name: str, value: str) -> None:

@@ -9,14 +9,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, TimeoutError as FutureTimeout
+from concurrent.futures import Future
 from typing import Any
 from urllib.parse import quote_plus, urlencode
 
 import msgspec
 
 from toolyard.links.http.addresses import Blocked
-from toolyard.links.http.messages import AsyncSend, Credential, Headers, Incoming, Outgoing, Send, set_header
+from toolyard.links.http.messages import Credential, Headers, Incoming, Outgoing, Send, set_header
 from toolyard.links.http.url import Target, read_url
 from toolyard.model.errors import CallError, CallTimeout, ConfigError, MalformedSource, Unavailable
 from toolyard.parsing import parse_json
@@ -84,30 +84,8 @@ class Token:
         """The last few tokens: calls that were sent with an older one may still be under way."""
         return tuple(self._recent)
 
-    def get(self, send: Send, outgoing: Outgoing) -> None:
-        """See to it that there is a token, in this thread."""
-        while self.current() is None:
-            mine, fetch = self._join_fetch()
-            if not mine:
-                try:
-                    outcome = fetch.result(_seconds_left(outgoing))
-                except FutureTimeout:
-                    raise self._late_token() from None
-                self._settle_fetch(outcome)
-                continue
-            outcome = None
-            try:
-                self._keep_token(send(self._token_request(outgoing)))
-            except CallError as error:
-                outcome = self._explain_for_call(error)
-            finally:
-                # One caller's lack of time is not the others'.
-                self._leave_fetch(fetch, None if isinstance(outcome, CallTimeout) else outcome)
-            self._settle_fetch(outcome)
-            return
-
-    async def aget(self, send: AsyncSend, outgoing: Outgoing) -> None:
-        """`get` for async code."""
+    async def get(self, send: Send, outgoing: Outgoing) -> None:
+        """See to it that there is a token."""
         while self.current() is None:
             mine, fetch = self._join_fetch()
             if not mine:
@@ -245,13 +223,9 @@ class ClientCredentials(Credential):
             set_header(headers, "authorization", f"Bearer {token}")
         return target
 
-    def prepare(self, send: Send, outgoing: Outgoing) -> None:
+    async def prepare(self, send: Send, outgoing: Outgoing) -> None:
         """Fetch a token if there is none that lasts."""
-        self._token.get(send, outgoing)
-
-    async def aprepare(self, send: AsyncSend, outgoing: Outgoing) -> None:
-        """`prepare` for async code."""
-        await self._token.aget(send, outgoing)
+        await self._token.get(send, outgoing)
 
     def refused(self) -> None:
         """Forget the token: the next request fetches another."""

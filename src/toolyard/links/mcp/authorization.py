@@ -20,7 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from toolyard.links.http.messages import AsyncSend, Credential, Headers, Outgoing, set_header
+from toolyard.links.http.messages import Credential, Headers, Outgoing, Send, set_header
 from toolyard.links.http.url import Target, read_url
 from toolyard.loop.home import home_loop
 from toolyard.model.errors import CallError, CallTimeout, ConfigError, Denied, MalformedSource, Unavailable
@@ -268,7 +268,7 @@ class AuthorizationCode(Credential):
             set_header(headers, "authorization", f"Bearer {tokens.access_token}")
         return target
 
-    async def aprepare(self, send: AsyncSend, outgoing: Outgoing) -> None:
+    async def prepare(self, send: Send, outgoing: Outgoing) -> None:
         """Read the stored tokens, and renew them if they have run out."""
         context = self._provider.context
         if context.current_tokens is not None and context.is_token_valid():
@@ -277,7 +277,7 @@ class AuthorizationCode(Credential):
             return  # the server will say what it wants
         await self._drive_flow(send, None)
 
-    async def challenge(self, send: AsyncSend, url: str, status: int, headers: tuple[tuple[str, str], ...]) -> None:
+    async def challenge(self, send: Send, url: str, status: int, headers: tuple[tuple[str, str], ...]) -> None:
         """The server refused: renew the token, or have a person log in."""
         import httpx2
 
@@ -291,7 +291,7 @@ class AuthorizationCode(Credential):
                 return
         await self._drive_flow(send, httpx2.Response(status, headers=list(headers)))
 
-    async def _drive_flow(self, send: AsyncSend, refusal: httpx2.Response | None) -> None:
+    async def _drive_flow(self, send: Send, refusal: httpx2.Response | None) -> None:
         """Go through the SDK's flow; the request it is for is not sent here, `refusal` is what became of it."""
         import httpx2
         from mcp.client.auth import OAuthFlowError
@@ -322,7 +322,7 @@ class AuthorizationCode(Credential):
             text = text.replace(secret, "[hidden]")
         raise Denied(f"authorization for {self.origin} failed: {text[:_SHOWN] or type(error).__name__}") from None
 
-    async def _fetch_request(self, send: AsyncSend, asked: httpx2.Request) -> httpx2.Response:
+    async def _fetch_request(self, send: Send, asked: httpx2.Request) -> httpx2.Response:
         import httpx2
 
         headers = tuple((name, value) for name, value in asked.headers.items() if name.lower() not in _NOT_OURS)

@@ -14,7 +14,7 @@ import msgspec
 from toolyard.links.http.addresses import with_port
 from toolyard.links.http.auth import AUTH_KINDS as HTTP_AUTH_KINDS, AuthKind, token_hosts
 from toolyard.links.http.client import Certificate, GuardedClient
-from toolyard.links.http.messages import AsyncSend, Credential, Outgoing
+from toolyard.links.http.messages import Credential, Outgoing, Send
 from toolyard.links.http.oauth import ClientCredentials
 from toolyard.links.http.url import read_url
 from toolyard.links.mcp import framing
@@ -39,7 +39,7 @@ _MOVED = frozenset({307, 308})
 class Challenged(Protocol):
     """A credential that can do something about being refused, however long that takes."""
 
-    async def challenge(self, send: AsyncSend, url: str, status: int, headers: tuple[tuple[str, str], ...]) -> None:
+    async def challenge(self, send: Send, url: str, status: int, headers: tuple[tuple[str, str], ...]) -> None:
         """Get what the server asks for."""
 
 
