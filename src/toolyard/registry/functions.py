@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MethodType
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -13,9 +13,6 @@ from toolyard.model.errors import DefinitionError
 from toolyard.model.tool import Effects, Schema, Tool
 from toolyard.schema.derive.signature import label_of, unpartial
 from toolyard.words.identifiers import snake_case
-
-if TYPE_CHECKING:
-    from toolyard.schema.derive.function import Derived
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -30,12 +27,33 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     description: str | None = None
     parameters: Schema | None = None
     output_parameters: Schema | None = None
-    tags: tuple[str, ...] = ()
-    aliases: tuple[str, ...] = ()
+    tags: Iterable[str] = ()
+    aliases: Iterable[str] = ()
     effects: Effects = Effects.UNKNOWN
     version: str | None = None
     metadata: Mapping[str, Any] | None = None
     blocking: bool = True
+
+    def __post_init__(self) -> None:
+        """Read now what can be read only once: a second tool may be made of it."""
+        msgspec.structs.force_setattr(self, "tags", _listed(self.tags))
+        msgspec.structs.force_setattr(self, "aliases", _listed(self.aliases))
+
+
+class ToolOptions(TypedDict, total=False):
+    """The fields of `ToolSpec`, as `@tool` takes them."""
+
+    name: str | None
+    namespace: str | None
+    description: str | None
+    parameters: Schema | None
+    output_parameters: Schema | None
+    tags: Iterable[str]
+    aliases: Iterable[str]
+    effects: Effects
+    version: str | None
+    metadata: Mapping[str, Any] | None
+    blocking: bool
 
 
 def function_tool(
@@ -78,21 +96,17 @@ def function_tool(
         tags=_listed(tags),
         aliases=_listed(aliases),
         effects=effects,
-        binding=_bound(derived, blocking),
-    )
-
-
-def _bound(derived: Derived, blocking: bool) -> PythonBinding:
-    return PythonBinding(
-        callable=derived.call,
-        is_async=derived.is_async,
-        takes_ctx=derived.takes_ctx,
-        prepare=derived.prepare,
-        finish=derived.finish,
-        integers=derived.integers,
-        returns=derived.returns,
-        plain=derived.plain,
-        blocking=blocking,
+        binding=PythonBinding(
+            callable=derived.call,
+            is_async=derived.is_async,
+            takes_ctx=derived.takes_ctx,
+            prepare=derived.prepare,
+            finish=derived.finish,
+            integers=derived.integers,
+            returns=derived.returns,
+            plain=derived.plain,
+            blocking=blocking,
+        ),
     )
 
 
@@ -101,56 +115,16 @@ def tool(fn: _F, /) -> _F: ...
 
 
 @overload
-def tool(
-    *,
-    name: str | None = None,
-    namespace: str | None = None,
-    description: str | None = None,
-    parameters: Schema | None = None,
-    output_parameters: Schema | None = None,
-    tags: Iterable[str] = (),
-    aliases: Iterable[str] = (),
-    effects: Effects = Effects.UNKNOWN,
-    version: str | None = None,
-    metadata: Mapping[str, Any] | None = None,
-    blocking: bool = True,
-) -> Callable[[_F], _F]: ...
+def tool(**options: Unpack[ToolOptions]) -> Callable[[_F], _F]: ...
 
 
-def tool(
-    fn: Callable[..., Any] | None = None,
-    /,
-    *,
-    name: str | None = None,
-    namespace: str | None = None,
-    description: str | None = None,
-    parameters: Schema | None = None,
-    output_parameters: Schema | None = None,
-    tags: Iterable[str] = (),
-    aliases: Iterable[str] = (),
-    effects: Effects = Effects.UNKNOWN,
-    version: str | None = None,
-    metadata: Mapping[str, Any] | None = None,
-    blocking: bool = True,
-) -> Any:
+def tool(fn: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]) -> Any:
     """Mark a function or method as a tool, with or without brackets; it is called as before.
 
     Nothing is derived yet, so that importing a module never fails over an annotation: that is reported
     when a loader, or `tool_from`, makes the tool. The options are those of `function_tool`.
     """
-    spec = ToolSpec(
-        name=name,
-        namespace=namespace,
-        description=description,
-        parameters=parameters,
-        output_parameters=output_parameters,
-        tags=_listed(tags),
-        aliases=_listed(aliases),
-        effects=effects,
-        version=version,
-        metadata=metadata,
-        blocking=blocking,
-    )
+    spec = ToolSpec(**options)
 
     def mark(target: _F) -> _F:
         _mark(target, spec)
@@ -179,20 +153,10 @@ def tool_from(obj: Callable[..., Any], namespace: str, *, default_name: str | No
     the callable's own name.
     """
     spec = spec_of(obj) or ToolSpec()
-    return function_tool(
-        obj,
-        namespace=namespace if spec.namespace is None else spec.namespace,
-        name=default_name if spec.name is None else spec.name,
-        description=spec.description,
-        parameters=spec.parameters,
-        output_parameters=spec.output_parameters,
-        tags=spec.tags,
-        aliases=spec.aliases,
-        effects=spec.effects,
-        version=spec.version,
-        metadata=spec.metadata,
-        blocking=spec.blocking,
-    )
+    options = msgspec.structs.asdict(spec)
+    options["namespace"] = namespace if spec.namespace is None else spec.namespace
+    options["name"] = default_name if spec.name is None else spec.name
+    return function_tool(obj, **options)
 
 
 def _mark(target: Any, spec: ToolSpec) -> None:
