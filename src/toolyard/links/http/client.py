@@ -13,7 +13,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from toolyard.links.http.addresses import AddressRule
@@ -98,35 +98,16 @@ class GuardedClient(Closing):
         return await self._send(outgoing, time.monotonic())
 
     async def _send(self, outgoing: Outgoing, begun: float) -> Incoming:
-        pool, request = await self._begin_request(outgoing, begun)
-        while (incoming := await self._send_once(pool, request)) is None:
-            pass
-        return incoming
+        async with self._open_answer(outgoing, begun) as answer:
+            body = await answer.read_all(self.max_bytes)
+            return Incoming(status=answer.status, headers=answer.headers, body=body, url=answer.url)
 
-    @asynccontextmanager
-    async def astream(self, outgoing: Outgoing) -> AsyncGenerator[StreamedAnswer, None]:
+    def astream(self, outgoing: Outgoing) -> AbstractAsyncContextManager[StreamedAnswer]:
         """Make the request and give the answer as soon as its head is there; leaving hangs up on what is not read.
 
         The size of the body is the caller's to limit. The request's deadline, if it has one, ends the block too.
         """
-        from toolyard.links.http.errors import late
-
-        pool, request = await self._begin_request(outgoing, time.monotonic())
-        clock = asyncio.timeout(request.left())
-        try:
-            async with clock:
-                response, answer = await self._open_answer(pool, request)
-                try:
-                    yield answer
-                finally:
-                    await response.aclose()
-        except TimeoutError:
-            if not clock.expired():
-                raise
-            fault = late(request.target.origin, request.seconds(), request.effect())
-        else:
-            return
-        raise fault
+        return self._open_answer(outgoing, time.monotonic())
 
     def close(self) -> None:
         """Hang up everywhere; pools of running loops are closed by their own loops, soon."""
@@ -158,46 +139,42 @@ class GuardedClient(Closing):
             await outgoing.credential.prepare(self.asend, outgoing)
         return pool, request
 
-    async def _send_once(self, pool: GuardedPool, request: RedirectingRequest) -> Incoming | None:
-        from contextlib import aclosing
+    @asynccontextmanager
+    async def _open_answer(self, outgoing: Outgoing, begun: float) -> AsyncGenerator[StreamedAnswer, None]:
+        from toolyard.links.http.exchange import explain_error
 
-        from toolyard.links.http.errors import LIBRARY
-
-        left = request.left()
-        written = request.write_request(left)
+        pool, request = await self._begin_request(outgoing, begun)
+        clock = asyncio.timeout(request.left())
         try:
-            async with asyncio.timeout(left):
-                response = await pool.handle_async_request(written)
+            async with clock:
+                response, answer = await self._read_head(pool, request)
                 try:
-                    body = request.open_body(response)
-                    async with aclosing(response.aiter_stream()) as chunks:
-                        async for chunk in chunks:
-                            body.add(chunk)
+                    yield answer
                 finally:
                     await response.aclose()
-            return request.finish(response, body)
-        except LIBRARY as error:
-            if request.retries_after(error):
-                return None
-            fault = request.explain(error)
+        except TimeoutError as error:
+            fault = explain_error(error, request) if clock.expired() else None
             if fault is None:
                 raise
+        else:
+            return
+        # Outside of the handler, so that nothing is chained to it.
         raise fault
 
-    async def _open_answer(
+    async def _read_head(
         self, pool: GuardedPool, request: RedirectingRequest
     ) -> tuple[httpcore2.Response, StreamedAnswer]:
-        """The head of the answer in the end."""
-        from toolyard.links.http.errors import LIBRARY
+        """The head of the answer in the end, behind every redirect."""
+        from toolyard.links.http.exchange import LIBRARY, explain_error
 
         while True:
             response = answer = fault = None
             try:
                 response = await pool.handle_async_request(request.write_request(request.left()))
-                answer = request.open_stream(response)
+                answer = request.open_answer(response)
             except LIBRARY as error:
                 if not request.retries_after(error):
-                    fault = request.explain(error)
+                    fault = explain_error(error, request)
                     if fault is None:
                         raise
             finally:

@@ -1,8 +1,10 @@
-"""One request through `GuardedClient`, from redirect to redirect, and the answer that is read while it comes in."""
+"""One request through `GuardedClient`, from redirect to redirect, the answer to it, and what can go wrong meanwhile."""
 
 from __future__ import annotations
 
+import errno
 import re
+import ssl
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -13,11 +15,19 @@ import msgspec
 from toolyard.constants import VERSION
 from toolyard.links.http.addresses import AddressRule, Blocked
 from toolyard.links.http.backend import EXCHANGE, Exchange, TrustedURL
-from toolyard.links.http.decoding import ACCEPTED, DecodedBody, StreamedBody, TooLargeError
-from toolyard.links.http.errors import LIBRARY, Circumstances, explain_error, headers_too_large, late
-from toolyard.links.http.messages import HARMLESS, Incoming, Outgoing
+from toolyard.links.http.decoding import (
+    ACCEPTED,
+    CrumbsError,
+    DecodedBody,
+    StreamedBody,
+    TooLargeError,
+    TruncatedError,
+    UndecodableError,
+)
+from toolyard.links.http.guard import UnknownHostError
+from toolyard.links.http.messages import HARMLESS, Outgoing
 from toolyard.links.http.url import Target, read_url
-from toolyard.model.errors import CallError, Effect, InvalidArguments, ToolFailed
+from toolyard.model.errors import CallError, CallTimeout, Effect, InvalidArguments, ToolFailed, Unavailable
 
 CONNECT_SECONDS = 10.0
 MAX_REDIRECTS = 5
@@ -39,6 +49,31 @@ _OURS = frozenset(
 _DEFAULTS = (("accept", "*/*"), ("accept-encoding", ACCEPTED), ("user-agent", f"toolyard/{VERSION}"))
 
 
+LIBRARY = (
+    httpcore2.ConnectionNotAvailable,
+    httpcore2.NetworkError,
+    httpcore2.ProtocolError,
+    httpcore2.TimeoutException,
+    CrumbsError,
+    OSError,
+    RuntimeError,
+    TooLargeError,
+    TruncatedError,
+    UndecodableError,
+)
+"""What an exchange may raise that is no `CallError` yet."""
+
+_REASONS = {
+    errno.ECONNREFUSED: "connection refused",
+    errno.ECONNRESET: "connection reset",
+    errno.EHOSTUNREACH: "host unreachable",
+    errno.ENETUNREACH: "network unreachable",
+    errno.EADDRNOTAVAIL: "no such address can be reached from here",
+    errno.EACCES: "not permitted here",
+    errno.EPERM: "not permitted here",
+}
+
+
 class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What a request needs to know of the client that sends it."""
 
@@ -52,13 +87,14 @@ class RedirectingRequest:
     """The state of one `send`."""
 
     def __init__(self, limits: ClientLimits, outgoing: Outgoing, begun: float) -> None:
-        self._limits = limits
+        self.limits = limits
         self._outgoing = outgoing
         self._begun = begun
         self._redirects = 0
         self._repeats = 0
-        self._connect_seconds = min(outgoing.connect_seconds or CONNECT_SECONDS, CONNECT_SECONDS)
+        self.connect_seconds = min(outgoing.connect_seconds or CONNECT_SECONDS, CONNECT_SECONDS)
         self.exchange = Exchange()
+        self.method = outgoing.method
         _check_method(outgoing.method)
         self._headers = _check_headers(outgoing.headers)
         self.target = self._strip_credential(read_url(outgoing.url))
@@ -75,7 +111,7 @@ class RedirectingRequest:
             return None
         left = self._outgoing.deadline - time.monotonic()
         if left <= 0:
-            raise late(self.target.origin, self.seconds(), self.effect())
+            raise late_answer(self)
         return left
 
     def write_request(self, left: float | None) -> httpcore2.Request:
@@ -88,8 +124,8 @@ class RedirectingRequest:
         raw += [(name.encode(), value.encode()) for name, value in headers]
         if outgoing.body is not None or outgoing.method in _EXPECT_BODY:
             raw.append((b"content-length", str(len(outgoing.body or b"")).encode()))
-        trusted = self._limits.rule.names(target.host, target.port, outgoing.named)
-        connect = CONNECT_SECONDS if left is None else min(left, self._connect_seconds)
+        trusted = self.limits.rule.names(target.host, target.port, outgoing.named)
+        connect = CONNECT_SECONDS if left is None else min(left, self.connect_seconds)
         self.exchange.begin()
         return httpcore2.Request(
             outgoing.method,
@@ -99,22 +135,14 @@ class RedirectingRequest:
             extensions={"timeout": {"pool": left, "connect": connect}, EXCHANGE: self.exchange},
         )
 
-    def open_body(self, response: httpcore2.Response) -> DecodedBody:
-        """Where the body of this answer is collected, if its head is acceptable."""
-        encoding, declared = self._read_head(response)
-        if self._outgoing.method != "HEAD" and declared.isdigit() and int(declared[:20]) > self._limits.max_bytes:
-            raise TooLargeError
-        return DecodedBody(self._limits.max_bytes, encoding)
-
-    def open_stream(self, response: httpcore2.Response) -> StreamedAnswer | None:
-        """The answer, to be read while it comes in; None if it is a redirect, which has then been followed."""
-        encoding, _ = self._read_head(response)
-        answer = StreamedAnswer(self, response, StreamedBody(encoding), self.target.url)
+    def open_answer(self, response: httpcore2.Response) -> StreamedAnswer | None:
+        """The answer, whose head is acceptable; None if it is a redirect, which has then been followed."""
+        self._check_head(response)
+        answer = StreamedAnswer(self, response)
         self._note_status(answer.status)
         return None if self._follow_redirect(answer.status, answer.headers) else answer
 
-    def _read_head(self, response: httpcore2.Response) -> tuple[str, bytes]:
-        """Content-encoding and content-length of an answer whose head is acceptable."""
+    def _check_head(self, response: httpcore2.Response) -> None:
         if response.status < _FIRST_FINAL:
             raise httpcore2.RemoteProtocolError("an unasked upgrade")
         names = [name.lower() for name, _ in response.headers]
@@ -122,26 +150,9 @@ class RedirectingRequest:
             # Two ends for one message: whoever reads the other one finds an answer in what follows.
             raise httpcore2.RemoteProtocolError("two lengths")
         self.exchange.answered = True
-        limit = self._limits.max_header_bytes
+        limit = self.limits.max_header_bytes
         if sum(len(name) + len(value) + 4 for name, value in response.headers) > limit:
-            raise headers_too_large(self.target.origin, limit, self.effect())
-        encodings, declared = [], b""
-        for name, value in response.headers:
-            lower = name.lower()
-            if lower == b"content-encoding":
-                encodings.append(value.decode("latin-1"))
-            elif lower == b"content-length":
-                declared = value
-        return ",".join(encodings), declared
-
-    def finish(self, response: httpcore2.Response, body: DecodedBody) -> Incoming | None:
-        """The answer; None if it is a redirect, which has then been followed."""
-        data = body.whole()
-        self._note_status(response.status)
-        headers = _decode_headers(response)
-        if self._follow_redirect(response.status, headers):
-            return None
-        return Incoming(status=response.status, headers=headers, body=data, url=self.target.url)
+            raise _headers_too_large(self)
 
     def retries_after(self, error: Exception) -> bool:
         """Whether to try again at once: the server hung up on a kept connection just when it was used again."""
@@ -151,24 +162,6 @@ class RedirectingRequest:
             return False
         self._repeats += 1
         return self._repeats <= MAX_REPEATS
-
-    def explain(self, error: Exception, limit: int | None = None) -> CallError | None:
-        """The failure in our words; None if it is not the network's. `limit` is of bytes, if it is the caller's own."""
-        deadline = self._outgoing.deadline
-        now = Circumstances(
-            origin=self.target.origin,
-            effect=self.effect(),
-            placed=self.exchange.placed,
-            sent=self.exchange.sent,
-            answered=self.exchange.answered,
-            closed=self._limits.is_closed(),
-            late=deadline is not None and time.monotonic() >= deadline,
-            seconds=self.seconds(),
-            connect_seconds=self._connect_seconds,
-            max_bytes=self._limits.max_bytes if limit is None else limit,
-            max_header_bytes=self._limits.max_header_bytes,
-        )
-        return explain_error(error, now)
 
     @property
     def _is_repeatable(self) -> bool:
@@ -212,10 +205,22 @@ class RedirectingRequest:
         secrets = () if credential is None else credential.secrets
         return "another origin" if any(secret.lower() in origin for secret in secrets if secret) else origin
 
+    @property
+    def origin(self) -> str:
+        """Where the redirects have led to."""
+        return self.target.origin
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the deadline has passed."""
+        return self._outgoing.deadline is not None and time.monotonic() >= self._outgoing.deadline
+
+    @property
     def effect(self) -> Effect:
         """What the request may have done so far."""
         return "unknown" if self.exchange.sent and self._outgoing.method not in HARMLESS else "none"
 
+    @property
     def seconds(self) -> float | None:
         """How long the request could take at most."""
         return None if self._outgoing.deadline is None else self._outgoing.deadline - self._begun
@@ -224,16 +229,15 @@ class RedirectingRequest:
 class StreamedAnswer:
     """One answer whose head is there. How much of its body is read is for the caller to limit.
 
-    It is read by the task that opened it, and hung up on when that leaves `GuardedClient.astream`.
+    It is read once, by the task that opened it, and hung up on when that leaves `GuardedClient.astream`.
     """
 
-    __slots__ = ("_body", "_request", "_response", "headers", "status", "url")
+    __slots__ = ("_request", "_response", "headers", "status", "url")
 
-    def __init__(self, request: RedirectingRequest, response: httpcore2.Response, body: StreamedBody, url: str) -> None:
+    def __init__(self, request: RedirectingRequest, response: httpcore2.Response) -> None:
         self._request = request
         self._response = response
-        self._body = body
-        self.url = url
+        self.url = request.target.url
         """Where it comes from, without the credential."""
         self.status = response.status
         self.headers = _decode_headers(response)
@@ -245,35 +249,138 @@ class StreamedAnswer:
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         """The body as it comes, decoded; what goes wrong is a `CallError`."""
         try:
+            body = StreamedBody(self._encoding)
             async with aclosing(self._response.aiter_stream()) as pieces:
                 async for piece in pieces:
-                    if plain := self._body.decode(piece):
+                    if plain := body.decode(piece):
                         yield plain
-            self._body.whole()
+            body.whole()
             return
         except LIBRARY as error:
-            fault = self._request.explain(error)
+            fault = explain_error(error, self._request)
             if fault is None:
                 raise
         raise fault
 
     async def read_all(self, limit: int) -> bytes:
-        """All of the body; `CallError` if it is larger than the limit."""
-        body = DecodedBody(limit)
+        """All of the body; `CallError` if it is larger than the limit, on the wire or decoded."""
         try:
-            async with aclosing(self.chunks()) as chunks:
-                async for chunk in chunks:
-                    body.add(chunk)
+            declared = self.header("content-length")
+            if self._request.method != "HEAD" and declared.isdigit() and int(declared[:20]) > limit:
+                raise TooLargeError
+            body = DecodedBody(limit, self._encoding)
+            async with aclosing(self._response.aiter_stream()) as pieces:
+                async for piece in pieces:
+                    body.add(piece)
             return body.whole()
         except LIBRARY as error:
-            fault = self._request.explain(error, limit)
+            fault = explain_error(error, self._request, limit)
             if fault is None:
                 raise
+        # Outside of the handler, so that the library's exception is not chained to it.
         raise fault
+
+    @property
+    def _encoding(self) -> str:
+        return ",".join(value for name, value in self.headers if name == "content-encoding")
 
 
 def _decode_headers(response: httpcore2.Response) -> tuple[tuple[str, str], ...]:
     return tuple((name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers)
+
+
+def explain_error(error: Exception, now: RedirectingRequest, limit: int = 0) -> CallError | None:
+    """The failure in our words, origin and reason, never an address, a header or a body.
+
+    None if the error is not the network's or the server's. `limit` is of the bytes of a body.
+    """
+    if now.limits.is_closed():
+        return Unavailable(f"the client was closed while {now.origin} was called", retryable=False, effect=now.effect)
+    if isinstance(error, RuntimeError):
+        return None
+    if isinstance(error, TooLargeError):
+        return ToolFailed(
+            f"the answer of {now.origin} is larger than {limit:,} bytes",
+            hint="ask for less, or let the operator allow more",
+            effect=now.effect,
+        )
+    if isinstance(error, CrumbsError):
+        return ToolFailed(f"the answer of {now.origin} comes in too many small pieces", effect=now.effect)
+    if isinstance(error, UndecodableError):
+        return ToolFailed(f"the answer of {now.origin} is not encoded as it says", effect=now.effect)
+    if isinstance(error, TruncatedError):
+        return _truncated_answer(now)
+    if isinstance(error, httpcore2.TimeoutException | TimeoutError):
+        return _explain_timeout(error, now)
+    if isinstance(error, httpcore2.ConnectError):
+        return _not_connected(error, now)
+    if isinstance(error, httpcore2.LocalProtocolError) and not now.exchange.sent:
+        return Unavailable(f"the request to {now.origin} cannot be sent as HTTP", retryable=False)
+    if isinstance(error, httpcore2.ProtocolError):
+        return _explain_protocol_error(error, now)
+    return _truncated_answer(now) if now.exchange.answered else _lost_connection(now)
+
+
+def _headers_too_large(now: RedirectingRequest) -> ToolFailed:
+    limit = now.limits.max_header_bytes
+    return ToolFailed(f"the headers of the answer of {now.origin} are larger than {limit:,} bytes", effect=now.effect)
+
+
+def late_answer(now: RedirectingRequest) -> CallTimeout:
+    """The deadline has passed."""
+    within = "in time" if now.seconds is None else f"within {max(now.seconds, 0.0):.3g} s"
+    return CallTimeout(f"{now.origin} did not answer {within}", effect=now.effect)
+
+
+def _explain_timeout(error: Exception, now: RedirectingRequest) -> CallError:
+    if not now.exchange.placed:
+        return CallTimeout(f"no connection for {now.origin} became free in time", effect="none")
+    if isinstance(error, httpcore2.ConnectTimeout) and not now.is_late:
+        return Unavailable(f"no connection to {now.origin} within {now.connect_seconds:.3g} s")
+    return late_answer(now)
+
+
+def _not_connected(error: httpcore2.ConnectError, now: RedirectingRequest) -> CallError:
+    if isinstance(error, UnknownHostError):
+        return Unavailable(f"cannot connect to {now.origin}: its name stands for no address")
+    cause = _first_cause(error)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        reason = f"its certificate is not trusted: {cause.verify_message}"
+        return Unavailable(f"cannot connect to {now.origin}: {reason}", retryable=False)
+    if isinstance(cause, ssl.SSLError):
+        return Unavailable(f"cannot connect to {now.origin}: no TLS ({cause.reason or 'cut short'})")
+    reason = "no connection" if cause is None else _REASONS.get(cause.errno or 0, "no connection")
+    return Unavailable(f"cannot connect to {now.origin}: {reason}")
+
+
+def _first_cause(error: BaseException | None) -> OSError | None:
+    """The system's own error, around which libraries wrap theirs."""
+    found = None
+    while error is not None:
+        if isinstance(error, OSError):
+            found = error
+        error = error.__cause__ or error.__context__
+    return found
+
+
+def _explain_protocol_error(error: Exception, now: RedirectingRequest) -> CallError:
+    """The library has one exception for an answer that ends too early and for one that is no HTTP."""
+    text = str(error)
+    if "buffer too long" in text and not now.exchange.answered:
+        return _headers_too_large(now)
+    if "disconnected" in text or "closed connection" in text or "incomplete" in text:
+        return _truncated_answer(now) if now.exchange.answered else _lost_connection(now)
+    if now.exchange.answered:
+        return ToolFailed(f"the answer of {now.origin} breaks off into something that is no HTTP", effect=now.effect)
+    return Unavailable(f"{now.origin} does not answer in HTTP", retryable=False, effect=now.effect)
+
+
+def _truncated_answer(now: RedirectingRequest) -> ToolFailed:
+    return ToolFailed(f"the answer of {now.origin} ends before it is whole", retryable=True, effect=now.effect)
+
+
+def _lost_connection(now: RedirectingRequest) -> Unavailable:
+    return Unavailable(f"lost the connection to {now.origin} before it answered", effect=now.effect)
 
 
 def _check_method(method: str) -> None:

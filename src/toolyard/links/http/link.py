@@ -96,7 +96,7 @@ class HttpLink(Closing):
 
     async def asend(self, request: HttpRequest) -> HttpAnswer:
         """Make the request and wait for the whole answer."""
-        self._check_open()
+        self.check_open()
         try:
             return _read_answer(await self._client.asend(self._write_request(request)))
         except CallError as error:
@@ -130,7 +130,8 @@ class HttpLink(Closing):
             once=True,
         )
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Refuse to go on with one that was closed."""
         if self._client.closed:
             raise ToolyardError(f"the link to {self.url} is closed; make a new one")
 
