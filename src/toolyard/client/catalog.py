@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from toolyard.client.wire import API, ServerWire, Talk, make_garbled_error
+from toolyard.client.wire import API, ServerWire, make_garbled_error
 from toolyard.model.errors import CallError, ConfigError, DefinitionError, SourceUnavailable, ToolyardError
 from toolyard.model.report import Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool
@@ -45,14 +45,15 @@ class _Page(msgspec.Struct, frozen=True):
     next_cursor: str | None = None
 
 
-def fetch(wire: ServerWire, *, greet: bool) -> Talk[Fetched]:
+async def fetch(wire: ServerWire, *, greet: bool) -> Fetched:
     """Read the whole catalog; a failure is part of what it returns, as it is the loader's to raise."""
     ticket = next(_tickets)
+    wire.link.check_open()
     try:
         if greet:
-            yield from wire.greet()
+            await wire.greet()
         for _ in range(ATTEMPTS):
-            found = yield from _read_once(wire, ticket)
+            found = await _read_once(wire, ticket)
             if found is not None:
                 return found
         raise SourceUnavailable(
@@ -62,7 +63,7 @@ def fetch(wire: ServerWire, *, greet: bool) -> Talk[Fetched]:
         return Fetched(ticket, error=error)
 
 
-def _read_once(wire: ServerWire, ticket: int) -> Talk[Fetched | None]:
+async def _read_once(wire: ServerWire, ticket: int) -> Fetched | None:
     """Every page of one state of the catalog; None if it changed meanwhile."""
     entries: list[dict[str, Any]] = []
     cursors: set[str] = set()
@@ -70,7 +71,7 @@ def _read_once(wire: ServerWire, ticket: int) -> Talk[Fetched | None]:
     cursor: str | None = None
     while len(cursors) < MAX_PAGES:
         query = (("limit", str(PAGE)), *([("cursor", cursor)] if cursor is not None else []))
-        page = _read_page(wire, (yield from wire.ask("GET", f"/{API}/tools", query=query)))
+        page = _read_page(wire, await wire.ask("GET", f"/{API}/tools", query=query))
         if generation is not None and page.generation != generation:
             return None
         generation = page.generation

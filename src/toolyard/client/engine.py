@@ -10,7 +10,8 @@ import msgspec
 
 from toolyard.calls.flow import check_calls, check_timeout
 from toolyard.client.registry import RemoteToolRegistry, read_results
-from toolyard.client.wire import API, REQUEST_SECONDS, Talk, WireOptions, make_garbled_error, segment
+from toolyard.client.wire import API, REQUEST_SECONDS, WireOptions, make_garbled_error, segment
+from toolyard.loop.home import home_loop
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.closing import Closing
 from toolyard.model.errors import (
@@ -111,7 +112,8 @@ class RemoteToolEngine(Closing):
 
         Raises `SessionExistsError` (a ValueError) for an id that is taken.
         """
-        self._wire.run(self._talk_setup(session_id, initial_state, fork_of, owner), twin="asetup")
+        beginning = self.asetup(session_id, initial_state=initial_state, fork_of=fork_of, owner=owner)
+        home_loop.run(beginning, twin="asetup")
 
     def execute(
         self,
@@ -126,8 +128,8 @@ class RemoteToolEngine(Closing):
 
         `timeout` limits each call in place of the engine's own. `context` must be JSON, as it travels.
         """
-        talk = self._talk_calls("execute", session_id, tool_calls, timeout, owner, context)
-        return self._wire.run(talk, twin="aexecute")
+        results = self.aexecute(session_id, tool_calls, timeout=timeout, owner=owner, context=context)
+        return home_loop.run(results, twin="aexecute")
 
     def simulate(
         self,
@@ -139,20 +141,20 @@ class RemoteToolEngine(Closing):
         context: Mapping[str, Any] = _NO_CONTEXT,
     ) -> list[ToolResult]:
         """Have the calls answered as `execute` would now, and leave the session exactly as it was."""
-        talk = self._talk_calls("simulate", session_id, tool_calls, timeout, owner, context)
-        return self._wire.run(talk, twin="asimulate")
+        results = self.asimulate(session_id, tool_calls, timeout=timeout, owner=owner, context=context)
+        return home_loop.run(results, twin="asimulate")
 
     def teardown(self, session_id: str, *, owner: str | None = None) -> None:
         """End a session; nothing happens if there is none."""
-        self._wire.run(self._talk_teardown(session_id, owner), twin="ateardown")
+        home_loop.run(self.ateardown(session_id, owner=owner), twin="ateardown")
 
     def get_session_state(self, session_id: str, *, owner: str | None = None) -> dict[str, Any] | None:
         """`tool_executions` beside each engine's own state; None if there is no such session."""
-        return self._wire.run(self._talk_state(session_id, owner), twin="aget_session_state")
+        return home_loop.run(self.aget_session_state(session_id, owner=owner), twin="aget_session_state")
 
     def state_hash(self, session_id: str, *, owner: str | None = None) -> str:
         """Equal for sessions with equal histories, whatever their ids and however they were forked."""
-        return self._wire.run(self._talk_hash(session_id, owner), twin="astate_hash")
+        return home_loop.run(self.astate_hash(session_id, owner=owner), twin="astate_hash")
 
     async def asetup(
         self,
@@ -163,9 +165,8 @@ class RemoteToolEngine(Closing):
         owner: str | None = None,
     ) -> None:
         """`setup` for async code. Cancelled, it leaves no session behind."""
-        talk = self._talk_setup(session_id, initial_state, fork_of, owner)
         # A request that is broken off may have arrived: only its answer tells whether there is something to undo.
-        beginning = asyncio.ensure_future(self._wire.arun(talk))
+        beginning = asyncio.ensure_future(self._begin_session(session_id, initial_state, fork_of, owner))
         try:
             await asyncio.shield(beginning)
         except asyncio.CancelledError:
@@ -184,7 +185,7 @@ class RemoteToolEngine(Closing):
         context: Mapping[str, Any] = _NO_CONTEXT,
     ) -> list[ToolResult]:
         """`execute` for async code. Cancelled, it stops waiting; the server goes on and records the calls."""
-        return await self._wire.arun(self._talk_calls("execute", session_id, tool_calls, timeout, owner, context))
+        return await self._send_calls("execute", session_id, tool_calls, timeout, owner, context)
 
     async def asimulate(
         self,
@@ -196,19 +197,28 @@ class RemoteToolEngine(Closing):
         context: Mapping[str, Any] = _NO_CONTEXT,
     ) -> list[ToolResult]:
         """`simulate` for async code."""
-        return await self._wire.arun(self._talk_calls("simulate", session_id, tool_calls, timeout, owner, context))
+        return await self._send_calls("simulate", session_id, tool_calls, timeout, owner, context)
 
     async def ateardown(self, session_id: str, *, owner: str | None = None) -> None:
         """`teardown` for async code."""
-        await self._wire.arun(self._talk_teardown(session_id, owner))
+        _check_owner(owner)
+        if _may_exist(session_id):
+            await self._ask("DELETE", _session_path(session_id))
 
     async def aget_session_state(self, session_id: str, *, owner: str | None = None) -> dict[str, Any] | None:
         """`get_session_state` for async code."""
-        return await self._wire.arun(self._talk_state(session_id, owner))
+        _check_owner(owner)
+        try:
+            body = await self._ask("GET", _session_path(session_id, "/state"))
+        except UnknownSessionError:
+            return None
+        return _read_field(self._wire.url, body, "state", dict)
 
     async def astate_hash(self, session_id: str, *, owner: str | None = None) -> str:
         """`state_hash` for async code."""
-        return await self._wire.arun(self._talk_hash(session_id, owner))
+        _check_owner(owner)
+        body = await self._ask("GET", _session_path(session_id))
+        return _read_field(self._wire.url, body, "state_hash", str)
 
     def close(self) -> None:
         """Hang up, unless the connections belong to a registry that was given; sessions go on at the server."""
@@ -223,9 +233,9 @@ class RemoteToolEngine(Closing):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._wire.url!r}, name={self.name!r}, tools={len(self.tool_registry)})"
 
-    def _talk_setup(
+    async def _begin_session(
         self, session_id: str, initial_state: dict[str, Any] | None, fork_of: str | None, owner: str | None
-    ) -> Talk[None]:
+    ) -> None:
         _check_owner(owner)
         if not _may_exist(session_id):
             raise SessionError("a session id is text, is not empty, and holds no NUL and no half of a surrogate pair")
@@ -238,37 +248,19 @@ class RemoteToolEngine(Closing):
         if fork_of is not None:
             path = _session_path(fork_of, "/fork")
         try:
-            yield from self._talk_to_session("POST", path, body)
+            await self._ask("POST", path, body)
         except DefinitionError as error:
             raise SessionError(str(error)) from None
 
-    def _talk_teardown(self, session_id: str, owner: str | None) -> Talk[None]:
-        _check_owner(owner)
-        if _may_exist(session_id):
-            yield from self._talk_to_session("DELETE", _session_path(session_id))
-
-    def _talk_state(self, session_id: str, owner: str | None) -> Talk[dict[str, Any] | None]:
-        _check_owner(owner)
-        try:
-            body = yield from self._talk_to_session("GET", _session_path(session_id, "/state"))
-        except UnknownSessionError:
-            return None
-        return _read_field(self._wire.url, body, "state", dict)
-
-    def _talk_hash(self, session_id: str, owner: str | None) -> Talk[str]:
-        _check_owner(owner)
-        body = yield from self._talk_to_session("GET", _session_path(session_id))
-        return _read_field(self._wire.url, body, "state_hash", str)
-
-    def _talk_calls(
+    async def _send_calls(
         self,
         mode: Mode,
         session_id: str,
         tool_calls: Sequence[ToolCall],
-        timeout: float | None,
+        timeout: float | None,  # noqa: ASYNC109 - a limit for each call, not for the whole
         owner: str | None,
         context: Mapping[str, Any],
-    ) -> Talk[list[ToolResult]]:
+    ) -> list[ToolResult]:
         _check_owner(owner)
         check_calls(tool_calls)
         check_timeout(timeout)
@@ -279,7 +271,7 @@ class RemoteToolEngine(Closing):
         sent = [call for call, result in zip(tool_calls, results, strict=True) if result is None]
         if not sent:
             # There is nothing to run, but a session that is not there is an error all the same.
-            yield from self._talk_to_session("GET", _session_path(session_id))
+            await self._ask("GET", _session_path(session_id))
             return [result for result in results if result is not None]
         body: dict[str, Any] = {"calls": [_wire_call(call) for call in sent]}
         definitions = self.tool_registry.definitions(call.name for call in sent)
@@ -291,7 +283,7 @@ class RemoteToolEngine(Closing):
             body["context"] = _read_raw(dict(context), "context", ConfigError)
         wait = self._request_timeout + len(sent) * (PATIENCE if seconds is None else seconds)
         try:
-            answer = yield from self._wire.ask("POST", _session_path(session_id, f"/{mode}"), body=body, timeout=wait)
+            answer = await self._wire.ask("POST", _session_path(session_id, f"/{mode}"), body=body, timeout=wait)
             answered = iter(read_results(self._wire, answer, len(sent)))
         except CallError as error:
             # The network's fault, not the program's: what is known of it is what came of each call.
@@ -311,8 +303,8 @@ class RemoteToolEngine(Closing):
             return ToolResult.failed(call, error.info)
         return None
 
-    def _talk_to_session(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Talk[Any]:
-        return (yield from self._wire.ask(method, path, body=body, timeout=self._request_timeout))
+    async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        return await self._wire.ask(method, path, body=body, timeout=self._request_timeout)
 
 
 def _wire_call(call: ToolCall) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from typing import Any, NoReturn, Self, Unpack
 import msgspec
 
 from toolyard.client.catalog import FETCHED, Catalog, Fetched, fetch
-from toolyard.client.wire import API, REQUEST_SECONDS, ServerWire, Talk, WireOptions, make_garbled_error, segment
+from toolyard.client.wire import API, REQUEST_SECONDS, ServerWire, WireOptions, make_garbled_error, segment
 from toolyard.links.http.link import MAX_ANSWER
+from toolyard.loop.home import home_loop
 from toolyard.model.bindings import McpBinding, RestBinding
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.closing import Closing
@@ -71,9 +72,7 @@ class RemoteToolRegistry(ToolRegistry, Closing):
         super().attach(self._catalog)
         if load:
             try:
-                self._take_catalog(
-                    self.wire.run(fetch(self.wire, greet=True), twin="RemoteToolRegistry.aopen"), strict=True
-                )
+                home_loop.run(self.arefresh(strict=True), twin="RemoteToolRegistry.aopen")
             except BaseException:
                 self.wire.close()
                 raise
@@ -132,60 +131,53 @@ class RemoteToolRegistry(ToolRegistry, Closing):
         """
         if only is not None and only is not self._catalog:
             raise ConfigError(f"{self.url} is the one source of this registry")
-        return self._take_catalog(self.wire.run(fetch(self.wire, greet=not self.loaded), twin="arefresh"), strict)
+        return home_loop.run(self.arefresh(strict=strict), twin="arefresh")
 
     async def arefresh(self, *, strict: bool = False) -> LoadReport:
         """`refresh` for async code."""
-        fetched = await self.wire.arun(fetch(self.wire, greet=not self.loaded))
+        fetched = await fetch(self.wire, greet=not self.loaded)
         # Checking a large catalog takes a while.
         return await asyncio.to_thread(self._take_catalog, fetched, strict)
 
     def reload(self) -> LoadReport:
         """Have the server load its own sources again: its report. The catalog here is read again, too."""
-        report = self.wire.run(self._server_report("POST", "reload"), twin="areload")
-        self.refresh(strict=True)
-        return report
+        return home_loop.run(self.areload(), twin="areload")
 
     async def areload(self) -> LoadReport:
         """`reload` for async code."""
-        report = await self.wire.arun(self._server_report("POST", "reload"))
+        report = await self._ask_report("POST", "reload")
         await self.arefresh(strict=True)
         return report
 
     def server_report(self) -> LoadReport:
         """What each source of the server loaded, rewrote and rejected; `report` is about what came over the wire."""
-        return self.wire.run(self._server_report("GET", "report"), twin="aserver_report")
+        return home_loop.run(self.aserver_report(), twin="aserver_report")
 
     async def aserver_report(self) -> LoadReport:
         """`server_report` for async code."""
-        return await self.wire.arun(self._server_report("GET", "report"))
+        return await self._ask_report("GET", "report")
 
     def add(self, *tools: Tool) -> None:
         """Register tools with the server: all, or those that were new are taken back.
 
         A tool's binding goes along if it is data (`RestBinding`, `McpBinding`). Code is never sent.
         """
-        if tools:
-            self.wire.run(self._talk_add(tools), twin="aadd")
-            self.refresh(strict=True)
+        home_loop.run(self.aadd(*tools), twin="aadd")
 
     async def aadd(self, *tools: Tool) -> None:
         """`add` for async code."""
         if tools:
-            await self.wire.arun(self._talk_add(tools))
+            await self._send_tools(tools)
             await self.arefresh(strict=True)
 
     def remove(self, name: str) -> list[Tool]:
         """Take every overload of a qualified name out of the server, and return what was known of them here."""
-        removed = self.get(name)
-        self.wire.run(self.wire.ask("DELETE", f"/{API}/tools/{segment(name)}"), twin="aremove")
-        self.refresh(strict=True)
-        return removed
+        return home_loop.run(self.aremove(name), twin="aremove")
 
     async def aremove(self, name: str) -> list[Tool]:
         """`remove` for async code."""
         removed = self.get(name)
-        await self.wire.arun(self.wire.ask("DELETE", f"/{API}/tools/{segment(name)}"))
+        await self.wire.ask("DELETE", f"/{API}/tools/{segment(name)}")
         await self.arefresh(strict=True)
         return removed
 
@@ -196,11 +188,23 @@ class RemoteToolRegistry(ToolRegistry, Closing):
 
     def dispatch(self, name: str, arguments: RawArguments = None, *, ctx: ToolContext | None = None) -> Any:
         """Validate here, as in process, and have the server run the tool: its value, or it raises a `CallError`."""
-        return self.wire.run(self._talk_dispatch(name, arguments, ctx), twin="adispatch")
+        return home_loop.run(self.adispatch(name, arguments, ctx=ctx), twin="adispatch")
 
     async def adispatch(self, name: str, arguments: RawArguments = None, *, ctx: ToolContext | None = None) -> Any:
         """`dispatch` for async code."""
-        return await self.wire.arun(self._talk_dispatch(name, arguments, ctx))
+        bound = self.bind(ToolCall(name, read_arguments(arguments)), coerce=False)
+        tool = bound.tool
+        call = {"name": tool.qualified_name, "arguments": msgspec.Raw(json_text(bound.arguments))}
+        if len(self.get(tool.qualified_name)) > 1:
+            call["overload"] = tool.fingerprint
+        body: dict[str, Any] = {"calls": [call], "definitions": [tool.definition_hash]}
+        if ctx is not None:
+            body |= {key: dict(value) for key, value in (("context", ctx.context), ("trace", ctx.trace)) if value}
+        answer = await self.wire.ask("POST", f"/{API}/calls", body=body)
+        result = read_results(self.wire, answer, 1)[0]
+        if result.error_info is not None:
+            raise CallError.from_info(result.error_info)
+        return result.result
 
     def close(self) -> None:
         """Hang up; the tools stay readable."""
@@ -223,30 +227,30 @@ class RemoteToolRegistry(ToolRegistry, Closing):
         finally:
             FETCHED.reset(mark)
 
-    def _server_report(self, method: str, what: str) -> Talk[LoadReport]:
-        body = yield from self.wire.ask(method, f"/{API}/{what}")
+    async def _ask_report(self, method: str, what: str) -> LoadReport:
+        body = await self.wire.ask(method, f"/{API}/{what}")
         try:
             return _read_report(body)
         except (msgspec.ValidationError, TypeError, KeyError):
             raise make_garbled_error(self.url, "none", "a report of another form") from None
 
-    def _talk_add(self, tools: tuple[Tool, ...]) -> Talk[None]:
+    async def _send_tools(self, tools: tuple[Tool, ...]) -> None:
         bodies = [(tool.qualified_name, self._write_registration(tool)) for tool in tools]
         added: list[str] = []
         for name, body in bodies:
             try:
                 if name in added:
                     raise DuplicateToolError(f"duplicate tool: {name} is given twice, and a server takes one of a name")
-                yield from self.wire.ask("PUT", f"/{API}/tools/{segment(name)}", body=body)
+                await self.wire.ask("PUT", f"/{API}/tools/{segment(name)}", body=body)
             except ToolyardError as error:
-                yield from self._take_back(added, error)
+                await self._take_back(added, error)
                 raise
             added.append(name)
 
-    def _take_back(self, names: list[str], cause: ToolyardError) -> Talk[None]:
+    async def _take_back(self, names: list[str], cause: ToolyardError) -> None:
         for name in names:
             try:
-                yield from self.wire.ask("DELETE", f"/{API}/tools/{segment(name)}")
+                await self.wire.ask("DELETE", f"/{API}/tools/{segment(name)}")
             except ToolyardError as error:
                 cause.add_note(f"{name} was registered before that, and could not be taken out again: {error}")
 
@@ -262,21 +266,6 @@ class RemoteToolRegistry(ToolRegistry, Closing):
         if tool.binding is not None:
             body["binding"] = _target(tool)
         return body
-
-    def _talk_dispatch(self, name: str, arguments: RawArguments, ctx: ToolContext | None) -> Talk[Any]:
-        bound = self.bind(ToolCall(name, read_arguments(arguments)), coerce=False)
-        tool = bound.tool
-        call = {"name": tool.qualified_name, "arguments": msgspec.Raw(json_text(bound.arguments))}
-        if len(self.get(tool.qualified_name)) > 1:
-            call["overload"] = tool.fingerprint
-        body: dict[str, Any] = {"calls": [call], "definitions": [tool.definition_hash]}
-        if ctx is not None:
-            body |= {key: dict(value) for key, value in (("context", ctx.context), ("trace", ctx.trace)) if value}
-        answer = yield from self.wire.ask("POST", f"/{API}/calls", body=body)
-        result = read_results(self.wire, answer, 1)[0]
-        if result.error_info is not None:
-            raise CallError.from_info(result.error_info)
-        return result.result
 
 
 def read_results(wire: ServerWire, body: Any, count: int) -> list[ToolResult]:

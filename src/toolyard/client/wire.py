@@ -1,17 +1,13 @@
-"""`ServerWire`: a toolyard server's HTTP API, spoken the same way from threads and from event loops.
-
-What is said is written once, as a generator that yields requests and pauses and is sent the answers. `run` drives
-it with blocking calls, `arun` with awaited ones.
-"""
+"""`ServerWire`: a toolyard server's HTTP API, spoken on event loops; threads have it spoken on the home loop."""
 
 from __future__ import annotations
 
+import asyncio
 import math
 import secrets
-import sys
 import time
-from collections.abc import Callable, Generator, Mapping
-from typing import Any, Generic, TypedDict, TypeVar
+from collections.abc import Mapping
+from typing import Any, TypedDict
 from urllib.parse import quote
 
 import msgspec
@@ -30,7 +26,6 @@ from toolyard.model.errors import (
     ErrorInfo,
     MalformedSource,
     SessionError,
-    SyncInAsyncError,
     ToolyardError,
     Unavailable,
     error_class,
@@ -141,21 +136,10 @@ def _make_foreign_error(answer: HttpAnswer, url: str, effect: Effect) -> Toolyar
     return ConfigError(f"{url} answers with {status}, and not as a toolyard server does; is the address right?")
 
 
-T = TypeVar("T")
-
 API = "v1"
 REQUEST_SECONDS = 30.0
 LONGEST_PAUSE = 10.0
 """Seconds that are waited without asking the caller; a server that wants more time is reported at once."""
-
-
-class RetryPause(msgspec.Struct, frozen=True):
-    """Seconds to wait before the next request."""
-
-    seconds: float
-
-
-Talk = Generator[HttpRequest | RetryPause, HttpAnswer | None, T]
 
 
 class WireOptions(TypedDict, total=False):
@@ -203,54 +187,15 @@ class ServerWire(Closing):
         """Seconds for a request that says nothing else."""
         return self.link.timeout
 
-    def run(self, talk: Talk[T], *, twin: str) -> T:
-        """Have the talk from this thread; `twin` is the method to await where that would block the home loop."""
-        # Where it was never imported it does not run.
-        home_loop = getattr(sys.modules.get("toolyard.loop.home"), "home_loop", None)
-        if home_loop is not None and home_loop.is_here():
-            talk.close()
-            raise SyncInAsyncError(f"this is the home loop, which must not wait; await {twin} instead")
-        step = _Step(talk)
-        while not step.over:
-            if isinstance(step.next, RetryPause):
-                time.sleep(step.next.seconds)
-                step.send(None)
-                continue
-            try:
-                answer = self.link.send(step.next)
-            except CallError as error:
-                step.throw(error)
-            else:
-                step.send(answer)
-        return step.value
-
-    async def arun(self, talk: Talk[T]) -> T:
-        """Have the talk on this loop."""
-        import asyncio
-
-        step = _Step(talk)
-        while not step.over:
-            if isinstance(step.next, RetryPause):
-                await asyncio.sleep(step.next.seconds)
-                step.send(None)
-                continue
-            try:
-                answer = await self.link.asend(step.next)
-            except CallError as error:
-                step.throw(error)
-            else:
-                step.send(answer)
-        return step.value
-
-    def ask(
+    async def ask(
         self,
         method: str,
         path: str,
         *,
         query: tuple[tuple[str, str], ...] = (),
         body: Mapping[str, Any] | None = None,
-        timeout: float | None = None,
-    ) -> Talk[Any]:
+        timeout: float | None = None,  # noqa: ASYNC109 - of all attempts together
+    ) -> Any:
         """One request, repeated if need be: the JSON of its answer, None for an empty one, or it raises."""
         headers = {}
         if method != "GET":
@@ -260,7 +205,7 @@ class ServerWire(Closing):
         request = HttpRequest(
             method=method, path=path, query=query, body=None if body is None else write_json(body), headers=headers
         )
-        answer, again = yield from self._exchange_once(request, self.timeout if timeout is None else timeout)
+        answer, again = await self._send_repeatedly(request, self.timeout if timeout is None else timeout)
         effect: Effect = "none" if method == "GET" else "unknown"
         if again and method == "DELETE" and answer.status == 404:
             # Gone because of the attempt whose answer was lost.
@@ -274,15 +219,15 @@ class ServerWire(Closing):
         except MalformedSource:
             raise make_garbled_error(self.url, effect, "something that is not JSON") from None
 
-    def _exchange_once(self, request: HttpRequest, timeout: float) -> Talk[tuple[HttpAnswer, bool]]:
+    async def _send_repeatedly(self, request: HttpRequest, seconds: float) -> tuple[HttpAnswer, bool]:
         """The answer, and whether an attempt before it may have arrived, too."""
-        until = time.monotonic() + timeout
+        until = time.monotonic() + seconds
         effect: Effect = "none"
         for attempt in range(self.retries + 1):
             left = until - time.monotonic()
             pause = backoff_delay(attempt + 1, self.retry_delay)
             try:
-                answer = yield msgspec.structs.replace(request, timeout=max(left, 0.001))
+                answer = await self.link.asend(msgspec.structs.replace(request, timeout=max(left, 0.001)))
             except (Unavailable, CallTimeout) as error:
                 effect = _worse_effect(effect, error.info.effect)
                 wait = pause
@@ -291,19 +236,17 @@ class ServerWire(Closing):
                     error.info = msgspec.structs.replace(error.info, effect=effect)
                     raise
             else:
-                if answer is None:
-                    raise TypeError("a request was answered with nothing")
                 asked = retry_after(answer)
                 wait = pause if asked is None else asked
                 room = min(LONGEST_PAUSE, until - time.monotonic())
                 if answer.status != 429 or attempt == self.retries or wait >= room:
                     return answer, effect == "unknown"
-            yield RetryPause(wait)
+            await asyncio.sleep(wait)
         raise AssertionError("the last attempt returns or raises")
 
-    def greet(self) -> Talk[None]:
+    async def greet(self) -> None:
         """Make sure that this is a toolyard server that speaks our version of the API."""
-        info = yield from self.ask("GET", f"/{API}/version")
+        info = await self.ask("GET", f"/{API}/version")
         if not isinstance(info, dict) or not isinstance(info.get("supported_api_versions"), list):
             raise ConfigError(f"{self.url} is a server, but no toolyard server; is the address right?")
         spoken = info["supported_api_versions"]
@@ -324,30 +267,6 @@ class ServerWire(Closing):
 
     def __repr__(self) -> str:
         return f"ServerWire({self.url!r})"
-
-
-class _Step(Generic[T]):
-    """Where a talk is: what it wants next, or what came of it."""
-
-    next: HttpRequest | RetryPause
-    value: T
-
-    def __init__(self, talk: Talk[T]) -> None:
-        self._talk = talk
-        self.over = False
-        self._advance(lambda: next(talk))
-
-    def send(self, answer: HttpAnswer | None) -> None:
-        self._advance(lambda: self._talk.send(answer))
-
-    def throw(self, error: CallError) -> None:
-        self._advance(lambda: self._talk.throw(error))
-
-    def _advance(self, move: Callable[[], HttpRequest | RetryPause]) -> None:
-        try:
-            self.next = move()
-        except StopIteration as end:
-            self.over, self.value = True, end.value
 
 
 def segment(text: str) -> str:
