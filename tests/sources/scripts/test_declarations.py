@@ -1,10 +1,15 @@
 """Declarations come out of a process that ran a stranger's code, so nothing in them is believed."""
 
+import hashlib
+
 import pytest
 from hypothesis import given, strategies as st
 
 from toolyard import DefinitionError
-from toolyard.sources.scripts.declarations import Origin, read_tool
+from toolyard.links.scripts import Code, Declared, ScriptPool, WorkerSettings
+from toolyard.links.scripts.fork_server import ForkServer
+from toolyard.model.errors import ConfigError, SourceUnavailable, Unavailable
+from toolyard.sources.scripts.declarations import Origin, declare_scripts, read_tool
 
 ORIGIN = Origin("/d", "f.py", "sha256:0", b"code", "default", "/d", None, "process", 30.0)
 GOOD = {"name": "x", "description": "d", "parameters": {"type": "object"}, "handler": "run"}
@@ -52,3 +57,38 @@ def test_whatever_is_declared_is_a_tool_or_a_definition_error(changes):
 def test_what_a_tool_cannot_be_says_why(changes, reason):
     with pytest.raises(DefinitionError, match=reason):
         read_tool({**GOOD, **changes}, ORIGIN)
+
+
+TEXT = b"TOOL_NAME = 'a'\nTOOL_DESCRIPTION = 'b'\nTOOL_PARAMETERS = {}\ndef run(): pass\n"
+CODES = [Code(f"{name}.py", hashlib.sha256(TEXT).hexdigest(), TEXT) for name in "ab"]
+
+
+@pytest.mark.process
+def test_nobody_is_left_of_the_processes_that_read_files(monkeypatch):
+    made, start = [], ForkServer.start
+
+    def noted(nursery):
+        start(nursery)
+        made.append(nursery)
+
+    monkeypatch.setattr(ForkServer, "start", noted)
+    assert [type(item) for item in declare_scripts(CODES, WorkerSettings(), "here")] == [Declared, Declared]
+    assert [nursery._process for nursery in made] == [None]
+
+
+def test_what_stands_against_reading_files_is_said(monkeypatch):
+    def refuse(_sandbox):
+        raise ConfigError("not here")
+
+    monkeypatch.setattr("toolyard.links.scripts.pool.probe_level", refuse)
+    with pytest.raises(ConfigError, match="not here"):
+        declare_scripts(CODES, WorkerSettings(), "here")
+
+
+def test_without_workers_the_source_is_unavailable(monkeypatch):
+    def fail(*_args, **_named):
+        raise Unavailable("nobody came")
+
+    monkeypatch.setattr(ScriptPool, "declare", fail)
+    with pytest.raises(SourceUnavailable, match="here: no worker could read the scripts: nobody came"):
+        declare_scripts(CODES, WorkerSettings(), "here")

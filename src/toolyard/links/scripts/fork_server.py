@@ -17,7 +17,6 @@ import subprocess
 import tempfile
 import threading
 import time
-from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from types import CodeType
@@ -293,11 +292,6 @@ class Supervisor:
                 return self._start_once(role, deadline)
             except ForkServerBroken as error:
                 raise Unavailable(f"{self._label}: {error}") from None
-
-    def get_ready(self, role: Role) -> None:
-        """Start the process that workers are forked from. If it cannot be, whoever needs one will hear of it."""
-        with suppress(ForkServerBroken, Unavailable):
-            self._open_fork_server(role)
 
     def end(self, worker: Worker) -> Ended:
         """End a worker. Where something of it cannot be ended, everybody of its fork_server is."""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import CancelledError, Future
-from functools import partial
+from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 import msgspec
 
@@ -21,9 +19,10 @@ from toolyard.links.scripts.fork_server import Supervisor
 from toolyard.links.scripts.sandbox import probe_level
 from toolyard.links.scripts.settings import Answer, Code, Declared, Ended, Level, ScriptFault, WorkerSettings
 from toolyard.links.scripts.worker import Gone, Odd, Trouble, Worker, WorkerExchange, WorkerReply, raised, troubled
-from toolyard.loop.threads import Threads
+from toolyard.loop.home import link_loop
+from toolyard.loop.threads import Threads, renewed_in_child, wrapped
 from toolyard.model.closing import Closing
-from toolyard.model.errors import CallError, CallTimeout, InvalidArguments, SessionError, Unavailable
+from toolyard.model.errors import CallTimeout, InvalidArguments, SessionError, Unavailable
 
 
 class PoolSlot(msgspec.Struct):
@@ -44,15 +43,15 @@ class PoolSlots:
         self._idle: OrderedDict[Worker, None] = OrderedDict()
         self._queue: deque[tuple[tuple[str, str], Future[PoolSlot]]] = deque()
 
-    def take(self, key: tuple[str, str]) -> Worker | PoolSlot | Future[PoolSlot]:
-        """A worker that knows the script, or the seat for one, or the promise of a seat."""
+    def take(self, key: tuple[str, str]) -> PoolSlot | Future[PoolSlot]:
+        """A seat, with a worker that knows the script if there is one, or the promise of a seat."""
         with self._lock:
             # Whoever waits was first; as long as somebody does, nobody is idle.
             if not self._queue:
                 for worker in reversed(self._idle):
                     if worker.key == key:
                         del self._idle[worker]
-                        return worker
+                        return PoolSlot(worker=worker)
                 if self._free > 0:
                     self._free -= 1
                     return PoolSlot()
@@ -101,8 +100,6 @@ class PoolSlots:
 
 T = TypeVar("T")
 
-_TOKENS, _TOKEN_BYTES = 256, 8
-
 
 class _Call(msgspec.Struct, frozen=True):
     token: str
@@ -114,15 +111,6 @@ class _Call(msgspec.Struct, frozen=True):
 
 
 _encoder = msgspec.json.Encoder()
-_POOLS: WeakSet[ScriptPool] = WeakSet()
-
-
-def _forked() -> None:
-    for pool in list(_POOLS):
-        pool._forked()
-
-
-os.register_at_fork(after_in_child=_forked)
 
 
 class ScriptPool(Closing):
@@ -136,16 +124,15 @@ class ScriptPool(Closing):
         self.label = label
         self.level: Level = probe_level(settings.sandbox)
         self._begin_anew()
-        _POOLS.add(self)
+        renewed_in_child(self)
 
     def _begin_anew(self) -> None:
         workers = self.settings.workers
         self._slots = PoolSlots(workers)
         self._threads = Threads(workers * 2 + 2, "toolyard-scripts")
         self._supervisor = Supervisor(self.settings, self.level, self.label)
-        self._tokens: list[str] = []
 
-    def _forked(self) -> None:
+    def forked(self) -> None:
         """Have workers of its own: a copy of the process must not speak to those of the original."""
         for worker in self._slots.clear(locked=False):
             worker.close()
@@ -156,57 +143,39 @@ class ScriptPool(Closing):
         self, code: Code, handler: str, arguments: Mapping[str, Any], *, ctx: Mapping[str, Any] | None = None,
         deadline: float | None = None,
     ) -> Answer:  # fmt: skip
-        """What a handler returns; `deadline` as `time.monotonic()` counts. Raises a `CallError`, and nothing else."""
-        started = time.monotonic()
-        asked = _Call(self._next_token(), handler, arguments, ctx)
-        body = _encode_call(asked, code)
-        worker = self._slots.take((code.file, code.sha256))
-        if not isinstance(worker, Worker) or not worker.is_fresh():
-            worker = self._find_worker(worker, code, deadline)
-            if not worker.calls:
-                body = _with_code(asked, code)
-        exchange = self._supervisor.exchange(worker)
-        try:
-            exchange.begin(body)
-            reply = exchange.wait(deadline)
-            _check_token(reply, asked)
-        except Trouble as trouble:
-            raise self._explain_failure(worker, code, trouble, exchange, started) from None
-        except BaseException:
-            # An interrupt of this thread: nobody knows what the worker is at.
-            self._retire_soon(worker)
-            raise
-        return self._finish_call(worker, code, exchange, reply)
+        """`acall` for a thread, which waits while the loop of links watches the worker."""
+        return link_loop.run(self.acall(code, handler, arguments, ctx=ctx, deadline=deadline), twin="acall")
 
     async def acall(
         self, code: Code, handler: str, arguments: Mapping[str, Any], *, ctx: Mapping[str, Any] | None = None,
         deadline: float | None = None,
     ) -> Answer:  # fmt: skip
-        """`call` for async code. Cancelled, it ends the worker: nobody knows what it has done by then."""
+        """What a handler returns; `deadline` as `time.monotonic()` counts. Raises a `CallError`, and nothing else.
+
+        Cancelled, it ends the worker: nobody knows what it has done by then.
+        """
         started = time.monotonic()
-        asked = _Call(self._next_token(), handler, arguments, ctx)
+        # The token is something that a script cannot know before its call.
+        asked = _Call(secrets.token_hex(8), handler, arguments, ctx)
         body = _encode_call(asked, code)
-        worker = self._slots.take((code.file, code.sha256))
-        if not isinstance(worker, Worker) or not worker.is_fresh():
-            worker = await self._afind_worker(worker, code, deadline)
-            if not worker.calls:
-                body = _with_code(asked, code)
+        worker = await self._find_worker(code, deadline)
+        if not worker.calls:
+            body = _with_code(asked, code)
         exchange = self._supervisor.exchange(worker)
         try:
             exchange.begin(body)
             reply = await exchange.wait_async(deadline)
-            _check_token(reply, asked)
+            if reply.token != asked.token:
+                raise Odd("an answer to another question")
         except Trouble as trouble:
-            failed = self._submit_work(partial(self._explain_failure, worker, code, trouble, exchange, started))
-            raise await asyncio.wrap_future(failed) from None
+            retired = self._retire_soon(worker)
+            # Only of a process that ended by itself is it worth knowing how.
+            ended = await wrapped(retired) if isinstance(trouble, Gone) else Ended()
+            raise troubled(code.file, trouble, ended, exchange, time.monotonic() - started) from None
         except BaseException:
             self._retire_soon(worker)
             raise
         return self._finish_call(worker, code, exchange, reply)
-
-    def get_ready_to_declare(self) -> None:
-        """Begin with what `declare` needs, while its caller is not ready yet; nobody waits here."""
-        self._submit_work(lambda: self._supervisor.get_ready("declare"))
 
     def declare(self, codes: Sequence[Code], *, deadline: float | None = None) -> list[Declared | ScriptFault]:
         """What each file declares, or why it does not, in the same order.
@@ -231,52 +200,22 @@ class ScriptPool(Closing):
 
     async def aclose(self) -> None:
         """`close` for async code."""
-        await asyncio.wrap_future(self.close_soon())
+        with suppress(SessionError):
+            await wrapped(self._threads.submit(self.close))
 
-    def close_soon(self) -> Future[None]:
-        """`close` in a thread."""
-        try:
-            return self._threads.submit(self.close)
-        except SessionError:
-            closed: Future[None] = Future()
-            closed.set_result(None)
-            return closed
-
-    def _next_token(self) -> str:
-        """Something that a script cannot know before its call; made in advance, since it is asked for every time."""
-        try:
-            return self._tokens.pop()
-        except IndexError:
-            data = secrets.token_hex(_TOKENS * _TOKEN_BYTES)
-            size = _TOKEN_BYTES * 2
-            self._tokens.extend(data[start : start + size] for start in range(0, len(data), size))
-            return secrets.token_hex(_TOKEN_BYTES)
-
-    def _find_worker(self, taken: Worker | PoolSlot | Future[PoolSlot], code: Code, deadline: float | None) -> Worker:
-        seat = _as_slot(taken) if not isinstance(taken, Future) else self._wait_for_seat(taken, deadline)
+    async def _find_worker(self, code: Code, deadline: float | None) -> Worker:
+        taken = self._slots.take((code.file, code.sha256))
+        seat = await self._await_seat(taken, deadline) if isinstance(taken, Future) else taken
         if seat.worker is not None and seat.worker.is_fresh():
             return seat.worker
-        return self._wait_for_worker(self._make_soon(seat, code), deadline)
-
-    async def _afind_worker(
-        self, taken: Worker | PoolSlot | Future[PoolSlot], code: Code, deadline: float | None
-    ) -> Worker:
-        seat = _as_slot(taken) if not isinstance(taken, Future) else await self._await_seat(taken, deadline)
-        if seat.worker is not None and seat.worker.is_fresh():
-            return seat.worker
-        return await self._await_worker(self._make_soon(seat, code), deadline)
-
-    def _wait_for_seat(self, promise: Future[PoolSlot], deadline: float | None) -> PoolSlot:
+        made = self._make_soon(seat, code)
         try:
-            return promise.result(_seconds_left(deadline))
-        except TimeoutError:
-            self._slots.abandon(promise)
-            raise self._all_busy() from None
-        except CancelledError:
-            raise self._closed_pool() from None
-        except BaseException:
-            # An interrupt of this thread; the seat is for somebody who still wants it.
-            self._slots.abandon(promise)
+            async with asyncio.timeout(_seconds_left(deadline)):
+                return await asyncio.shield(wrapped(made))
+        except BaseException as error:
+            made.add_done_callback(self._retire_unwanted)
+            if isinstance(error, TimeoutError):
+                raise CallTimeout(f"{self.label}: no worker was ready before the deadline", effect="none") from None
             raise
 
     async def _await_seat(self, promise: Future[PoolSlot], deadline: float | None) -> PoolSlot:
@@ -285,7 +224,8 @@ class ScriptPool(Closing):
                 return await asyncio.shield(asyncio.wrap_future(promise))
         except TimeoutError:
             self._slots.abandon(promise)
-            raise self._all_busy() from None
+            text = f"{self.label}: all {self.settings.workers} workers were busy until the deadline"
+            raise CallTimeout(text, effect="none", hint="allow more workers, or a longer time") from None
         except asyncio.CancelledError:
             if promise.cancelled():
                 raise self._closed_pool() from None
@@ -312,26 +252,6 @@ class ScriptPool(Closing):
         worker.key = (code.file, code.sha256)
         return worker
 
-    def _wait_for_worker(self, made: Future[Worker], deadline: float | None) -> Worker:
-        try:
-            return made.result(_seconds_left(deadline))
-        except BaseException as error:
-            made.add_done_callback(self._retire_unwanted)
-            if isinstance(error, TimeoutError):
-                raise self._not_ready() from None
-            raise
-
-    async def _await_worker(self, made: Future[Worker], deadline: float | None) -> Worker:
-        try:
-            async with asyncio.timeout(_seconds_left(deadline)):
-                return await asyncio.shield(asyncio.wrap_future(made))
-        except TimeoutError:
-            made.add_done_callback(self._retire_unwanted)
-            raise self._not_ready() from None
-        except asyncio.CancelledError:
-            made.add_done_callback(self._retire_unwanted)
-            raise
-
     def _retire_unwanted(self, made: Future[Worker]) -> None:
         if not made.cancelled() and made.exception() is None:
             self._retire_soon(made.result())
@@ -344,18 +264,7 @@ class ScriptPool(Closing):
             self._retire_soon(worker)
         if reply.fault is not None:
             raise raised(code.file, reply.fault, exchange)
-        return Answer(reply.value) if exchange.stdout is None else Answer(reply.value, *exchange.printed())
-
-    def _explain_failure(
-        self, worker: Worker, code: Code, trouble: Trouble, exchange: WorkerExchange, started: float
-    ) -> CallError:
-        """The error of a call whose worker is of no more use."""
-        ended = Ended()
-        if isinstance(trouble, Gone):
-            ended = self._retire_worker(worker)
-        else:
-            self._retire_soon(worker)
-        return troubled(code.file, trouble, ended, exchange, time.monotonic() - started)
+        return Answer(reply.value, *exchange.printed())
 
     def _retire_worker(self, worker: Worker) -> Ended:
         try:
@@ -363,25 +272,18 @@ class ScriptPool(Closing):
         finally:
             self._slots.give(None)
 
-    def _retire_soon(self, worker: Worker) -> None:
-        """The seat is free only when the process is gone; nobody waits for that but the next."""
+    def _retire_soon(self, worker: Worker) -> Future[Ended]:
+        """The seat is free only when the process is gone; as a rule nobody waits for that but the next."""
         try:
-            self._threads.submit(lambda: self._retire_worker(worker))
+            return self._threads.submit(lambda: self._retire_worker(worker))
         except SessionError:
-            self._retire_worker(worker)
+            return _done(self._retire_worker(worker))
 
     def _submit_work(self, work: Callable[[], T]) -> Future[T]:
         try:
             return self._threads.submit(work)
         except SessionError:
             raise self._closed_pool() from None
-
-    def _all_busy(self) -> CallTimeout:
-        text = f"{self.label}: all {self.settings.workers} workers were busy until the deadline"
-        return CallTimeout(text, effect="none", hint="allow more workers, or a longer time")
-
-    def _not_ready(self) -> CallTimeout:
-        return CallTimeout(f"{self.label}: no worker was ready before the deadline", effect="none")
 
     def _closed_pool(self) -> Unavailable:
         return Unavailable(f"{self.label}: the workers are closed", retryable=False)
@@ -391,8 +293,10 @@ def _seconds_left(deadline: float | None) -> float | None:
     return None if deadline is None else max(deadline - time.monotonic(), 0.0)
 
 
-def _as_slot(taken: Worker | PoolSlot) -> PoolSlot:
-    return PoolSlot(worker=taken) if isinstance(taken, Worker) else taken
+def _done(value: T) -> Future[T]:
+    future: Future[T] = Future()
+    future.set_result(value)
+    return future
 
 
 def _encode_call(asked: _Call, code: Code) -> bytes:
@@ -404,8 +308,3 @@ def _encode_call(asked: _Call, code: Code) -> bytes:
 
 def _with_code(asked: _Call, code: Code) -> bytes:
     return _encoder.encode(msgspec.structs.replace(asked, file=code.file, code=code.source.decode("latin-1")))
-
-
-def _check_token(reply: WorkerReply, asked: _Call) -> None:
-    if reply.token != asked.token:
-        raise Odd("an answer to another question")

@@ -38,38 +38,23 @@ class FrameReader:
 
     def feed(self, data: bytes) -> bytes | None:
         """The body, once it is complete."""
-        if self._data or len(data) < HEAD:
-            self._data += data
-            return self._take_body(bytes(self._data)) if len(self._data) >= HEAD and self._is_whole() else None
-        size = int.from_bytes(data[:HEAD], "big")
-        self._check_size(size, len(data))
-        if len(data) == size + HEAD:
-            return data[HEAD:]
         self._data += data
-        return None
-
-    def _is_whole(self) -> bool:
+        if len(self._data) < HEAD:
+            return None
         size = int.from_bytes(self._data[:HEAD], "big")
-        self._check_size(size, len(self._data))
-        return len(self._data) == size + HEAD
-
-    def _take_body(self, data: bytes) -> bytes:
-        self._data.clear()
-        return data[HEAD:]
-
-    def _check_size(self, size: int, arrived: int) -> None:
         if size > self._limit:
             raise BadFrame(f"a frame of {size} bytes, where {self._limit} are allowed")
-        if arrived > size + HEAD:
+        if len(self._data) > size + HEAD:
             raise BadFrame("more than the one frame that was asked for")
+        if len(self._data) < size + HEAD:
+            return None
+        body = bytes(self._data[HEAD:])
+        self._data.clear()
+        return body
 
 
 _CHUNK = 65536
 _ENVELOPE = 1024
-_GLANCE = 0.00005
-_QUICK = 0.0003
-_SELECTABLE = 1024
-"""`select` waits for less than a millisecond, which `poll` cannot, but knows no descriptor from here on."""
 _IN, _OUT = select.EPOLLIN, select.EPOLLOUT
 
 
@@ -166,8 +151,6 @@ class Worker:
         self.key: tuple[str, str] | None = None
         """The script it belongs to: its file and its hash."""
         self.calls = 0
-        self.is_quick = False
-        """Its last answer came at once."""
         self.to, self.answers, self.out, self.err = fds
         self.poll = select.epoll()
         self._is_closed = False
@@ -179,11 +162,6 @@ class Worker:
     def is_fresh(self) -> bool:
         """It lives and has said nothing since its last answer."""
         return not self._is_closed and not self.poll.poll(0)
-
-    def glance(self) -> bool:
-        """Whether it says something within a moment that no loop would notice."""
-        fd = self.poll.fileno()
-        return fd < _SELECTABLE and bool(select.select([fd], [], [], _GLANCE)[0])
 
     def close(self) -> None:
         """Let go of the pipes; a child that still lives reads its end."""
@@ -202,17 +180,15 @@ class WorkerExchange:
     def __init__(self, worker: Worker, limits: WorkerSettings) -> None:
         self._worker = worker
         self._limits = limits
-        self._reader: FrameReader | None = None
+        self._reader = FrameReader(limits.max_answer_bytes + _ENVELOPE)
         self._left = memoryview(b"")
-        self.stdout: Tail | None = None
-        self.stderr: Tail | None = None
+        half = limits.max_output_bytes // 2
+        self.stdout, self.stderr = Tail(half), Tail(half)
         self.reply: WorkerReply | None = None
 
     def printed(self) -> tuple[str, str, bool]:
         """What is kept of stdout and stderr, and whether there was more."""
-        tails = [tail for tail in (self.stdout, self.stderr) if tail is not None]
-        out, err = ("" if tail is None else tail.text() for tail in (self.stdout, self.stderr))
-        return out, err, any(tail.truncated for tail in tails)
+        return self.stdout.text(), self.stderr.text(), self.stdout.truncated or self.stderr.truncated
 
     @property
     def is_sent(self) -> bool:
@@ -257,17 +233,6 @@ class WorkerExchange:
 
     async def wait_async(self, deadline: float | None) -> WorkerReply:
         """Let the running loop watch until the answer is there."""
-        worker = self._worker
-        # To have the loop watch takes longer than a quick script; one that was quick the last time gets a glance.
-        if worker.is_quick and worker.glance() and self.advance(0):
-            assert self.reply is not None
-            return self.reply
-        begun = time.monotonic()
-        reply = await self._watch_on_loop(deadline)
-        worker.is_quick = time.monotonic() - begun < _QUICK
-        return reply
-
-    async def _watch_on_loop(self, deadline: float | None) -> WorkerReply:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
 
@@ -298,13 +263,6 @@ class WorkerExchange:
         if not data:
             raise Gone
         try:
-            if self._reader is None:
-                # Nearly every answer comes in one piece.
-                limit = self._limits.max_answer_bytes + _ENVELOPE
-                if 0 <= len(data) - HEAD == int.from_bytes(data[:HEAD], "big") <= limit:
-                    self.reply = _decoder.decode(memoryview(data)[HEAD:])
-                    return
-                self._reader = FrameReader(limit)
             body = self._reader.feed(data)
             if body is not None:
                 self.reply = _decoder.decode(body)
@@ -315,9 +273,6 @@ class WorkerExchange:
         data = os.read(fd, _CHUNK)
         if not data:
             self._worker.poll.unregister(fd)
-        if self.stdout is None or self.stderr is None:
-            half = self._limits.max_output_bytes // 2
-            self.stdout, self.stderr = Tail(half), Tail(half)
         (self.stdout if fd == self._worker.out else self.stderr).add(data)
         if self.stdout.total + self.stderr.total > self._limits.max_printed_bytes:
             raise Flooded

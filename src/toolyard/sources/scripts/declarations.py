@@ -6,13 +6,12 @@ import math
 import re
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from toolyard.model.bindings import ScriptBinding
-from toolyard.model.errors import CallError, ConfigError, DefinitionError, SourceUnavailable
+from toolyard.model.errors import CallError, DefinitionError, SourceUnavailable
 from toolyard.model.json_words import json_type
 from toolyard.model.names import show
 from toolyard.model.report import Rewrite
@@ -20,7 +19,7 @@ from toolyard.model.tool import Tool
 from toolyard.schema.admission import AdmittedTool, admit_tool
 
 if TYPE_CHECKING:
-    from toolyard.links.scripts import Code, Declared, ScriptFault, ScriptPool, WorkerSettings
+    from toolyard.links.scripts import Code, Declared, ScriptFault, WorkerSettings
 
 
 _HANDLER = re.compile(r"[^\W\d]\w*|TOOLS\[(?:0|[1-9]\d{0,5})\]")
@@ -238,44 +237,17 @@ def _claim_names(
     return kept, refused
 
 
-class DeclarationPool:
-    """Comes while files are still being read, and goes while tools are being made of what it said."""
+def declare_scripts(codes: Sequence[Code], settings: WorkerSettings, source: str) -> list[Declared | ScriptFault]:
+    """What each file declares, or why it does not, by workers that are gone afterwards.
 
-    def __init__(self, settings: WorkerSettings, source: str) -> None:
-        self._settings = settings
-        self._source = source
-        self._pool: ScriptPool | None = None
-        self._leaving: Future[None] | None = None
+    `SourceUnavailable` if there are none to be had.
+    """
+    from toolyard.links.scripts import ScriptPool
 
-    def get_ready(self) -> None:
-        """Have processes started. What stands against it is said by `declare`, if that is needed at all."""
-        try:
-            self._called().get_ready_to_declare()
-        except (CallError, ConfigError):
-            return
-
-    def declare(self, codes: Sequence[Code]) -> list[Declared | ScriptFault]:
-        """What each file declares, or why it does not; asked once. `SourceUnavailable` if there are no workers."""
-        # Each file has a time of its own; all together have at most what they would take one by one.
-        longest = self._settings.start_seconds + self._settings.declare_seconds * (len(codes) + 1)
-        pool = self._called()
+    # Each file has a time of its own; all together have at most what they would take one by one.
+    longest = settings.start_seconds + settings.declare_seconds * (len(codes) + 1)
+    with ScriptPool(settings, label=source) as pool:
         try:
             return pool.declare(codes, deadline=time.monotonic() + longest)
         except CallError as error:
-            raise SourceUnavailable(f"{self._source}: no worker could read the scripts: {error}") from error
-        finally:
-            self._leaving = pool.close_soon()
-
-    def close(self) -> None:
-        """Wait until every process is gone."""
-        if self._leaving is not None:
-            self._leaving.result()
-        elif self._pool is not None:
-            self._pool.close()
-
-    def _called(self) -> ScriptPool:
-        if self._pool is None:
-            from toolyard.links.scripts import ScriptPool
-
-            self._pool = ScriptPool(self._settings, label=self._source)
-        return self._pool
+            raise SourceUnavailable(f"{source}: no worker could read the scripts: {error}") from error

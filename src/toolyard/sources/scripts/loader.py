@@ -19,9 +19,9 @@ from toolyard.schema.options import read_arguments
 from toolyard.sources.base import ToolLoader
 from toolyard.sources.options import ScriptOptions
 from toolyard.sources.scripts.declarations import (
-    DeclarationPool,
     Origin,
     ScriptVersion,
+    declare_scripts,
     read_tool,
     settle_names,
     to_one_line,
@@ -122,11 +122,7 @@ class ScriptToolLoader(ToolLoader):
             if self.watching:
                 # Seen before it is read: what changes in between is seen, and loaded, once more.
                 self._seen = Eyes(self.path).look()
-            crew = DeclarationPool(self.settings, self.source)
-            try:
-                versions = self._load_versions(self._review_files(rejected, crew), rejected, crew)
-            finally:
-                crew.close()
+            versions = self._load_versions(self._review_files(rejected), rejected)
             served = self._settle_versions(versions, rejected)
             candidates = [candidate for version in served.values() for candidate in version.candidates]
             self._served = served
@@ -146,14 +142,10 @@ class ScriptToolLoader(ToolLoader):
         if watch is not None:
             watch.close()
 
-    def _review_files(self, rejected: list[Rejection], crew: DeclarationPool) -> list[Reviewed]:
+    def _review_files(self, rejected: list[Rejection]) -> list[Reviewed]:
         try:
             with ScriptDirectory(self.path) as directory:
-                manifest = read_manifest(directory)
-                if manifest.allow and not self._read:
-                    # Nothing is known yet, so that something will have to be run.
-                    crew.get_ready()
-                return review_directory(directory, manifest)
+                return review_directory(directory, read_manifest(directory))
         except SourceError as error:
             # The gate is shut: nothing is loaded, whatever was before.
             if self.on_error == "raise":
@@ -161,11 +153,9 @@ class ScriptToolLoader(ToolLoader):
             self._list_tools(rejected, error, self.source)
             return []
 
-    def _load_versions(
-        self, found: list[Reviewed], rejected: list[Rejection], crew: DeclarationPool
-    ) -> dict[str, ScriptVersion]:
+    def _load_versions(self, found: list[Reviewed], rejected: list[Rejection]) -> dict[str, ScriptVersion]:
         """By file, what is to be served: what was read now, or what was served before where that is better."""
-        fresh = self._declare_versions([item for item in found if item.state == "ok"], crew)
+        fresh = self._declare_versions([item for item in found if item.state == "ok"])
         served: dict[str, ScriptVersion] = {}
         for item in found:
             old = self._served.get(item.file)
@@ -192,13 +182,19 @@ class ScriptToolLoader(ToolLoader):
         } | {(file, version.sha256): version.whole for file, version in served.items() if not _has_failed(version)}
         return served
 
-    def _declare_versions(self, items: list[Reviewed], crew: DeclarationPool) -> dict[str, ScriptVersion]:
+    def _declare_versions(self, items: list[Reviewed]) -> dict[str, ScriptVersion]:
         """What each file declares; only those whose bytes are new are run."""
         known = {item.file: self._read.get((item.file, item.sha256 or "")) for item in items}
         unknown = [item for item in items if known[item.file] is None]
-        answers = iter(_run_scripts(unknown, crew) if unknown else ())
+        answers = iter(self._run_scripts(unknown) if unknown else ())
         place = os.path.realpath(self.path)
         return {item.file: known[item.file] or self._make_version(item, next(answers), place) for item in items}
+
+    def _run_scripts(self, items: list[Reviewed]) -> list[Declared | ScriptFault]:
+        from toolyard.links.scripts import Code
+
+        codes = [Code(item.file, item.sha256 or "", item.data) for item in items]
+        return declare_scripts(codes, self.settings, self.source)
 
     def _make_version(self, item: Reviewed, answer: Declared | ScriptFault, directory: str) -> ScriptVersion:
         from toolyard.links.scripts import ScriptFault
@@ -263,12 +259,6 @@ class ScriptToolLoader(ToolLoader):
         reason = f"{str(error).removeprefix(f'{where}: ')}{note}"
         _log.warning("%s: %s", where, reason)
         rejected.append(Rejection(where, reason, name, type(error).__name__))
-
-
-def _run_scripts(items: Sequence[Reviewed], crew: DeclarationPool) -> list[Declared | ScriptFault]:
-    from toolyard.links.scripts import Code
-
-    return crew.declare([Code(item.file, item.sha256 or "", item.data) for item in items])
 
 
 def _has_failed(version: ScriptVersion) -> bool:
