@@ -43,91 +43,103 @@ class NoToken(Unavailable):
     """The server that gives out tokens cannot be had; nothing is known of the one the token is for."""
 
 
-class Token:
-    """The token of one credential; thread safe, for any number of loops."""
+class ClientCredentials(Credential):
+    """OAuth 2 client credentials: a token fetched from `token_url`, kept until it runs out, fetched once for all.
+
+    The secret goes to `token_url`, so that must come from the operator, never from a specification. With
+    `in_body` the client's id and secret are sent in the form, for servers that do not take basic authorization.
+    Thread safe, for any number of loops.
+    """
 
     def __init__(
         self,
         origin: str,
-        url: str,
-        form: Sequence[tuple[str, str]],
-        basic: str | None,
-        clock: Callable[[], float],
+        token_url: str,
+        client_id: str,
+        client_secret: str,
+        scopes: Sequence[str] = (),
+        *,
+        in_body: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._origin = origin
-        self._url = url
-        self._where = read_url(url).origin
+        super().__init__(origin)
+        try:
+            self._where = read_url(token_url).origin
+        except Blocked as error:
+            raise ConfigError(f"token_url: {error}") from None
+        self._url = token_url
+        self._client_secret = client_secret
+        self._basic: str | None = None
+        form = [("grant_type", "client_credentials")]
+        if scopes:
+            form.append(("scope", " ".join(scopes)))
+        if in_body:
+            form += [("client_id", client_id), ("client_secret", client_secret)]
+        else:
+            pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}"
+            self._basic = base64.b64encode(pair.encode()).decode()
         self._form = urlencode(form).encode()
-        self._basic = basic
         self._clock = clock
         self._lock = threading.Lock()
-        self._value: str | None = None
         self._until = 0.0
-        self._recent: deque[str] = deque(maxlen=_RECENT)
+        self._tokens: deque[str] = deque(maxlen=_RECENT)
+        """The last few: calls that were sent with an older one may still be under way."""
         self._fetching: Future[Outcome] | None = None
 
-    def current(self) -> str | None:
-        """The token, if there is one that lasts."""
-        with self._lock:
-            return self._value if self._clock() < self._until else None
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The client's secret, as it is sent too, and the tokens that were fetched of late."""
+        sent = (self._client_secret, quote_plus(self._client_secret), self._basic, *tuple(self._tokens))
+        return tuple(dict.fromkeys(secret for secret in sent if secret))
 
-    def latest(self) -> str | None:
-        """The token, even if it ran out since it was got."""
-        return self._value
+    def attach(self, target: Target, headers: Headers) -> Target:
+        """Set the header to the latest token, even if it ran out since `prepare` got it."""
+        if self._tokens:
+            set_header(headers, "authorization", f"Bearer {self._tokens[-1]}")
+        return target
 
-    def forget(self) -> None:
-        """The token is of no use any more; it stays known, so that nobody is shown it."""
+    def refused(self) -> None:
+        """The token is of no use any more: the next request fetches another. It stays known, so that nobody sees it."""
         with self._lock:
             self._until = 0.0
 
-    def recent(self) -> tuple[str, ...]:
-        """The last few tokens: calls that were sent with an older one may still be under way."""
-        return tuple(self._recent)
+    async def prepare(self, send: Send, outgoing: Outgoing) -> None:
+        """Fetch a token if there is none that lasts, or wait for whoever does."""
+        while self._clock() >= self._until:
+            with self._lock:
+                mine = self._fetching is None
+                fetch = self._fetching = self._fetching or Future()
+            outcome = await (self._fetch_token(fetch, send, outgoing) if mine else self._await_token(fetch, outgoing))
+            if outcome is not None:
+                # Raised in several threads at once, so each gets its own.
+                again = type(outcome)(outcome.info.message)
+                again.info = outcome.info
+                raise again
+            if mine:
+                return
 
-    async def get(self, send: Send, outgoing: Outgoing) -> None:
-        """See to it that there is a token."""
-        while self.current() is None:
-            mine, fetch = self._join_fetch()
-            if not mine:
-                try:
-                    async with asyncio.timeout(_seconds_left(outgoing)):
-                        # Shielded: a cancelled waiter must not cancel the fetch that others wait for.
-                        outcome = await asyncio.shield(asyncio.wrap_future(fetch))
-                except TimeoutError:
-                    raise self._late_token() from None
-                self._settle_fetch(outcome)
-                continue
-            outcome = None
-            try:
-                self._keep_token(await send(self._token_request(outgoing)))
-            except CallError as error:
-                outcome = self._explain_for_call(error)
-            finally:
-                # One caller's lack of time is not the others'.
-                self._leave_fetch(fetch, None if isinstance(outcome, CallTimeout) else outcome)
-            self._settle_fetch(outcome)
-            return
+    async def _fetch_token(self, fetch: Future[Outcome], send: Send, outgoing: Outgoing) -> Outcome:
+        outcome = None
+        try:
+            self._keep_token(await send(self._token_request(outgoing)))
+        except CallError as error:
+            outcome = self._explain_for_call(error)
+        finally:
+            with self._lock:
+                self._fetching = None
+            # Never an exception: asyncio complains of those that nobody has looked at. And one caller's lack of time
+            # is not the others'.
+            fetch.set_result(None if isinstance(outcome, CallTimeout) else outcome)
+        return outcome
 
-    def _join_fetch(self) -> tuple[bool, Future[Outcome]]:
-        """The fetch under way, and whether it is the caller's to make."""
-        with self._lock:
-            if self._fetching is not None:
-                return False, self._fetching
-            self._fetching = Future()
-            return True, self._fetching
-
-    def _leave_fetch(self, fetch: Future[Outcome], outcome: Outcome) -> None:
-        with self._lock:
-            self._fetching = None
-        # Never an exception: asyncio complains of those that nobody has looked at.
-        fetch.set_result(outcome)
-
-    def _settle_fetch(self, outcome: Outcome) -> None:
-        if outcome is not None:
-            # Raised in several threads at once, so each gets its own.
-            again = type(outcome)(outcome.info.message)
-            again.info = outcome.info
-            raise again
+    async def _await_token(self, fetch: Future[Outcome], outgoing: Outgoing) -> Outcome:
+        left = None if outgoing.deadline is None else max(outgoing.deadline - time.monotonic(), 0.0)
+        try:
+            async with asyncio.timeout(left):
+                # Shielded: a cancelled waiter must not cancel the fetch that others wait for.
+                return await asyncio.shield(asyncio.wrap_future(fetch))
+        except TimeoutError:
+            raise CallTimeout(f"no access token for {self.origin} in time", effect="none") from None
 
     def _token_request(self, outgoing: Outgoing) -> Outgoing:
         headers = [("content-type", "application/x-www-form-urlencoded"), ("accept", "application/json")]
@@ -160,76 +172,15 @@ class Token:
             raise Unavailable(f"{self._where} answered without a bearer token", retryable=False)
         lasts = _read_seconds(seconds)
         with self._lock:
-            self._value = token
-            self._recent.append(token)
+            self._tokens.append(token)
             self._until = self._clock() + lasts - min(_EARLIER_SECONDS, lasts * _EARLIER_PART)
 
     def _explain_for_call(self, error: CallError) -> CallError:
         """The same failure, said of the call that needed the token, which was not sent."""
-        text = f"no access token for {self._origin}: {error.info.message}"
+        text = f"no access token for {self.origin}: {error.info.message}"
         again = (NoToken if isinstance(error, Unavailable) else type(error))(text)
         again.info = msgspec.structs.replace(error.info, message=text, effect="none")
         return again
-
-    def _late_token(self) -> CallTimeout:
-        return CallTimeout(f"no access token for {self._origin} in time", effect="none")
-
-
-class ClientCredentials(Credential):
-    """OAuth 2 client credentials: a token fetched from `token_url`, kept until it runs out, fetched once for all.
-
-    The secret goes to `token_url`, so that must come from the operator, never from a specification. With
-    `in_body` the client's id and secret are sent in the form, for servers that do not take basic authorization.
-    """
-
-    def __init__(
-        self,
-        origin: str,
-        token_url: str,
-        client_id: str,
-        client_secret: str,
-        scopes: Sequence[str] = (),
-        *,
-        in_body: bool = False,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__(origin)
-        form = [("grant_type", "client_credentials")]
-        if scopes:
-            form.append(("scope", " ".join(scopes)))
-        self._client_secret = client_secret
-        basic: str | None = None
-        if in_body:
-            form += [("client_id", client_id), ("client_secret", client_secret)]
-        else:
-            pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}"
-            basic = base64.b64encode(pair.encode()).decode()
-        self._basic = basic
-        try:
-            self._token: Token = Token(self.origin, token_url, form, basic, clock)
-        except Blocked as error:
-            raise ConfigError(f"token_url: {error}") from None
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """The client's secret, as it is sent too, and the token there is now."""
-        sent = (self._client_secret, quote_plus(self._client_secret), self._basic, *self._token.recent())
-        return tuple(dict.fromkeys(secret for secret in sent if secret))
-
-    def attach(self, target: Target, headers: Headers) -> Target:
-        """Set the header, to the token that `prepare` got."""
-        token = self._token.latest()
-        if token is not None:
-            set_header(headers, "authorization", f"Bearer {token}")
-        return target
-
-    async def prepare(self, send: Send, outgoing: Outgoing) -> None:
-        """Fetch a token if there is none that lasts."""
-        await self._token.get(send, outgoing)
-
-    def refused(self) -> None:
-        """Forget the token: the next request fetches another."""
-        self._token.forget()
 
 
 def _read_seconds(value: object) -> float:
@@ -239,7 +190,3 @@ def _read_seconds(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return UNSAID_SECONDS
     return float(min(max(value, 1.0), _LONGEST))
-
-
-def _seconds_left(outgoing: Outgoing) -> float | None:
-    return None if outgoing.deadline is None else max(outgoing.deadline - time.monotonic(), 0.0)
