@@ -10,7 +10,6 @@ import msgspec
 
 from toolyard.client.catalog import FETCHED, Catalog, Fetched, fetch
 from toolyard.client.wire import API, REQUEST_SECONDS, ServerWire, WireOptions, make_garbled_error, segment
-from toolyard.links.http.link import MAX_ANSWER
 from toolyard.loop.home import home_loop
 from toolyard.model.bindings import McpBinding, RestBinding
 from toolyard.model.call import ToolCall, ToolResult
@@ -50,23 +49,11 @@ class RemoteToolRegistry(ToolRegistry, Closing):
         self,
         url: str,
         *,
-        api_key: str | None = None,
         timeout: float = REQUEST_SECONDS,
-        max_bytes: int = MAX_ANSWER,
-        verify: bool | str = True,
-        retries: int = 2,
-        retry_delay: float = 0.2,
         load: bool = True,
+        **options: Unpack[WireOptions],
     ) -> None:
-        self.wire = ServerWire(
-            url,
-            api_key=api_key,
-            timeout=timeout,
-            max_bytes=max_bytes,
-            verify=verify,
-            retries=retries,
-            retry_delay=retry_delay,
-        )
+        self.wire = ServerWire(url, timeout=timeout, **options)
         self._catalog = Catalog(self.wire)
         super().__init__()
         super().attach(self._catalog)
