@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MethodType
-from typing import Any, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -13,6 +13,9 @@ from toolyard.model.errors import DefinitionError
 from toolyard.model.tool import Effects, Schema, Tool
 from toolyard.schema.derive.signature import label_of, unpartial
 from toolyard.words.identifiers import snake_case
+
+if TYPE_CHECKING:
+    from toolyard.schema.derive.function import Derived
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -96,17 +99,21 @@ def function_tool(
         tags=_listed(tags),
         aliases=_listed(aliases),
         effects=effects,
-        binding=PythonBinding(
-            callable=derived.call,
-            is_async=derived.is_async,
-            takes_ctx=derived.takes_ctx,
-            prepare=derived.prepare,
-            finish=derived.finish,
-            integers=derived.integers,
-            returns=derived.returns,
-            plain=derived.plain,
-            blocking=blocking,
-        ),
+        binding=_make_binding(derived, blocking),
+    )
+
+
+def _make_binding(derived: Derived, blocking: bool) -> PythonBinding:
+    return PythonBinding(
+        callable=derived.call,
+        is_async=derived.is_async,
+        takes_ctx=derived.takes_ctx,
+        prepare=derived.prepare,
+        finish=derived.finish,
+        integers=derived.integers,
+        returns=derived.returns,
+        plain=derived.plain,
+        blocking=blocking,
     )
 
 
