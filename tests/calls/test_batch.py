@@ -1,165 +1,177 @@
-"""A batch has the session to itself, in order, and gives it back whatever happens."""
+"""A call sent again while the first is under way runs once, and both get its answer."""
 
 import asyncio
 import threading
 
 import pytest
-from call_support import SOON, Hung, call, engine_of, executions, in_threads, until
+from call_support import SOON, Hung, call, engine_of, executions, until
 
-from toolyard.model.errors import SessionBusyError, SessionError, SyncInAsyncError
-
-
-def test_batches_of_many_threads_never_mingle():
-    inside = []
-
-    def step(x: int) -> int:
-        inside.append(x)
-        assert len(inside) == 1
-        inside.remove(x)
-        return x
-
-    engine = engine_of(step)
-    in_threads(*(lambda n=n: engine.execute("s", [call("step", x=n * 10 + k) for k in range(5)]) for n in range(12)))
-    seen = [item["tool_output"]["result"] for item in executions(engine)]
-    groups = [seen[start : start + 5] for start in range(0, 60, 5)]
-    assert sorted(groups) == [[n * 10 + k for k in range(5)] for n in range(12)]
+from toolyard.calls.batch import InflightCalls
+from toolyard.model.call import ToolCall, ToolResult
+from toolyard.sessions.sessions import Sessions
 
 
-async def test_batches_of_tasks_never_mingle_and_keep_their_order():
-    async def step(x: int) -> int:
-        await asyncio.sleep(0)
-        return x
+class Slow:
+    """An engine whose one tool can be held up; it counts its runs."""
 
-    engine = engine_of(step)
-    await asyncio.gather(*(engine.aexecute("s", [call("step", x=n), call("step", x=n)]) for n in range(30)))
-    assert [item["tool_output"]["result"] for item in executions(engine)] == [n for n in range(30) for _ in range(2)]
+    def __init__(self, **settings):
+        self.hung, self.runs = Hung(), []
+
+        def work(x: int) -> int:
+            self.runs.append(x)
+            self.hung()
+            return len(self.runs)
+
+        def other(x: int = 0) -> int:
+            return x
+
+        self.engine = engine_of(work, other, **settings)
+        self.results = {}
+        self.threads = []
+
+    def start(self, name, *calls):
+        def run():
+            self.results[name] = self.engine.execute("s", list(calls))
+
+        self.threads.append(threading.Thread(target=run))
+        self.threads[-1].start()
+
+    def in_line(self, count):
+        gate = self.engine.sessions.find("s").gate
+        until(lambda: len(gate.line or ()) == count)
+
+    def finish(self):
+        self.hung.end.set()
+        for thread in self.threads:
+            thread.join(SOON)
+        assert not any(thread.is_alive() for thread in self.threads)
+        assert not self.engine.sessions.find("s").flights
+        return {name: [result.result for result in results] for name, results in self.results.items()}
 
 
-def test_an_empty_batch_is_nothing_but_needs_its_session():
-    engine = engine_of()
-    assert engine.execute("s", []) == []
-    assert engine.simulate("s", []) == []
-    with pytest.raises(KeyError):
-        engine.execute("gone", [])
+@pytest.mark.parametrize("settings", [{}, {"timeout": 60}, {"output_check": "off"}], ids=["short way", "long", "off"])
+def test_the_same_call_sent_by_three_at_once_runs_once(settings):
+    slow = Slow(**settings)
+    slow.start("a", call("work", "id", x=1))
+    assert slow.hung.began.wait(SOON)
+    slow.start("b", call("work", "id", x=1))
+    slow.in_line(1)
+    slow.start("c", call("other", x=5), call("work", "id", x=1))
+    slow.in_line(2)
+    assert slow.finish() == {"a": [1], "b": [1], "c": [5, 1]}
+    assert slow.runs == [1]
+    assert len(executions(slow.engine)) == 2, "a joined call is the same call: one entry"
 
 
-@pytest.mark.parametrize("verb", ["execute", "simulate"])
-async def test_waiting_on_a_running_loop_is_refused_and_names_the_twin(verb):
-    hung = Hung()
+def test_a_call_with_an_id_behind_one_without_can_be_joined_too():
+    slow = Slow()
+    slow.start("a", call("other"), call("work", "id", x=1))
+    assert slow.hung.began.wait(SOON)
+    slow.start("b", call("work", "id", x=1))
+    slow.in_line(1)
+    assert slow.finish() == {"a": [0, 1], "b": [1]}
+    assert slow.runs == [1]
 
-    def hang():
-        return hung()
 
-    engine = engine_of(hang)
-    thread = threading.Thread(target=lambda: engine.execute("s", [call("hang")]))
+def test_the_same_id_with_other_arguments_is_another_call():
+    slow = Slow()
+    slow.start("a", call("work", "id", x=1))
+    assert slow.hung.began.wait(SOON)
+    slow.start("b", call("work", "id", x=2), call("work", "id", x=1))
+    slow.in_line(1)
+    assert slow.finish() == {"a": [1], "b": [2, 1]}
+    assert slow.runs == [1, 2]
+
+
+def test_a_call_sent_again_when_the_first_is_answered_runs_again():
+    slow = Slow()
+    slow.hung.end.set()
+    for _ in range(2):
+        slow.engine.execute("s", [call("work", "id", x=1)])
+    slow.engine.execute("s", [call("work", "id", x=1), call("work", "id", x=1)])
+    assert slow.runs == [1, 1, 1, 1]
+
+
+def test_calls_without_an_id_and_calls_in_other_sessions_are_never_joined():
+    slow = Slow()
+    slow.start("a", call("work", x=1))
+    assert slow.hung.began.wait(SOON)
+    slow.start("b", call("work", x=1))
+    slow.in_line(1)
+    slow.finish()
+    assert slow.runs == [1, 1]
+
+
+def test_a_simulation_neither_joins_nor_is_joined():
+    slow = Slow()
+    slow.start("a", call("work", "id", x=1))
+    assert slow.hung.began.wait(SOON)
+    simulated = []
+    thread = threading.Thread(target=lambda: simulated.extend(slow.engine.simulate("s", [call("work", "id", x=1)])))
     thread.start()
-    await asyncio.to_thread(hung.began.wait, SOON)
-    with pytest.raises(SyncInAsyncError, match=f"await a{verb}"):
-        getattr(engine, verb)("s", [call("hang")])
-    hung.end.set()
-    await asyncio.to_thread(thread.join, SOON)
-    assert len(executions(engine)) == 1
-
-
-async def test_a_free_session_can_be_used_on_a_running_loop():
-    def one() -> int:
-        return 1
-
-    engine = engine_of(one)
-    assert engine.execute("s", [call("one")])[0].result == 1
-
-
-def test_a_busy_session_says_that_nothing_was_run():
-    hung = Hung()
-
-    def hang():
-        return hung()
-
-    engine = engine_of(hang)
-    thread = threading.Thread(target=lambda: engine.execute("s", [call("hang")]))
-    thread.start()
-    assert hung.began.wait(SOON)
-    with pytest.raises(SessionBusyError, match="nothing of this batch was run"):
-        engine.execute("s", [call("hang")], timeout=0.01)
-    hung.end.set()
+    slow.in_line(1)
+    slow.finish()
     thread.join(SOON)
-    assert len(executions(engine)) == 1
+    assert slow.runs == [1, 1]
+    assert simulated[0].result == 2
+    assert len(executions(slow.engine)) == 1
 
 
-def reentrant(**settings):
-    """An engine whose tools call back into a session, in every way there is."""
-    engine = engine_of(**settings)
+async def test_when_the_first_is_cancelled_before_its_turn_the_others_still_run_once():
+    slow, runs = Slow(), []
 
-    def one() -> int:
-        return 1
+    async def count(x: int) -> int:
+        runs.append(x)
+        await asyncio.sleep(0)
+        return len(runs)
 
-    def inline(session: str) -> int:
-        return engine.execute(session, [call("one")])[0].result
-
-    def dry(session: str) -> int:
-        return engine.simulate(session, [call("one")])[0].result
-
-    async def later(session: str) -> int:
-        return (await engine.aexecute(session, [call("one")]))[0].result
-
-    async def sync_later(session: str) -> int:
-        return engine.execute(session, [call("one")])[0].result
-
-    def home(session: str) -> int:
-        return engine.execute("other", [call("later", session=session)])[0].result
-
-    from toolyard.registry.functions import function_tool
-
-    for function in (one, inline, dry, later, sync_later, home):
-        engine.tool_registry.add(function_tool(function, namespace="n"))
-    engine.setup("free")
-    engine.setup("other")
-    return engine
+    engine = engine_of(count)
+    gate = engine.sessions.find("s").gate
+    assert gate.enter_at_once()
+    first, second, third = (asyncio.ensure_future(engine.aexecute("s", [call("count", "id", x=1)])) for _ in range(3))
+    await asyncio.sleep(0.01)
+    first.cancel()
+    await asyncio.sleep(0)
+    gate.leave()
+    assert [(await task)[0].result for task in (second, third)] == [1, 1]
+    assert runs == [1]
+    assert not engine.sessions.find("s").flights
+    slow.finish()
 
 
-def failure(result):
-    return "would wait for itself" in (result.error or "") or "must not wait" in (result.error or "")
+def test_an_error_is_an_answer_too():
+    hung, runs = Hung(), []
+
+    def fail():
+        runs.append(1)
+        hung()
+        raise ValueError("no")
+
+    engine, results = engine_of(fail), []
+    threads = [
+        threading.Thread(target=lambda: results.append(engine.execute("s", [call("fail", "id")])[0])) for _ in range(2)
+    ]
+    threads[0].start()
+    assert hung.began.wait(SOON)
+    threads[1].start()
+    until(lambda: len(engine.sessions.find("s").gate.line or ()) == 1)
+    hung.end.set()
+    for thread in threads:
+        thread.join(SOON)
+    assert runs == [1]
+    assert results[0] == results[1]
 
 
-@pytest.mark.parametrize("tool", ["inline", "dry", "later", "sync_later"])
-@pytest.mark.parametrize("timeout", [None, SOON], ids=["no limit", "deadline"])
-@pytest.mark.parametrize("verb", ["execute", "simulate"])
-def test_a_tool_that_calls_into_its_own_session_is_told_instead_of_waiting_for_ever(tool, timeout, verb):
-    engine = reentrant()
-    assert failure(getattr(engine, verb)("s", [call(tool, session="s")], timeout=timeout)[0])
-    assert getattr(engine, verb)("s", [call(tool, session="free")], timeout=timeout)[0].result == 1
-    assert not engine.sessions.find("s").gate.busy
-
-
-@pytest.mark.parametrize("tool", ["inline", "dry", "later", "sync_later"])
-@pytest.mark.parametrize("limit", [None, SOON], ids=["no limit", "deadline"])
-async def test_the_same_from_a_task(tool, limit):
-    engine = reentrant()
-    results = await engine.aexecute("s", [call(tool, session="s"), call(tool, session="free")], timeout=limit)
-    assert failure(results[0])
-    assert results[1].result == 1
-
-
-def test_a_detour_over_another_session_is_seen_through():
-    engine = reentrant()
-    result = engine.execute("s", [call("home", session="s")], timeout=SOON)[0]
-    assert result.result is None
-    until(lambda: not engine.sessions.find("s").gate.busy)
-    assert engine.execute("s", [call("one")])[0].result == 1
-
-
-def test_the_error_is_the_tools_to_see():
-    seen = []
-    engine = reentrant()
-
-    def curious():
-        try:
-            engine.execute("s", [call("one")])
-        except SessionError as error:
-            seen.append(str(error))
-
-    from toolyard.registry.functions import function_tool
-
-    engine.tool_registry.add(function_tool(curious, namespace="n"))
-    assert not engine.execute("s", [call("curious")])[0].is_error
-    assert "use another session" in seen[0]
+def test_flights_of_one_batch_leave_those_of_another_alone():
+    session = Sessions().open("s")
+    one, two = ToolCall("n::a", {"x": 1}, "id"), ToolCall("n::a", {"x": 2}, "id")
+    first, second = InflightCalls(session, [one]), InflightCalls(session, [two, one])
+    assert first.answered(one) is None
+    first.landed(one, ToolResult("id", "n::a", "first"))
+    second_answer = second.answered(two)
+    assert second_answer is None, "the same id, but not the same call"
+    assert second.answered(one).result == "first"
+    second.over()
+    assert "id" in session.flights
+    first.over()
+    assert not session.flights
