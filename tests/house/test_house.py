@@ -47,13 +47,32 @@ def names(path):
     return path.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=names)
-def test_files_stay_under_500_lines_and_functions_under_50(path):
-    text = path.read_text()
-    assert len(text.splitlines()) <= 500
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert node.end_lineno - node.lineno < 50, node.name
+def is_function(node):
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+
+
+@pytest.fixture(scope="module")
+def nodes():
+    """What the rules below are about, of every file: its functions and its imports."""
+    found = {}
+    for path in SOURCES:
+        tree = ast.walk(ast.parse(path.read_text()))
+        found[names(path)] = [
+            node for node in tree if is_function(node) or isinstance(node, ast.Import | ast.ImportFrom)
+        ]
+    return found
+
+
+def test_files_stay_under_500_lines():
+    assert [names(path) for path in SOURCES if len(path.read_text().splitlines()) > 500] == []
+
+
+def test_functions_stay_under_50_lines(nodes):
+    long = {
+        name: [node.name for node in found if is_function(node) and node.end_lineno - node.lineno >= 50]
+        for name, found in nodes.items()
+    }
+    assert {name: found for name, found in long.items() if found} == {}
 
 
 def test_the_root_exports_what_the_contract_promises_and_every_error():
@@ -81,15 +100,14 @@ def test_a_misspelt_name_is_an_attribute_error():
         toolyard.ToolRegistri
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in SOURCES if p.name == "__init__.py" and p.parent.name != "toolyard"], ids=names
-)
-def test_every_folder_says_what_it_is_and_exports_only_what_exists(path):
-    module = importlib.import_module(".".join(path.parent.relative_to(ROOT / "src").parts))
-    assert module.__doc__ and len(module.__doc__) > 10
-    exported = getattr(module, "__all__", [])
-    assert len(exported) == len(set(exported))
-    assert all(hasattr(module, name) for name in exported)
+def test_every_folder_says_what_it_is_and_exports_only_what_exists():
+    for path in SOURCES:
+        if path.name == "__init__.py" and path.parent.name != "toolyard":
+            module = importlib.import_module(".".join(path.parent.relative_to(ROOT / "src").parts))
+            assert module.__doc__ and len(module.__doc__) > 10, names(path)
+            exported = getattr(module, "__all__", [])
+            assert len(exported) == len(set(exported)), names(path)
+            assert all(hasattr(module, name) for name in exported), names(path)
 
 
 def test_threads_and_loops_are_bridged_in_one_place():
@@ -102,13 +120,13 @@ def test_threads_and_loops_are_bridged_in_one_place():
             assert bridge not in text, names(path)
 
 
-def test_nothing_inside_the_package_imports_from_its_root():
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
+def test_nothing_inside_the_package_imports_from_its_root(nodes):
+    for name, found in nodes.items():
+        for node in found:
             if isinstance(node, ast.ImportFrom):
-                assert node.module != "toolyard", names(path)
+                assert node.module != "toolyard", name
             if isinstance(node, ast.Import):
-                assert "toolyard" not in [alias.name for alias in node.names], names(path)
+                assert "toolyard" not in [alias.name for alias in node.names], name
 
 
 def test_no_global_randomness_and_no_banners():
