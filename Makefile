@@ -20,7 +20,8 @@ RUNS := $(VENV)/.runs
 STAMP := $(VENV)/.ready
 FLOORS := .venv-floors
 BENCH := .venv-bench
-JOBS ?= 4
+# Every process imports all tests first, which is a tenth of the work; the third works while two wait for others.
+JOBS ?= 3
 # Tests of one file share servers, so they stay in one process.
 PYTEST := -m pytest -n $(JOBS) --dist loadfile
 PIP := -m pip install --disable-pip-version-check --no-compile --quiet

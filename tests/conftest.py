@@ -13,8 +13,8 @@ SOAK = bool(os.environ.get("TOOLYARD_SOAK"))
 
 _UNHURRIED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 # The same draws in every run: whoever runs the tests of a change learns of that change, not of a lucky draw.
-settings.register_profile("test", **_UNHURRIED, derandomize=True)
-settings.register_profile("check", **_UNHURRIED, derandomize=True, max_examples=25)
+settings.register_profile("test", **_UNHURRIED, derandomize=True, max_examples=50)
+settings.register_profile("check", **_UNHURRIED, derandomize=True, max_examples=15)
 settings.register_profile("soak", **_UNHURRIED, max_examples=1000)
 settings.load_profile("soak" if SOAK else os.environ.get("TOOLYARD_HYPOTHESIS") or "test")
 
