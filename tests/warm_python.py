@@ -1,93 +1,161 @@
-"""A Python that has imported what tests need already: it forks for every run, so that a run costs no start.
+"""A Python that has imported what tests need already: it forks for every program, so that a program costs no start.
 
 For tests of what a program says and does; one that is about starting or importing starts a Python of its own.
 """
 
+import atexit
+import ctypes
+import functools
 import importlib
 import json
 import os
+import pkgutil
 import runpy
+import signal
+import socket
 import subprocess
 import sys
-import tempfile
+import threading
 import traceback
 import warnings
-from pathlib import Path
+
+_SUBREAPER = 36
+"""Of prctl(2): whoever loses its parent below this process becomes its child."""
+_LONGEST = 1 << 20
 
 
 class WarmPython:
-    """Runs programs in children of one process that has imported `modules`."""
+    """Runs programs in children of one process that has imported `modules`; `toolyard.*` is all of it."""
 
-    def __init__(self, *modules, env=None):
-        self._folder = tempfile.TemporaryDirectory()
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, *modules],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(env or {})},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+    def __init__(self, *modules):
+        self._lock = threading.Lock()
+        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(theirs.fileno()), *modules],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+            )
 
-    def run(self, words, *, cwd=None, env=None, strict=False):
+    def start(self, words, **options):
+        """As `subprocess.Popen([sys.executable, *words], **options)`: what it gives is a child of ours like any other."""
+        return _WarmProcess(self, [str(word) for word in words], **options)
+
+    def run(self, words, *, strict=False, input=None, timeout=None, **options):  # noqa: A002 - its name
         """As `subprocess.run([sys.executable, *words], capture_output=True, text=True)`; `strict` is `-W error`."""
-        out, err = (Path(self._folder.name) / name for name in ("out", "err"))
-        place = str(cwd or os.getcwd())
-        wanted = {"words": [str(word) for word in words], "cwd": place, "env": {**os.environ, **(env or {})}}
-        print(
-            json.dumps({**wanted, "strict": strict, "out": str(out), "err": str(err)}),
-            file=self._process.stdin,
-            flush=True,
-        )
-        code = int(self._process.stdout.readline())
-        return subprocess.CompletedProcess(words, code, out.read_text(), err.read_text())
+        options = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        if input is not None:
+            options["stdin"] = subprocess.PIPE
+        with self.start(["-W", "error", *words] if strict else words, **options) as process:
+            try:
+                out, err = process.communicate(input, timeout)
+            except BaseException:
+                process.kill()
+                raise
+        return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+    def fork(self, words, cwd, env, streams):
+        """The id of a process that runs the program, and that this process is the parent of."""
+        wanted = {"words": words, "cwd": str(cwd or os.getcwd()), "env": dict(os.environ if env is None else env)}
+        prctl = ctypes.CDLL(None).prctl
+        with self._lock:
+            # It is orphaned at once, and so becomes ours; nobody else's orphans do.
+            prctl(_SUBREAPER, 1, 0, 0, 0)
+            try:
+                socket.send_fds(self._line, [json.dumps(wanted).encode()], streams)
+                return int(self._line.recv(100))
+            finally:
+                prctl(_SUBREAPER, 0, 0, 0, 0)
 
     def close(self):
-        self._process.communicate()
-        self._folder.cleanup()
+        self._line.close()
+        self._process.wait()
 
 
-def _serve():
-    for line in sys.stdin:
-        wanted = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            _become(wanted)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+class _WarmProcess(subprocess.Popen):
+    """A process that is forked and not started; pipes, waiting and signals are those of the library."""
+
+    def __init__(self, python, words, **options):
+        self._python, self._words = python, words
+        super().__init__([sys.executable, *words], **options)
+
+    def _execute_child(self, args, executable, _preexec, _close, _pass, cwd, env, *more):
+        _startup, _flags, _shell, stdin, to_stdin, from_stdout, stdout, from_stderr, stderr, *_ = more
+        sys.audit("subprocess.Popen", executable, args, cwd, env)
+        streams = [ours if given == -1 else given for ours, given in enumerate((stdin, stdout, stderr))]
+        self.pid = self._python.fork(self._words, cwd, env, streams)
+        self._child_created = True
+        self._close_pipe_fds(stdin, to_stdin, from_stdout, stdout, from_stderr, stderr)
 
 
-def _become(wanted):
+@functools.cache
+def warm_toolyard():
+    """The one of this process that has imported all of toolyard."""
+    found = WarmPython("toolyard.*")
+    atexit.register(found.close)
+    return found
+
+
+def _serve(line, paths):
+    """Fork for every program that is asked for."""
+    while True:
+        wanted, streams, _, _ = socket.recv_fds(line, _LONGEST, 3)
+        if not wanted:
+            return
+        read, write = os.pipe()
+        between = os.fork()
+        if between == 0:
+            child = os.fork()
+            if child == 0:
+                line.close()
+                _become(json.loads(wanted), streams, paths)
+            os.write(write, str(child).encode())
+            os._exit(0)
+        os.waitpid(between, 0)
+        line.send(os.read(read, 100))
+        for number in (read, write, *streams):
+            os.close(number)
+
+
+def _become(wanted, streams, paths):
     """The program that is wanted, as if this process had just started with it."""
-    for number, path, flags in ((0, os.devnull, os.O_RDONLY), (1, wanted["out"], None), (2, wanted["err"], None)):
-        found = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC if flags is None else flags)
-        os.dup2(found, number)
-        os.close(found)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+    os.closerange(3, 256)
+    open_stream = functools.partial(open, encoding=wanted["env"].get("PYTHONIOENCODING"), closefd=False)
+    sys.stdin = sys.__stdin__ = open_stream(0)
+    sys.stdout = sys.__stdout__ = open_stream(1, "w")
+    sys.stderr = sys.__stderr__ = open_stream(2, "w", buffering=1, errors="backslashreplace")
     os.chdir(wanted["cwd"])
     os.environ.clear()
     os.environ.update(wanted["env"])
-    if wanted["strict"]:
-        warnings.simplefilter("error")
+    given = wanted["env"].get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:] = ["", *filter(None, given), *paths]
     code = 1
     try:
         code = _run(wanted["words"])
     except SystemExit as end:
         code = end.code
+    except KeyboardInterrupt:
+        traceback.print_exc()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
     except BaseException:
         traceback.print_exc()
     finally:
-        if code is not None and not isinstance(code, int):
-            print(code, file=sys.stderr)
-            code = 1
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code or 0)
+        _end(code)
 
 
 def _run(words):
+    if words[0] == "-W":
+        warnings.simplefilter(words[1])
+        words = words[2:]
     if words[0] == "-m":
         sys.argv, sys.path[0] = words[1:], os.getcwd()
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
     elif words[0] == "-c":
-        sys.argv, sys.path[0] = ["-c", *words[2:]], ""
+        sys.argv = ["-c", *words[2:]]
         sys.modules["__main__"].__dict__.pop("__file__", None)
         exec(compile(words[1], "<string>", "exec"), {"__name__": "__main__"})
     else:
@@ -96,7 +164,31 @@ def _run(words):
     return 0
 
 
+def _end(code):
+    """As the interpreter ends, but for taking it to pieces."""
+    if code is not None and not isinstance(code, int):
+        print(code, file=sys.stderr)
+        code = 1
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            code = code or 120
+    os._exit(code or 0)
+
+
+def _import_modules(names):
+    for name in names:
+        package = importlib.import_module(name.removesuffix(".*"))
+        if name.endswith(".*"):
+            for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+                if not found.name.endswith(("__main__", "pytest_plugin")):
+                    importlib.import_module(found.name)
+
+
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        importlib.import_module(name)
-    _serve()
+    stock = sys.path[1:]
+    _import_modules(sys.argv[2:])
+    _serve(socket.socket(fileno=int(sys.argv[1])), stock)

@@ -1,13 +1,12 @@
 """MCP servers in a config, end to end."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from engines.mcp.support import OBJECT, comes, entry, log, pids, put_tools, raw, web
 from waiting import until
+from warm_python import warm_toolyard
 
 from toolyard import ConfigError, ToolCall, Toolyard
 from toolyard.app.config import read_anything, read_config
@@ -157,6 +156,6 @@ def test_checking_a_config_leaves_no_server_running(tmp_path):
 
 @pytest.mark.process
 def test_the_example_serves_a_notebook_over_stdio():
-    asked = [sys.executable, "-m", "toolyard", "call", "-c", "examples/yard.yaml", "notebook::write", '{"title": "a"}']
-    done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True)
+    asked = ["-m", "toolyard", "call", "-c", "examples/yard.yaml", "notebook::write", '{"title": "a"}']
+    done = warm_toolyard().run(asked, cwd=ROOT)
     assert json.loads(done.stdout) == {"number": 1, "title": "a", "text": ""}

@@ -1,10 +1,9 @@
 """The reference page: every key, and current."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from warm_python import warm_toolyard
 
 from toolyard.app.schema import config_reference
 
@@ -14,8 +13,8 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
 @pytest.mark.process
 def test_the_page_in_the_docs_is_what_the_options_say():
     # In a process of its own: other tests register plugins.
-    made = subprocess.run([sys.executable, "-m", "toolyard", "schema", "--markdown"], capture_output=True, check=True)
-    assert made.stdout.decode() == PAGE.read_text(), "run `make docs-reference`"
+    made = warm_toolyard().run(["-m", "toolyard", "schema", "--markdown"])
+    assert made.stdout == PAGE.read_text(), "run `make docs-reference`"
 
 
 def test_keys_of_blocks_plugins_and_what_is_inside_them_are_there():

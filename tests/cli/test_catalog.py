@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from warm_python import warm_toolyard
 
 from toolyard.cli.main import run
 from toolyard.constants import VERSION
@@ -128,8 +129,7 @@ def test_arguments_come_from_standard_input_and_a_tools_own_prints_stay_out_of_t
     text = "from toolyard import tool\n@tool\ndef loud(x: int) -> int:\n    print('noise')\n    return x\n"
     (tmp_path / "loud.py").write_text(text)
     (tmp_path / "toolyard.yaml").write_text("tools: [{type: python, target: loud.py}]")
-    command = [sys.executable, "-m", "toolyard", "call", "loud", "-"]
-    done = subprocess.run(command, input='{"x": 5}', capture_output=True, text=True)
+    done = warm_toolyard().run(["-m", "toolyard", "call", "loud", "-"], input='{"x": 5}')
     assert (done.returncode, done.stdout) == (0, "5\n")
     assert "noise" in done.stderr
 
@@ -139,11 +139,8 @@ def test_arguments_come_from_standard_input_and_a_tools_own_prints_stay_out_of_t
 def test_a_terminal_that_cannot_show_a_character_gets_its_escape(tmp_path, encoding):
     (tmp_path / "x.json").write_text(json.dumps([{"name": "天気", "description": "Wetter – heute"}]))
     for command in (["tools"], ["tools", "--json"], ["show", "天気"], ["show", "天気", "--json"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "toolyard", *command, "-c", "x.json"],
-            capture_output=True,
-            env={**os.environ, "PYTHONIOENCODING": encoding},
-        )
+        env = {**os.environ, "PYTHONIOENCODING": encoding}
+        done = warm_toolyard().run(["-m", "toolyard", *command, "-c", "x.json"], text=False, env=env)
         assert (done.returncode, done.stderr) == (0, b"")
         assert done.stdout.decode(encoding)
 
@@ -262,7 +259,7 @@ def test_the_installed_command_tells_its_version(arguments):
 @pytest.mark.process
 def test_a_misspelt_command_or_option_exits_2_without_a_traceback():
     for arguments in (["chek", "x"], ["check"], ["tools", "--namspace", "x"]):
-        done = subprocess.run([sys.executable, "-m", "toolyard", *arguments], capture_output=True, text=True)
+        done = warm_toolyard().run(["-m", "toolyard", *arguments])
         assert done.returncode == 2
         assert "Traceback" not in done.stderr + done.stdout
 

@@ -3,10 +3,10 @@
 import json
 import socket
 import subprocess
-import sys
 
 import pytest
 from waiting import SOON
+from warm_python import warm_toolyard
 
 from toolyard import ConfigError
 from toolyard.app.blocks import ServerBlock
@@ -93,8 +93,8 @@ def test_help_shows_what_people_may_say_and_not_what_workers_are_told(clean, cap
 def test_the_environment_chooses_where_to_listen_and_what_is_served(clean, monkeypatch):
     monkeypatch.setenv("TOOL_REGISTRY_PORT", "0")
     monkeypatch.setenv("TOOL_REGISTRY_DOMAINS", "core")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "toolyard", "serve", "--log", "off"],
+    process = warm_toolyard().start(
+        ["-m", "toolyard", "serve", "--log", "off"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -4,12 +4,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import urllib.request
 
 import pytest
 from script_folder import Folder, script
 from waiting import SOON, until
+from warm_python import warm_toolyard
 
 from toolyard.app.config import read_anything
 from toolyard.cli.serve import _watch_scripts
@@ -44,8 +44,8 @@ def served(config):
     started = []
 
     def serve(*flags):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "toolyard", "serve", str(config), "--port", "0", "--log", "off", *flags],
+        process = warm_toolyard().start(
+            ["-m", "toolyard", "serve", str(config), "--port", "0", "--log", "off", *flags],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

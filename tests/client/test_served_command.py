@@ -5,11 +5,11 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from contextlib import contextmanager
 
 import pytest
 from waiting import SOON
+from warm_python import warm_toolyard
 
 from toolyard import Tool, ToolCall
 from toolyard.client import RemoteToolEngine
@@ -35,8 +35,8 @@ def config(tmp_path):
 
 @contextmanager
 def serving(config, *options):
-    command = [sys.executable, "-m", "toolyard", "serve", str(config), *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command = ["-m", "toolyard", "serve", str(config), *options]
+    with warm_toolyard().start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             line = process.stdout.readline()
             assert line, process.stderr.read()

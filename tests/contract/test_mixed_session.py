@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 from links.lm.model_server import ModelServer
+from warm_python import warm_toolyard
 
 from conftest import ROOT
 from toolyard import ToolCall, Toolyard
@@ -41,8 +42,8 @@ TAPED = [{"name": "rate", "parameters": CITY, "output_parameters": {"type": "obj
 
 @contextmanager
 def petstore():
-    command = [sys.executable, "examples/petstore/server.py", "--port", "0"]
-    with subprocess.Popen(
+    command = ["examples/petstore/server.py", "--port", "0"]
+    with warm_toolyard().start(
         command, cwd=ROOT, stdout=subprocess.PIPE, env={**os.environ, "PETSTORE_KEY": "k"}
     ) as process:
         try:

@@ -5,7 +5,6 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -13,6 +12,7 @@ from contextlib import closing
 
 import pytest
 from waiting import SOON
+from warm_python import warm_toolyard
 
 from conftest import DATA
 from toolyard import (
@@ -106,8 +106,8 @@ class Server:
     """`toolyard serve` on the copied folder."""
 
     def __init__(self, folder):
-        command = [sys.executable, "-m", "toolyard", "serve", "yard.yaml"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=folder)
+        command = ["-m", "toolyard", "serve", "yard.yaml"]
+        self.process = warm_toolyard().start(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=folder)
         self.url = json.loads(self.process.stdout.readline())["url"]
         self.token = (folder / "token.txt").read_text().strip()
 

@@ -5,13 +5,13 @@ import os
 import re
 import socket
 import subprocess
-import sys
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
 from waiting import SOON
+from warm_python import warm_toolyard
 
 pytestmark = pytest.mark.process
 
@@ -19,9 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_first_steps_runs_and_shows_report_call_and_error():
-    done = subprocess.run(
-        [sys.executable, "examples/first_steps.py"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    done = warm_toolyard().run(["examples/first_steps.py"], cwd=ROOT)
+    assert done.returncode == 0
     assert "tool.invalid_args" in done.stdout
     assert "weather_api__get_weather" in done.stdout
     assert "state unchanged: True" in done.stdout
@@ -30,7 +29,8 @@ def test_first_steps_runs_and_shows_report_call_and_error():
 
 
 def test_the_remote_example_gives_the_same_in_process_and_over_http():
-    done = subprocess.run([sys.executable, "examples/remote.py"], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = warm_toolyard().run(["examples/remote.py"], cwd=ROOT)
+    assert done.returncode == 0
     here, there = done.stdout.split("Over HTTP\n")
     assert here.removeprefix("In process\n") == there
     assert "[33.34, 33.33, 33.33]" in there and "tool.invalid_args" in there and "same hash True" in there
@@ -39,17 +39,13 @@ def test_the_remote_example_gives_the_same_in_process_and_over_http():
 
 @pytest.mark.parametrize(("folder", "name"), [("examples", "yard.yaml"), (".", "examples/yard.yaml")])
 def test_the_example_yard_checks_clean_from_anywhere(folder, name):
-    done = subprocess.run(
-        [sys.executable, "-m", "toolyard", "check", name], cwd=ROOT / folder, capture_output=True, text=True
-    )
+    done = warm_toolyard().run(["-m", "toolyard", "check", name], cwd=ROOT / folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert "24 tools loaded, 0 rejected" in done.stdout
 
 
 def test_the_petstore_conversation_creates_reads_updates_and_deletes():
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "examples/petstore/conversation.py"], cwd=ROOT, capture_output=True, text=True
-    )
+    done = warm_toolyard().run(["examples/petstore/conversation.py"], strict=True, cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
     said = re.findall(r"  (\w+)\(.*\)\n    -> (.*)", done.stdout)
     pet = '{"id": 3, "name": "Tom", "status": "available", "tags": ["cat"]}'
@@ -68,11 +64,10 @@ def test_the_petstore_conversation_creates_reads_updates_and_deletes():
 
 
 def test_the_petstore_keeps_pets_behind_its_key_and_ends_when_told_to():
-    command = [sys.executable, "examples/petstore/server.py", "--port", "0"]
+    command = ["examples/petstore/server.py", "--port", "0"]
     env = {**os.environ, "PETSTORE_KEY": "let me in"}
-    with subprocess.Popen(
-        command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as pets:
+    pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    with warm_toolyard().start(command, cwd=ROOT, env=env, text=True, **pipes) as pets:
         url = json.loads(pets.stdout.readline())["url"]
         codes = []
         for key in ("", "Bearer let me out", "Bearer let me in"):
@@ -90,17 +85,8 @@ def test_the_petstore_keeps_pets_behind_its_key_and_ends_when_told_to():
 def test_without_the_petstore_the_yard_still_loads_and_says_what_is_wrong():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    command = [
-        sys.executable,
-        "-m",
-        "toolyard",
-        "call",
-        "petstore::getPet",
-        '{"petId": 1}',
-        "--config",
-        "examples/yard.yaml",
-    ]
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PETSTORE_URL": url}, capture_output=True, text=True)
+    command = ["-m", "toolyard", "call", "petstore::getPet", '{"petId": 1}', "--config", "examples/yard.yaml"]
+    done = warm_toolyard().run(command, cwd=ROOT, env={**os.environ, "PETSTORE_URL": url})
     assert done.returncode == 1
     assert f"tool.unavailable: cannot connect to {url}: connection refused" in done.stderr
 
@@ -116,8 +102,8 @@ def test_without_the_petstore_the_yard_still_loads_and_says_what_is_wrong():
     ],
 )
 def test_the_scripts_of_the_yard_answer(name, arguments, answer):
-    command = [sys.executable, "-m", "toolyard", "call", f"office::{name}", json.dumps(arguments)]
-    done = subprocess.run([*command, "-c", "examples/yard.yaml"], cwd=ROOT, capture_output=True, text=True)
+    command = ["-m", "toolyard", "call", f"office::{name}", json.dumps(arguments)]
+    done = warm_toolyard().run([*command, "-c", "examples/yard.yaml"], cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
     assert answer in done.stdout
 
@@ -130,7 +116,7 @@ def test_python_blocks_of_the_readme_run(index, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     block = re.findall(r"```python\n(.*?)```", README, re.DOTALL)[index]
     (tmp_path / "weather.yaml").write_text((ROOT / "examples/catalogs/weather.yaml").read_text())
-    done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True)
+    done = warm_toolyard().run(["-c", block])
     assert done.returncode == 0, done.stderr
     for expected in re.findall(r"# -> (.*)", block):
         assert expected in done.stdout

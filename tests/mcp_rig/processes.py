@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from waiting import SOON, until
+from warm_python import warm_toolyard
 
 HERE = Path(__file__).resolve().parent
 START = 2 * SOON
@@ -84,8 +85,11 @@ def listening(command, env, port):
 @contextmanager
 def telling(command, env=None, cwd=None):
     """A server that says `{"url": ...}` on its first line; the url and the process."""
-    process = subprocess.Popen(
-        [str(word) for word in command],
+    words = [str(word) for word in command]
+    # A mark is looked for in what a process was started with, which a fork has of its parent.
+    start = subprocess.Popen if MARK in (env or {}) or words[0] != sys.executable else warm_toolyard().start
+    process = start(
+        words if start is subprocess.Popen else words[1:],
         env={**os.environ, **(env or {})},
         cwd=cwd,
         stdin=subprocess.DEVNULL,

@@ -62,7 +62,7 @@ class Run:
         done = self.python.run(
             ["-m", "pytest", "-p", "toolyard.pytest_plugin", "-p", "no:cacheprovider", *options],
             cwd=self.folder,
-            env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "ASKED": str(self.asked), **env},
+            env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "ASKED": str(self.asked), **env},
             strict=True,
         )
         assert done.returncode == code, done.stdout + done.stderr

@@ -4,11 +4,12 @@ import json
 import shutil
 import socket
 import subprocess
-import sys
 import time
 from collections import Counter
 from contextlib import contextmanager, nullcontext
 from urllib.parse import urlsplit
+
+from warm_python import warm_toolyard
 
 from serving.process_support import served
 
@@ -70,8 +71,8 @@ def guarded(folder, *, keys=True, **limits):
 
 
 def _key(folder, name):
-    command = [sys.executable, "-m", "toolyard", "key", "create", name, "--scope", "*:*", "--config", "yard.json"]
-    made = subprocess.run([*command, "--json"], cwd=folder, check=True, capture_output=True, text=True)
+    command = ["-m", "toolyard", "key", "create", name, "--scope", "*:*", "--config", "yard.json"]
+    made = warm_toolyard().run([*command, "--json"], cwd=folder)
     return json.loads(made.stdout)["token"]
 
 

@@ -5,12 +5,12 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
 
 from waiting import SOON
+from warm_python import warm_toolyard
 
 
 class Served:
@@ -55,8 +55,8 @@ class Served:
 def started(folder, *arguments, env=None):
     """The process, not yet known to serve."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("TOOL_REGISTRY", "TOOLYARD"))}
-    return subprocess.Popen(
-        [sys.executable, "-m", "toolyard", "serve", *arguments],
+    return warm_toolyard().start(
+        ["-m", "toolyard", "serve", *arguments],
         cwd=folder,
         env={**environment, **(env or {})},
         stdout=subprocess.PIPE,

@@ -2,12 +2,11 @@
 
 import json
 import random
-import subprocess
-import sys
 
 import pytest
 from sessions.postgres_server import running_postgres
 from waiting import until
+from warm_python import warm_toolyard
 
 from serving.nodes_support import Link, Nodes, Rounds, kill_worker, read_history, workers_of, write_yard
 
@@ -34,8 +33,8 @@ def pair(tmp_path, postgres, schema):
 
 
 def run_key(folder, *words):
-    command = [sys.executable, "-m", "toolyard", "key", *words, "--config", "yard.json", "--json"]
-    return json.loads(subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout)
+    command = ["-m", "toolyard", "key", *words, "--config", "yard.json", "--json"]
+    return json.loads(warm_toolyard().run(command, cwd=folder).stdout)
 
 
 def note(line, call_id):

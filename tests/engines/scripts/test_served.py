@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 from script_folder import Folder
 from waiting import SOON, until
+from warm_python import warm_toolyard
 
 from engines.scripts.support import AVAILABLE, put
 
@@ -68,8 +68,8 @@ def serving(folder, *flags, **options):
     path = folder.path.parent / "yard.json"
     path.write_text(json.dumps({"tools": [{"type": "scripts", "path": str(folder.path), "namespace": "y", **options}]}))
     env = {name: value for name, value in os.environ.items() if not name.startswith(("TOOL_REGISTRY", "TOOLYARD"))}
-    command = [sys.executable, "-m", "toolyard", "serve", str(path), "--port", "0", "--log", "off", *flags]
-    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command = ["-m", "toolyard", "serve", str(path), "--port", "0", "--log", "off", *flags]
+    with warm_toolyard().start(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield Server(process)
         finally:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 from waiting import SOON, until
+from warm_python import warm_toolyard
 
 from serving.mcp.mcp_support import META, request
 
@@ -58,8 +59,8 @@ class Process:
 
     def __init__(self, folder, *arguments):
         self.folder = folder
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "toolyard", "mcp", *arguments],
+        self.process = warm_toolyard().start(
+            ["-m", "toolyard", "mcp", *arguments],
             cwd=folder,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -299,27 +300,15 @@ def test_a_client_is_told_when_the_catalog_changes(tmp_path):
 def test_input_and_output_may_be_files(tmp_path):
     (tmp_path / "in").write_text(json.dumps(request("ping")) + "\n" + json.dumps(request("ping", number=2)))
     with (tmp_path / "in").open() as source, (tmp_path / "out").open("wb") as sink:
-        done = subprocess.run(
-            [sys.executable, "-m", "toolyard", "mcp", "--domains", "core"],
-            cwd=tmp_path,
-            stdin=source,
-            stdout=sink,
-            timeout=3 * SOON,
-            check=False,
-        )
+        command = ["-m", "toolyard", "mcp", "--domains", "core"]
+        done = warm_toolyard().run(command, cwd=tmp_path, stdin=source, stdout=sink, timeout=3 * SOON)
     assert done.returncode == 0
     assert [json.loads(line)["id"] for line in (tmp_path / "out").read_text().splitlines()] == [1, 2]
 
 
 def test_a_config_that_is_wrong_is_told_on_standard_error(tmp_path):
     (tmp_path / "bad.yaml").write_text("tools: []\nserver: {mcp: {expos: all}}\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "toolyard", "mcp", "bad.yaml"],
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=3 * SOON,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert b"server.mcp: unknown key 'expos'; did you mean 'expose'?" in done.stderr
+    command = ["-m", "toolyard", "mcp", "bad.yaml"]
+    done = warm_toolyard().run(command, cwd=tmp_path, stdin=subprocess.DEVNULL, timeout=3 * SOON)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "server.mcp: unknown key 'expos'; did you mean 'expose'?" in done.stderr

@@ -3,10 +3,10 @@
 import json
 import os
 import subprocess
-import sys
 
 import pytest
 from browsing import started
+from warm_python import warm_toolyard
 
 from serving.pages.page_app import HOSTILE, TOKEN, Keys, app_of, sample_tools, served, service_of
 from toolyard.serving.pages.views import tool_path
@@ -164,9 +164,9 @@ CONTRAST = """() => {
 def real(tmp_path_factory):
     """`toolyard serve` as it is, in a process of its own."""
     folder = tmp_path_factory.mktemp("serve")
-    command = [sys.executable, "-m", "toolyard", "serve", "--domains", "core", "--port", "0", "--log", "off"]
+    command = ["-m", "toolyard", "serve", "--domains", "core", "--port", "0", "--log", "off"]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TOOL_REGISTRY_")}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=folder, env=environment, text=True)
+    process = warm_toolyard().start(command, stdout=subprocess.PIPE, cwd=folder, env=environment, text=True)
     try:
         yield json.loads(process.stdout.readline())["url"]
     finally:

@@ -7,12 +7,12 @@ import shlex
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from contextlib import contextmanager
 
 import pytest
 from waiting import SOON, until
+from warm_python import warm_toolyard
 
 from serving.process_support import refused, served
 from serving.service_support import Served
@@ -96,12 +96,8 @@ def test_elsewhere_than_loopback_nothing_is_served_without_a_key(tmp_path):
     assert "no usable API key" in err and "toolyard key create" in err
     (tmp_path / "yard.yaml").write_text("tools: [{type: domains}]\nsessions: {store: sqlite, path: s.db}\n")
     assert refused(tmp_path, "yard.yaml", "--host", "0.0.0.0", "--port", "0")[0] == 2
-    made = subprocess.run(
-        [*shlex.split(f"{sys.executable} -m toolyard key create me --scope *:* --config yard.yaml --json")],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
+    made = warm_toolyard().run(
+        shlex.split("-m toolyard key create me --scope *:* --config yard.yaml --json"), cwd=tmp_path
     )
     token = json.loads(made.stdout)["token"]
     with served(tmp_path, "yard.yaml", "--host", "0.0.0.0", "--port", "0") as server:
@@ -225,13 +221,8 @@ def test_the_server_runs_any_app_and_stops_when_its_lifeline_ends():
 
 def fail_to_start(tmp_path, *arguments, **env):
     """`toolyard serve` that does not come up: its exit status and what it said."""
-    done = subprocess.run(
-        [sys.executable, "-m", "toolyard", "serve", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=tmp_path,
-        env={**os.environ, **env},
+    done = warm_toolyard().run(
+        ["-m", "toolyard", "serve", *arguments], timeout=SOON, cwd=tmp_path, env={**os.environ, **env}
     )
     return done.returncode, done.stderr, done.stdout
 
@@ -239,8 +230,8 @@ def fail_to_start(tmp_path, *arguments, **env):
 @contextmanager
 def serving(tmp_path, *arguments, **env):
     """`toolyard serve` as a process of its own."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "toolyard", "serve", *arguments],
+    process = warm_toolyard().start(
+        ["-m", "toolyard", "serve", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
