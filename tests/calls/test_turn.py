@@ -8,7 +8,7 @@ from call_support import SOON, Hung, call, engine_of, executions, in_threads, re
 
 from toolyard.calls.batch import Batch
 from toolyard.calls.drive import AnswerInThread, Pause
-from toolyard.calls.turn import batch_flow, run_batch
+from toolyard.calls.flow import batch_flow, run_batch
 from toolyard.engines.multi import MultiToolEngine
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.call import ToolCall
@@ -217,7 +217,7 @@ def test_a_free_session_is_taken_without_waiting():
     ],
 )
 def test_a_batch_waits_for_its_turn_as_long_as_a_call_of_it_may_take(monkeypatch, engine_limit, asked, at_most, limit):
-    monkeypatch.setattr("toolyard.calls.turn.time", Clock(0))
+    monkeypatch.setattr("toolyard.calls.flow.time", Clock(0))
     engine = engine_of(one, timeout=engine_limit)
     flow, session, results = turn_of(engine, ask(timeout=asked, at_most=at_most))
     assert session.gate.enter_at_once()
@@ -227,7 +227,7 @@ def test_a_batch_waits_for_its_turn_as_long_as_a_call_of_it_may_take(monkeypatch
 
 
 def test_the_slowest_engine_of_a_batch_says_how_long_it_waits_for_its_turn(monkeypatch):
-    monkeypatch.setattr("toolyard.calls.turn.time", Clock(0))
+    monkeypatch.setattr("toolyard.calls.flow.time", Clock(0))
     registry = registry_of(one)
     registry.add(*registry_of(one, namespace="m"), *registry_of(one, namespace="nobody"))
     slow, quick = (PythonToolEngine(registry, name=name, timeout=limit) for name, limit in (("slow", 9), ("quick", 4)))
@@ -244,7 +244,7 @@ def test_the_slowest_engine_of_a_batch_says_how_long_it_waits_for_its_turn(monke
 @pytest.mark.parametrize(("on_loop", "calls", "pauses"), [(True, 5, 2), (True, 1, 0), (False, 5, 0)])
 def test_a_long_batch_lets_other_tasks_run_between_its_calls(monkeypatch, on_loop, calls, pauses):
     # Two looks at the clock are within the time that a batch may keep the loop, three are over it.
-    monkeypatch.setattr("toolyard.calls.turn.time", Clock(0.003))
+    monkeypatch.setattr("toolyard.calls.flow.time", Clock(0.003))
     flow, session, _ = turn_of(engine_of(one), ask(on_loop=on_loop), calls)
     assert sum(isinstance(wait, Pause) for wait in flow) == pauses
     assert not session.gate.busy
