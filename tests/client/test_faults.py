@@ -8,7 +8,7 @@ from toolyard import MCPToolEngine, MCPToolLoader, ToolCall, ToolRegistry, funct
 from toolyard.client import RemoteToolEngine, RemoteToolRegistry
 from toolyard.client.wire import make_refusal_error
 from toolyard.links.http.link import HttpAnswer
-from toolyard.links.mcp.errors import ServerRedactor, refused
+from toolyard.links.mcp.errors import refused
 from toolyard.model import errors
 from toolyard.model.errors import (
     CallError,
@@ -18,6 +18,7 @@ from toolyard.model.errors import (
     UnknownToolError,
     error_class,
 )
+from toolyard.words.redactor import Redactor
 
 CALL_ERRORS = sorted(
     (kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, CallError)),
@@ -96,7 +97,7 @@ def test_a_failed_call_has_its_code_over_mcp(over_mcp, kind):
 @pytest.mark.parametrize("kind", CALL_ERRORS)
 def test_a_json_rpc_error_of_another_toolyard_is_that_error_again(kind):
     error = {"code": -32000, "message": "no", "data": {"error": kind("no").info.to_dict()}}
-    assert type(refused("far", error, ServerRedactor(()))) is kind
+    assert type(refused("far", error, Redactor(()))) is kind
 
 
 @pytest.mark.parametrize(

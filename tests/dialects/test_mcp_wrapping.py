@@ -79,4 +79,4 @@ def test_a_schema_past_all_limits_is_refused_before_it_is_followed():
     ],
 )
 def test_a_value_leaves_its_wrapper_where_the_schema_or_else_the_text_says_so(structured, content, schema, value):
-    assert plain_value(structured, content, schema, wrapped=is_wrapped(schema)) == value
+    assert plain_value(structured, content, schema) == value

@@ -231,12 +231,12 @@ def is_wrapped(output_schema: Schema) -> bool:
     return bool(output_schema) and not is_object(output_schema)
 
 
-def plain_value(structured: Any, content: Any, output_schema: Schema, *, wrapped: bool) -> Any:
+def plain_value(structured: Any, content: Any, output_schema: Schema) -> Any:
     """Structured content as the tool means it; without a schema the text beside it tells whether it was wrapped."""
     if not isinstance(structured, dict) or structured.keys() != {_KEY}:
         return structured
     if output_schema:
-        return structured[_KEY] if wrapped else structured
+        return structured[_KEY] if is_wrapped(output_schema) else structured
     return structured[_KEY] if _text_of(content) == structured[_KEY] else structured
 
 

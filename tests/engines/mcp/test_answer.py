@@ -55,14 +55,14 @@ def test_json_in_text_is_read_where_that_is_meant():
 
 def test_with_an_output_schema_the_schema_says_whether_there_is_a_wrapper():
     wrapped = said("7", structuredContent={"result": 7})
-    assert read(wrapped, {"type": "integer"}, wrapped=True) == 7
+    assert read(wrapped, {"type": "integer"}) == 7
     assert read(wrapped, {"type": "object"}) == Content([text("7")], {"result": 7})
-    assert read({"structuredContent": {"result": 7}}, {"type": "integer"}, wrapped=True) == 7
+    assert read({"structuredContent": {"result": 7}}, {"type": "integer"}) == 7
 
 
 def test_null_is_a_structured_value_only_where_one_is_promised():
     assert read(said("hello", structuredContent=None)) == "hello"
-    assert read(said("null", structuredContent=None), {"type": "null"}, wrapped=True) is None
+    assert read(said("null", structuredContent=None), {"type": "null"}) is None
 
 
 def test_every_kind_of_block_is_kept():

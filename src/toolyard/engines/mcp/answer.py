@@ -29,7 +29,6 @@ def read_answer(
     server: str,
     output_schema: Schema,
     *,
-    wrapped: bool = False,
     json_text: bool = False,
     effect: Effect = "unknown",
 ) -> Any:
@@ -38,7 +37,7 @@ def read_answer(
     `effect` is what a tool that failed, or answered with what cannot be read, may have done.
     """
     try:
-        return _read_content(answer, server, output_schema, wrapped, json_text, effect)
+        return _read_content(answer, server, output_schema, json_text, effect)
     except _UnreadableError as error:
         raise InvalidOutput(f"the answer of {server} cannot be read: it holds {error}", effect=effect) from None
 
@@ -47,9 +46,7 @@ class _UnreadableError(Exception):
     """What an answer holds that no answer may."""
 
 
-def _read_content(
-    answer: Any, server: str, output_schema: Schema, wrapped: bool, json_text: bool, effect: Effect
-) -> Any:
+def _read_content(answer: Any, server: str, output_schema: Schema, json_text: bool, effect: Effect) -> Any:
     if not isinstance(answer, dict):
         raise _UnreadableError(f"{json_type(answer)}, not an object")
     kind = answer.get("resultType", _COMPLETE)
@@ -66,7 +63,7 @@ def _read_content(
     # Where nothing says that there is a structured value, null is how some servers write that there is none.
     if structured is None and not (output_schema and "structuredContent" in answer):
         return _value_of_text(blocks, json_text)
-    value = plain_value(structured, blocks, output_schema, wrapped=wrapped)
+    value = plain_value(structured, blocks, output_schema)
     says_it_all = len(blocks) == 1 and _is_plain(blocks) and (text_says(value, blocks) or text_says(structured, blocks))
     return value if not blocks or says_it_all else Content(blocks, value)
 

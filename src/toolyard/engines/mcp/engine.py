@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from toolyard.calls.drive import EitherWay, Flow, drive_here
@@ -25,7 +26,6 @@ from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
 from toolyard.schema.options import read_arguments
 from toolyard.sessions.store import Key
-from toolyard.words.redactor import Redactor
 
 if TYPE_CHECKING:
     from toolyard.links.mcp import Handlers, McpLink
@@ -34,22 +34,7 @@ if TYPE_CHECKING:
 Connection = Literal["shared", "per_session"]
 OnProgress = Callable[[ToolCall, Progress], None]
 
-_MAX_ROUTES = 8192
 _log = logging.getLogger(__name__)
-
-
-class _Route:
-    """Where a tool is, and how its answers are read."""
-
-    __slots__ = ("binding", "redactor", "server", "shared", "tool", "wrapped")
-
-    def __init__(self, tool: Tool, binding: McpBinding, server: McpServer, redactor: Redactor, wrapped: bool) -> None:
-        self.tool = tool
-        self.binding = binding
-        self.server = server
-        self.redactor = redactor
-        self.wrapped = wrapped
-        self.shared: Borrowed | None = None
 
 
 @register_tool_engine("mcp")
@@ -117,9 +102,8 @@ class MCPToolEngine(OutwardEngine):
         self._on_progress = on_progress
         self._json_text = read["json_text"]
         self._links = _open_links(sampling, elicitation, roots, read["max_session_connections"])
-        self._routes: dict[int, _Route] = {}
-        self._redactors: dict[McpServer, Redactor] = {}
-        self._lock = threading.Lock()
+        self._hidden: set[McpServer] = set()
+        """Servers whose secrets traces and logs were told to hide."""
         self._root: ToolEngine = self
         for secret in self.secrets:
             self._path.redactor.add(secret)
@@ -153,46 +137,34 @@ class MCPToolEngine(OutwardEngine):
 
     def answer(self, invocation: Invocation) -> Any:
         """The answer's value; where an event loop runs, a coroutine for it."""
-        return drive_here(self._call_tool(invocation, self._find_route(invocation.tool)))
+        return drive_here(self._call_tool(invocation))
 
-    def _call_tool(self, invocation: Invocation, route: _Route) -> Flow:
-        borrowed = self._borrow_link(invocation, route)
-        link, name, arguments = borrowed.link, route.binding.tool_name, invocation.arguments
+    def _call_tool(self, invocation: Invocation) -> Flow:
+        tool, arguments = invocation.tool, invocation.arguments
+        binding, server = self._resolve_server(tool)
+        reads = tool.effects is Effects.READ
         conditions: dict[str, Any] = {
             "deadline": invocation.deadline,
             "notify": self._make_notifier(invocation),
-            "mirrored": route.binding.mirrored,
-            "reads": route.tool.effects is Effects.READ,
+            "mirrored": binding.mirrored,
+            "reads": reads,
         }
-        try:
-            found = yield EitherWay(
-                lambda: link.call(name, arguments, **conditions), lambda: link.acall(name, arguments, **conditions)
-            )
-            return self._read_answer(found, route)
-        except CallError as error:
-            # Tokens that were got meanwhile are known to the link alone, and come and go.
-            raise redact_error(redact_error(error, route.redactor), Redactor(link.passing_secrets)) from None
-        finally:
-            borrowed.done()
-
-    def _read_answer(self, answer: Any, route: _Route) -> Any:
-        tool = route.tool
-        return read_answer(
-            answer,
-            route.server.name,
-            tool.output_parameters,
-            wrapped=route.wrapped,
-            json_text=self._json_text,
-            effect="none" if tool.effects is Effects.READ else "unknown",
-        )
-
-    def _borrow_link(self, invocation: Invocation, route: _Route) -> Borrowed:
-        if self.connection == "per_session" and invocation.session_id:
-            return self._links.own(route.server, invocation.session.key)
         # A call in no session has nothing that a later one could find again.
-        if route.shared is None:
-            route.shared = self._links.shared(route.server)
-        return route.shared
+        per_session = self.connection == "per_session" and invocation.session_id
+        with self._links.borrow(server, invocation.session.key if per_session else None) as link:
+            try:
+                found = yield EitherWay(
+                    lambda: link.call(binding.tool_name, arguments, **conditions),
+                    lambda: link.acall(binding.tool_name, arguments, **conditions),
+                )
+                return read_answer(
+                    *(found, server.name, tool.output_parameters),
+                    json_text=self._json_text,
+                    effect="none" if reads else "unknown",
+                )
+            except CallError as error:
+                # Tokens that were got meanwhile are known to the link alone, and come and go.
+                raise redact_error(error, link.find_redactor()) from None
 
     def _make_notifier(self, invocation: Invocation) -> Notify | None:
         told = self._on_progress
@@ -210,12 +182,7 @@ class MCPToolEngine(OutwardEngine):
 
         return notify
 
-    def _find_route(self, tool: Tool) -> _Route:
-        known = self._routes.get(id(tool))
-        if known is not None and known.tool is tool:
-            return known
-        from toolyard.dialects.mcp import is_wrapped
-
+    def _resolve_server(self, tool: Tool) -> tuple[McpBinding, McpServer]:
         binding = tool.binding
         if type(binding) is not McpBinding:
             raise NoEngine(
@@ -228,27 +195,13 @@ class MCPToolEngine(OutwardEngine):
                 f"no MCP server is known here as {show(binding.server)}, where {tool.qualified_name} is said to be",
                 hint="it is called by its address, by 'stdio: ' and its command, or by the namespace of its tools",
             )
-        route = _Route(tool, binding, server, self._redactor_for(server), is_wrapped(tool.output_parameters))
-        if self.server is None and binding.place is None:
-            return route  # where it is may be another place after the next change of the registry
-        with self._lock:
-            if len(self._routes) >= _MAX_ROUTES:
-                self._routes.clear()
-            # The tool stays with it, so that its id is not given to another.
-            self._routes[id(tool)] = route
-        return route
+        if server not in self._hidden:
+            from toolyard.links.mcp.options import secrets_of
 
-    def _redactor_for(self, server: McpServer) -> Redactor:
-        """Hides what the server was given; traces and logs are told, too, before it is first called."""
-        from toolyard.links.mcp.options import secrets_of
-
-        with self._lock:
-            if server not in self._redactors:
-                secrets = secrets_of(server)
-                for secret in secrets:
-                    self._root._path.redactor.add(secret)
-                self._redactors[server] = Redactor(secrets)
-            return self._redactors[server]
+            for secret in secrets_of(server):
+                self._root._path.redactor.add(secret)
+            self._hidden.add(server)
+        return binding, server
 
     def _find_server(self, binding: McpBinding) -> McpServer | None:
         """Where the tool is: the server of that name, or behind a namespace of that name, as other tools know it."""
@@ -305,8 +258,6 @@ def _open_links(sampling: Any, elicitation: Any, roots: Any, most: int) -> Links
 
 _CLOSING_SECONDS = 10.0
 
-Owner = tuple[Key, McpServer]
-
 
 class _Own:
     """The connection of one session, and how many calls are on it."""
@@ -318,23 +269,6 @@ class _Own:
         self.calls = 0
 
 
-class Borrowed:
-    """A connection for the time of one call."""
-
-    __slots__ = ("_own", "_owner", "link")
-
-    def __init__(self, link: McpLink, own: _Own | None = None, owner: Links | None = None) -> None:
-        self.link = link
-        self._own = own
-        self._owner = owner
-
-    def done(self) -> None:
-        """The call is over."""
-        if self._own is not None and self._owner is not None:
-            self._owner.left(self._own)
-            self._own = None
-
-
 class Links:
     """Opened when first needed. Those of sessions are at most `most`; the one longest unused makes room."""
 
@@ -343,7 +277,7 @@ class Links:
         self._most = most
         self._lock = threading.Lock()
         self._shared: dict[McpServer, McpLink] = {}
-        self._own: OrderedDict[Owner, _Own] = OrderedDict()
+        self._own: OrderedDict[tuple[Key, McpServer], _Own] = OrderedDict()
         self._closing: set[Future[None]] = set()
         self._closed = False
         renewed_in_child(self)
@@ -355,31 +289,44 @@ class Links:
         for own in self._own.values():
             own.calls = 0
 
-    def shared(self, server: McpServer) -> Borrowed:
-        """The connection that everybody uses who wants the same server."""
-        link = self._shared.get(server)
-        return Borrowed(self._lease_link(server) if link is None else link)
+    @contextmanager
+    def borrow(self, server: McpServer, session: Key | None) -> Iterator[McpLink]:
+        """A connection for the time of one call: the session's own, or the one that all share."""
+        if session is None:
+            yield self.shared(server)
+            return
+        own = self._begin_call(server, session)
+        try:
+            yield own.link
+        finally:
+            with self._lock:
+                own.calls -= 1
 
-    def own(self, server: McpServer, session: Key) -> Borrowed:
-        """The session's own connection."""
-        from toolyard.links.mcp import McpLink
+    def shared(self, server: McpServer) -> McpLink:
+        """The connection that everybody uses who wants the same server."""
+        from toolyard.links.mcp import Handlers, lease
         from toolyard.links.mcp.options import limits_of
 
         with self._lock:
             self._check_open(server)
-            found = self._own.get((session, server))
-            if found is None:
-                self._make_room(server)
-                found = _Own(McpLink(server, limits=limits_of(server), handlers=self._make_handlers()))
-                self._own[session, server] = found
-            self._own.move_to_end((session, server))
-            found.calls += 1
-            return Borrowed(found.link, found, self)
+            if server not in self._shared:
+                self._shared[server] = lease(server, limits=limits_of(server), handlers=self._given or Handlers())
+            return self._shared[server]
 
-    def left(self, own: _Own) -> None:
-        """One call less on a session's connection."""
+    def _begin_call(self, server: McpServer, session: Key) -> _Own:
+        from toolyard.links.mcp import Handlers, McpLink
+        from toolyard.links.mcp.options import limits_of
+
         with self._lock:
-            own.calls -= 1
+            self._check_open(server)
+            own = self._own.get((session, server))
+            if own is None:
+                self._make_room(server)
+                own = _Own(McpLink(server, limits=limits_of(server), handlers=self._given or Handlers()))
+                self._own[session, server] = own
+            self._own.move_to_end((session, server))
+            own.calls += 1
+            return own
 
     def ended(self, session: Key) -> None:
         """Hang up for a session that is over; nobody waits for it."""
@@ -401,21 +348,6 @@ class Links:
         for link in shared:
             give_back(link)
         wait(closing, timeout=_CLOSING_SECONDS)
-
-    def _lease_link(self, server: McpServer) -> McpLink:
-        from toolyard.links.mcp import lease
-        from toolyard.links.mcp.options import limits_of
-
-        with self._lock:
-            self._check_open(server)
-            if server not in self._shared:
-                self._shared[server] = lease(server, limits=limits_of(server), handlers=self._make_handlers())
-            return self._shared[server]
-
-    def _make_handlers(self) -> Handlers:
-        from toolyard.links.mcp import Handlers
-
-        return self._given or Handlers()
 
     def _check_open(self, server: McpServer) -> None:
         if self._closed:

@@ -37,7 +37,7 @@ MOST_HEADER_BYTES = 100 * 1024
 """More than that the HTTP library does not read."""
 MAX_CONNECTIONS = 100
 
-Certificate = str | tuple[str, str] | tuple[str, str, str]
+Certificate = str | tuple[str, ...]
 """A client certificate: one PEM file, or certificate and key, or these and the key's password."""
 
 
@@ -242,11 +242,11 @@ def _make_context(verify: bool | str) -> ssl.SSLContext:
 
 
 def _load_certificate(context: ssl.SSLContext, cert: Certificate) -> None:
-    parts: list[str | None] = [cert, None, None] if isinstance(cert, str) else [*cert, None]
+    file, key, password, *_ = (cert, None, None) if isinstance(cert, str) else (*cert, None, None)
     try:
-        context.load_cert_chain(str(parts[0]), parts[1], parts[2] or _refuse_password)
+        context.load_cert_chain(str(file), key, password or _refuse_password)
     except OSError as error:
-        raise ConfigError(f"cert={parts[0]!r} is no client certificate that can be read: {error}") from None
+        raise ConfigError(f"cert={file!r} is no client certificate that can be read: {error}") from None
 
 
 def _refuse_password() -> str:

@@ -27,6 +27,7 @@ from toolyard.model.errors import CallError, CallTimeout, ConfigError, Denied, M
 from toolyard.parsing import parse_json
 from toolyard.parsing.files import lock_file, replace_file
 from toolyard.plugins.extras import missing_extra
+from toolyard.words.redactor import Redactor
 
 if TYPE_CHECKING:
     import httpx2
@@ -317,9 +318,7 @@ class AuthorizationCode(Credential):
         self._raise_failure(fault)
 
     def _raise_failure(self, error: Exception) -> NoReturn:
-        text = " ".join(str(error).split())
-        for secret in self.secrets:
-            text = text.replace(secret, "[hidden]")
+        text = Redactor(self.secrets).text(" ".join(str(error).split()))
         raise Denied(f"authorization for {self.origin} failed: {text[:_SHOWN] or type(error).__name__}") from None
 
     async def _fetch_request(self, send: Send, asked: httpx2.Request) -> httpx2.Response:

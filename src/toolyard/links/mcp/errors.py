@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,11 @@ import msgspec
 
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import CallError, CallTimeout, Effect, ErrorInfo, Interrupted, ToolFailed, Unavailable
+from toolyard.words.redactor import Redactor
 
 _OURS = frozenset({"code", "message", "retryable", "effect"})
 _SHOWN = 1000
 _LARGEST_CODE = 2**63
-_LEAST_SECRET = 4
 _RETRYABLE = frozenset({408, 425, 429, 502, 503, 504})
 _NOT_DONE = frozenset({429, 503})
 _REDIRECT = 300
@@ -48,46 +47,7 @@ class RequestRefused(ToolFailed):
         self.data = data
 
 
-class ServerRedactor:
-    """Takes the secrets of one server out of texts."""
-
-    def __init__(self, secrets: Iterable[str], passing: Callable[[], Iterable[str]] = tuple) -> None:
-        self._secrets = tuple(secrets)
-        self._passing = passing
-        """Those there are now: tokens come and go."""
-
-    def text(self, text: str) -> str:
-        """The text without them."""
-        return _hide_secrets(text, self._all_secrets())
-
-    def value(self, value: Any) -> Any:
-        """JSON without them."""
-        secrets = self._all_secrets()
-        return _hidden_in(value, secrets) if secrets else value
-
-    def _all_secrets(self) -> list[str]:
-        # The longest first: one may be part of another.
-        found = {item for item in (*self._secrets, *self._passing()) if len(item) >= _LEAST_SECRET}
-        return sorted(found, key=len, reverse=True)
-
-
-def _hide_secrets(text: str, secrets: list[str]) -> str:
-    for secret in secrets:
-        text = text.replace(secret, "[hidden]")
-    return text
-
-
-def _hidden_in(value: Any, secrets: list[str]) -> Any:
-    if isinstance(value, str):
-        return _hide_secrets(value, secrets)
-    if isinstance(value, dict):
-        return {_hide_secrets(str(key), secrets): _hidden_in(item, secrets) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_hidden_in(item, secrets) for item in value]
-    return value
-
-
-def refused(name: str, error: Any, redactor: ServerRedactor) -> CallError:
+def refused(name: str, error: Any, redactor: Redactor) -> CallError:
     """A JSON-RPC error; one of our own making, sent by another toolyard, is that error again."""
     fields = error if isinstance(error, dict) else {}
     data = fields.get("data")
@@ -118,7 +78,7 @@ def _restore_error(data: object) -> CallError | None:
     return CallError.from_info(info)
 
 
-def status_error(name: str, status: int, said: str, redactor: ServerRedactor) -> CallError:
+def status_error(name: str, status: int, said: str, redactor: Redactor) -> CallError:
     """An HTTP status that is no success, with what the server says of it."""
     try:
         phrase = f" {HTTPStatus(status).phrase}"

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from toolyard.links.mcp.connection import Connection, Listing, list_all
-from toolyard.links.mcp.errors import ServerRedactor, SessionLostError, again, harmless, late, secrets_of, unreached
+from toolyard.links.mcp.errors import SessionLostError, again, harmless, late, secrets_of, unreached
 from toolyard.links.mcp.peer import Handlers, LinkLimits, McpWire, Peer
 from toolyard.links.mcp.transport_probe import Finder
 from toolyard.links.mcp.transports.web import Web
@@ -27,6 +27,7 @@ from toolyard.model.bindings import McpServer
 from toolyard.model.closing import Closing
 from toolyard.model.context import Notify
 from toolyard.model.errors import CallError, ToolFailed, Unavailable
+from toolyard.words.redactor import Redactor
 
 FREE = 3
 PATIENT = 1.0
@@ -108,7 +109,9 @@ class McpLink(Closing):
         self.state: State = "new"
         self.error: str | None = None
         """Why it is down, or was last; without secrets."""
-        self._redactor = ServerRedactor(secrets_of(server), lambda: self.passing_secrets)
+        self._secrets = secrets_of(server)
+        self._redactor = Redactor(self._secrets)
+        self._tokens: tuple[str, ...] = ()
         self._fault: CallError | None = None
         self._connection: Connection | None = None
         self._attempt: asyncio.Task[None] | None = None
@@ -221,11 +224,16 @@ class McpLink(Closing):
     @property
     def secrets(self) -> tuple[str, ...]:
         """What must be shown nowhere: what the server is reached with, and the tokens there are now."""
-        return (*secrets_of(self.server), *self.passing_secrets)
+        return (*self._secrets, *self._find_tokens())
 
-    @property
-    def passing_secrets(self) -> tuple[str, ...]:
-        """Those of its credential as it is now."""
+    def find_redactor(self) -> Redactor:
+        """Hides the secrets there are now: tokens come and go."""
+        tokens = self._find_tokens()
+        if tokens != self._tokens:
+            self._redactor, self._tokens = Redactor((*self._secrets, *tokens)), tokens
+        return self._redactor
+
+    def _find_tokens(self) -> tuple[str, ...]:
         web = self._web
         return () if web is None or web.credential is None else web.credential.secrets
 
@@ -380,7 +388,7 @@ class McpLink(Closing):
         task.add_done_callback(self._tasks.discard)
 
     def _make_peer(self) -> Peer:
-        return Peer(self.server.name, self.handlers, self.limits, self._redactor)
+        return Peer(self.server.name, self.handlers, self.limits, self.find_redactor)
 
     def forked(self) -> None:
         """In the child of a fork the connection is the parent's: it is left alone, and another made when needed."""

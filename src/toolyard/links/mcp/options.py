@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
@@ -19,15 +18,16 @@ from toolyard.links.mcp.transports.web import AUTH_KINDS, read_credential
 from toolyard.model.bindings import AuthField, McpServer, Transport
 from toolyard.model.errors import CallError, ConfigError
 from toolyard.model.json_words import json_type
+from toolyard.schema.common_options import McpServerOptions
+from toolyard.schema.options import Text, option_type, read_arguments, read_value
 
 _ALIASES: dict[str, Transport] = {"streamable-http": "http", "streamable_http": "http", "streamableHttp": "http"}
 """What other programs call the same."""
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_FIELD = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?")
+CONNECT_SECONDS = 10.0
 _SHOWN = 200
-_PAIR, _TRIPLE = 2, 3
+_TEXT = option_type(Text)
 
-__all__ = ["FixedRoots", "limits_of", "positive", "read_handlers", "read_server", "secrets_of"]
+__all__ = ["FixedRoots", "limits_of", "read_handlers", "read_server", "secrets_of"]
 
 
 class FixedRoots(msgspec.Struct, frozen=True):
@@ -55,56 +55,24 @@ def read_handlers(
     return Handlers(sampling=sampling, elicitation=elicitation, roots=roots)
 
 
-def read_server(
-    url: Any = None,
-    command: Any = None,
-    *,
-    args: Any = (),
-    env: Any = None,
-    cwd: Any = None,
-    transport: Any = "auto",
-    headers: Any = None,
-    auth: Any = None,
-    verify: Any = True,
-    ca: Any = None,
-    cert: Any = None,
-    connect_timeout: Any = 10.0,
-) -> McpServer:
-    """The server these options describe; `ConfigError` shows no value that may be secret."""
-    seconds = positive(connect_timeout, "connect_timeout")
+def read_server(url: Any = None, command: Any = None, **options: Any) -> McpServer:
+    """The server that `McpServerOptions` describe; `ConfigError` shows no value that may be secret."""
+    read = read_arguments(McpServerOptions, url=url, command=command, **options)
     if (url is None) == (command is None):
         raise ConfigError("an MCP server is reached by its url or started by its command; give one of them")
-    kind: Any = _ALIASES.get(transport, transport) if isinstance(transport, str) else transport
+    given: str = read.get("transport", "auto")
+    kind: Any = _ALIASES.get(given, given)
     if kind not in get_args(Transport):
-        raise ConfigError(f"transport must be one of {', '.join(get_args(Transport))}; not {transport!r}")
-    if type(verify) is not bool:
-        raise ConfigError(f"verify must be true or false, not {json_type(verify)}; files of authorities go to ca")
+        raise ConfigError(f"transport must be one of {', '.join(get_args(Transport))}; not {given!r}")
     if command is not None:
-        over = {"headers": headers, "auth": auth, "ca": ca, "cert": cert}
-        _refuse([name for name, value in over.items() if value], "of a server that is started by a command")
+        _refuse(read, ("headers", "auth", "ca", "cert"), "of a server that is started by a command")
         if kind not in ("auto", "stdio"):
             raise ConfigError(f"a server that is started by a command talks over stdio, not {kind}")
-        return _process(command, args, env, cwd, seconds)
-    _refuse([name for name, value in {"args": args, "env": env, "cwd": cwd}.items() if value], "of a server with a url")
+        return _read_process(read)
+    _refuse(read, ("args", "env", "cwd"), "of a server with a url")
     if kind == "stdio":
         raise ConfigError("transport stdio needs a command, not a url")
-    if ca is not None and not verify:
-        raise ConfigError("ca says whom to trust, and verify: false to trust anybody; give one of them")
-    address, name = _read_address(url)
-    server = McpServer(
-        name=name,
-        url=address,
-        transport=kind,
-        headers=_read_headers(headers),
-        auth=_read_auth(auth),
-        verify=verify,
-        ca=None if ca is None else _read_text(ca, "ca"),
-        cert=_read_cert(cert),
-        connect_seconds=seconds,
-    )
-    if ("type", "oauth") not in server.auth:  # that would bring in the SDK, which is needed later anyway
-        read_credential(server, read_url(address).origin)
-    return server
+    return _read_web(read, kind)
 
 
 def limits_of(server: McpServer) -> LinkLimits:
@@ -112,61 +80,64 @@ def limits_of(server: McpServer) -> LinkLimits:
     return LinkLimits(connect_seconds=server.connect_seconds)
 
 
-def positive(value: Any, option: str) -> float:
-    """The value, if it is a number above 0 that ends somewhere."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise ConfigError(f"{option} must be a number above 0, not {value!r}")
-    return value
+def _refuse(read: dict[str, Any], names: tuple[str, ...], what: str) -> None:
+    given = [name for name in names if read.get(name)]
+    if given:
+        raise ConfigError(f"{' and '.join(given)}: no option {what}")
 
 
-def _refuse(names: list[str], what: str) -> None:
-    if names:
-        raise ConfigError(f"{' and '.join(names)}: no option {what}")
-
-
-def _read_address(url: Any) -> tuple[str, str]:
-    text = _read_text(url, "url")
+def _read_web(read: dict[str, Any], kind: Transport) -> McpServer:
+    verify, ca, cert = read.get("verify", True), read.get("ca"), read.get("cert") or ()
+    if ca is not None and not verify:
+        raise ConfigError("ca says whom to trust, and verify: false to trust anybody; give one of them")
     try:
-        target = read_url(text)
+        target = read_url(read["url"])
     except (CallError, ConfigError) as error:
         raise ConfigError(f"url: {error}") from None
     shown = target.url.partition("?")[0]
-    return target.url, shown[:-1] if target.path == "/" else shown
+    server = McpServer(
+        name=shown[:-1] if target.path == "/" else shown,
+        url=target.url,
+        transport=kind,
+        headers=tuple(sorted((read.get("headers") or {}).items())),
+        auth=_read_auth(read.get("auth")),
+        verify=verify,
+        ca=ca,
+        cert=(cert,) if isinstance(cert, str) else tuple(cert),
+        connect_seconds=read.get("connect_timeout", CONNECT_SECONDS),
+    )
+    if ("type", "oauth") not in server.auth:  # that would bring in the SDK, which is needed later anyway
+        read_credential(server, target.origin)
+    return server
 
 
-def _process(command: Any, args: Any, env: Any, cwd: Any, seconds: float) -> McpServer:
-    words = list(command) if isinstance(command, list | tuple) else [_read_text(command, "command")]
-    if isinstance(args, str) or not isinstance(args, list | tuple):
-        raise ConfigError(f"args must be a list of texts, not {json_type(args)}")
+def _read_process(read: dict[str, Any]) -> McpServer:
+    command, args = read["command"], read.get("args") or ()
+    words = [command] if isinstance(command, str) else list(command)
     if len(words) == 1 and not args and any(map(str.isspace, words[0])) and shutil.which(words[0]) is None:
         try:
             words = shlex.split(words[0])
         except ValueError as error:
             raise ConfigError(f"command: {error}") from None
-    words += [str(word) if type(word) in (int, float) else word for word in args]
-    if not words or not all(isinstance(word, str) and "\0" not in word for word in words) or not words[0]:
-        raise ConfigError("command and args must be texts")
-    if env is not None and not isinstance(env, Mapping):
-        raise ConfigError(f"env must be a mapping, not {json_type(env)}")
+    words += map(str, args)
+    if not words or not words[0] or any("\0" in word for word in words):
+        raise ConfigError("command and args must be texts, the first not empty")
+    env = {name: str(value) for name, value in (read.get("env") or {}).items()}
+    for name, value in env.items():
+        if not name or "=" in name or "\0" in name:
+            raise ConfigError(f"env: {name!r} is no name of a variable")
+        if "\0" in value:
+            raise ConfigError(f"env.{name}: must be text without null characters")
+    cwd = read.get("cwd")
     return McpServer(
         name=_show_command(words),
         transport="stdio",
         command=words[0],
         args=tuple(words[1:]),
-        env=tuple(sorted(_read_variable(name, value) for name, value in (env or {}).items())),
-        cwd=None if cwd is None else _read_text(cwd, "cwd"),
-        connect_seconds=seconds,
+        env=tuple(sorted(env.items())),
+        cwd=None if cwd is None else str(cwd),
+        connect_seconds=read.get("connect_timeout", CONNECT_SECONDS),
     )
-
-
-def _read_variable(name: Any, value: Any) -> tuple[str, str]:
-    if not isinstance(name, str) or not name or "=" in name or "\0" in name:
-        raise ConfigError(f"env: {name!r} is no name of a variable")
-    if type(value) in (int, float):
-        value = str(value)
-    if not isinstance(value, str) or "\0" in value:
-        raise ConfigError(f"env.{name}: must be text, not {json_type(value)}")
-    return name, value
 
 
 def _show_command(words: list[str]) -> str:
@@ -185,23 +156,9 @@ def _show_command(words: list[str]) -> str:
     return f"stdio: {text if len(text) <= _SHOWN else text[:_SHOWN] + '...'}"
 
 
-def _read_headers(headers: Any) -> tuple[tuple[str, str], ...]:
-    if headers is not None and not isinstance(headers, Mapping):
-        raise ConfigError(f"headers: must be a mapping, not {json_type(headers)}")
-    found = dict(headers or {})
-    for name, value in found.items():
-        if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-            raise ConfigError(f"headers: {name!r} is no name of a header")
-        if not isinstance(value, str) or not _FIELD.fullmatch(value):
-            raise ConfigError(f"headers.{name}: must be text that fits into a header: visible ASCII, no line breaks")
-    return tuple(sorted(found.items()))
-
-
 def _read_auth(auth: Any) -> tuple[AuthField, ...]:
     if auth is None:
         return ()
-    if not isinstance(auth, Mapping):
-        raise ConfigError(f"auth: must be a mapping, not {json_type(auth)}")
     kind = auth.get("type")
     if not isinstance(kind, str) or kind not in AUTH_KINDS:
         raise ConfigError(f"auth: needs a 'type': {', '.join(AUTH_KINDS)}")
@@ -219,23 +176,7 @@ def _read_auth(auth: Any) -> tuple[AuthField, ...]:
 
 def _auth_value(key: str, value: Any) -> str | tuple[str, ...]:
     if key in ("scopes", "hosts") and isinstance(value, list | tuple):
-        return tuple(_read_text(item, f"auth.{key}") for item in value)
+        return tuple(read_value(_TEXT, item, f"auth.{key}") for item in value)
     if key == "in_body" and type(value) is bool:
         return "true" if value else "false"
-    return _read_text(value, f"auth.{key}")
-
-
-def _read_cert(cert: Any) -> tuple[str, ...]:
-    if cert is None:
-        return ()
-    parts = (cert,) if isinstance(cert, str) else cert
-    sizes = (1, _PAIR, _TRIPLE)
-    if not isinstance(parts, list | tuple) or len(parts) not in sizes or not all(isinstance(p, str) for p in parts):
-        raise ConfigError("cert must be a file, or certificate and key, or these and the key's password")
-    return tuple(parts)
-
-
-def _read_text(value: Any, where: str) -> str:
-    if not isinstance(value, str) or not value:
-        raise ConfigError(f"{where} must be text, not {'empty' if value == '' else json_type(value)}")
-    return str(value)
+    return str(read_value(_TEXT, value, f"auth.{key}"))

@@ -22,12 +22,13 @@ import msgspec
 
 from toolyard.dialects.mcp_protocol import DECLINED, INTERNAL_ERROR, LEVELS, LIST_CHANGED, METHOD_NOT_FOUND
 from toolyard.links.mcp import framing
-from toolyard.links.mcp.errors import ServerRedactor
 from toolyard.links.mcp.framing import Id, JsonRpcMessage
 from toolyard.loop.home import home_loop
+from toolyard.loop.pacing import TokenBucket
 from toolyard.loop.threads import Threads, renewed_in_child, wrapped
 from toolyard.model.context import LogLine, Notice, Notify, Progress
 from toolyard.model.errors import CallError, Denied
+from toolyard.words.redactor import Redactor
 
 Handler = Callable[[dict[str, Any]], Any]
 """Takes the request's params and gives its result, or an awaitable of it. Sync ones run in a thread."""
@@ -96,27 +97,21 @@ PATIENCE = 5.0
 _TELLERS, _HANDLERS = 32, 64
 
 
-class Aside:
+class Aside(Threads):
     """Threads for code that is not ours: it may take its time, or never come back."""
 
     def __init__(self, size: int, name: str) -> None:
-        self._size = size
-        self._name = name
-        self._threads = Threads(size, name)
+        super().__init__(size, name)
         renewed_in_child(self)
 
     def forked(self) -> None:
         """In the child of a fork there are none yet."""
-        self._threads = Threads(self._size, self._name)
-
-    def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Have it done; nobody waits here."""
-        return self._threads.submit(work)
+        super().__init__(self.size, self._name)
 
     def give_up(self, future: Future[T]) -> None:
         """Count no more on what was submitted; its thread is replaced."""
         if not future.cancel():
-            self._threads.write_off(future)
+            self.write_off(future)
 
     async def run(self, work: Callable[[], T]) -> T:
         """Have it done and wait for it; cancelled, it is not waited for any more."""
@@ -204,23 +199,16 @@ class MessagePace:
     """Lets through what one second allows at once, and from then on as much as time allows."""
 
     def __init__(self, rate: int = RATE, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate = rate
         self._clock = clock
-        self._left = float(rate)
-        self._since = clock()
+        self._bucket = TokenBucket(rate, rate, clock())
 
     def count(self) -> None:
         """One more."""
-        self._left -= 1
+        self._bucket.take(1, self._clock())
 
     def pause(self) -> float:
         """Seconds not to listen; mostly none."""
-        if self._left > 0:
-            return 0.0
-        now = self._clock()
-        self._left = min(self._left + (now - self._since) * self._rate, float(self._rate))
-        self._since = now
-        return max(-self._left / self._rate, 0.0)
+        return self._bucket.seconds_until(0, self._clock())
 
 
 _log = logging.getLogger("toolyard.mcp")
@@ -290,10 +278,12 @@ class McpWire(Protocol):
 class Peer:
     """Numbers requests, answers those of the server, and passes on what it says meanwhile."""
 
-    def __init__(self, name: str, handlers: Handlers, limits: LinkLimits, redactor: ServerRedactor) -> None:
+    def __init__(
+        self, name: str, handlers: Handlers, limits: LinkLimits, find_redactor: Callable[[], Redactor]
+    ) -> None:
         self.name = name
         self.limits = limits
-        self.redactor = redactor
+        self._find_redactor = find_redactor
         self.calls: dict[int, Notify | None] = {}
         """Tool calls in flight, by the token of their progress."""
         self.changed: Callable[[], None] = lambda: None
@@ -309,6 +299,11 @@ class Peer:
         self._changed_at = -_BETWEEN_CHANGES
         self._busy = 0
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def redactor(self) -> Redactor:
+        """Takes the secrets there are now out of texts: tokens come and go."""
+        return self._find_redactor()
 
     def number(self) -> int:
         """The next request's."""

@@ -24,6 +24,7 @@ from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
 from toolyard.schema.admission import AdmittedTool, admit_tool, summarise_changes
 from toolyard.schema.normalise import Change, hinted_effects
+from toolyard.schema.options import read_arguments
 from toolyard.sources.base import ToolLoader
 from toolyard.sources.options import LoaderOptions, McpSourceOptions
 from toolyard.words.redactor import Redactor
@@ -91,17 +92,17 @@ class MCPToolLoader(ToolLoader):
         on_error: str = "skip",
         on_duplicate: str = "skip",
     ) -> None:
-        from toolyard.links.mcp.options import positive, read_handlers, read_server, secrets_of
+        from toolyard.links.mcp.options import read_handlers, read_server, secrets_of
 
         check_namespace(namespace)
         self.namespace = namespace
         reach: dict[str, Any] = {"headers": headers, "auth": auth, "verify": verify, "ca": ca, "cert": cert}
-        reach |= {"args": args, "env": env, "cwd": None if cwd is None else str(cwd)}
+        reach |= {"args": args, "env": env, "cwd": cwd}
         self.server = read_server(url, command, transport=transport, connect_timeout=connect_timeout, **reach)
         self._redactor = Redactor(secrets_of(self.server))
         self._handlers = read_handlers(sampling, elicitation, roots)
-        self._timeout = positive(timeout, "timeout")
-        self._max_tools = int(positive(max_tools, "max_tools"))
+        read = read_arguments(McpSourceOptions, timeout=timeout, max_tools=max_tools)
+        self._timeout, self._max_tools = read["timeout"], read["max_tools"]
         self._set_policies(on_error, on_duplicate)
         self.approved = None if approved is None else Path(approved)
         self._label: str | None = None

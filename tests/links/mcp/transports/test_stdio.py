@@ -82,7 +82,7 @@ def test_a_call_waits_for_a_connection_no_longer_than_its_deadline(links):
 def test_a_server_that_exits_says_its_last_words_without_the_secret(links):
     link = links(raw_server("exit", env=ENV))
     with pytest.raises(
-        Unavailable, match=r"ended with status 1 before it answered; its last words: bad start, key \[hidden\]"
+        Unavailable, match=r"ended with status 1 before it answered; its last words: bad start, key \[redacted\]"
     ):
         link.list_tools()
     assert SECRET not in str(link.error) + repr(link)
@@ -126,7 +126,7 @@ def test_junk_on_the_output_is_counted_and_ignored(links):
 def test_death_during_a_call_fails_it_at_once_and_the_next_call_finds_a_new_process(link):
     pid = text_of(link.call("pid", {}))
     with pytest.raises(
-        Interrupted, match=r"ended with status 3 before it answered; .*the key was \[hidden\]"
+        Interrupted, match=r"ended with status 3 before it answered; .*the key was \[redacted\]"
     ) as caught:
         link.call("die", {})
     assert caught.value.info.effect == "unknown"
@@ -209,7 +209,7 @@ async def test_cancelling_the_awaiting_task_tells_the_server(link):
 def test_an_error_of_the_protocol_is_a_failed_tool_without_secrets(link):
     with pytest.raises(ToolFailed, match=r"\(-32602\): no such thing") as caught:
         link.call("refuse", {})
-    assert caught.value.info.details == {"code": -32602, "data": {"seen": "[hidden]"}}
+    assert caught.value.info.details == {"code": -32602, "data": {"seen": "[redacted]"}}
 
 
 def test_an_error_that_another_toolyard_sent_is_that_error_again(link):
@@ -239,7 +239,7 @@ def test_progress_and_log_lines_reach_who_called(link):
     seen = []
     assert text_of(link.call("progress", {}, notify=seen.append)) == "done"
     steps = [Progress(1.0, 2.0, "step 1"), Progress(2.0, 2.0, "step 2")]
-    assert seen == [*steps, LogLine("key [hidden]", "warning", "raw")]
+    assert seen == [*steps, LogLine("key [redacted]", "warning", "raw")]
 
 
 def test_a_flood_of_notifications_is_survived(link):

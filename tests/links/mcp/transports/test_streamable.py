@@ -108,7 +108,7 @@ def test_log_lines_on_the_stream_of_a_call_belong_to_it(web, links):
     link = links(at(web, headers=(("x-key", SECRET),)))
     seen = []
     link.call("s", {}, notify=seen.append)
-    assert seen == [LogLine({"k": "[hidden]"}, "info")]
+    assert seen == [LogLine({"k": "[redacted]"}, "info")]
 
 
 def test_an_answer_for_another_request_is_not_taken(web, links):

@@ -13,17 +13,18 @@ import msgspec
 
 from toolyard.links.http.addresses import with_port
 from toolyard.links.http.auth import AUTH_KINDS as HTTP_AUTH_KINDS, AuthKind, token_hosts
-from toolyard.links.http.client import Certificate, GuardedClient
+from toolyard.links.http.client import GuardedClient
 from toolyard.links.http.messages import Credential, Outgoing, Send
 from toolyard.links.http.oauth import ClientCredentials
 from toolyard.links.http.url import read_url
 from toolyard.links.mcp import framing
-from toolyard.links.mcp.errors import ServerRedactor, refused, status_error
+from toolyard.links.mcp.errors import refused, status_error
 from toolyard.links.mcp.framing import UnreadableError
 from toolyard.links.mcp.peer import LinkLimits
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import CallError, ConfigError
 from toolyard.parsing.lines import EDGE, TooLong
+from toolyard.words.redactor import Redactor
 
 if TYPE_CHECKING:
     from toolyard.links.http.exchange import StreamedAnswer
@@ -56,7 +57,7 @@ class Web:
         self._headers = server.headers
         self.client = GuardedClient(
             verify=(server.ca or True) if server.verify else False,
-            cert=_read_certificate(server.cert),
+            cert=server.cert or None,
             max_bytes=limits.max_message_bytes,
             pool=limits.max_connections,
         )
@@ -97,7 +98,7 @@ class Web:
         await asyncio.shield(self._challenge)
         return True
 
-    async def failure(self, flow: StreamedAnswer, name: str, redactor: ServerRedactor) -> tuple[CallError, int, str]:
+    async def failure(self, flow: StreamedAnswer, name: str, redactor: Redactor) -> tuple[CallError, int, str]:
         """What a status that is no success says: the error, its JSON-RPC code and text if the answer has them."""
         said: Any = None
         if flow.header("content-type").lower().startswith("application/json"):
@@ -162,19 +163,6 @@ def read_credential(server: McpServer, origin: str) -> tuple[Credential | None, 
         return kind.make(origin, fields), (*token_hosts(fields), *(fields.get("hosts") or ()))
     except KeyError as error:
         raise ConfigError(f"auth of {server.name}: {name} needs {error.args[0]!r}") from None
-
-
-def _read_certificate(parts: tuple[str, ...]) -> Certificate | None:
-    match parts:
-        case ():
-            return None
-        case (one,):
-            return one
-        case (one, two):
-            return (one, two)
-        case (one, two, three):
-            return (one, two, three)
-    raise ConfigError("cert is a certificate, or certificate and key, or these and the key's password")
 
 
 MAX_FIELD = 8192
