@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolyard.model.fingerprint import canonical
+from toolyard.model.tool import canonical
 from toolyard.schema.fold import find_ways
 from toolyard.schema.subschemas import resolve_pointer
 

@@ -2,7 +2,7 @@ import random
 
 from hypothesis import given, strategies as st
 
-from toolyard.model.fingerprint import fingerprint
+from toolyard.model.tool import fingerprint
 
 BASE = {
     "type": "object",

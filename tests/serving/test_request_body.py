@@ -13,7 +13,7 @@ from waiting import SOON, until
 from serving.service_support import served
 from toolyard.serving.admission import BodyBudget
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.request_body import (
+from toolyard.serving.routing import (
     BODY,
     MAX_DEPTH,
     JsonValueCounter,

@@ -6,8 +6,7 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from toolyard.app.blocks import ServerBlock, sessions_schema
-from toolyard.app.plugins import plugin_options, wired_options
+from toolyard.app.blocks import ServerBlock, plugin_options, sessions_schema, wired_options
 from toolyard.calls.policy import PolicyOptions
 from toolyard.calls.tracer import TracingOptions
 from toolyard.model.errors import PluginError

@@ -9,9 +9,8 @@ from functools import partial
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from toolyard.app.config import Config, ConfigLike, read_anything
-from toolyard.app.plugins import PluginEntry, make_plugin, wired_options
-from toolyard.app.secrets import clean_report, hide_secrets
+from toolyard.app.blocks import PluginEntry, make_plugin, wired_options
+from toolyard.app.config import Config, ConfigLike, clean_report, hide_secrets, read_anything
 from toolyard.calls.policy import Approver, Policy
 from toolyard.calls.tracer import Tracer
 from toolyard.engines.base import OutwardEngine, ToolEngine
@@ -82,7 +81,8 @@ def load_sources(config: Config, *, lenient: bool = False, enrich: bool = True) 
     loaders = make_loaders(config, lenient=lenient)
     if not lenient:
         return ToolRegistry.from_loaders(loaders, enrichments), loaders
-    in_order(enrichments)  # before anything is loaded, which may take long
+    if enrichments:
+        in_order(enrichments)  # before anything is loaded, which may take long
     registry = ToolRegistry()
     prepare_all(loaders)
     for loader in loaders:

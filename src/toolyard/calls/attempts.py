@@ -10,7 +10,8 @@ from toolyard.calls.deadline import call_engine
 from toolyard.calls.drive import AnswerInThread, AwaitAnswer, EnterGate, Flow, Pause
 from toolyard.calls.fault_effects import alter_answer, answer_instead, check_time, own_failure_first, wait_for_fault
 from toolyard.calls.faults import FaultPlan
-from toolyard.calls.invocation import Answerer, Invocation
+from toolyard.calls.invocation import Invocation
+from toolyard.calls.plan import Answerer
 from toolyard.loop.pacing import backoff_delay
 from toolyard.model.errors import CallError, Unavailable
 from toolyard.model.tool import Effects

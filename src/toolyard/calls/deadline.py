@@ -7,7 +7,8 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any
 
-from toolyard.calls.invocation import Answerer, Invocation
+from toolyard.calls.invocation import Invocation
+from toolyard.calls.plan import Answerer
 from toolyard.model.errors import CallError, CallTimeout, SyncInAsyncError
 from toolyard.registry.function_call import tool_failed
 from toolyard.sessions.session import INSIDE, Stay

@@ -11,7 +11,8 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Protocol, TypeVar
 
 from toolyard.calls.deadline import aanswer_in_thread, answer_in_thread, aon_this_loop, check_thread, on_home_loop
-from toolyard.calls.invocation import Answerer, Invocation
+from toolyard.calls.invocation import Invocation
+from toolyard.calls.plan import Answerer
 from toolyard.loop.threads import Threads, loop_runs_here, wrapped
 from toolyard.sessions.gate import Gate
 from toolyard.sessions.session import Session

@@ -13,8 +13,7 @@ from toolyard.calls.invocation import Invocation
 from toolyard.calls.result import plain_answer
 from toolyard.model.call import Content
 from toolyard.model.errors import CallError, CallTimeout, InvalidOutput, ToolFailed, Unavailable
-from toolyard.model.fingerprint import digest
-from toolyard.model.tool import Effects
+from toolyard.model.tool import Effects, digest
 from toolyard.sessions.history import read_entry
 
 _LONGEST_GARBLED = 200

@@ -1,23 +1,19 @@
-"""`Invocation`: all that an engine is told about the one call it answers; and engines, as the call path sees them."""
+"""`Invocation`: all that an engine is told about the one call it answers."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from toolyard.calls.faults import Fault
-from toolyard.calls.settings import Gates, Settings
-from toolyard.loop.threads import Threads
 from toolyard.model.call import Mode, ToolCall
 from toolyard.model.context import Notice, Notify, ToolContext
-from toolyard.model.fingerprint import digest
-from toolyard.model.tool import Tool
+from toolyard.model.tool import Tool, digest
 from toolyard.registry.bind import Bound
-from toolyard.registry.prepared import PreparedTool
 from toolyard.sessions.history import Entry, read_entry
 from toolyard.sessions.session import Session
 from toolyard.sessions.state import EngineState
@@ -108,38 +104,3 @@ class Invocation(msgspec.Struct, eq=False):
             trace=self.trace,
             notify=self.listener,
         )
-
-
-class Answerer(Protocol):
-    """An engine that answers."""
-
-    name: str
-    settings: Settings
-    gates: Gates
-    threads: Threads
-
-    @property
-    def idempotent(self) -> bool:
-        """True if a call with an id may safely be made twice."""
-
-    def answer(self, invocation: Invocation) -> Any:
-        """The value, or a coroutine that gives it."""
-
-    def function_for(self, prepared: PreparedTool) -> Callable[[Any], Any] | None:
-        """What `answer` comes down to for a tool that needs nothing but its arguments; None if it needs more."""
-
-    def simulator(self, tool: Tool) -> Answerer:
-        """Who answers when the tool is simulated; raises `Denied` if nobody may."""
-
-    def blocks(self, tool: Tool) -> bool:
-        """True if `answer` does its work before it returns, so that an event loop must not call it."""
-
-
-class Root(Protocol):
-    """The engine that was called; it chooses who answers each tool."""
-
-    settings: Settings
-    threads: Threads
-
-    def route(self, tool: Tool) -> Answerer:
-        """The engine for a tool; raises `NoEngine` if there is none."""

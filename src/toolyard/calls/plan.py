@@ -1,28 +1,140 @@
 """`CallPlan`: which steps a call of one tool by one engine needs, found out once. What is None or False is left out.
 
-`CallPath` is what every call of an engine has in common: registry, sessions, policy and tracing.
+`CallPath` is what every call of an engine has in common: registry, sessions, policy and tracing. `Settings` are the
+limits that an engine puts on its calls, and `Answerer` is an engine as the call path sees it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, Protocol
 
-from toolyard.calls.faults import FaultPlan
-from toolyard.calls.invocation import Answerer, Root
+import msgspec
+from msgspec import Meta
+
+from toolyard.calls.faults import FAULTS_SCHEMA, FaultPlan
+from toolyard.calls.invocation import Invocation
 from toolyard.calls.policy import Policy
-from toolyard.calls.settings import Settings
 from toolyard.calls.tracer import Tracer
 from toolyard.loop.threads import Threads
 from toolyard.model.bindings import ScriptBinding
 from toolyard.model.call import Mode
+from toolyard.model.names import ToolGlob, glob_matcher
 from toolyard.model.tool import Effects, Tool
 from toolyard.registry import ToolRegistry
 from toolyard.registry.prepared import PreparedTool
 from toolyard.registry.snapshot import Snapshot
+from toolyard.schema.options import check_fields
+from toolyard.sessions.gate import Gate
 from toolyard.sessions.history import entry_frame
 from toolyard.sessions.sessions import Sessions
 from toolyard.words.redactor import Redactor
+
+OutputCheck = Literal["off", "warn", "strict"]
+Abandoned = Literal["hold", "release"]
+
+MAX_RESULT_BYTES = 8 * 1024 * 1024
+
+
+def _read_faults(value: Any, where: str) -> FaultPlan | None:
+    return FaultPlan.read(value, where)
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a call may take and what is done about it; checked at construction."""
+
+    timeout: Annotated[float | None, Meta(gt=0, description="Seconds a call may take; null for no limit.")] = None
+    output_check: Annotated[OutputCheck, Meta(description="What to do about an answer its schema does not allow.")] = (
+        "warn"
+    )
+    max_concurrent_calls: Annotated[
+        int | None, Meta(ge=1, description="Calls of this engine that run at once; null for no limit.")
+    ] = None
+    max_concurrent_calls_per_tool: Annotated[
+        int | Mapping[ToolGlob, Annotated[int, Meta(ge=1)]] | None,
+        Meta(ge=1, description="Calls of one tool that run at once: one number for all, or globs of names to numbers."),
+    ] = None
+    max_result_bytes: Annotated[int, Meta(ge=1, description="Size of the largest answer that is taken.")] = (
+        MAX_RESULT_BYTES
+    )
+    retries: Annotated[int, Meta(ge=0, description="Tries after the first, where a repeat is harmless.")] = 0
+    retry_delay: Annotated[float, Meta(ge=0, description="Seconds before the first repeat.")] = 0.2
+    threads: Annotated[int, Meta(ge=1, description="Threads for tools that block.")] = 64
+    abandoned: Annotated[Abandoned, Meta(description="Whether a call that overran its deadline keeps the session.")] = (
+        "hold"
+    )
+    faults: Annotated[
+        FaultPlan | None,
+        Meta(
+            description="Calls that fail, or are answered wrongly, on purpose.",
+            extra_json_schema={"anyOf": [FAULTS_SCHEMA, {"type": "null"}]},
+            extra={"check": _read_faults},
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def unlimited(self) -> bool:
+        """True if a call needs neither to wait for others nor to be tried again, and none is made to fail."""
+        bounded = self.max_concurrent_calls is not None or self.max_concurrent_calls_per_tool is not None
+        return not bounded and not self.retries and self.faults is None
+
+
+class Gates:
+    """The gates that bound how many calls of an engine, and of each of its tools, run at once."""
+
+    def __init__(self, settings: Settings) -> None:
+        most = settings.max_concurrent_calls
+        self._engine = None if most is None else Gate(most)
+        per_tool = settings.max_concurrent_calls_per_tool
+        patterns = {"*": per_tool} if isinstance(per_tool, int) else dict(per_tool or {})
+        self._limits = [(glob_matcher([pattern]), limit) for pattern, limit in patterns.items()]
+        self._tools: dict[str, Gate | None] = {}
+
+    def of(self, name: str) -> tuple[Gate, ...]:
+        """The gates a call of that tool passes, its own first: who waits for the engine blocks no sibling."""
+        if name not in self._tools:
+            limit = next((limit for matches, limit in self._limits if matches(name)), None)
+            # Two threads may both come here; one gate must win.
+            self._tools.setdefault(name, None if limit is None else Gate(limit))
+        return tuple(gate for gate in (self._tools[name], self._engine) if gate is not None)
+
+
+class Answerer(Protocol):
+    """An engine that answers."""
+
+    name: str
+    settings: Settings
+    gates: Gates
+    threads: Threads
+
+    @property
+    def idempotent(self) -> bool:
+        """True if a call with an id may safely be made twice."""
+
+    def answer(self, invocation: Invocation) -> Any:
+        """The value, or a coroutine that gives it."""
+
+    def function_for(self, prepared: PreparedTool) -> Callable[[Any], Any] | None:
+        """What `answer` comes down to for a tool that needs nothing but its arguments; None if it needs more."""
+
+    def simulator(self, tool: Tool) -> Answerer:
+        """Who answers when the tool is simulated; raises `Denied` if nobody may."""
+
+    def blocks(self, tool: Tool) -> bool:
+        """True if `answer` does its work before it returns, so that an event loop must not call it."""
+
+
+class Root(Protocol):
+    """The engine that was called; it chooses who answers each tool."""
+
+    settings: Settings
+    threads: Threads
+
+    def route(self, tool: Tool) -> Answerer:
+        """The engine for a tool; raises `NoEngine` if there is none."""
 
 
 class CallPlan:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.settings import Settings
+from toolyard.calls.plan import Settings
 from toolyard.model.bindings import PythonBinding
 from toolyard.model.call import CONTENT, Content, ToolResult
 from toolyard.model.errors import InvalidOutput, SessionError, ToolFailed

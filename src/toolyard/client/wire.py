@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from toolyard.calls.settings import Settings
+from toolyard.calls.plan import Settings
 from toolyard.constants import VERSION
 from toolyard.links.http.link import MAX_ANSWER, HttpAnswer, HttpLink, HttpRequest
 from toolyard.loop.pacing import backoff_delay

@@ -21,11 +21,10 @@ from msgspec.structs import replace
 from toolyard.calls.batch import Batch
 from toolyard.calls.faults import FaultPlan
 from toolyard.calls.flow import arun_batch, arun_request, run_batch
-from toolyard.calls.invocation import Answerer, Invocation
-from toolyard.calls.plan import CallPath
+from toolyard.calls.invocation import Invocation
+from toolyard.calls.plan import MAX_RESULT_BYTES, Abandoned, Answerer, CallPath, Gates, OutputCheck, Settings
 from toolyard.calls.policy import Policy
 from toolyard.calls.request import CallRequest, refusals
-from toolyard.calls.settings import MAX_RESULT_BYTES, Abandoned, Gates, OutputCheck, Settings
 from toolyard.calls.tracer import Tracer
 from toolyard.engines.execute_override import (
     NO_CONTEXT,
@@ -118,7 +117,7 @@ class ToolEngine(Closing):
             retry_delay=retry_delay,
             threads=threads,
             abandoned=abandoned,
-            faults=FaultPlan.read(faults, "faults"),
+            faults=None if faults is None else FaultPlan.read(faults, "faults"),
         )
         self.gates = Gates(self.settings)
         self.threads = Threads(threads, f"toolyard-{self.name}")

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple, Protocol
 
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.settings import Gates, Settings
+from toolyard.calls.plan import Gates, Settings
 from toolyard.loop.threads import Threads
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import CallError, ToolFailed

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Any
 
-from toolyard.calls.invocation import Answerer, Invocation
+from toolyard.calls.invocation import Invocation
+from toolyard.calls.plan import Answerer
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.execute_override import OverridingEngine
 from toolyard.model.errors import ConfigError, NoEngine

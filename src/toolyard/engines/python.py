@@ -7,7 +7,8 @@ from threading import Lock
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from toolyard.calls.invocation import Answerer, Invocation
+from toolyard.calls.invocation import Invocation
+from toolyard.calls.plan import Answerer
 from toolyard.engines.base import ToolEngine
 from toolyard.model.bindings import PythonBinding, ScriptBinding
 from toolyard.model.errors import ConfigError, NoEngine

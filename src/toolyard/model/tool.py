@@ -1,12 +1,15 @@
 """`Tool`: the one definition every source produces and every other part reads.
 
 `DeferredTool` makes its schemas when somebody first looks at them. An output schema that was inferred is good to plan
-with, and no promise of the tool that it was made for: `is_guess`.
+with, and no promise of the tool that it was made for: `is_guess`. Fingerprints are canonical hashes: the order of keys
+and of `required`, `enum` and `type` lists does not matter, everything else does, descriptions included; integral floats
+equal integers, as they do in JSON Schema.
 """
 
 from __future__ import annotations
 
 import enum
+import hashlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,8 +17,50 @@ import msgspec
 
 from toolyard.model.bindings import Binding
 from toolyard.model.errors import DefinitionError
-from toolyard.model.fingerprint import digest, fingerprint
+from toolyard.model.json_words import SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES
 from toolyard.model.names import qualify
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def fingerprint(schema: dict[str, Any] | bool) -> str:
+    """Hex SHA-256 of the canonical form of a schema."""
+    return hashlib.sha256(_encode(canonical(schema))).hexdigest()
+
+
+def digest(*parts: object) -> str:
+    """Hex SHA-256 over plain JSON values, each in canonical form."""
+    return hashlib.sha256(_encode(_data(list(parts)))).hexdigest()
+
+
+def canonical(schema: Any) -> Any:
+    """The schema with set-like lists sorted; the encoder sorts the keys."""
+    if not isinstance(schema, dict):
+        return _data(schema)
+    out: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in SCHEMA_MAPS and isinstance(value, dict):
+            out[key] = {name: canonical(sub) for name, sub in value.items()}
+        elif key in SCHEMA_LISTS and isinstance(value, list):
+            out[key] = [canonical(sub) for sub in value]
+        elif key in SCHEMA_SINGLES:
+            out[key] = [canonical(sub) for sub in value] if isinstance(value, list) else canonical(value)
+        elif key in ("required", "enum", "type") and isinstance(value, list):
+            out[key] = value[0] if key == "type" and len(value) == 1 else sorted(map(_data, value), key=_encode)
+        else:
+            out[key] = _data(value)
+    return out
+
+
+def _data(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {key: _data(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_data(item) for item in value]
+    return value
+
 
 Schema = dict[str, Any]
 

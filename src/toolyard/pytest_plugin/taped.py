@@ -16,7 +16,7 @@ from toolyard.app.toolyard import Toolyard
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.replay import ReplayMatch, ReplayMode, ReplayToolEngine
 from toolyard.model.errors import ConfigError
-from toolyard.model.fingerprint import digest
+from toolyard.model.tool import digest
 from toolyard.pytest_plugin.marks import put_in_place
 from toolyard.registry import ToolRegistry
 

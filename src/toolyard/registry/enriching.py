@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import cache
 from operator import attrgetter, is_
@@ -125,26 +124,6 @@ def _circle(given: Sequence[Enrichment], after: Sequence[set[int]], done: set[in
 def label(enrichment: object) -> str:
     """What errors call an enrichment."""
     return type(enrichment).__name__
-
-
-class ChangeLock:
-    """Held while a registry changes. An enrichment that changes its own registry is told so, and does not hang."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._holder: int | None = None
-
-    def __enter__(self) -> None:
-        if self._holder == threading.get_ident():
-            raise EnrichmentError(
-                "a registry was changed from within its own change; an enrichment returns tools, and adds none"
-            )
-        self._lock.acquire()
-        self._holder = threading.get_ident()
-
-    def __exit__(self, *_: object) -> None:
-        self._holder = None
-        self._lock.release()
 
 
 class Enricher:

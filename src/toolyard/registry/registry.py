@@ -20,7 +20,7 @@ import msgspec
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.call import ToolCall
 from toolyard.model.context import ToolContext
-from toolyard.model.errors import DefinitionError, InvalidArguments, ToolyardError, UnknownToolError
+from toolyard.model.errors import DefinitionError, EnrichmentError, InvalidArguments, ToolyardError, UnknownToolError
 from toolyard.model.names import show
 from toolyard.model.report import LoadReport
 from toolyard.model.tool import Tool
@@ -28,7 +28,7 @@ from toolyard.parsing import paused_gc
 from toolyard.plugins import Enrichment, Loader, get_tool_loader
 from toolyard.plugins.protocols import SearchHits, ToolSearch, new_search
 from toolyard.registry.bind import Bound, bind, bind_exact, find
-from toolyard.registry.enriching import ChangeLock, Enricher, in_order
+from toolyard.registry.enriching import Enricher, in_order
 from toolyard.registry.function_call import settle_function, wait_for
 from toolyard.registry.prepared import RawArguments, read_arguments
 from toolyard.registry.snapshot import (
@@ -94,6 +94,26 @@ class Watcher:
             return self._waiting.pop(next(iter(self._waiting)))
 
 
+class ChangeLock:
+    """Held while a registry changes. An enrichment that changes its own registry is told so, and does not hang."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holder: int | None = None
+
+    def __enter__(self) -> None:
+        if self._holder == threading.get_ident():
+            raise EnrichmentError(
+                "a registry was changed from within its own change; an enrichment returns tools, and adds none"
+            )
+        self._lock.acquire()
+        self._holder = threading.get_ident()
+
+    def __exit__(self, *_: object) -> None:
+        self._holder = None
+        self._lock.release()
+
+
 class ToolRegistry:
     """Every tool an application knows. If construction succeeds, it is consistent.
 
@@ -105,8 +125,8 @@ class ToolRegistry:
         self._change = ChangeLock()
         self._reload = ChangeLock()
         self._searching = threading.Lock()
-        self._enrichments = in_order(enrichments)
-        self._enricher = Enricher()
+        self._enrichments = in_order(enrichments) if enrichments else ()
+        self._enricher: Enricher | None = None
         self._removed: dict[int, frozenset[str]] = {}
         """Names taken out of a loader's tools, by the loader's identity."""
         self._parts: tuple[Part, ...] = ()
@@ -131,7 +151,7 @@ class ToolRegistry:
         registry = cls()
         kept = list(loaders)
         try:
-            registry._enrichments = in_order(enrichments)
+            registry._enrichments = in_order(enrichments) if enrichments else ()
             prepare_all(kept)
             with paused_gc():
                 index, parts = registry._build(read_all(kept))
@@ -328,6 +348,7 @@ class ToolRegistry:
         report = LoadReport(tuple(part.report for part in parts))
         snapshot = loaded = index.freeze(artifacts={}, report=report, generation=self.snapshot.generation + 1)
         if self._enrichments:
+            self._enricher = self._enricher or Enricher()
             snapshot = self._enricher.run(self._enrichments, snapshot)
         self._parts = tuple(parts)
         self.snapshot, self._loaded = snapshot, loaded

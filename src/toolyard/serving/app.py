@@ -18,7 +18,6 @@ from toolyard.serving.metrics import RequestLog
 from toolyard.serving.middleware import HostGuard, OperationGate, RequestBoundary
 from toolyard.serving.pages.routes import PageRoutes, SignInCookie, SignInPages
 from toolyard.serving.pages.views import PageRenderer
-from toolyard.serving.request_body import QueryParameter
 from toolyard.serving.routes.arp import ArpTools
 from toolyard.serving.routes.catalog import CatalogRoutes
 from toolyard.serving.routes.native_tools import NativeTools
@@ -26,7 +25,7 @@ from toolyard.serving.routes.openapi import OpenApiRoute
 from toolyard.serving.routes.operations import OperationsRoutes
 from toolyard.serving.routes.registration import RegistrationRoutes
 from toolyard.serving.routes.sessions import SessionRoutes
-from toolyard.serving.routing import Operation, make_routes, refuse_unknown_path
+from toolyard.serving.routing import Operation, QueryParameter, make_routes, refuse_unknown_path
 from toolyard.serving.service import Service, make_service
 
 _Body = dict[str, Any]

@@ -18,7 +18,7 @@ from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
 
-from toolyard.app.secrets import clean_report
+from toolyard.app.config import clean_report
 from toolyard.app.toolyard import Toolyard
 from toolyard.engines.scripts.runner import weakest_level
 from toolyard.links.http.link import read_address

@@ -28,16 +28,20 @@ from toolyard.serving.admission import Admission, BodyBudget
 from toolyard.serving.http_fault import HttpFault, find_session_fault
 from toolyard.serving.identity import CALLER, NOBODY, Caller, KeyRing, Principal
 from toolyard.serving.metrics import Metrics, RequestLog
-from toolyard.serving.request_body import (
+from toolyard.serving.routing import (
     BODY,
     BODY_HELD,
     LARGE_BODY,
     MAX_DEPTH,
+    Handler,
+    JsonResponse,
+    Operation,
+    StreamHandler,
     check_json_type,
     check_query,
     read_body,
+    safe_headers,
 )
-from toolyard.serving.routing import Handler, JsonResponse, Operation, StreamHandler, safe_headers
 from toolyard.serving.wire_types import SCHEMA_VERSION
 from toolyard.sessions.store.group_commit import StoreFailing
 

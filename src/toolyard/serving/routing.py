@@ -1,22 +1,307 @@
-"""`Operation`: one method of one path, as OpenAPI tells of it and as a route of Starlette; and answers as JSON."""
+"""`Operation`: one method of one path, as OpenAPI tells of it and as a route of Starlette; and answers as JSON.
+
+What a request says is read here, too: its query parameters, and its body within limits of size and of values.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal
-from urllib.parse import quote, unquote_to_bytes
+from typing import Any, Literal, TypeVar
+from urllib.parse import parse_qsl, quote, unquote_to_bytes
+from weakref import WeakKeyDictionary
 
 import msgspec
 from starlette.datastructures import URLPath
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Match, NoMatchFound
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from toolyard.model.errors import MalformedSource
+from toolyard.parsing import parse_json
+from toolyard.serving.admission import BodyBudget
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import CALLER, Caller, Verb
-from toolyard.serving.request_body import QueryParameter
+
+T = TypeVar("T")
+
+LARGE_BODY = 64 * 1024
+"""Bytes of a body from which on it is parsed beside the event loop, its values are counted, and its key is charged."""
+BODY, BODY_HELD, MAX_DEPTH = "toolyard.body", "toolyard.body_held", "toolyard.max_depth"
+"""Where the scope of a request has its body, once it is read, how much of the budget it holds until the request is
+over, and how deep its JSON may be."""
+
+_JSON = b"application/json"
+_larges: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+_canonical = msgspec.json.Encoder(order="sorted").encode
+
+
+async def read_body(
+    request: Request, length: bytes | None, max_bytes: int, max_values: int | None, budget: BodyBudget
+) -> bytes:
+    """The body; 413 as soon as it is known to be too large, or to hold too many values, however it is framed.
+
+    `length` is what the request's header says.
+    """
+    if length is not None and length.isdigit() and int(length[:20]) > max_bytes:
+        raise _too_large(max_bytes)
+    message = await request.receive()
+    if message["type"] == "http.disconnect":
+        raise ClientDisconnect
+    body: bytes = message.get("body", b"")
+    if message.get("more_body", False) or len(body) > min(LARGE_BODY, max_bytes):
+        body = await _read_on(request, body, message.get("more_body", False), max_bytes, max_values, budget)
+    request.scope[BODY] = body
+    return body
+
+
+async def _read_on(
+    request: Request, chunk: bytes, more: bool, max_bytes: int, max_values: int | None, budget: BodyBudget
+) -> bytes:
+    counter = None if max_values is None else JsonValueCounter(max_values)
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        while True:
+            budget.take(len(chunk))
+            size += len(chunk)
+            chunks.append(chunk)
+            if size > max_bytes:
+                raise _too_large(max_bytes)
+            if counter is not None:
+                counter.feed(chunk)
+            if not more:
+                return b"".join(chunks)
+            message = await request.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            chunk, more = message.get("body", b""), message.get("more_body", False)
+    finally:
+        request.scope[BODY_HELD] = size
+
+
+async def read_json(request: Request, shape: type[T]) -> tuple[T, Any]:
+    """The body, which is there, as `shape`, and as the plain JSON it was."""
+    if len(request.scope[BODY]) <= LARGE_BODY:
+        return parse_body(request, shape)
+    # Whoever else is served gets in between its steps; of such work there is one at a time.
+    async with _larges.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+        return await asyncio.to_thread(parse_body, request, shape)
+
+
+def parse_body(request: Request, shape: type[T]) -> tuple[T, Any]:
+    """`read_json` at once, for a body that is known to be small."""
+    document = parse_document(request)
+    if type(document) is not dict:
+        raise HttpFault(400, "request.invalid_shape", "the body must be a JSON object")
+    try:
+        return msgspec.convert(document, shape), document
+    except msgspec.ValidationError as error:
+        raise HttpFault(400, "request.invalid_shape", f"the body does not fit: {error}") from None
+
+
+def parse_document(request: Request) -> Any:
+    """The body as plain JSON."""
+    try:
+        return parse_json(request.scope[BODY], what="body", max_depth=request.scope[MAX_DEPTH])
+    except MalformedSource as error:
+        raise HttpFault(400, "request.invalid_json", str(error)) from None
+
+
+def check_json_type(headers: Mapping[bytes, bytes]) -> None:
+    """415 unless the body says that it is JSON, which no form of a foreign page can."""
+    given = headers.get(b"content-type", b"")
+    if given == _JSON:
+        return
+    kind, _, rest = given.partition(b";")
+    if kind.strip().lower() == _JSON and rest.strip().lower() in (b"", b"charset=utf-8", b'charset="utf-8"'):
+        return
+    raise HttpFault(
+        415, "request.unsupported_media_type", "the body must be sent as Content-Type: application/json (UTF-8)"
+    )
+
+
+def digest_json(*parts: Any) -> bytes:
+    """Equal for equal JSON, whatever the order of its keys."""
+    return hashlib.sha256(_canonical(parts)).digest()
+
+
+def _too_large(max_bytes: int) -> HttpFault:
+    """The connection is of no further use, since the rest of the body is still to come."""
+    return HttpFault(
+        413,
+        "request.too_large",
+        f"the request body is larger than {max_bytes:,} bytes",
+        details={"max_body_bytes": max_bytes},
+        headers=((b"connection", b"close"),),
+    )
+
+
+_SLICE = 64 * 1024
+"""Bytes that are looked at in one go, during which nobody else can run."""
+_SPACE = b" \t\r\n"
+
+
+class JsonValueCounter:
+    """Counts the values of one body, piece by piece.
+
+    A value costs two bytes to send, and a hundred once it is parsed. Each but the first has a comma before it, or the
+    bracket of what it is the first in, unless that is empty; what stands inside texts does not count. Of what is no
+    JSON the count means nothing, and it will be refused in any case.
+    """
+
+    __slots__ = ("_before", "_inside", "_rest", "count", "most")
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.count = 1
+        self._inside = False
+        """Whether the next byte stands in a text."""
+        self._rest = b""
+        """A backslash whose other half has not come yet."""
+        self._before = b""
+        """The last byte outside of texts, if the next one follows it directly."""
+
+    def feed(self, piece: bytes) -> None:
+        """Count what came; an `HttpFault` 413 as soon as there is more than there may be."""
+        for start in range(0, len(piece), _SLICE):
+            self._count(piece[start : start + _SLICE])
+            if self.count > self.most:
+                raise _too_many_values(self.most)
+
+    def _count(self, piece: bytes) -> None:
+        if self._rest or b"\\" in piece:
+            # Pairs first: what then still stands before a quote makes it a part of its text.
+            piece = (self._rest + piece).replace(b"\\\\", b"")
+            self._rest = b"\\" if piece.endswith(b"\\") else b""
+            piece = piece.removesuffix(b"\\").replace(b'\\"', b"")
+        parts = piece.split(b'"')
+        # A quote stays for each text, or a list that holds only a text would look empty.
+        outside = b'"'.join(parts[self._inside :: 2]).translate(None, _SPACE)
+        if len(parts) % 2 == 0:
+            self._inside = not self._inside
+        if outside:
+            self.count += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
+            outside = self._before + outside
+            self.count -= outside.count(b"[]") + outside.count(b"{}")
+        if len(parts) > 1 or outside:
+            self._before = b"" if self._inside else outside[-1:]
+
+
+def _too_many_values(most: int) -> HttpFault:
+    """The body holds more values than are taken; the rest of it may still be to come."""
+    return HttpFault(
+        413,
+        "request.too_large",
+        f"the body has more than {most:,} values",
+        details={"max_values": most},
+        headers=((b"connection", b"close"),),
+    )
+
+
+_QUERY = "toolyard.query"
+_MAX_PARAMETERS = 100
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?")
+"""As JSON writes numbers."""
+
+
+class QueryParameter(msgspec.Struct, frozen=True):
+    """One query parameter and its JSON Schema."""
+
+    name: str
+    schema: dict[str, Any]
+    description: str
+    repeatable: bool = False
+
+    def check(self, values: list[str]) -> None:
+        """Refuse what the schema does not allow; numbers are checked where they are read."""
+        if len(values) > 1 and not self.repeatable:
+            raise _invalid_query(f"{self.name} is given {len(values)} times; give it once")
+        most = self.schema.get("maxLength")
+        if most is not None and any(len(value) > most for value in values):
+            raise _invalid_query(f"{self.name} is longer than {most} characters")
+        if self.schema.get("minLength") and not all(values):
+            raise _invalid_query(f"{self.name} must not be empty")
+        pattern = self.schema.get("pattern")
+        if pattern is not None and not all(re.fullmatch(pattern, value) for value in values):
+            raise _invalid_query(f"{self.name} must match {pattern}")
+        allowed = self.schema.get("enum")
+        if allowed is not None and not set(values) <= set(allowed):
+            raise _invalid_query(f"{self.name} must be one of {', '.join(allowed)}")
+
+
+def check_query(parameters: Sequence[QueryParameter], request: Request) -> None:
+    """Refuse parameters that are not known, and values that theirs do not allow."""
+    known = {parameter.name: parameter for parameter in parameters}
+    for name, values in read_query(request).items():
+        if name not in known:
+            listed = f"known here: {', '.join(sorted(known))}" if known else "there are none here"
+            raise _invalid_query(f"no query parameter is called {name[:100]!r}; {listed}")
+        known[name].check(values)
+
+
+def read_query(request: Request) -> Mapping[str, list[str]]:
+    """Every query parameter with its values, in order; a query that is no UTF-8, or too much, is refused."""
+    found: dict[str, list[str]] | None = request.scope.get(_QUERY)
+    if found is None:
+        found = request.scope[_QUERY] = _parse_query(request.scope["query_string"])
+    return found
+
+
+def query_str(request: Request, name: str) -> str | None:
+    """The value of a query parameter that may be given once."""
+    if not request.scope["query_string"]:
+        return None
+    values = read_query(request).get(name)
+    return None if values is None else values[0]
+
+
+def query_fraction(request: Request, name: str) -> float | None:
+    """The value of a query parameter that is a number from 0 to 1."""
+    text = query_str(request, name)
+    if text is None:
+        return None
+    if _NUMBER.fullmatch(text) and 0 <= float(text) <= 1:
+        return float(text)
+    raise _invalid_query(f"{name} must be a number from 0 to 1, such as 0.6")
+
+
+def query_int(request: Request, name: str, least: int, most: int, default: int) -> int:
+    """The value of a query parameter that is a whole number."""
+    text = query_str(request, name)
+    if text is None:
+        return default
+    if text.isascii() and text.isdigit() and len(text) <= 18 and least <= int(text) <= most:
+        return int(text)
+    raise _invalid_query(f"{name} must be a whole number from {least} to {most}")
+
+
+def _parse_query(text: bytes) -> dict[str, list[str]]:
+    try:
+        pairs = parse_qsl(
+            text.decode("ascii"),
+            keep_blank_values=True,
+            strict_parsing=False,
+            max_num_fields=_MAX_PARAMETERS,
+            errors="strict",
+        )
+    except ValueError:
+        raise _invalid_query(
+            f"the query must be percent-encoded UTF-8 with at most {_MAX_PARAMETERS} parameters"
+        ) from None
+    found: dict[str, list[str]] = {}
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def _invalid_query(message: str) -> HttpFault:
+    return HttpFault(400, "request.invalid_query", message)
+
 
 Handler = Callable[[Request], Awaitable[Response]]
 StreamHandler = Callable[[Request, Send], Awaitable[Response | None]]

@@ -12,9 +12,8 @@ from typing import Any
 
 import msgspec
 
-from toolyard.app.blocks import ServerBlock
+from toolyard.app.blocks import PluginEntry, ServerBlock
 from toolyard.app.config import Config
-from toolyard.app.plugins import PluginEntry
 from toolyard.app.toolyard import Toolyard, build_parts
 from toolyard.model.errors import ConfigError, ToolyardError
 from toolyard.model.report import LoadReport

@@ -12,8 +12,7 @@ from typing import Any, ClassVar
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.errors import DefinitionError, MalformedSource, SourceUnavailable
-from toolyard.model.fingerprint import digest
-from toolyard.model.tool import Tool
+from toolyard.model.tool import Tool, digest
 from toolyard.registry.functions import spec_of, tool_from
 from toolyard.registry.typed import Registry
 from toolyard.sources.base import Intake, ToolLoader

@@ -23,7 +23,7 @@ from toolyard.model.errors import (
     ToolFailed,
     UnknownToolError,
 )
-from toolyard.model.fingerprint import digest
+from toolyard.model.tool import digest
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
 from toolyard.parsing.json_text import iter_json_lines
 from toolyard.registry import ToolRegistry

@@ -17,7 +17,8 @@ from toolyard.calls.drive import Flow, drive_here
 from toolyard.calls.failure import is_own_exception
 from toolyard.calls.fault_effects import behind_a_cassette
 from toolyard.calls.faults import Fault, FaultPlan
-from toolyard.calls.invocation import Answerer, Invocation
+from toolyard.calls.invocation import Invocation
+from toolyard.calls.plan import Answerer
 from toolyard.calls.result import plain_answer
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.execute_override import OverridingEngine

@@ -20,7 +20,7 @@ from toolyard.links.http.url import read_url
 from toolyard.links.lm.config import LMConfig, read_lm_config
 from toolyard.loop.pacing import backoff_delay
 from toolyard.model.errors import CallError, ConfigError, EnrichmentError
-from toolyard.model.fingerprint import digest
+from toolyard.model.tool import digest
 
 KEYS = ("type", "model_id_or_path", "base_url", "api_key", "headers", "verify", "ca", "timeout", "retries", "extra")
 AT_ONCE = 64

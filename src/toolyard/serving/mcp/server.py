@@ -63,8 +63,7 @@ from toolyard.serving.mcp.sessions import (
     heed_cancelled,
 )
 from toolyard.serving.mcp.subscriptions import Subscribers
-from toolyard.serving.request_body import digest_json
-from toolyard.serving.routing import JsonResponse
+from toolyard.serving.routing import JsonResponse, digest_json
 from toolyard.serving.session_view import SessionQuota
 from toolyard.sessions.records import Records
 

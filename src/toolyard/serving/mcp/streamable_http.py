@@ -58,8 +58,7 @@ from toolyard.serving.mcp.sessions import (
     post_mail,
 )
 from toolyard.serving.mcp.subscriptions import listen, stand, stand_in_session
-from toolyard.serving.request_body import BODY, query_str, read_json
-from toolyard.serving.routing import JsonResponse, caller_of
+from toolyard.serving.routing import BODY, JsonResponse, caller_of, query_str, read_json
 from toolyard.sessions.records import Records
 
 _BOTH = "application/json, text/event-stream"

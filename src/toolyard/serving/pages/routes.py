@@ -21,8 +21,7 @@ from toolyard.serving.identity import KeyRing, KeyScope
 from toolyard.serving.invoke import Invoker
 from toolyard.serving.pages.form import FilledForm, FormField, form_fields, pretty, read_form, read_json_form, skeleton
 from toolyard.serving.pages.views import PageRenderer, browse, near, overloads, redirect, static_file, tool_path
-from toolyard.serving.request_body import BODY, query_str
-from toolyard.serving.routing import Operation, caller_of, path_value
+from toolyard.serving.routing import BODY, Operation, caller_of, path_value, query_str
 
 _KEY = re.compile(r"ty_[A-Za-z0-9_-]{20,200}")
 _NEXT = re.compile(r"/(?:tool/[A-Za-z0-9%:._~!$&'()*+,;=@-]+)?(?:\?[A-Za-z0-9%:._~!$&'()*+,;=@/-]*)?")

@@ -20,9 +20,8 @@ from toolyard.serving.catalog_view import CatalogView
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal, scope_of
 from toolyard.serving.invoke import Invoker, ServedNames, as_object, collect_details, or_default
-from toolyard.serving.request_body import digest_json, query_str, read_json
 from toolyard.serving.routes.native_tools import FINGERPRINT
-from toolyard.serving.routing import JsonResponse, Operation, caller_of, path_value
+from toolyard.serving.routing import JsonResponse, Operation, caller_of, digest_json, path_value, query_str, read_json
 from toolyard.serving.wire_types import ArpDefinition, ArpErrorEnvelope, ArpInvocation, ArpResult
 
 

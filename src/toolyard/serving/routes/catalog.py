@@ -24,8 +24,16 @@ from toolyard.registry import ToolRegistry
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.catalog_view import CatalogView, show_native
 from toolyard.serving.identity import Principal
-from toolyard.serving.request_body import QueryParameter, query_fraction, query_int, query_str, read_query
-from toolyard.serving.routing import JsonResponse, Operation, caller_of
+from toolyard.serving.routing import (
+    JsonResponse,
+    Operation,
+    QueryParameter,
+    caller_of,
+    query_fraction,
+    query_int,
+    query_str,
+    read_query,
+)
 from toolyard.serving.wire_types import NativeListing, ProviderListing, V0Listed
 
 MAX_QUERY = 500

@@ -17,8 +17,16 @@ from toolyard.serving.catalog_view import CatalogView
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Caller
 from toolyard.serving.invoke import Invoker, ServedNames, as_object, collect_details, idempotency_key, or_default
-from toolyard.serving.request_body import QueryParameter, digest_json, query_str, read_json
-from toolyard.serving.routing import JsonResponse, Operation, caller_of, path_value
+from toolyard.serving.routing import (
+    JsonResponse,
+    Operation,
+    QueryParameter,
+    caller_of,
+    digest_json,
+    path_value,
+    query_str,
+    read_json,
+)
 from toolyard.serving.wire_types import SCHEMA_VERSION, ErrorEnvelope, V0Definition, V0Invocation, V0Result, V0Trace
 
 FINGERPRINT = QueryParameter(

@@ -17,8 +17,7 @@ from toolyard.serving.catalog_view import LoadedCatalog
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import KeyRing
 from toolyard.serving.metrics import Metrics
-from toolyard.serving.request_body import BODY
-from toolyard.serving.routing import Handler, JsonResponse, Operation, caller_of
+from toolyard.serving.routing import BODY, Handler, JsonResponse, Operation, caller_of
 from toolyard.serving.wire_types import ErrorEnvelope, Health, ReportView, VersionInfo
 from toolyard.sessions.records import Records
 

@@ -15,8 +15,7 @@ from toolyard.serving.catalog_view import Registrations, show_native
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal
 from toolyard.serving.invoke import Invoker
-from toolyard.serving.request_body import read_json
-from toolyard.serving.routing import JsonResponse, Operation, caller_of, path_value
+from toolyard.serving.routing import JsonResponse, Operation, caller_of, path_value, read_json
 from toolyard.serving.wire_types import ErrorEnvelope, McpTarget, Registered, Registration
 
 

@@ -17,8 +17,17 @@ from toolyard.model.errors import ErrorInfo
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Caller
 from toolyard.serving.invoke import Invoker, idempotency_key, or_default
-from toolyard.serving.request_body import QueryParameter, digest_json, query_int, query_str, read_json
-from toolyard.serving.routing import JsonResponse, Operation, caller_of, path_value
+from toolyard.serving.routing import (
+    JsonResponse,
+    Operation,
+    QueryParameter,
+    caller_of,
+    digest_json,
+    path_value,
+    query_int,
+    query_str,
+    read_json,
+)
 from toolyard.serving.session_view import (
     SessionQuota,
     check_initial_state,

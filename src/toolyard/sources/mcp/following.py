@@ -28,8 +28,7 @@ from toolyard.model.errors import (
     SyncInAsyncError,
     Unavailable,
 )
-from toolyard.model.fingerprint import digest
-from toolyard.model.tool import Tool
+from toolyard.model.tool import Tool, digest
 from toolyard.parsing import parse_json
 from toolyard.parsing.files import lock_file, replace_file
 

@@ -16,11 +16,10 @@ from toolyard.dialects.mcp import plain_output
 from toolyard.dialects.mcp_protocol import HEADER, MIRRORED, find_header_params
 from toolyard.model.bindings import McpBinding, McpServer
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, SourceUnavailable, ToolyardError
-from toolyard.model.fingerprint import digest
 from toolyard.model.json_words import json_type
 from toolyard.model.names import check_namespace, show
 from toolyard.model.report import Rejection, Rewrite, SourceReport
-from toolyard.model.tool import Tool
+from toolyard.model.tool import Tool, digest
 from toolyard.parsing import paused_gc
 from toolyard.schema.admission import AdmittedTool, admit_tool, summarise_changes
 from toolyard.schema.normalise import Change, hinted_effects
