@@ -53,7 +53,7 @@ def run() -> bool:
     texts = [
         Row("LIMIT orjson.loads + bare call", lambda: forecast(**orjson.loads(TEXT)), 20_000),
         Row(TEXT_LIMIT, text_by_hand, 20_000),
-        Row("toolyard dispatch, JSON text", lambda: one.dispatch("weather::forecast", TEXT), 20_000, TEXT_LIMIT, 1.3),
+        Row("toolyard dispatch, JSON text", lambda: one.dispatch("weather::forecast", TEXT), 20_000, TEXT_LIMIT),
     ]
     measure(dicts, 15)
     measure(texts, 15)

@@ -71,12 +71,9 @@ def _bind_small(prepared: PreparedTool, arguments: Arguments) -> Bound | None:
         sent = _encode(arguments)
         if len(sent) > _SMALL_TEXT:
             return None
-        if prepared.decode is not None:
-            copy = prepared.decode(sent)
-        else:
-            copy = _decode(sent)
-            if not prepared.compiled.is_valid(copy) or (prepared.wants_integers and _has_float(sent)):
-                return None
+        copy = _decode(sent)
+        if not prepared.compiled.is_valid(copy) or (prepared.wants_integers and _has_float(sent)):
+            return None
     except (ValueError, TypeError):
         return None
     # Equal to what was sent: nothing in it was dropped or changed by writing and reading.

@@ -1,7 +1,7 @@
 """`PreparedTool`: all that can be worked out about a tool once, so that no call has to.
 
-Its validator, the defaults to fill in, a decoder that checks while it reads, where it wants integers, and the function
-behind it ready to be called. `dispatch` is made of these, and so is the flow of calls.
+Its validator, the defaults to fill in, where it wants integers, and the function behind it ready to be called.
+`dispatch` is made of these, and so is the flow of calls.
 `read_arguments` makes what callers hand over into the one thing a tool takes: a JSON object.
 """
 
@@ -28,7 +28,6 @@ from toolyard.registry.function_call import function_caller, plain_function, rai
 from toolyard.schema.coerce import IntegerPlan, integer_plan
 from toolyard.schema.compile import CompiledSchema, compile_schema, describe
 from toolyard.schema.subschemas import declared_properties
-from toolyard.schema.typed_json import exact_decoder, typed_decoder
 
 Arguments = dict[str, Any]
 RawArguments = Arguments | str | bytes | None
@@ -150,14 +149,6 @@ class PreparedTool:
         return compile_schema(self.tool.output_parameters)
 
     @cached_property
-    def decode(self) -> Callable[[bytes | str], Arguments] | None:
-        """Arguments from JSON text, checked on the way, ValueError meaning that only the validator can tell.
-
-        None for a schema that no type says.
-        """
-        return exact_decoder(self.tool.parameters)
-
-    @cached_property
     def integers(self) -> IntegerPlan:
         """Where the schema wants integers."""
         return integer_plan(self.tool.parameters)
@@ -237,18 +228,15 @@ class PreparedTool:
 def _dispatcher(prepared: PreparedTool) -> Callable[[RawArguments, ToolContext | None], Any]:
     tool, is_valid, defaults = prepared.tool, prepared.compiled.is_valid, prepared.defaults
     call_function, (function, integers) = prepared.call_function, plain_function(tool.binding)
-    read_text = typed_decoder(tool.parameters)
 
     def dispatch(arguments: RawArguments, ctx: ToolContext | None = None) -> Any:
-        checked = read_text(arguments) if read_text is not None and type(arguments) is str else None
-        if checked is None:
-            checked = arguments if type(arguments) is dict else read_arguments(arguments)
-            try:
-                fits = is_valid(checked)
-            except ValueError:  # not JSON
-                fits = False
-            if not fits:
-                raise prepared.refusal(checked)
+        checked = arguments if type(arguments) is dict else read_arguments(arguments)
+        try:
+            fits = is_valid(checked)
+        except ValueError:  # not JSON
+            fits = False
+        if not fits:
+            raise prepared.refusal(checked)
         if defaults:
             checked = prepared.with_defaults(checked)
         for name in integers:
