@@ -151,7 +151,7 @@ def collected(folder: Path, lexical: bool) -> list[Asked] | None:
     generator = np.random.default_rng(1)
     for text in (folder / "queries.jsonl").read_text("utf-8").splitlines():
         line = json.loads(text)
-        right = [int(view.rows[places[name]]) for name in line["relevant"]]
+        right = [places[name] for name in line["relevant"]]
         query = read_query(line["query"])
         vectors = None if known is None or meaning is None else meaning.of_query(query, known)
         where = np.ones(len(tools), np.bool_)

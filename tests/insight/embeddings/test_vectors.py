@@ -10,7 +10,7 @@ import pytest
 
 from insight.embedder_stub import HashEmbedder
 from toolyard.insight.cache.items import ItemCache
-from toolyard.insight.embeddings.vectors import KIND, GrowingMatrix, cached_vectors, text_of, vector_key
+from toolyard.insight.embeddings.vectors import KIND, cached_vectors, text_of, vector_key
 from toolyard.model.tool import Tool
 
 TESTS = Path(__file__).parents[2]
@@ -170,23 +170,3 @@ def test_work_that_python_no_longer_takes_is_no_error_of_a_background_thread_but
 def test_a_program_ends_well_while_vectors_are_still_being_made_behind_it(after):
     done = subprocess.run([sys.executable, "-c", ENDING, str(after)], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "lexical\n", "")
-
-
-def test_a_matrix_grows_row_by_row_and_leaves_the_callers_rows_alone():
-    rows = np.arange(40, dtype=np.float32).reshape(10, 4)
-    rows.flags.writeable = False
-    matrix = GrowingMatrix(rows)
-    assert np.shares_memory(matrix.rows, rows)
-    before = matrix.rows
-    for number in range(300):
-        matrix.add(np.full((1, 4), number, np.float32))
-    assert len(matrix) == 310
-    assert np.array_equal(matrix.rows[:10], rows)
-    assert matrix.rows[10:, 0].tolist() == list(range(300))
-    assert len(before) == 10
-
-
-def test_a_matrix_that_begins_empty_grows():
-    matrix = GrowingMatrix(np.empty((0, 3), np.float32))
-    matrix.add(np.ones((2, 3), np.float32))
-    assert matrix.rows.tolist() == [[1, 1, 1]] * 2

@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.insight.search.candidates import _find_highest, _find_nearest
+from toolyard.insight.search.candidates import _NO_LIKENESS, _find_highest
 
 
 @given(st.integers(0, 9000), st.integers(1, 30), st.integers(0, 2**32 - 1), st.sampled_from([None, 0.0, 0.9]))
 def test_the_highest_are_those_that_sorting_finds(count, k, seed, above):
     scores = np.random.default_rng(seed).random(count)
-    expected = scores if above is None else scores[scores > above]
-    found = scores[_find_nearest(scores, k) if above is None else _find_highest(scores, k, above)]
+    above = _NO_LIKENESS if above is None else above
+    expected = scores[scores > above]
+    found = scores[_find_highest(scores, k, above)]
     assert sorted(found) == sorted(expected)[-k:]
 
 
@@ -19,7 +20,7 @@ def test_the_highest_are_those_that_sorting_finds(count, k, seed, above):
 def test_of_equal_ones_there_are_as_many_as_were_asked_for(count):
     scores = np.repeat([0.0, 0.5, 0.75], count)
     assert scores[_find_highest(scores, 10)].tolist() == [0.75] * 10
-    assert len(set(_find_nearest(np.ones(count), 10).tolist())) == 10
+    assert len(set(_find_highest(np.ones(count), 10).tolist())) == 10
 
 
 @pytest.mark.parametrize("count", [100, 9000])
@@ -27,7 +28,7 @@ def test_of_equal_ones_there_are_as_many_as_were_asked_for(count):
 def test_what_is_no_number_is_never_the_nearest(count, broken):
     scores = np.random.default_rng(3).random(count)
     scores[:: count // broken] = np.nan
-    assert sorted(scores[_find_nearest(scores, 10)]) == sorted(scores[~np.isnan(scores)])[-10:]
+    assert sorted(scores[_find_highest(scores, 10, _NO_LIKENESS)]) == sorted(scores[~np.isnan(scores)])[-10:]
 
 
 def test_zeros_are_no_match_however_few_others_there_are():

@@ -1,10 +1,10 @@
-"""Postings that grow are those that were made at once."""
+"""Postings say of each tool its terms, and of each term its tools; other tools make no difference."""
 
 import numpy as np
 from hypothesis import given, strategies as st
 
 from toolyard import Tool
-from toolyard.insight.search.postings import IN_NAME, Postings, Vocabulary
+from toolyard.insight.search.postings import IN_NAME, Vocabulary, build_postings
 
 WORDS = ("rain", "snow", "wind", "find", "list")
 tools = st.lists(
@@ -14,42 +14,42 @@ tools = st.lists(
 )
 
 
-def grown(parts):
-    vocabulary, postings = Vocabulary(), Postings()
-    for part in parts:
-        postings = postings.added([vocabulary.row(tool) for tool in part])
-    return vocabulary, postings
+def posted(given):
+    vocabulary = Vocabulary()
+    return vocabulary, build_postings([vocabulary.row(tool) for tool in given])
 
 
-def by_term(vocabulary, postings):
-    found = {}
+def words_of(vocabulary, postings, row):
+    """The weights of a row by term."""
+    names = {number: term for term, number in vocabulary.numbers.items()}
+    _, terms, weights, _ = postings.of_rows(np.array([row]))
+    return {names[term]: weight for term, weight in zip(terms.tolist(), weights.tolist(), strict=True)}
+
+
+@given(tools)
+def test_a_tool_has_the_same_among_others_as_alone(given):
+    vocabulary, postings = posted(given)
+    assert postings.rows == len(given)
+    for row, tool in enumerate(given):
+        assert words_of(vocabulary, postings, row) == words_of(*posted([tool]), 0)
+
+
+@given(tools)
+def test_both_directions_say_the_same(given):
+    vocabulary, postings = posted(given)
+    forwards = {
+        (term, row, weight) for row in range(len(given)) for term, weight in words_of(vocabulary, postings, row).items()
+    }
+    backwards = set()
     for term, number in vocabulary.numbers.items():
-        pairs = [block.of_term(number) for block in postings.blocks]
-        rows = np.concatenate([rows for rows, _ in pairs])
-        weights = np.concatenate([weights for _, weights in pairs])
-        found[term] = sorted(zip(rows.tolist(), weights.round(5).tolist(), strict=True))
-    return found
-
-
-@given(st.lists(tools, min_size=1, max_size=6))
-def test_adding_bit_by_bit_gives_the_same_as_at_once(parts):
-    whole = [tool for part in parts for tool in part]
-    slow, quick = grown(parts), grown([whole])
-    assert by_term(*slow) == by_term(*quick)
-    assert slow[1].rows == len(whole)
-    assert [slow[1].count(number) for number in range(5)] == [quick[1].count(number) for number in range(5)]
-    rows = np.arange(len(whole))[::2]
-    for left, right in zip(slow[1].of_rows(rows), quick[1].of_rows(rows), strict=True):
-        assert left.tolist() == right.tolist()
-
-
-def test_many_small_additions_are_few_blocks():
-    _, postings = grown([[Tool(f"t{number}", "x")] for number in range(100)])
-    assert len(postings.blocks) <= 8
+        rows, weights = postings.of_term(number)
+        assert postings.count(number) == len(rows)
+        backwards |= {(term, row, weight) for row, weight in zip(rows.tolist(), weights.tolist(), strict=True)}
+    assert forwards == backwards
 
 
 def test_words_of_the_name_are_marked():
-    vocabulary, postings = grown([[Tool("find_rain", "x", "snow")]])
+    vocabulary, postings = posted([Tool("find_rain", "x", "snow")])
     _, terms, weights, zones = postings.of_rows(np.array([0]))
     named = {term for term, number in vocabulary.numbers.items() if zones[list(terms).index(number)] == IN_NAME}
     assert named == {"find", "rain"}

@@ -118,35 +118,3 @@ def _describe_property(name: str, schema: Any) -> str:
     described = schema.get("description")
     shown = f"{name} ({kind})" if isinstance(kind, str) and kind else name
     return f"{shown}: {described}" if isinstance(described, str) and described else shown
-
-
-class GrowingMatrix:
-    """Rows of numbers that more are added to. Any number of threads may read; one at a time adds.
-
-    All of the rows are compared with a query, in one product: exact, and 200,000 vectors take milliseconds.
-    """
-
-    def __init__(self, rows: Matrix) -> None:
-        self._lock = threading.Lock()
-        # The rows as they are, which may be a file mapped into memory.
-        self._room = self._rows = rows
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    @property
-    def rows(self) -> Matrix:
-        """All rows there are now; a row never changes."""
-        return self._rows
-
-    def add(self, rows: Matrix) -> None:
-        """Take in more rows."""
-        with self._lock:
-            start, count = len(self._rows), len(self._rows) + len(rows)
-            if count > len(self._room):
-                # Room for half as many again, so that a thousand additions are not a thousand copies.
-                room = np.empty((max(count, start + start // 2, 64), rows.shape[1]), np.float32)
-                room[:start] = self._rows
-                self._room = room
-            self._room[start:count] = rows
-            self._rows = self._room[:count]

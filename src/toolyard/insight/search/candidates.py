@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from toolyard.insight.cache.items import ItemCache
 from toolyard.insight.embeddings.embedder import Embedder, Matrix, normalise_rows
-from toolyard.insight.embeddings.vectors import GrowingMatrix, cached_vectors
+from toolyard.insight.embeddings.vectors import cached_vectors
 from toolyard.insight.search.postings import Postings
 from toolyard.insight.search.query import Query, QueryVectors, is_stop, vector_text
 from toolyard.insight.search.signals import Weighed, WordVectors
@@ -24,80 +23,53 @@ _MOST_KEPT = 4096
 """Vectors of queries and their words that are kept in memory."""
 _MOST_NEW = 24
 """Words of one query that no tool has, and that are embedded all the same."""
-_SKETCH_FROM = 2000
-_SKETCH = 64
-"""Numbers of a vector that are compared first."""
 _FIRM = 200
 """Tools from which on a catalog's own mean counts for more than the usual one."""
 
 
 class Known(msgspec.Struct, frozen=True):
-    """The vectors at one moment: those of the first `rows` tools, and of the words of their texts."""
+    """The vectors of a catalog, centred: of its tools, and of the words of their texts."""
 
-    dense: GrowingMatrix
+    tools: Matrix
     words: WordVectors
     tool_mean: Matrix
     word_mean: Matrix
     numbers: Mapping[str, int]
-    rows: int
-    axes: Matrix | None = None
-    """The directions in which the tools differ most; None where there are few tools."""
-    sketch: Matrix | None = None
-    """The vectors along those alone, one a column: a sixth of the numbers, and enough to find candidates by."""
-    source: object = None
-    """Whose rows these are: the vocabulary of the index that they were made for."""
 
 
 class Meaning:
-    """Makes vectors by one embedder, each text once. Any number of threads may ask; one at a time adds."""
+    """Makes vectors by one embedder, each text once. Any number of threads may ask; one at a time embeds a catalog."""
 
     def __init__(self, embedder: Embedder, cache: ItemCache | None = None) -> None:
         self._embedder = embedder
         self._cache = cache
-        self._lock = threading.Lock()
+        self._catalog: dict[str, Matrix] = {}
+        """The vectors of the texts and words of the catalog that was last embedded, as the model made them."""
         self._kept: OrderedDict[str, Matrix] = OrderedDict()
         self._keeping = threading.Lock()
 
-    def grown(
-        self, known: Known | None, tools: Sequence[Tool], numbers: Mapping[str, int], surfaces: Mapping[int, str]
-    ) -> Known:
-        """With the vectors of all tools; those that `known` has are not made again.
-
-        The means that are subtracted stay as they are until there are twice as many tools.
-        """
-        with self._lock:
-            if known is not None and len(tools) >= 2 * max(known.rows, _FIRM):
-                known = None
-            done = 0 if known is None else known.rows
-            raw = cached_vectors(self._embedder, [vector_text(tool) for tool in tools[done:]], self._cache, "tools")
-            words, word_mean = self._embed_words(known, numbers, surfaces)
-            if known is not None:
-                fresh = normalise_rows(raw - known.tool_mean)
-                if len(raw):
-                    known.dense.add(fresh)
-                grown = msgspec.structs.replace(known, words=words, numbers=numbers, rows=len(tools))
-                return _add_sketch(grown, fresh)
-            mean = _compute_mean(raw)
-            dense = GrowingMatrix(normalise_rows(raw - mean))
-            return _add_sketch(Known(dense, words, mean, word_mean, numbers, len(tools)), dense.rows)
-
-    def _embed_words(
-        self, known: Known | None, numbers: Mapping[str, int], surfaces: Mapping[int, str]
-    ) -> tuple[WordVectors, Matrix]:
+    def embed_catalog(self, tools: Sequence[Tool], numbers: Mapping[str, int], surfaces: Mapping[int, str]) -> Known:
+        """The vectors of all tools and words; those that the catalog before had are not made again."""
+        texts, words = [vector_text(tool) for tool in tools], list(surfaces.values())
+        made = {**self._embed_texts(texts, "tools"), **self._embed_texts(words, "words")}
+        self._catalog = made
+        raw, word_rows = self._stack_rows(texts), self._stack_rows(words)
+        mean, word_mean = _compute_mean(raw), _compute_mean(word_rows)
         row = np.full(len(numbers), -1, np.int32)
-        stop = np.zeros(len(numbers), np.bool_)
-        old = 0 if known is None else len(known.words.row)
-        if known is not None:
-            row[:old], stop[:old] = known.words.row, known.words.stop
-        fresh = [term for term in surfaces if term < len(row) and row[term] < 0]
-        matrix = cached_vectors(self._embedder, [surfaces[term] for term in fresh], self._cache, "words")
-        row[fresh] = np.arange(len(fresh)) + (0 if known is None else len(known.words.matrix))
-        for stemmed, number in numbers.items():
-            if number >= old and is_stop(stemmed):
-                stop[number] = True
-        mean = _compute_mean(matrix) if known is None else known.word_mean
-        matrix = normalise_rows(matrix - mean)
-        return WordVectors(matrix if known is None else np.concatenate([known.words.matrix, matrix]), row, stop), mean
+        row[list(surfaces)] = np.arange(len(surfaces))
+        stop = np.array([is_stop(stemmed) for stemmed in numbers], np.bool_)
+        vectors = WordVectors(normalise_rows(word_rows - word_mean), row, stop)
+        return Known(normalise_rows(raw - mean), vectors, mean, word_mean, numbers)
+
+    def _embed_texts(self, texts: Sequence[str], label: str) -> dict[str, Matrix]:
+        known = self._catalog
+        fresh = [text for text in dict.fromkeys(texts) if text not in known]
+        rows = cached_vectors(self._embedder, fresh, self._cache, label)
+        return {**{text: known[text] for text in texts if text in known}, **dict(zip(fresh, rows, strict=True))}
+
+    def _stack_rows(self, texts: Sequence[str]) -> Matrix:
+        rows = [self._catalog[text] for text in texts]
+        return np.stack(rows) if rows else np.zeros((0, self._embedder.dimensions), np.float32)
 
     def of_query(self, query: Query, known: Known) -> QueryVectors:
         """The vectors of a query, centred as those of the catalog are."""
@@ -145,17 +117,6 @@ def _is_latin(text: str) -> bool:
     return 2 * sum(letter < "\u0250" or "\u1e00" <= letter < "\u1f00" for letter in letters) >= len(letters)
 
 
-def _add_sketch(known: Known, fresh: Matrix) -> Known:
-    """With a sketch, if that is worth it; `fresh` are the vectors that it lacks."""
-    if len(known.dense) < _SKETCH_FROM or known.dense.rows.shape[1] < 2 * _SKETCH:
-        return msgspec.structs.replace(known, axes=None, sketch=None)
-    if known.axes is None or known.sketch is None:
-        rows = known.dense.rows
-        axes = np.ascontiguousarray(np.linalg.eigh(rows.T @ rows)[1][:, -_SKETCH:], np.float32)
-        return msgspec.structs.replace(known, axes=axes, sketch=np.ascontiguousarray((rows @ axes).T))
-    return msgspec.structs.replace(known, sketch=np.concatenate([known.sketch, (fresh @ known.axes).T], axis=1))
-
-
 def _compute_mean(rows: Matrix) -> Matrix:
     """The mean, drawn to nothing where there are too few to know it."""
     if not len(rows):
@@ -167,8 +128,6 @@ _OF_WHOLE, _OF_PART = 24, 8
 _MOST_POSTINGS = 12_000
 """Places that are looked at for a query: those of its rarest words."""
 
-_MANY, _SOME = 4096, 8
-"""From how many on, one of how many is looked at first."""
 _NO_LIKENESS = -1.5
 """Below every cosine, and above the mark of what is not to be found."""
 
@@ -186,12 +145,11 @@ def by_words(weights: Weighed, postings: Postings, where: Mask | None, k: int) -
     total = 0
     for place in order:
         term = int(weights.terms[place])
-        for block in postings.blocks:
-            found, values = block.of_term(term)
-            rows.append(found)
-            inner.append(values)
-            used += [int(place)]
-        total += postings.count(term)
+        found, values = postings.of_term(term)
+        rows.append(found)
+        inner.append(values)
+        used.append(int(place))
+        total += len(found)
         if total > _MOST_POSTINGS:
             break
     lengths = [len(part) for part in rows]
@@ -205,22 +163,15 @@ def by_words(weights: Weighed, postings: Postings, where: Mask | None, k: int) -
     return np.concatenate(chosen)
 
 
-def by_meaning(known: Known, vectors: Matrix, rows: int, where: Mask | None, k: int) -> NDArray[np.intp]:
-    """Those of the first `rows` whose vectors are nearest to the query's; as many as `k`, if there are."""
-    dense = known.dense
-    if not len(dense):
-        return np.empty(0, np.intp)
-    counts = [_OF_PART if part else max(k, _OF_WHOLE) for part in range(len(vectors))]
-    if known.axes is not None and known.sketch is not None:
-        likeness = np.asarray((vectors @ known.axes) @ known.sketch, np.float32)
-    else:
-        likeness = np.asarray(vectors @ dense.rows.T, np.float32)
-    # Tools may have been added meanwhile that the snapshot of this search does not have.
-    likeness = likeness[:, :rows]
+def by_meaning(known: Known, vectors: Matrix, where: Mask | None, k: int) -> NDArray[np.intp]:
+    """The rows whose vectors are nearest to the query's; as many as `k`, if there are."""
+    # All of them in one product: exact, and 200,000 vectors take milliseconds.
+    likeness = np.asarray(vectors @ known.tools.T, np.float32)
     if where is not None:
         likeness[:, ~where] = -2
-    pick = _find_nearest if where is None else partial(_find_highest, above=_NO_LIKENESS)
-    return np.concatenate([pick(like, count) for like, count in zip(likeness, counts, strict=True)])
+    counts = [_OF_PART if part else max(k, _OF_WHOLE) for part in range(len(vectors))]
+    found = [_find_highest(like, count, _NO_LIKENESS) for like, count in zip(likeness, counts, strict=True)]
+    return np.concatenate(found)
 
 
 def _find_highest(scores: NDArray[Any], k: int, above: float = 0.0) -> NDArray[np.intp]:
@@ -231,14 +182,3 @@ def _find_highest(scores: NDArray[Any], k: int, above: float = 0.0) -> NDArray[n
     # Among those above alone: to part a great many equal zeros takes longer than all the rest.
     inside = scores[there]
     return there[np.argpartition(inside, len(inside) - k)[len(inside) - k :]]
-
-
-def _find_nearest(likeness: NDArray[Any], k: int) -> NDArray[np.intp]:
-    """The places of the `k` highest of all, where few are equal."""
-    if len(likeness) >= max(_MANY, _SOME * _SOME * k):
-        # The last of the highest among some of them is no higher than the last among all: most are out at once.
-        some = likeness[::_SOME]
-        near = np.flatnonzero(likeness >= np.partition(some, len(some) - k)[len(some) - k])
-        if len(near) >= k:  # else one is no number
-            return near[np.argpartition(likeness[near], len(near) - k)[len(near) - k :]]
-    return _find_highest(likeness, k, _NO_LIKENESS)

@@ -1,4 +1,4 @@
-"""`ToolIndex`: everything a search reads, for the snapshots of one registry; a tool is taken in once."""
+"""`ToolIndex`: everything a search reads, for the snapshots of one registry; what is known of a tool is used again."""
 
 from __future__ import annotations
 
@@ -7,44 +7,36 @@ from collections.abc import Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from toolyard.insight.cache.items import say_once
 from toolyard.insight.embeddings.vectors import Background
 from toolyard.insight.search.candidates import Known, Meaning
-from toolyard.insight.search.postings import Postings, Vocabulary
+from toolyard.insight.search.postings import Postings, Row, Vocabulary, build_postings
 from toolyard.insight.search.query import required
 from toolyard.model.errors import ConfigError, EnrichmentError, ToolyardError
 from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot
 
-_WASTE = 1000
-"""Rows of tools that are gone, at least, before the index is made anew."""
 
+class IndexView(msgspec.Struct, frozen=True, weakref=True, eq=False):
+    """One snapshot in the index; a row of everything is a place in the snapshot."""
 
-class IndexState(msgspec.Struct, frozen=True):
-    """The index at one moment. A row is a tool that some snapshot had; rows are never given twice."""
-
-    postings: Postings
-    numbers: dict[str, int]
     tools: Sequence[Tool]
+    postings: Postings
+    numbers: Mapping[str, int]
+    """Of terms; words of other snapshots are among them."""
     lacks: Sequence[tuple[frozenset[str], ...]]
-    """By row: the words of each required parameter."""
-
-
-class IndexView(msgspec.Struct, frozen=True, weakref=True):
-    """One snapshot in the index."""
-
-    state: IndexState
-    rows: NDArray[np.intp]
-    """By place in the snapshot."""
-    places: NDArray[np.intp]
-    """By row; -1 if the snapshot does not have it."""
-    is_whole: bool
-    """True if the snapshot has every row."""
+    """By place: the words of each required parameter."""
     lower: Mapping[str, tuple[int, ...]]
     """Places by name in lower case: bare and qualified, of aliases too."""
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    """What is worked out about one tool."""
+
+    tool: Tool
+    row: Row
+    lacks: tuple[frozenset[str], ...]
 
 
 class ToolIndex:
@@ -56,18 +48,12 @@ class ToolIndex:
         """Why the model could not be used."""
         self._lock = threading.Lock()
         self._growing = threading.Lock()
-        self._views: WeakKeyDictionary[Snapshot, IndexView] = WeakKeyDictionary()
-        self._known: Known | None = None
-        self._worker: threading.Thread | None = None
-        self._clear_index()
-
-    def _clear_index(self) -> None:
         self._vocabulary = Vocabulary()
-        self._tools: list[Tool] = []
-        self._lacks: list[tuple[frozenset[str], ...]] = []
-        self._row_of: dict[int, int] = {}
-        self._postings = Postings()
-        self._known = None
+        self._entries: dict[int, _Entry] = {}
+        """By the identity of a tool; those of the snapshot that was last new."""
+        self._views: WeakKeyDictionary[Snapshot, IndexView] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[IndexView, Known] = WeakKeyDictionary()
+        self._worker: threading.Thread | None = None
 
     def view(self, snapshot: Snapshot) -> IndexView:
         """The snapshot in the index; tools that are new are taken in."""
@@ -85,14 +71,14 @@ class ToolIndex:
 
         Without `wait` they are made in a thread of their own, for a later search.
         """
-        known = self._known
-        if self.meaning is None or (known is not None and self._fits_view(known, view)):
-            return known if self.meaning is not None else None
-        if wait:
-            return self._grow_vectors(view)
+        if self.meaning is None:
+            return None
+        known = self._known.get(view)
+        if known is not None or wait:
+            return known or self._make_vectors(view)
         with self._lock:
             if self._worker is None or not self._worker.is_alive():
-                self._worker = Background(target=self._grow_vectors, args=(view,), name="toolyard-embed", daemon=False)
+                self._worker = Background(target=self._make_vectors, args=(view,), name="toolyard-embed", daemon=False)
                 self._worker.start()
         return None
 
@@ -103,52 +89,37 @@ class ToolIndex:
             self.meaning = None
         say_once("search goes by words alone: %s", error)
 
-    def _fits_view(self, known: Known, view: IndexView) -> bool:
-        return known.rows >= len(view.state.tools) and view.state.numbers is known.source
-
-    def _grow_vectors(self, view: IndexView) -> Known | None:
-        if self.meaning is None:
-            return None
+    def _make_vectors(self, view: IndexView) -> Known | None:
         with self._growing:
-            known = self._known
-            if known is not None and self._fits_view(known, view):
+            known = self._known.get(view)
+            if known is not None or self.meaning is None:
                 return known
-            base = known if known is not None and known.source is view.state.numbers else None
             # Behind the lock: words may be added to the vocabulary meanwhile.
             with self._lock:
-                tools, surfaces = list(view.state.tools), dict(self._vocabulary.surfaces)
-                numbers = dict(view.state.numbers)
+                numbers, surfaces = dict(self._vocabulary.numbers), dict(self._vocabulary.surfaces)
             try:
-                grown = self.meaning.grown(base, tools, numbers, surfaces)
+                made = self._known[view] = self.meaning.embed_catalog(view.tools, numbers, surfaces)
             except (ConfigError, EnrichmentError) as error:
                 self.give_up(error)
                 return None
-            self._known = grown = msgspec.structs.replace(grown, source=view.state.numbers)
-            return grown
+            return made
 
     def _make_view(self, snapshot: Snapshot) -> IndexView:
-        tools = snapshot.tools
-        fresh = [tool for tool in tools if id(tool) not in self._row_of]
-        gone = len(self._tools) + len(fresh) - len(tools)
-        if gone > max(_WASTE, len(tools)):
-            self._clear_index()
-            fresh = list(tools)
-        if fresh:
-            self._add_tools(fresh)
-        # Frozen length: rows that come later are none of this view's business.
-        state = IndexState(self._postings, self._vocabulary.numbers, tuple(self._tools), tuple(self._lacks))
-        rows = np.fromiter((self._row_of[id(tool)] for tool in tools), np.intp, len(tools))
-        places = np.full(len(state.tools), -1, np.intp)
-        places[rows] = np.arange(len(tools))
-        return IndexView(state, rows, places, len(rows) == len(state.tools), _index_lower_names(snapshot))
-
-    def _add_tools(self, fresh: Sequence[Tool]) -> None:
-        rows = [self._vocabulary.row(tool) for tool in fresh]
-        for tool in fresh:
-            self._row_of[id(tool)] = len(self._tools)
-            self._tools.append(tool)
-            self._lacks.append(tuple(frozenset(words) for words in required(tool)))
-        self._postings = self._postings.added(rows)
+        before, self._entries = self._entries, {}
+        for tool in snapshot.tools:
+            entry = before.get(id(tool))
+            if entry is None:
+                lacks = tuple(frozenset(words) for words in required(tool))
+                entry = _Entry(tool, self._vocabulary.row(tool), lacks)
+            self._entries[id(tool)] = entry
+        entries = [self._entries[id(tool)] for tool in snapshot.tools]
+        return IndexView(
+            tools=tuple(snapshot.tools),
+            postings=build_postings([entry.row for entry in entries]),
+            numbers=self._vocabulary.numbers,
+            lacks=[entry.lacks for entry in entries],
+            lower=_index_lower_names(snapshot),
+        )
 
 
 def _index_lower_names(snapshot: Snapshot) -> dict[str, tuple[int, ...]]:

@@ -1,8 +1,6 @@
-"""Which tools have which words, in arrays that only grow.
+"""Which tools have which words: the terms of each tool, and the tools of each term.
 
-A block is made once and never changed: the terms of each of its rows, and the rows of each term. Adding tools makes a
-small block; blocks of like size are joined, so a thousand additions are a dozen blocks and not a thousand. Lengths of
-fields are compared with fixed usual lengths, so an index that grew is the same as one that was made at once.
+Lengths of fields are compared with fixed usual lengths, so what a tool has of a term depends on no other tool.
 """
 
 from __future__ import annotations
@@ -39,11 +37,9 @@ class Row(msgspec.Struct, frozen=True):
     """Where the term is: `IN_NAME`, else `IN_TEXT` (the description), else 0."""
 
 
-class Block(msgspec.Struct, frozen=True):
-    """Some rows, forwards and backwards."""
+class Postings(msgspec.Struct, frozen=True):
+    """The rows of a set of tools, forwards and backwards."""
 
-    start: int
-    """The number of the first row."""
     offsets: NDArray[np.int64]
     terms: Ints
     weights: Floats
@@ -51,54 +47,30 @@ class Block(msgspec.Struct, frozen=True):
     term_offsets: NDArray[np.int64]
     term_rows: Ints
     term_weights: Floats
+    counts: NDArray[np.int64]
+    """In how many rows each term is."""
 
     @property
     def rows(self) -> int:
-        """How many rows it has."""
+        """How many rows there are."""
         return len(self.offsets) - 1
-
-    def of_term(self, term: int) -> tuple[Ints, Floats]:
-        """The rows that have the term, and how much it weighs there."""
-        if term + 1 >= len(self.term_offsets):
-            return self.term_rows[:0], self.term_weights[:0]
-        start, end = self.term_offsets[term], self.term_offsets[term + 1]
-        return self.term_rows[start:end], self.term_weights[start:end]
-
-
-class Postings(msgspec.Struct, frozen=True):
-    """All blocks at one moment, and in how many rows each term is."""
-
-    blocks: tuple[Block, ...] = ()
-    counts: NDArray[np.int64] = np.zeros(0, np.int64)
-    rows: int = 0
-
-    def added(self, rows: Sequence[Row]) -> Postings:
-        """With more rows behind the last."""
-        blocks = [*self.blocks, _build_block(rows, self.rows)]
-        while len(blocks) > 1 and blocks[-2].rows <= 2 * blocks[-1].rows:
-            last = blocks.pop()
-            blocks[-1] = _join_blocks(blocks[-1], last)
-        width = max(len(self.counts), *(len(block.term_offsets) - 1 for block in blocks))
-        counts = np.zeros(width, np.int64)
-        for block in blocks:
-            counts[: len(block.term_offsets) - 1] += np.diff(block.term_offsets)
-        return Postings(tuple(blocks), counts, self.rows + len(rows))
 
     def count(self, term: int) -> int:
         """In how many rows the term is."""
         return int(self.counts[term]) if term < len(self.counts) else 0
 
+    def of_term(self, term: int) -> tuple[Ints, Floats]:
+        """The rows that have the term, and how much it weighs there."""
+        start, end = self.term_offsets[term], self.term_offsets[term + 1]
+        return self.term_rows[start:end], self.term_weights[start:end]
+
     def of_rows(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.int64], Ints, Floats, Zones]:
         """The terms of some rows, one behind the other: offsets, terms, weights, zones."""
-        parts = [_pick_rows(block, rows) for block in self.blocks]
-        if len(parts) == 1:
-            return parts[0]
-        lengths = np.sum([np.diff(offsets) for offsets, *_ in parts], axis=0)
-        # A row is in one block only: order the pieces by row, block after block.
-        owner = np.concatenate([np.repeat(np.arange(len(rows)), np.diff(offsets)) for offsets, *_ in parts])
-        order = np.argsort(owner, kind="stable")
-        whole = [np.concatenate([part[field] for part in parts])[order] for field in (1, 2, 3)]
-        return np.concatenate([[0], np.cumsum(lengths)]), whole[0], whole[1], whole[2]
+        starts = self.offsets[rows]
+        lengths = self.offsets[rows + 1] - starts
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
+        return offsets, self.terms[places], self.weights[places], self.zones[places]
 
 
 class Vocabulary:
@@ -138,39 +110,14 @@ class Vocabulary:
         return Row(np.array(terms, np.int32), raw / (_K1 + raw), found_in)
 
 
-def _build_block(rows: Sequence[Row], start: int) -> Block:
+def build_postings(rows: Sequence[Row]) -> Postings:
+    """The postings of tools, in their order."""
     offsets = np.concatenate([[0], np.cumsum([len(row.terms) for row in rows])]).astype(np.int64)
-    terms = np.concatenate([row.terms for row in rows]) if rows else np.zeros(0, np.int32)
-    weights = np.concatenate([row.weights for row in rows]) if rows else np.zeros(0, np.float32)
-    zones = np.concatenate([row.zones for row in rows]) if rows else np.zeros(0, np.int8)
-    return _invert_block(start, offsets, terms, weights, zones)
-
-
-def _invert_block(start: int, offsets: NDArray[np.int64], terms: Ints, weights: Floats, zones: Zones) -> Block:
+    terms = np.concatenate([np.zeros(0, np.int32), *(row.terms for row in rows)])
+    weights = np.concatenate([np.zeros(0, np.float32), *(row.weights for row in rows)])
+    zones = np.concatenate([np.zeros(0, np.int8), *(row.zones for row in rows)])
     order = np.argsort(terms, kind="stable")
-    owners = np.repeat(np.arange(start, start + len(offsets) - 1, dtype=np.int32), np.diff(offsets))
-    width = int(terms.max()) + 1 if len(terms) else 0
-    counted = np.concatenate([[0], np.cumsum(np.bincount(terms, minlength=width))]).astype(np.int64)
-    return Block(start, offsets, terms, weights, zones, counted, owners[order], weights[order])
-
-
-def _join_blocks(first: Block, second: Block) -> Block:
-    offsets = np.concatenate([first.offsets, second.offsets[1:] + first.offsets[-1]])
-    return _invert_block(
-        first.start,
-        offsets,
-        np.concatenate([first.terms, second.terms]),
-        np.concatenate([first.weights, second.weights]),
-        np.concatenate([first.zones, second.zones]),
-    )
-
-
-def _pick_rows(block: Block, rows: NDArray[np.intp]) -> tuple[NDArray[np.int64], Ints, Floats, Zones]:
-    """The terms of those of the rows that are in the block; the others have none here."""
-    inside = (rows >= block.start) & (rows < block.start + block.rows)
-    local = np.where(inside, rows - block.start, 0)
-    starts = block.offsets[local]
-    lengths = np.where(inside, block.offsets[local + 1] - starts, 0)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
-    return offsets, block.terms[places], block.weights[places], block.zones[places]
+    owners = np.repeat(np.arange(len(rows), dtype=np.int32), np.diff(offsets))
+    counts = np.bincount(terms)
+    term_offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return Postings(offsets, terms, weights, zones, term_offsets, owners[order], weights[order], counts)

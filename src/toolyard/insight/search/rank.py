@@ -163,9 +163,15 @@ class Table(msgspec.Struct, frozen=True):
 
     rows: NDArray[np.intp]
     values: Floats
+    """One column for each name of `LEXICAL`, or of `HYBRID`."""
     segments: int
     total: float
     """How much the words of the query weigh."""
+
+    def column(self, name: str) -> Floats:
+        """One feature of all candidates."""
+        names = HYBRID if self.values.shape[1] == len(HYBRID) else LEXICAL
+        return self.values[:, names.index(name)]
 
 
 def table_of(
@@ -177,20 +183,19 @@ def table_of(
     k: int = 0,
 ) -> Table:
     """The features of what is worth a closer look, for `k` hits; without vectors, those of words alone."""
-    state = view.state
-    weights = weigh_words(query, state.numbers, state.postings)
-    rows = by_words(weights, state.postings, where, k)
+    weights = weigh_words(query, view.numbers, view.postings)
+    rows = by_words(weights, view.postings, where, k)
     if known is not None and vectors is not None:
-        rows = np.concatenate([rows, by_meaning(known, vectors.segments, len(state.tools), where, k)])
+        rows = np.concatenate([rows, by_meaning(known, vectors.segments, where, k)])
     rows = np.unique(rows)
     if not len(rows):
         width = len(LEXICAL) if known is None else len(HYBRID)
         return Table(rows, np.zeros((0, width), np.float32), len(query.segments), 0.0)
-    signals, gathered = word_signals(weights, state.postings, rows)
+    signals, gathered = word_signals(weights, view.postings, rows)
     parts = [signals.match, signals.words, signals.name]
     if known is None or vectors is None:
         return _build_table(query, view, rows, parts, weights)
-    meaning = vectors.segments @ known.dense.rows[rows].T
+    meaning = vectors.segments @ known.tools[rows].T
     if len(rows) > max(k, _CLOSER):
         near = _first_look(signals, meaning, max(k, _CLOSER))
         rows, meaning = rows[near], meaning[:, near]
@@ -215,8 +220,7 @@ def _build_table(query: Query, view: IndexView, rows: NDArray[np.intp], parts: l
 def _count_lacking(query: Query, view: IndexView, rows: NDArray[np.intp]) -> Floats:
     """Required parameters that the query neither names nor seems to have a value for: 0, 1/2, 2/3, 3/4, ..."""
     said = set(query.stems)
-    lacks = view.state.lacks
-    count = [sum(said.isdisjoint(words) for words in lacks[row]) for row in rows]
+    count = [sum(said.isdisjoint(words) for words in view.lacks[row]) for row in rows]
     lacking = np.maximum(np.array(count, np.float32) - query.values, 0)
     return np.asarray(lacking / (1 + lacking), np.float32)
 

@@ -214,10 +214,10 @@ def _as_set(value: str | Iterable[str]) -> set[str]:
 
 
 def _mask_rows(view: IndexView, allowed: np.ndarray[tuple[int], np.dtype[np.intp]] | None) -> Mask | None:
-    if allowed is None and view.is_whole:
+    if allowed is None:
         return None
-    mask = np.zeros(len(view.places), np.bool_)
-    mask[view.rows if allowed is None else view.rows[allowed]] = True
+    mask = np.zeros(len(view.tools), np.bool_)
+    mask[allowed] = True
     return mask
 
 
@@ -282,7 +282,7 @@ def _choose_bar(
     if threshold is not None:
         # Beside a tool that is named, another must be as good as one alone.
         return _Bar(0.0 if named else threshold, threshold if named else min(threshold, weights.others), math.inf)
-    least = floor_of(len(view.places), query.said, wordless=not _has_words(table))
+    least = floor_of(len(view.tools), query.said, wordless=not table.column("words_part").any())
     return _Bar(0.0, least, math.inf) if named else _Bar(least, least * _RUNNERS_UP, weights.fit)
 
 
@@ -296,22 +296,13 @@ def _list_hits(table: Table, view: IndexView, weights: RankWeights, k: int, bar:
     chances = np.round(np.maximum.accumulate(compute_probabilities(found, weights)[::-1])[::-1], 4)
     if chances.max() < bar.first and scores[0] < bar.fit:
         return []
+    named = {"words": table.column("words_part"), "name": table.column("name_part")}
+    if weights is HYBRID_WEIGHTS:
+        named["meaning"] = table.column("meaning_part")
     hits = []
-    for row, chance, score, values in zip(table.rows[order], chances, scores, table.values[order], strict=False):
+    for at, chance, score in zip(order.tolist(), chances, scores, strict=False):
         if chance >= bar.others or score >= bar.fit:
-            place = int(view.places[row])
-            hits.append((place, Hit(view.state.tools[row], float(chance), _explain_score(values))))
+            place = int(table.rows[at])
+            reasons = {key: round(float(column[at]), 3) for key, column in named.items()}
+            hits.append((place, Hit(view.tools[place], float(chance), reasons)))
     return hits
-
-
-def _has_words(table: Table) -> bool:
-    """Whether some candidate has a word of the query."""
-    return bool(table.values[:, (table.values.shape[1] - 1) // 2 + 1].any())
-
-
-def _explain_score(values: np.ndarray[tuple[int], np.dtype[np.float32]]) -> dict[str, float]:
-    half = (len(values) - 1) // 2
-    named = {"words": values[half + 1], "name": values[half + 2]}
-    if half > 3:
-        named["meaning"] = values[half + 3]
-    return {key: round(float(value), 3) for key, value in named.items()}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cached_property
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -87,13 +90,10 @@ class Gathered(msgspec.Struct, frozen=True, dict=True):
     zones: NDArray[np.int8]
     rarity: Floats
 
-    @property
+    @cached_property
     def owner(self) -> NDArray[np.intp]:
         """The candidate of each."""
-        known = self.__dict__.get("owner")
-        if known is None:
-            known = self.__dict__["owner"] = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
-        return known
+        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
 
 def pick_candidates(gathered: Gathered, chosen: NDArray[np.intp]) -> Gathered:
@@ -155,7 +155,7 @@ def _sum_by_candidate(values: NDArray[np.floating], owner: NDArray[np.intp], cou
     return sums.reshape(segments, count).astype(np.float32)
 
 
-def weigh_words(query: Query, numbers: dict[str, int], postings: Postings) -> Weighed:
+def weigh_words(query: Query, numbers: Mapping[str, int], postings: Postings) -> Weighed:
     """The words by their rarity in a catalog. One that no tool has counts less: it may be a value."""
     known = [numbers.get(stemmed) for stemmed in query.stems]
     counts = np.array([0 if number is None else postings.count(number) for number in known], np.float32)
