@@ -13,7 +13,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from urllib.parse import parse_qs, urlsplit
@@ -213,41 +213,18 @@ _SHOWN = 300
 class AuthorizationCode(Credential):
     """Tokens that a person allows; asked for when the server refuses, renewed when they run out, kept in a file."""
 
-    def __init__(
-        self,
-        origin: str,
-        url: str,
-        *,
-        client_id: str | None = None,
-        client_secret: str | None = None,
-        client_name: str = "toolyard",
-        scopes: tuple[str, ...] = (),
-        redirect_uri: str = REDIRECT,
-        store: str | None = None,
-        in_body: bool = False,
-        hosts: tuple[str, ...] = (),
-    ) -> None:
+    def __init__(self, origin: str, fields: Mapping[str, Any]) -> None:
+        """`fields` are those of the `auth` of the server at their `url`."""
         super().__init__(origin)
-        target = read_url(url)
-        self._named = (target.authority, f"{target.authority}:{target.port}", *hosts)
-        self._url = url
-        self._redirect = redirect_uri
-        self._file = TokenFile(store, url.partition("?")[0])
-        self._client_secret = client_secret
-        self._in_body = in_body
+        self._url: str = fields["url"]
+        target = read_url(self._url)
+        self._named = (target.authority, f"{target.authority}:{target.port}", *_read_words(fields.get("hosts")))
+        self._redirect: str = fields.get("redirect_uri") or REDIRECT
+        self._file = TokenFile(fields.get("store") or None, self._url.partition("?")[0])
+        self._client_secret: str | None = fields.get("client_secret") or None
         self._renewed_for: str | None = None
         self._login_url = ""
-        self._provider = self._make_provider(client_id, client_name, scopes)
-
-    @classmethod
-    def read(cls, origin: str, fields: Mapping[str, Any]) -> AuthorizationCode:
-        """The credential that the `auth` of the server at `url` describes."""
-        known = ("client_id", "client_secret", "client_name", "redirect_uri", "store")
-        options: dict[str, Any] = {name: fields[name] for name in known if fields.get(name)}
-        for name in ("scopes", "hosts"):
-            value = fields.get(name) or ()
-            options[name] = tuple(value.split()) if isinstance(value, str) else tuple(value)
-        return cls(origin, fields["url"], in_body=fields.get("in_body") in (True, "true"), **options)
+        self._provider = self._make_provider(fields)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -345,7 +322,7 @@ class AuthorizationCode(Credential):
         kept = [(name, value) for name, value in incoming.headers if name not in ("content-encoding", "content-length")]
         return httpx2.Response(incoming.status, headers=kept, content=incoming.body)
 
-    def _make_provider(self, client_id: str | None, client_name: str, scopes: tuple[str, ...]) -> OAuthClientProvider:
+    def _make_provider(self, fields: Mapping[str, Any]) -> OAuthClientProvider:
         try:
             from mcp.client.auth import OAuthClientProvider
             from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
@@ -356,17 +333,17 @@ class AuthorizationCode(Credential):
             # It logs what servers say of a failed exchange; ours says it without the secrets.
             logger.setLevel(logging.CRITICAL + 1)
         options: dict[str, Any] = {
-            "client_name": client_name,
+            "client_name": fields.get("client_name") or "toolyard",
             "redirect_uris": [self._redirect],
-            "scope": " ".join(scopes) or None,
+            "scope": " ".join(_read_words(fields.get("scopes"))) or None,
         }
         fixed = None
-        if client_id is not None:
-            how = "client_secret_post" if self._in_body else "client_secret_basic"
+        if fields.get("client_id"):
+            how = "client_secret_post" if fields.get("in_body") in (True, "true") else "client_secret_basic"
             method = how if self._client_secret else "none"
             secret = {"client_secret": self._client_secret} if self._client_secret else {}
             fixed = OAuthClientInformationFull.model_validate(
-                {**options, "client_id": client_id, "token_endpoint_auth_method": method, **secret}
+                {**options, "client_id": fields["client_id"], "token_endpoint_auth_method": method, **secret}
             )
         storage = _Storage(self._file, fixed)
         provider = OAuthClientProvider(
@@ -389,6 +366,10 @@ class AuthorizationCode(Credential):
         # Whose code that is nobody knows, so it does not run where connections are tended.
         answer = await home_loop.arun(current_login().log_in(self._login_url, self._redirect, SECONDS))
         return AuthorizationCodeResult(code=answer.code, state=answer.state, iss=answer.issuer)
+
+
+def _read_words(value: str | Sequence[str] | None) -> Sequence[str]:
+    return value.split() if isinstance(value, str) else value or ()
 
 
 class _Storage:

@@ -27,6 +27,21 @@ _SERVER_FAULT = 500
 _log = logging.getLogger("toolyard.mcp")
 
 
+class ToolsCall(msgspec.Struct, frozen=True):
+    """What is called, and on which conditions."""
+
+    name: str
+    arguments: dict[str, Any]
+    deadline: float | None = None
+    """By `time.monotonic`."""
+    notify: Notify | None = None
+    """Told of progress and log lines."""
+    mirrored: Sequence[tuple[str, str]] = ()
+    """Arguments to be repeated in headers."""
+    reads: bool = False
+    """The tool is known to change nothing, so a failure has no effect."""
+
+
 class Connection:
     """Makes requests as the protocol that was agreed on has them."""
 
@@ -37,63 +52,49 @@ class Connection:
         self._envelope = envelope(capabilities, agreement.version) if agreement.modern else {}
         self._listens = False
 
-    async def call(
-        self,
-        name: str,
-        arguments: dict[str, Any],
-        deadline: float | None,
-        notify: Notify | None,
-        mirrored: Sequence[tuple[str, str]],
-    ) -> dict[str, Any]:
+    async def call(self, call: ToolsCall) -> dict[str, Any]:
         """The raw result of a tool, after whatever the server wanted to know first, and after `notify` was told."""
-        if notify is None:
-            return await self._call_in_rounds(name, arguments, deadline, None, mirrored)
-        notices = Notices(notify)
+        if call.notify is None:
+            return await self._call_in_rounds(call, None)
+        notices = Notices(call.notify)
         try:
             try:
-                result = await self._call_in_rounds(name, arguments, deadline, notices, mirrored)
+                result = await self._call_in_rounds(call, notices)
             except CallError:
-                await notices.told(_notice_seconds(deadline))
+                await notices.told(_notice_seconds(call.deadline))
                 raise
-            await notices.told(_notice_seconds(deadline))
+            await notices.told(_notice_seconds(call.deadline))
             return result
         finally:
             notices.close()
             self.peer.dropped += notices.dropped
 
-    async def _call_in_rounds(
-        self,
-        name: str,
-        arguments: dict[str, Any],
-        deadline: float | None,
-        notify: Notify | None,
-        mirrored: Sequence[tuple[str, str]],
-    ) -> dict[str, Any]:
+    async def _call_in_rounds(self, call: ToolsCall, notify: Notify | None) -> dict[str, Any]:
         headers: Headers = ()
         if self.agreement.modern:
-            headers = modern_headers(self.agreement.version, "tools/call", name)
-            if mirrored:
-                headers += mirrored_headers(mirrored, arguments)
-        params: dict[str, Any] = {"name": name, "arguments": arguments}
-        seconds = None if deadline is None else deadline - asyncio.get_running_loop().time()
-        result = await self._call_once(dict(params), headers, deadline, seconds, notify)
+            headers = modern_headers(self.agreement.version, "tools/call", call.name)
+            if call.mirrored:
+                headers += mirrored_headers(call.mirrored, call.arguments)
+        params: dict[str, Any] = {"name": call.name, "arguments": call.arguments}
+        seconds = None if call.deadline is None else call.deadline - asyncio.get_running_loop().time()
+        result = await self._call_once(dict(params), headers, call.deadline, seconds, notify)
         for number in range(self.peer.limits.max_rounds):
             if result.get("resultType") != "input_required" or not self.agreement.modern:
                 return result
             try:
-                async with asyncio.timeout_at(deadline):
-                    more = await self._answer_round(name, result, number)
+                async with asyncio.timeout_at(call.deadline):
+                    more = await self._answer_round(call.name, result, number)
             except TimeoutError:
                 raise late(self.peer.name, seconds) from None
             try:
-                result = await self._call_once({**params, **more}, headers, deadline, seconds, notify)
+                result = await self._call_once({**params, **more}, headers, call.deadline, seconds, notify)
             except SessionLostError:
-                raise Interrupted(f"{self.peer.name} was lost before {name} had all that it asked for") from None
+                raise Interrupted(f"{self.peer.name} was lost before {call.name} had all that it asked for") from None
             except CallError as error:
                 raise taken(error) from None  # the server has begun with it in the first round
         if result.get("resultType") != "input_required":
             return result
-        raise ToolFailed(f"{name} of {self.peer.name} asks for input again and again", effect="unknown")
+        raise ToolFailed(f"{call.name} of {self.peer.name} asks for input again and again", effect="unknown")
 
     async def _answer_round(self, name: str, result: dict[str, Any], number: int) -> dict[str, Any]:
         """What the next round adds to the call, after handlers were asked, or a pause."""

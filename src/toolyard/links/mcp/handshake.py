@@ -47,7 +47,6 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
     modern: bool
     capabilities: dict[str, Any]
     server_info: dict[str, Any]
-    instructions: str | None
 
     @property
     def announces_tools(self) -> bool:
@@ -188,13 +187,12 @@ class Handshake:
 
 
 def _make_agreement(version: str, modern: bool, result: dict[str, Any], info: Any) -> Agreement:
-    capabilities, instructions = result.get("capabilities"), result.get("instructions")
+    capabilities = result.get("capabilities")
     return Agreement(
         version=version,
         modern=modern,
         capabilities=capabilities if isinstance(capabilities, dict) else {},
         server_info=info if isinstance(info, dict) else {},
-        instructions=instructions if isinstance(instructions, str) else None,
     )
 
 

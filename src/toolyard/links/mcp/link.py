@@ -10,12 +10,12 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any, Literal
 
 import msgspec
 
-from toolyard.links.mcp.connection import Connection, Listing, list_all
+from toolyard.links.mcp.connection import Connection, Listing, ToolsCall, list_all
 from toolyard.links.mcp.errors import SessionLostError, again, harmless, late, secrets_of, unreached
 from toolyard.links.mcp.peer import Handlers, LinkLimits, McpWire, Peer
 from toolyard.links.mcp.transport_probe import Finder
@@ -25,7 +25,6 @@ from toolyard.loop.pacing import backoff_delay, draw_chance
 from toolyard.loop.threads import leave, renewed_in_child
 from toolyard.model.bindings import McpServer
 from toolyard.model.closing import Closing
-from toolyard.model.context import Notify
 from toolyard.model.errors import CallError, ToolFailed, Unavailable
 from toolyard.words.redactor import Redactor
 
@@ -136,35 +135,13 @@ class McpLink(Closing):
         """`list_tools` for async code."""
         return await link_loop.arun(self._list_tools(timeout))
 
-    def call(
-        self,
-        name: str,
-        arguments: dict[str, Any],
-        *,
-        deadline: float | None = None,
-        notify: Notify | None = None,
-        mirrored: Sequence[tuple[str, str]] = (),
-        reads: bool = False,
-    ) -> dict[str, Any]:
-        """The raw result of a tool, which may be one that says `isError`.
+    def call(self, name: str, arguments: dict[str, Any], **conditions: Any) -> dict[str, Any]:
+        """The raw result of a tool, which may be one that says `isError`; the conditions are those of `ToolsCall`."""
+        return link_loop.run(self._call_tool(ToolsCall(name, arguments, **conditions)), twin="acall()")
 
-        `deadline` is by `time.monotonic`. `notify` is told of progress and log lines. `mirrored` are arguments to be
-        repeated in headers. With `reads` the tool is known to change nothing, so a failure has no effect.
-        """
-        return link_loop.run(self._call_tool(name, arguments, deadline, notify, mirrored, reads), twin="acall()")
-
-    async def acall(
-        self,
-        name: str,
-        arguments: dict[str, Any],
-        *,
-        deadline: float | None = None,
-        notify: Notify | None = None,
-        mirrored: Sequence[tuple[str, str]] = (),
-        reads: bool = False,
-    ) -> dict[str, Any]:
+    async def acall(self, name: str, arguments: dict[str, Any], **conditions: Any) -> dict[str, Any]:
         """`call` for async code; cancelled, the server is told so."""
-        return await link_loop.arun(self._call_tool(name, arguments, deadline, notify, mirrored, reads))
+        return await link_loop.arun(self._call_tool(ToolsCall(name, arguments, **conditions)))
 
     def watch(self, callback: Watcher) -> Callable[[], None]:
         """Have a function told when the tools change and when the server comes and goes; call the result to stop.
@@ -204,12 +181,6 @@ class McpLink(Closing):
         return {} if connection is None else connection.agreement.server_info
 
     @property
-    def instructions(self) -> str | None:
-        """What the server says on how to use it."""
-        connection = self._connection
-        return None if connection is None else connection.agreement.instructions
-
-    @property
     def strays(self) -> int:
         """Messages on this connection that were for nobody, or no messages at all."""
         connection = self._connection
@@ -242,37 +213,27 @@ class McpLink(Closing):
 
     async def _list_tools(self, timeout: float) -> Listing:  # noqa: ASYNC109
         deadline = asyncio.get_running_loop().time() + timeout
-        try:
-            connection = await self._ready(deadline)
-            return await list_all(connection, deadline)
-        except SessionLostError:
-            connection = await self._ready(deadline)
+        fault: CallError | None = None
+        for _ in range(2):
             try:
-                return await list_all(connection, deadline)
+                return await list_all(await self._ready(deadline), deadline)
             except SessionLostError as lost:
-                raise lost.fault or self._forgetful_server() from None
+                fault = lost.fault
+        raise fault or self._forgetful_server()
 
-    async def _call_tool(
-        self,
-        name: str,
-        arguments: dict[str, Any],
-        deadline: float | None,
-        notify: Notify | None,
-        mirrored: Sequence[tuple[str, str]],
-        reads: bool,
-    ) -> dict[str, Any]:
+    async def _call_tool(self, call: ToolsCall) -> dict[str, Any]:
         connection = self._connection
         fault: CallError | None = None
         for _ in range(2):
             if connection is None:
-                connection = await self._ready(deadline)
+                connection = await self._ready(call.deadline)
             try:
-                return await connection.call(name, arguments, deadline, notify, mirrored)
+                return await connection.call(call)
             except SessionLostError as lost:
                 connection = None  # the server did nothing with it, so it can be sent again
                 fault = lost.fault
             except CallError as error:
-                if reads:
+                if call.reads:
                     harmless(error)
                 raise
         raise fault or self._forgetful_server()

@@ -86,7 +86,10 @@ class Mailbox:
         if waiting is None or waiting[1].done():
             self._peer.strays += 1
             return
-        answered(self._peer, message, size, waiting[1])
+        try:
+            waiting[1].set_result(reply_of(self._peer, message, size))
+        except CallError as error:
+            waiting[1].set_exception(error)
 
     def _fail_lost_answer(self, head: bytes, tail: bytes, fault: CallError) -> None:
         """Fail the request that a lost message answers; if there is but one, it is that one's."""
@@ -102,14 +105,6 @@ class Mailbox:
     def _expire_request(self, request: Request, future: asyncio.Future[McpReply]) -> None:
         if not future.done():
             future.set_exception(late(self._peer.name, request.seconds, "unknown" if request.sent else "none"))
-
-
-def answered(peer: Peer, message: JsonRpcMessage, size: int, future: asyncio.Future[McpReply]) -> None:
-    """Give a response to whom it belongs."""
-    if message.error is not msgspec.UNSET and message.error is not None:
-        future.set_exception(refused(peer.name, message.error, peer.redactor))
-    else:
-        future.set_result(McpReply(message.result, size))
 
 
 def reply_of(peer: Peer, message: JsonRpcMessage, size: int) -> McpReply:

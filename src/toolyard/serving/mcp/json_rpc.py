@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -169,6 +168,7 @@ def _mismatch(text: str) -> RpcFault:
 _VERSION = b"mcp-protocol-version"
 _METHOD = b"mcp-method"
 _NAME = b"mcp-name"
+_REPEATING = frozenset({_VERSION, _METHOD, _NAME})
 _STATELESS = STATELESS.encode()
 _HANDSHAKE = frozenset(version.encode() for version in HANDSHAKE)
 
@@ -206,15 +206,19 @@ def check_version(version: str) -> None:
 
 def check_headers(headers: Headers, message: RpcMessage) -> None:
     """Refuse a request whose headers do not say what its body says: whoever routed it read only those."""
-    _check_repeats(headers)
-    said = dict(headers)
+    said: dict[bytes, bytes] = {}
+    for name, value in headers:
+        if name in _REPEATING:
+            if name in said:
+                raise RpcFault(HEADER_MISMATCH, f"the header {name.decode()} is there more than once")
+            said[name] = value
     if said.get(_VERSION, b"").strip() != message.meta[PROTOCOL_VERSION].encode("utf-8", "replace"):
         raise RpcFault(HEADER_MISMATCH, "MCP-Protocol-Version does not say what params._meta says")
     if said.get(_METHOD, b"").strip() != message.method.encode("utf-8", "replace"):
         raise RpcFault(HEADER_MISMATCH, "Mcp-Method does not say what the body's method says")
-    if message.method == "tools/call" and type(name := message.params.get("name")) is str:
+    if message.method == "tools/call" and type(called := message.params.get("name")) is str:
         given = said.get(_NAME)
-        if given is None or (given != name.encode("utf-8", "replace") and decode_header(given) != name):
+        if given is None or (given != called.encode("utf-8", "replace") and decode_header(given) != called):
             raise RpcFault(HEADER_MISMATCH, "Mcp-Name does not say what the body's params.name says")
 
 
@@ -237,10 +241,3 @@ def find_log_level(meta: dict[str, Any]) -> int | None:
     if type(level) is not str or level not in RANK:
         raise RpcFault(INVALID_PARAMS, f"params._meta: {LOG_LEVEL!r} is one of {', '.join(RANK)}")
     return RANK[level]
-
-
-def _check_repeats(headers: Headers) -> None:
-    counts = Counter(name for name, _ in headers)
-    for name in (_VERSION, _METHOD, _NAME):
-        if counts[name] > 1:
-            raise RpcFault(HEADER_MISMATCH, f"the header {name.decode()} is there more than once")

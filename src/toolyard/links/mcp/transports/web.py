@@ -138,7 +138,7 @@ class Web:
 def _make_oauth(origin: str, fields: Mapping[str, Any]) -> Credential:
     from toolyard.links.mcp.authorization import AuthorizationCode
 
-    return AuthorizationCode.read(origin, fields)
+    return AuthorizationCode(origin, fields)
 
 
 AUTH_KINDS: dict[str, AuthKind] = {
