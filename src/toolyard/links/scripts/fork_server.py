@@ -59,11 +59,9 @@ class ForkServerBroken(Exception):
 class ForkServer:
     """A process, and all those below it. Its methods block for a moment and may be called from any thread."""
 
-    def __init__(self, settings: WorkerSettings, level: Level, role: Role = "serve") -> None:
+    def __init__(self, settings: WorkerSettings, level: Level) -> None:
         self.settings = settings
         self.level = level
-        self.role: Role = role
-        """What most of its workers will be for: it gets ready for that, and can do the other too."""
         self.through: tuple[str, ...] = ()
         """Places of modules that scripts could not have read by their path; see `sandbox`."""
         self._names = (f"w{number}" for number in itertools.count(1))
@@ -194,7 +192,6 @@ class ForkServer:
         return {
             "control": control,
             "parent": None if in_bwrap else os.getpid(),
-            "ahead": self.role == "serve",
             "path": module_places() if settings.imports == "site" else (),
             "uid": None if someone is None else someone[0],
             "gid": None if someone is None else someone[1],
@@ -318,7 +315,7 @@ class Supervisor:
         return WorkerExchange(worker, self._settings)
 
     def _start_once(self, role: Role, deadline: float | None) -> Worker:
-        worker = self._open_fork_server(role).fork(role)
+        worker = self._open_fork_server().fork(role)
         end = time.monotonic() + self._settings.start_seconds
         try:
             reply = self.exchange(worker).wait(end if deadline is None else min(end, deadline))
@@ -334,7 +331,7 @@ class Supervisor:
             raise Unavailable(f"{self._label}: {reply.broken or 'a worker is not ready'}")
         return worker
 
-    def _open_fork_server(self, role: Role) -> ForkServer:
+    def _open_fork_server(self) -> ForkServer:
         with self._lock:
             if self._is_closed:
                 raise Unavailable(f"{self._label}: the workers are closed", retryable=False)
@@ -342,7 +339,7 @@ class Supervisor:
                 self._fork_server.close()
                 self._fork_server = None
             if self._fork_server is None:
-                fork_server = ForkServer(self._settings, self._level, role)
+                fork_server = ForkServer(self._settings, self._level)
                 fork_server.start()
                 self._fork_server = fork_server
             return self._fork_server

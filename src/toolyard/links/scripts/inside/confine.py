@@ -5,10 +5,10 @@ from __future__ import annotations
 import fcntl
 import os
 import resource
+import signal
 import sys
 
 from . import kernel
-from .kernel import KILL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def confine(config: Config, name: str, rules: list[tuple[int, int]]) -> None:
         os.mkdir(home, 0o700)
         os.chown(home, config["uid"], config["gid"], follow_symlinks=False)
     drop(config)
-    kernel.die_with_parent(KILL)
+    kernel.die_with_parent(signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(0)
     kernel.show_memory() if config["through"] else kernel.hide_memory()

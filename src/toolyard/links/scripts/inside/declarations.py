@@ -10,10 +10,12 @@ import os
 import select
 import sys
 import types
+from contextlib import suppress
+from signal import SIGKILL
 
 from . import frames, kernel
-from .kernel import KILL, end_group, suppress
-from .serving import IN, OUT, ScriptRefused, clean, described, execute, flush, get_ready, takes_ctx
+from .kernel import end_group
+from .serving import IN, OUT, ScriptRefused, clean, described, execute, flush, takes_ctx
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +42,6 @@ def serve(config: Config) -> None:
     limit = config["max_answer_bytes"]
     while (frame := frames.read(IN)) is not None:
         file, source = frame["file"], frame["code"].encode("latin-1")
-        get_ready()
         _import_ahead(source, tried)
         body, clean = _read_in_fork(file, source, limit)
         _write_answer(frame["token"], body, again=clean)
@@ -77,7 +78,7 @@ def _read_in_fork(file: str, source: bytes, limit: int) -> tuple[bytes, bool]:
     if pid == 0:
         try:
             os.setpgid(0, 0)
-            kernel.die_with_parent(KILL)
+            kernel.die_with_parent(SIGKILL)
             os.close(reader)
             os.close(IN)
             os.close(OUT)
@@ -94,7 +95,7 @@ def _read_in_fork(file: str, source: bytes, limit: int) -> tuple[bytes, bool]:
         os.close(reader)
     end_group(pid)
     with suppress(ProcessLookupError):
-        os.kill(pid, KILL)
+        os.kill(pid, SIGKILL)
     _, status = os.waitpid(pid, 0)
     is_clean = _has_no_children()
     if body is None:

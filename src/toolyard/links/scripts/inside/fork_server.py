@@ -5,35 +5,29 @@ It reads nothing that a worker can write. When whoever started it is gone, it en
 
 from __future__ import annotations
 
-import _socket
 import gc
 import os
 import select
+import signal
+import socket
 import sys
 import time
+from contextlib import suppress
 
 from . import declarations, frames, kernel, serving
 from .confine import confine, drop, high, look_through, prepare, unreachable
-from .kernel import end_group, suppress, sweep
+from .kernel import end_group, sweep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import signal
     from typing import Any
 
     from .confine import Config
-else:
-    # What `signal` wraps in names that are slow to make.
-    import _signal as signal
 
 _PATIENCE = 5.0
 _ROUND = 1000
-_INT = 4
-_AHEAD = (
-    *("array", "ast", "contextlib", "importlib", "json", "linecache"),
-    *("re", "signal", "socket", "traceback", "typing"),
-)
-"""What most scripts, or their errors, want: imported once for all workers that serve."""
+_AHEAD = ("array", "ast", "importlib", "re", "typing")
+"""What most scripts want besides what is imported here anyway: imported once for all workers."""
 _ROLES = {"serve": serving.serve, "declare": declarations.serve}
 
 
@@ -42,7 +36,7 @@ class ForkServerProcess:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._control = _socket.socket(fileno=high(config["control"]))
+        self._control = socket.socket(fileno=high(config["control"]))
         self._wake, self._woken = (high(fd) for fd in os.pipe())
         self._pids: dict[str, int] = {}
         self._ended: dict[str, int] = {}
@@ -65,9 +59,8 @@ class ForkServerProcess:
         if self._config["parent"] is not None:
             kernel.die_with_parent(signal.SIGTERM)
             self._leaving = os.getppid() != self._config["parent"]
-        if self._config["ahead"]:
-            for name in _AHEAD:
-                __import__(name)
+        for name in _AHEAD:
+            __import__(name)
         sys.path.extend(self._config["path"])
         closed = unreachable(self._config)
         self._config["through"] = bool(closed)
@@ -100,12 +93,7 @@ class ForkServerProcess:
         self._leaving = True
 
     def _obey(self) -> None:
-        data, extra, _, _ = self._control.recvmsg(65536, _socket.CMSG_SPACE(_INT * 4))
-        fds: list[int] = []
-        for _, kind, words in extra:
-            if kind == _socket.SCM_RIGHTS:
-                whole = range(0, len(words) - len(words) % _INT, _INT)
-                fds += [int.from_bytes(words[start : start + _INT], sys.byteorder) for start in whole]
+        data, fds, _, _ = socket.recv_fds(self._control, 65536, 4)
         if not data:
             self._leaving = True
             return

@@ -7,6 +7,8 @@ import os
 import stat
 import struct
 import time
+from contextlib import suppress
+from signal import SIGKILL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,8 +16,6 @@ if TYPE_CHECKING:
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
-KILL = 9
-"""SIGKILL, without the module that would say so, which is slow to import."""
 _SWEEP_SECONDS = 2.0
 _DEATH_SIGNAL, _DUMPABLE, _SECCOMP, _SUBREAPER, _NO_NEW_PRIVILEGES = 1, 4, 22, 36, 38
 _CAPABILITY_VERSION, _CAPABILITY_BYTES = 0x20080522, 24
@@ -171,23 +171,10 @@ def filter_calls(*, by_path: bool = False) -> None:
         raise OSError(number, f"seccomp: {os.strerror(number)}")
 
 
-class suppress:  # noqa: N801 - it is the one of `contextlib`, which is slow to import
-    """Go on after errors of these kinds."""
-
-    def __init__(self, *kinds: type[BaseException]) -> None:
-        self._kinds = kinds
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
-        return kind is not None and issubclass(kind, self._kinds)
-
-
 def end_group(pid: int) -> None:
     """Everybody in a process group; the kernel lets nobody fork away from that."""
     with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, KILL)
+        os.killpg(pid, SIGKILL)
 
 
 def sweep(known: Collection[int]) -> bool:
@@ -200,7 +187,7 @@ def sweep(known: Collection[int]) -> bool:
         for pid in strangers:
             end_group(pid)
             with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, KILL)
+                os.kill(pid, SIGKILL)
         for pid in strangers:
             with suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)

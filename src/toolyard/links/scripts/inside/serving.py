@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import sys
+import traceback
 import types
 from _thread import _count
 from builtins import len, type  # noqa: A004 - a script may replace them, and still gets its answer
@@ -60,17 +62,8 @@ def handler_of(module: types.ModuleType, name: str) -> Any:
     return handler
 
 
-def get_ready() -> None:
-    """Import what `described` needs while there is memory for it, and nothing of a script has been run."""
-    import linecache  # noqa: F401
-    import traceback  # noqa: F401
-
-
 def described(error: BaseException, file: str, source: bytes) -> dict[str, Any]:
     """An exception as data; the trace starts at the script."""
-    import linecache
-    import traceback
-
     text = source.decode("utf-8", "replace")
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     trace = error.__traceback__
