@@ -136,7 +136,7 @@ def _engine_rows(spec: Path, url: str, loop: asyncio.AbstractEventLoop, stack: E
         await engine.ateardown("a")
 
     return [
-        Row("RESTToolEngine.execute", sync, 1, SYNC, 1.5, CALLS),
+        Row("RESTToolEngine.execute", sync, 1, SYNC, None, CALLS),
         Row("RESTToolEngine.aexecute", lambda: loop.run_until_complete(on_a_loop()), 1, ASYNC, 1.5, CALLS),
     ]
 

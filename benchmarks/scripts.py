@@ -108,7 +108,7 @@ def _worker_rows(level: str, stack: ExitStack) -> list[Row]:
     stack.callback(loop.close)
     clock = time.perf_counter
     return [
-        Row(f"ScriptPool.call, {level}", calls, 1, PIPE, 3.0, CALLS, clock),
+        Row(f"ScriptPool.call, {level}", calls, 1, PIPE, None, CALLS, clock),
         Row(f"ScriptPool.acall, {level}", lambda: loop.run_until_complete(on_a_loop()), 1, PIPE, None, CALLS, clock),
     ]
 

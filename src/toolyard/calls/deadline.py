@@ -10,7 +10,7 @@ from typing import Any
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.plan import Answerer
 from toolyard.model.errors import CallError, CallTimeout, SyncInAsyncError
-from toolyard.registry.function_call import tool_failed
+from toolyard.registry.function_call import await_answer, tool_failed
 from toolyard.sessions.session import INSIDE, Stay
 
 _GRACE = 0.1
@@ -119,8 +119,8 @@ async def aon_this_loop(work: Coroutine[Any, Any, Any], invocation: Invocation) 
     import asyncio
 
     if invocation.deadline is None:
-        return await _await_settled(work, invocation)
-    task = asyncio.ensure_future(_await_settled(work, invocation))
+        return await await_answer(invocation.tool, work)
+    task = asyncio.ensure_future(await_answer(invocation.tool, work))
     try:
         await asyncio.wait({task}, timeout=invocation.remaining)
         if task.done():
@@ -130,24 +130,6 @@ async def aon_this_loop(work: Coroutine[Any, Any, Any], invocation: Invocation) 
             task.cancel()
             await _see_off(task, invocation)
     raise too_late(invocation)
-
-
-async def _await_settled(work: Coroutine[Any, Any, Any], invocation: Invocation) -> Any:
-    import asyncio
-
-    try:
-        return await work
-    except CallError:
-        raise
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        # Nobody cancelled this call: something that the engine awaited was.
-        raise tool_failed(invocation.tool, error) from error
-    except (Exception, SystemExit, KeyboardInterrupt) as error:
-        # The last two would end the loop, and with it every other call on it.
-        raise tool_failed(invocation.tool, error) from error
 
 
 async def _see_off(task: Any, invocation: Invocation) -> None:

@@ -96,18 +96,25 @@ async def settle_function(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
 
 async def settle_coroutine(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
     """Await what an async tool returned, its faults told apart."""
+    try:
+        return await await_answer(tool, work)
+    except CALLERS_FAULTS as error:
+        raise tool_failed(tool, error) from error
+
+
+async def await_answer(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
+    """Await what a tool or its engine returned; whatever it raises that is no `CallError` is the tool's failure."""
     import asyncio
 
     try:
         return await work
-    except CALLERS_FAULTS as error:
-        raise tool_failed(tool, error) from error
     except CallError:
         raise
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
+        # Nobody cancelled this call: something that was awaited for it was.
         raise tool_failed(tool, error) from error
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         # The last two would end the loop, and with it every other call on it.

@@ -175,7 +175,6 @@ def _keep_what_failed_printed(invocation: Invocation, error: CallError) -> None:
         invocation.printed = (error.stdout, f"{error.stderr}{gap}{error.trace}" if error.trace else error.stderr)
 
 
-_ENTRY = re.compile(r"TOOLS\[(\d+)\]")
 _numbers = itertools.count(1)
 
 
@@ -235,14 +234,12 @@ class ScriptModules:
 
 
 def _find_handler(module: ModuleType, binding: ScriptBinding) -> Any:
-    entry = _ENTRY.fullmatch(binding.handler)
+    from toolyard.links.scripts.inside.serving import ScriptRefused, handler_of
+
     try:
-        found = module.TOOLS[int(entry[1])]["handler"] if entry else getattr(module, binding.handler)
-    except (AttributeError, IndexError, KeyError, TypeError):
-        found = None
-    if not callable(found):
-        raise ToolFailed(f"{binding.file}: {binding.handler} is not a function there", effect="none")
-    return found
+        return handler_of(module, binding.handler)
+    except (ScriptRefused, LookupError, TypeError) as error:
+        raise ToolFailed(f"{binding.file}: {error}", effect="none") from None
 
 
 def weakest_level(tools: Iterable[Tool]) -> str:
