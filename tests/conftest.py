@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -42,6 +43,17 @@ def material(pattern: str) -> list[Path]:
 def examples(number: int) -> int:
     """How many examples a test draws that wants fewer than hypothesis would: ten times as many in `make soak`."""
     return number * 10 if SOAK else min(number, settings().max_examples)
+
+
+def ways_to_try(*ways: str) -> list[str]:
+    """Parameters of a fixture for ways that run the same code: all of them in `make soak`, else one for each test."""
+    return list(ways) if SOAK else ["|".join(ways)]
+
+
+def chosen_way(request: pytest.FixtureRequest) -> str:
+    """The way that `ways_to_try` means: another one for another test, and always the same for the same."""
+    ways = request.param.split("|")
+    return ways[crc32(request.node.nodeid.encode()) % len(ways)]
 
 
 _STARTING_FIXTURES = {"certificate", "pools", "postgres", "sdk_server"}

@@ -10,7 +10,7 @@ from waiting import SOON, Hung, until
 
 from client.served import served
 from client.yard import make_registry
-from conftest import examples
+from conftest import chosen_way, examples, ways_to_try
 from toolyard import PythonToolEngine, ToolCall, ToolEngine, ToolRegistry, function_tool
 from toolyard.client import RemoteToolEngine, RemoteToolRegistry
 from toolyard.client.engine import MAX_CALLS
@@ -71,10 +71,10 @@ def remote(service):
         service.yard.tool_engine.teardown(session)
 
 
-@pytest.fixture(params=["sync", "async"])
+@pytest.fixture(params=ways_to_try("sync", "async"))
 def driven(request, remote):
     """The remote engine, by its methods and by their twins."""
-    if request.param == "sync":
+    if chosen_way(request) == "sync":
         yield remote
     else:
         wrapped = Async(remote)

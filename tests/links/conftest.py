@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from conftest import chosen_way, ways_to_try
 from links.fake_server import FakeServer, whole
 from toolyard.links.http.addresses import AddressRule
 from toolyard.links.http.client import GuardedClient
@@ -22,7 +23,7 @@ def server():
         yield fake
 
 
-@pytest.fixture(params=["sync", "async"])
+@pytest.fixture(params=ways_to_try("sync", "async"))
 def ask(request):
     """Ask by one of the two ways; both must behave alike. Closes the client, so that what is left over shows."""
 
@@ -39,7 +40,7 @@ def ask(request):
         answers = asyncio.run(main())
         return answers[0] if len(answers) == 1 else answers
 
-    return sync if request.param == "sync" else on_a_loop
+    return sync if chosen_way(request) == "sync" else on_a_loop
 
 
 def local(**options):

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from conftest import chosen_way, ways_to_try
 from engines.engine_support import SOON
 from engines.hostile.hostile_server import HostileServer, written
 from toolyard import RESTToolLoader, ToolRegistry
@@ -35,10 +36,10 @@ def make(tmp_path):
     return made
 
 
-@pytest.fixture(params=["sync", "async"])
+@pytest.fixture(params=ways_to_try("sync", "async"))
 def ask(request):
     """Make calls by one of the two ways and close the engine, so that what is left over shows."""
-    return _ask if request.param == "sync" else lambda *items: asyncio.run(_aask(*items))
+    return _ask if chosen_way(request) == "sync" else lambda *items: asyncio.run(_aask(*items))
 
 
 def _ask(engine, *calls):

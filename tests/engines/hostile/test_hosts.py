@@ -61,21 +61,38 @@ def test_there_are_more_than_forty_spellings():
     assert len(SPELLINGS) > 40
 
 
-@pytest.mark.parametrize("host", SPELLINGS)
-def test_a_specification_is_not_trusted_to_name_private_hosts(server, make, ask, host):
-    url = f"http://{host.format(port=server.port)}:{server.port}"
-    with canary(server):
-        blocked(make(pets("/pets/{id}") | {"servers": [{"url": url}]}), ask, call("get", id="7"))
-    assert server.connections == []
+@pytest.fixture(params=range(4))
+def hosts(request):
+    """A quarter of the spellings: a test tries all of its own, and says which were taken for something else."""
+    return SPELLINGS[request.param :: 4]
 
 
-@pytest.mark.parametrize("host", SPELLINGS)
-def test_a_redirect_is_not_trusted_to_name_private_hosts(server, evil, make, ask, host):
-    url = f"http://{host.format(port=evil.port)}:{evil.port}/latest/meta-data"
+@contextmanager
+def noting(missed, host):
+    try:
+        yield
+    except AssertionError as error:
+        missed[host] = str(error)
+
+
+def test_a_specification_is_not_trusted_to_name_private_hosts(server, make, ask, hosts):
+    missed = {}
+    for host in hosts:
+        url = f"http://{host.format(port=server.port)}:{server.port}"
+        with noting(missed, host), canary(server):
+            blocked(make(pets("/pets/{id}") | {"servers": [{"url": url}]}), ask, call("get", id="7"))
+    assert missed == {} and server.connections == []
+
+
+def test_a_redirect_is_not_trusted_to_name_private_hosts(server, evil, make, ask, hosts):
+    missed, url = {}, None
     server.otherwise = lambda request: whole(302, b"", f"Location: {quote(url, safe=':/@[]%')}")
-    with canary(evil):
-        info = clear(one(ask(make(pets(), server.url), call("get", id="7"))), "tool.denied")
-    assert info.effect == "none" and len(server.requests) == 1
+    for number, host in enumerate(hosts, 1):
+        url = f"http://{host.format(port=evil.port)}:{evil.port}/latest/meta-data"
+        with noting(missed, host), canary(evil):
+            info = clear(one(ask(make(pets(), server.url), call("get", id="7"))), "tool.denied")
+            assert info.effect == "none" and len(server.requests) == number
+    assert missed == {}
 
 
 def _pointing(url, host):

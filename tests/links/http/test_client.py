@@ -274,7 +274,9 @@ def test_closing_ends_what_waits_for_a_connection(server):
         thread.join(SOON)
     release.set()
     assert not any(thread.is_alive() for thread in threads) and len(server.connections) == 1
-    assert sorted(fault.info.effect for fault in faults) == ["none", "none", "none", "unknown"]
+    # On a busy machine one may come when it is closed already, and is told so before anything is asked.
+    effects = [fault.info.effect if isinstance(fault, CallError) else "none" for fault in faults]
+    assert sorted(effects) == ["none", "none", "none", "unknown"]
 
 
 async def test_closing_ends_what_is_under_way_in_other_tasks(server):

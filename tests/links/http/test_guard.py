@@ -83,12 +83,19 @@ def known(host, port):
 
 
 @pytest.mark.parametrize("scheme", ["http", "https", "HTTP"])
-@pytest.mark.parametrize("spelling", SPELLINGS)
-def test_no_spelling_of_a_private_address_is_connected_to(server, spelling, scheme):
-    with GuardedClient(resolve=known) as client, pytest.raises(Blocked) as refused:
-        client.send(get(f"{scheme}://{spelling}:{server.port}/latest/meta-data", seconds=SOON))
-    assert (refused.value.info.code, refused.value.info.effect) == ("tool.denied", "none")
-    assert server.connections == []
+def test_no_spelling_of_a_private_address_is_connected_to(server, scheme):
+    missed = []
+    with GuardedClient(resolve=known) as client:
+        for spelling in SPELLINGS:
+            try:
+                client.send(get(f"{scheme}://{spelling}:{server.port}/latest/meta-data", seconds=SOON))
+            except Blocked as refused:
+                if (refused.info.code, refused.info.effect) == ("tool.denied", "none"):
+                    continue
+            except CallError:
+                pass
+            missed.append(spelling)
+    assert (missed, server.connections) == ([], [])
 
 
 async def test_nor_on_an_event_loop(server):

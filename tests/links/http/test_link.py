@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, strategies as st
 from waiting import SOON, until
 
+from conftest import chosen_way, ways_to_try
 from links.fake_server import FakeServer, hang_up, raw, whole
 from toolyard.links.http.link import HttpLink, HttpRequest, read_address
 from toolyard.model.errors import CallTimeout, ConfigError, MalformedSource, ToolyardError, Unavailable
@@ -32,7 +33,7 @@ def server():
         yield fake
 
 
-@pytest.fixture(params=["sync", "async"])
+@pytest.fixture(params=ways_to_try("sync", "async"))
 def send(request):
     """Send by one of the two ways; both must behave alike."""
 
@@ -47,7 +48,7 @@ def send(request):
 
         return asyncio.run(main())
 
-    return sync if request.param == "sync" else on_a_loop
+    return sync if chosen_way(request) == "sync" else on_a_loop
 
 
 def test_an_answer_comes_whole_with_lower_case_headers(server, send):
