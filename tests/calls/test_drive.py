@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from toolyard.calls.drive import EnterGate, Pause, adrive, drive
+from toolyard.calls.drive import adrive, drive, enter_gate, pause
 from toolyard.sessions.gate import Gate
 
 
@@ -64,7 +64,7 @@ async def test_a_task_that_is_cancelled_tells_its_flow_which_may_still_clean_up(
 
     def careful():
         try:
-            yield Pause(600)
+            yield pause(600)
         finally:
             cleaned.append((yield Said())[0])
 
@@ -80,6 +80,6 @@ async def test_a_gate_that_stays_closed_is_told_as_false_in_both_places():
     gate = Gate()
     assert gate.enter(None)
     seen = []
-    await asyncio.to_thread(drive, flow(EnterGate(gate, 0.0), seen=seen), None)
-    await adrive(flow(EnterGate(gate, 0.0), seen=seen), None)
+    await asyncio.to_thread(drive, flow(enter_gate(gate, 0.0), seen=seen), None)
+    await adrive(flow(enter_gate(gate, 0.0), seen=seen), None)
     assert seen == [False, False]

@@ -7,7 +7,7 @@ from types import CoroutineType
 import msgspec
 
 from toolyard.calls.deadline import call_engine
-from toolyard.calls.drive import AnswerInThread, AwaitAnswer, EnterGate, Flow, Pause
+from toolyard.calls.drive import Flow, await_answer, enter_gate, pause, run_in_thread
 from toolyard.calls.fault_effects import alter_answer, answer_instead, check_time, own_failure_first, wait_for_fault
 from toolyard.calls.faults import FaultPlan
 from toolyard.calls.invocation import Invocation
@@ -30,7 +30,7 @@ def answer_flow(engine: Answerer, invocation: Invocation, faults: FaultPlan | No
         return (yield from _tries_flow(engine, invocation, on_loop))
     wait, late = wait_for_fault(fault, invocation)
     if wait:
-        yield Pause(wait)
+        yield pause(wait)
     check_time(invocation, late)
     if fault.instead:
         return answer_instead(fault, invocation)
@@ -46,24 +46,24 @@ def _tries_flow(engine: Answerer, invocation: Invocation, on_loop: bool) -> Flow
         inside: list[Gate] = []
         try:
             for gate in gates:
-                if not (yield EnterGate(gate, invocation.deadline)):
+                if not (yield enter_gate(gate, invocation.deadline)):
                     raise _gate_full(invocation)
                 inside.append(gate)
             if engine.blocks(invocation.tool) and (on_loop or invocation.deadline is not None):
-                value = yield AnswerInThread(engine, invocation)
+                value = yield run_in_thread(engine, invocation)
             else:
                 invocation.begun = True
                 value = call_engine(engine, invocation)
             if type(value) is CoroutineType:
-                value = yield AwaitAnswer(value, invocation)
+                value = yield await_answer(value, invocation)
             return value
         except CallError as error:
-            pause = _retry_pause(engine, invocation, error)
-            if pause is None:
+            seconds = _retry_pause(engine, invocation, error)
+            if seconds is None:
                 raise
         finally:
             _leave_gates(inside, invocation)
-        yield Pause(pause)
+        yield pause(seconds)
         _begin_again(invocation, arguments)
 
 
@@ -76,10 +76,10 @@ def _retry_pause(engine: Answerer, invocation: Invocation, error: CallError) -> 
     if invocation.tool.effects is not Effects.READ and not keyed:
         return None
     after = error.info.retry_after
-    pause = backoff_delay(invocation.attempt, settings.retry_delay) if after is None else after
+    seconds = backoff_delay(invocation.attempt, settings.retry_delay) if after is None else after
     remaining = invocation.remaining
     most = _LONGEST_PAUSE if remaining is None else remaining
-    return None if pause >= most else pause
+    return None if seconds >= most else seconds
 
 
 def _keep_arguments(engine: Answerer, invocation: Invocation) -> bytes:

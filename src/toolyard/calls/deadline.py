@@ -77,6 +77,7 @@ def _start_thread(engine: Answerer, invocation: Invocation) -> Future[Any]:
 
 def answer_in_thread(engine: Answerer, invocation: Invocation) -> Any:
     """Have a thread of the engine answer, and wait for it until the deadline."""
+    check_thread("aexecute")
     future = _start_thread(engine, invocation)
     try:
         return future.result(invocation.remaining)

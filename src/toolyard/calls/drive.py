@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine, Generator
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from toolyard.calls.deadline import aanswer_in_thread, answer_in_thread, aon_this_loop, check_thread, on_home_loop
@@ -23,14 +24,26 @@ from toolyard.sessions.store import Write
 class Wait(Protocol):
     """One thing to be waited for."""
 
-    def here(self) -> Any:
-        """In this thread."""
+    @property
+    def here(self) -> Callable[[], Any]:
+        """How this thread waits."""
 
-    async def there(self) -> Any:
-        """In this task."""
+    @property
+    def there(self) -> Callable[[], Coroutine[Any, Any, Any]]:
+        """How this task waits."""
 
 
 Flow = Generator[Wait, Any, Any]
+
+
+class EitherWay:
+    """A wait for what can be had in both ways, such as an exchange with a client that has a-twins."""
+
+    __slots__ = ("here", "there")
+
+    def __init__(self, here: Callable[[], Any], there: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        self.here = here
+        self.there = there
 
 
 class TakeTurn:
@@ -54,127 +67,50 @@ class TakeTurn:
         self.taken = True
 
 
-class LeaveTurn:
-    """Gives the turn back; a store may have to be told."""
-
-    __slots__ = ("session", "sessions")
-
-    def __init__(self, sessions: Sessions, session: Session) -> None:
-        self.sessions, self.session = sessions, session
-
-    def here(self) -> None:
-        """At once."""
-        self.sessions.leave(self.session)
-
-    async def there(self) -> None:
-        """Off the loop, where the store may block."""
-        await self.sessions.aleave(self.session)
+def leave_turn(sessions: Sessions, session: Session) -> Wait:
+    """The turn is given back; a store may have to be told, by a task off its loop."""
+    return EitherWay(partial(sessions.leave, session), partial(sessions.aleave, session))
 
 
-class EnterGate:
+def enter_gate(gate: Gate, until: float | None) -> Wait:
     """A place behind a gate; False if there was none in time."""
-
-    __slots__ = ("gate", "until")
-
-    def __init__(self, gate: Gate, until: float | None) -> None:
-        self.gate, self.until = gate, until
-
-    def here(self) -> bool:
-        """Wait in line."""
-        return self.gate.enter(self.until, twin="aexecute")
-
-    async def there(self) -> bool:
-        """Wait in line."""
-        return await self.gate.aenter(self.until)
+    return EitherWay(partial(gate.enter, until, twin="aexecute"), partial(gate.aenter, until))
 
 
-class Pause:
+def pause(seconds: float) -> Wait:
     """So many seconds; 0 lets other tasks run."""
-
-    __slots__ = ("seconds",)
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-
-    def here(self) -> None:
-        """Sleep."""
-        check_thread("aexecute")
-        time.sleep(self.seconds)
-
-    async def there(self) -> None:
-        """Sleep."""
-        import asyncio
-
-        await asyncio.sleep(self.seconds)
+    return EitherWay(partial(_sleep, seconds), partial(_asleep, seconds))
 
 
-class AskApproval:
-    """Somebody decides, and takes the time people take."""
-
-    __slots__ = ("check", "threads")
-
-    def __init__(self, threads: Threads, check: Callable[[], None]) -> None:
-        self.threads, self.check = threads, check
-
-    def here(self) -> None:
-        """Ask."""
-        self.check()
-
-    async def there(self) -> None:
-        """Ask in a thread."""
-        await wrapped(self.threads.submit(self.check))
+def _sleep(seconds: float) -> None:
+    check_thread("aexecute")
+    time.sleep(seconds)
 
 
-class AnswerInThread:
+async def _asleep(seconds: float) -> None:
+    import asyncio
+
+    await asyncio.sleep(seconds)
+
+
+def ask_approval(threads: Threads, check: Callable[[], None]) -> Wait:
+    """Somebody decides, and takes the time people take; a task has them asked in a thread."""
+    return EitherWay(check, lambda: wrapped(threads.submit(check)))
+
+
+def run_in_thread(engine: Answerer, invocation: Invocation) -> Wait:
     """What an engine answers that blocks: on one of its threads, until the deadline."""
-
-    __slots__ = ("engine", "invocation")
-
-    def __init__(self, engine: Answerer, invocation: Invocation) -> None:
-        self.engine, self.invocation = engine, invocation
-
-    def here(self) -> Any:
-        """Wait for the thread."""
-        check_thread("aexecute")
-        return answer_in_thread(self.engine, self.invocation)
-
-    async def there(self) -> Any:
-        """Wait for the thread."""
-        return await aanswer_in_thread(self.engine, self.invocation)
+    return EitherWay(partial(answer_in_thread, engine, invocation), partial(aanswer_in_thread, engine, invocation))
 
 
-class AwaitAnswer:
-    """What a coroutine of an engine gives, until the deadline."""
-
-    __slots__ = ("invocation", "work")
-
-    def __init__(self, work: Coroutine[Any, Any, Any], invocation: Invocation) -> None:
-        self.work, self.invocation = work, invocation
-
-    def here(self) -> Any:
-        """On the home loop."""
-        return on_home_loop(self.work, self.invocation)
-
-    async def there(self) -> Any:
-        """On this loop."""
-        return await aon_this_loop(self.work, self.invocation)
+def await_answer(work: Coroutine[Any, Any, Any], invocation: Invocation) -> Wait:
+    """What a coroutine of an engine gives, until the deadline; a thread has it run on the home loop."""
+    return EitherWay(partial(on_home_loop, work, invocation), partial(aon_this_loop, work, invocation))
 
 
-class WriteStore:
+def write_store(sessions: Sessions, write: Write) -> Wait:
     """A store has it. A task that is cancelled meanwhile still waits, and the cancellation is what comes of it."""
-
-    __slots__ = ("sessions", "write")
-
-    def __init__(self, sessions: Sessions, write: Write) -> None:
-        self.sessions, self.write = sessions, write
-
-    def here(self) -> None:
-        """Write."""
-        self.sessions.write(self.write)
-
-    async def there(self) -> BaseException | None:
-        """Write to the end."""
-        return await self.sessions.awrite(self.write)
+    return EitherWay(partial(sessions.write, write), partial(sessions.awrite, write))
 
 
 T = TypeVar("T")
@@ -241,16 +177,6 @@ async def adrive_value(flow: Flow) -> Any:
 
 def _keep_value(flow: Flow, values: list[Any]) -> Flow:
     values.append((yield from flow))
-
-
-class EitherWay:
-    """A wait for what can be had in both ways, such as an exchange with a client that has a-twins."""
-
-    __slots__ = ("here", "there")
-
-    def __init__(self, here: Callable[[], Any], there: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        self.here = here
-        self.there = there
 
 
 def drive_here(flow: Flow) -> Any:

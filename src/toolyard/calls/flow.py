@@ -20,16 +20,16 @@ from toolyard.calls.attempts import answer_flow
 from toolyard.calls.batch import Batch, InflightCalls, find_recorded
 from toolyard.calls.deadline import call_engine, check_thread
 from toolyard.calls.drive import (
-    AnswerInThread,
-    AskApproval,
-    AwaitAnswer,
     Flow,
-    LeaveTurn,
-    Pause,
     TakeTurn,
-    WriteStore,
     adrive,
+    ask_approval,
+    await_answer,
     drive,
+    leave_turn,
+    pause,
+    run_in_thread,
+    write_store,
 )
 from toolyard.calls.failure import check_writable, failure_result
 from toolyard.calls.invocation import Invocation
@@ -139,7 +139,7 @@ def batch_flow(
                     if batch.left_behind is not None or deserted:
                         _give_back(sessions, session, batch)
                     elif session.durable and batch.on_loop:
-                        yield LeaveTurn(sessions, session)
+                        yield leave_turn(sessions, session)
                     else:
                         sessions.leave(session)
                 except BaseException:
@@ -194,7 +194,7 @@ def _answer_calls(
     since = time.monotonic() if batch.on_loop and len(calls) > 1 else None
     for call in calls:
         if since is not None and time.monotonic() - since > _HELD_SECONDS:
-            yield Pause(0)
+            yield pause(0)
             since = time.monotonic()
         result = None if inflight is None else inflight.answered(call)
         if result is None and batch.replay:
@@ -263,22 +263,22 @@ def call_flow(path: CallPath, plans: CallPlans, batch: Batch, session: Session, 
         if path.policy is not None:
             ask = _check_policy(path, path.policy, batch, session, bound)
             if ask is not None:
-                yield AskApproval(path.approver_threads, ask)
+                yield ask_approval(path.approver_threads, ask)
         invocation = _make_invocation(plan, batch, session, call, bound)
         if session.durable and plan.announces and not session.over:
-            cancelled = yield WriteStore(path.sessions, path.sessions.intent(session, call_text(call, bound.sent)))
+            cancelled = yield write_store(path.sessions, path.sessions.intent(session, call_text(call, bound.sent)))
             announced = True
             if cancelled is not None:
                 raise cancelled
         if plan.is_limited:
             value = yield from answer_flow(plan.engine, invocation, plan.faults, on_loop=batch.on_loop)
         elif plan.blocks and (batch.on_loop or invocation.deadline is not None):
-            value = yield AnswerInThread(plan.engine, invocation)
+            value = yield run_in_thread(plan.engine, invocation)
         else:
             invocation.begun = True
             value = call_engine(plan.engine, invocation) if plan.function is None else plan.function(bound.arguments)
         if type(value) is CoroutineType:
-            value = yield AwaitAnswer(value, invocation)
+            value = yield await_answer(value, invocation)
         result, entry, changes = make_result(plan, invocation, value)
     except CallError as error:
         result, entry = failure_result(call, batch.bound, invocation, error, path.redactor, discreet=path.discreet)
@@ -318,7 +318,7 @@ def _commit_entry(
 
 def _store_entry(path: CallPath, invocation: Invocation | None, write: Write, trace: CallTrace | None) -> Flow:
     try:
-        return (yield WriteStore(path.sessions, write))
+        return (yield write_store(path.sessions, write))
     except BaseException:
         _cut_trace(trace, invocation)
         raise
@@ -403,12 +403,12 @@ def _stop_call(
     if invocation is None or not invocation.begun:
         _cut_trace(trace, invocation)
         if announced and not session.over:
-            yield WriteStore(path.sessions, path.sessions.withdrawal(session))
+            yield write_store(path.sessions, path.sessions.withdrawal(session))
         return
     entry = _interruption(batch, invocation)
     try:
         if session.durable and not session.over:
-            yield WriteStore(path.sessions, path.sessions.addition(session, entry, _NO_CHANGES))
+            yield write_store(path.sessions, path.sessions.addition(session, entry, _NO_CHANGES))
         _commit_entry(path, session, entry, _NO_CHANGES, invocation)
     except SessionError as error:
         # A store that fails now must not take the place of what stops the caller; the intent is in it already.
