@@ -10,24 +10,32 @@ import secrets
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from toolyard.loop.threads import Threads
 from toolyard.model.errors import SessionError
-from toolyard.sessions.store.base import (
-    ExpireRecords,
-    Key,
-    Outcome,
-    PutRecord,
-    RecordWrite,
-    RemoveRecord,
-    SessionStore,
-    submit_write,
-)
+from toolyard.sessions.store.base import ExpireRecords, Key, Outcome, PutRecord, RecordWrite, RemoveRecord, SessionStore
 from toolyard.sessions.store.sql import SqlStore
 from toolyard.sessions.store.tables import UNWATCHED, Record, get_record, list_records, record_version
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def off_loop(
+    method: Callable[Concatenate[Any, _P], _T], *, writes: bool = False
+) -> Callable[Concatenate[Any, _P], Coroutine[Any, Any, _T]]:
+    """The a-twin of a method of `Records`: the same for a task, which must not wait for a store itself."""
+    name = method.__name__
+
+    async def twin(self: Records, /, *values: _P.args, **named: _P.kwargs) -> _T:
+        work: Callable[[], _T] = partial(getattr(self, name), *values, **named)
+        return await self.do_beside(work, writes=writes)
+
+    return twin
 
 
 class Records(ABC):
@@ -83,45 +91,20 @@ class Records(ABC):
     def holds(self, kind: str, owner: str, name: str) -> bool:
         """False if it is not held any more, for instance because the connection it went with is gone."""
 
-    async def aput(self, kind: str, owner: str, name: str, value: bytes, *, new: bool = False) -> bool:
-        """`put` for a task."""
-        return self.put(kind, owner, name, value, new=new)
+    async def do_beside(self, work: Callable[[], _T], *, writes: bool) -> _T:
+        """Do something that may wait for a store, beside the event loop if it does."""
+        return work()
 
-    async def aget(self, kind: str, owner: str, name: str) -> bytes | None:
-        """`get` for a task."""
-        return self.get(kind, owner, name)
-
-    async def aremove(self, kind: str, owner: str, name: str, *, old: bytes | None = None) -> bool:
-        """`remove` for a task."""
-        return self.remove(kind, owner, name, old=old)
-
-    async def areplace(self, kind: str, owner: str, name: str, old: bytes, value: bytes) -> bool:
-        """`replace` for a task."""
-        return self.replace(kind, owner, name, old, value)
-
-    async def aall(self, kind: str, owner: str | None = None) -> list[Record]:
-        """`all` for a task."""
-        return self.all(kind, owner)
-
-    async def aversion(self, kind: str) -> int:
-        """`version` for a task."""
-        return self.version(kind)
-
-    async def aexpire(self, kind: str, before: float) -> int:
-        """`expire` for a task."""
-        return self.expire(kind, before)
-
-    async def ahold(self, kind: str, owner: str, name: str) -> bool:
-        """`hold` for a task."""
-        return self.hold(kind, owner, name)
-
-    async def arelease(self, kind: str, owner: str, name: str) -> None:
-        """`release` for a task."""
-        self.release(kind, owner, name)
-
-    async def aholds(self, kind: str, owner: str, name: str) -> bool:
-        """`holds` for a task."""
-        return self.holds(kind, owner, name)
+    aput = off_loop(put, writes=True)
+    aget = off_loop(get)
+    aremove = off_loop(remove, writes=True)
+    areplace = off_loop(replace, writes=True)
+    aall = off_loop(all)  # noqa: A003 - the method above
+    aversion = off_loop(version)
+    aexpire = off_loop(expire, writes=True)
+    ahold = off_loop(hold)
+    arelease = off_loop(release)
+    aholds = off_loop(holds)
 
     @abstractmethod
     def close(self) -> None:
@@ -294,11 +277,10 @@ class MemoryRecords(Records):
         return None if found is None else found[0]
 
 
-_T = TypeVar("_T")
-
 _AT_ONCE = 500
 """Records deleted by one transaction: others wait for it."""
-_THREADS = 4
+_THREADS = 16
+"""Writes that wait at once for the next commit, which they share."""
 
 
 class SqlRecords(Records):
@@ -356,49 +338,6 @@ class SqlRecords(Records):
         """See `Records`."""
         return self._store.still_holds(_lock_key(kind, owner, name))
 
-    async def aput(self, kind: str, owner: str, name: str, value: bytes, *, new: bool = False) -> bool:
-        """See `Records`."""
-        return await self._awrite(self._put(kind, owner, name, value, new=new)) == 1
-
-    async def aget(self, kind: str, owner: str, name: str) -> bytes | None:
-        """See `Records`."""
-        return await self._beside(lambda: self.get(kind, owner, name))
-
-    async def aremove(self, kind: str, owner: str, name: str, *, old: bytes | None = None) -> bool:
-        """See `Records`."""
-        return await self._awrite(RemoveRecord(kind, owner, name, Outcome(), old)) == 1
-
-    async def areplace(self, kind: str, owner: str, name: str, old: bytes, value: bytes) -> bool:
-        """See `Records`."""
-        return await self._awrite(self._put(kind, owner, name, value, old=old)) == 1
-
-    async def aall(self, kind: str, owner: str | None = None) -> list[Record]:
-        """See `Records`."""
-        return await self._beside(lambda: self.all(kind, owner))
-
-    async def aversion(self, kind: str) -> int:
-        """See `Records`."""
-        return await self._beside(lambda: self.version(kind))
-
-    async def aexpire(self, kind: str, before: float) -> int:
-        """See `Records`."""
-        total = 0
-        while gone := await self._awrite(ExpireRecords(kind, before, _AT_ONCE, Outcome())):
-            total += gone
-        return total
-
-    async def ahold(self, kind: str, owner: str, name: str) -> bool:
-        """See `Records`."""
-        return await self._beside(lambda: self.hold(kind, owner, name))
-
-    async def arelease(self, kind: str, owner: str, name: str) -> None:
-        """See `Records`."""
-        await self._beside(lambda: self.release(kind, owner, name))
-
-    async def aholds(self, kind: str, owner: str, name: str) -> bool:
-        """See `Records`."""
-        return await self._beside(lambda: self.holds(kind, owner, name))
-
     def close(self) -> None:
         """See `Records`."""
         self._threads.close()
@@ -412,15 +351,9 @@ class SqlRecords(Records):
         self._store.write(write)
         return write.outcome.rows
 
-    async def _awrite(self, write: RecordWrite) -> int:
-        error = await submit_write(self._store, write)
-        if error is not None:
-            raise error
-        return write.outcome.rows
-
-    async def _beside(self, work: Callable[[], _T]) -> _T:
-        """Do something that may wait for a server."""
-        if self._store.quick:
+    async def do_beside(self, work: Callable[[], _T], *, writes: bool) -> _T:
+        """See `Records`; a write waits for its commit, a read only where the server is not this process."""
+        if self._store.quick and not writes:
             return work()
         import asyncio
 
