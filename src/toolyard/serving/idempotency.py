@@ -23,6 +23,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
+from toolyard.loop.threads import outlast
 from toolyard.model.errors import SessionBusyError, SessionError, SessionExistsError, UnknownSessionError
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.stored_answers import (
@@ -124,15 +125,10 @@ async def carry_out(job: KeyedRequest) -> tuple[StoredResponse, bytes | None, Ba
     return response, encode_answer(job.digest, response), None
 
 
-async def finish_uncancelled(work: Coroutine[Any, Any, _T]) -> tuple[_T, asyncio.CancelledError | None]:
+async def finish_uncancelled(work: Coroutine[Any, Any, _T]) -> tuple[_T, BaseException | None]:
     """Wait for something that must not stop half way, even if this task is cancelled; says if it was."""
     task = asyncio.get_running_loop().create_task(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            cancelled = error
+    cancelled = await outlast(task)
     return task.result(), cancelled
 
 
@@ -185,10 +181,6 @@ class Idempotency:
         work = self._running.get(slot)
         first = work is None
         if work is None:
-            if not self._records.shared:
-                value = self._records.get(_KIND, owner, slot.name)
-                if value is not None:
-                    return replay_answer(read_entry(value), digest)
             work = self._begin(KeyedRequest(slot, digest, make, repeatable, interrupted))
         elif work.digest != digest:
             raise key_conflict()
@@ -252,15 +244,7 @@ class Idempotency:
     async def _run(self, job: KeyedRequest, work: KeyedWork) -> None:
         """A task of its own: it goes on when nobody waits any more."""
         try:
-            if self._records.shared:
-                response = await self._run_shared(job)
-            else:
-                # Without other processes, what is running is known, and what is over is in memory.
-                response, entry, error = await carry_out(job)
-                if entry is not None:
-                    self._records.put(_KIND, *job.slot, entry)
-                if error is not None:
-                    raise error
+            response = await self._carry_out_once(job)
         except Exception as failure:
             del self._running[job.slot]
             if not work.fail(failure) and not isinstance(failure, HttpFault):
@@ -269,7 +253,7 @@ class Idempotency:
             del self._running[job.slot]
             work.tell(response)
 
-    async def _run_shared(self, job: KeyedRequest) -> StoredResponse:
+    async def _carry_out_once(self, job: KeyedRequest) -> StoredResponse:
         claim, cancelled = await finish_uncancelled(self._claim(job))
         if isinstance(claim, StoredResponse):
             return claim
