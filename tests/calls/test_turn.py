@@ -7,7 +7,8 @@ import pytest
 from call_support import SOON, Hung, call, engine_of, executions, in_threads, registry_of, until
 
 from toolyard.calls.batch import Batch
-from toolyard.calls.drive import AnswerInThread, Pause
+from toolyard.calls.deadline import answer_in_thread
+from toolyard.calls.drive import sleep_here
 from toolyard.calls.flow import batch_flow, run_batch
 from toolyard.engines.multi import MultiToolEngine
 from toolyard.engines.python import PythonToolEngine
@@ -241,12 +242,17 @@ def test_the_slowest_engine_of_a_batch_says_how_long_it_waits_for_its_turn(monke
     flow.close()
 
 
+def waits_by(wait, function):
+    """Whether a thread would wait by that function."""
+    return getattr(wait.here, "func", None) is function
+
+
 @pytest.mark.parametrize(("on_loop", "calls", "pauses"), [(True, 5, 2), (True, 1, 0), (False, 5, 0)])
 def test_a_long_batch_lets_other_tasks_run_between_its_calls(monkeypatch, on_loop, calls, pauses):
     # Two looks at the clock are within the time that a batch may keep the loop, three are over it.
     monkeypatch.setattr("toolyard.calls.flow.time", Clock(0.003))
     flow, session, _ = turn_of(engine_of(one), ask(on_loop=on_loop), calls)
-    assert sum(isinstance(wait, Pause) for wait in flow) == pauses
+    assert sum(waits_by(wait, sleep_here) for wait in flow) == pauses
     assert not session.gate.busy
 
 
@@ -255,7 +261,7 @@ def test_a_flow_that_nobody_drives_any_more_gives_its_turn_back(tmp_path, durabl
     sessions = Sessions(SqliteStore(tmp_path / "s.db") if durable else None)
     flow, session, results = turn_of(engine_of(one, sessions=sessions), ask(on_loop=True))
     for wait in flow:
-        if isinstance(wait, AnswerInThread):
+        if waits_by(wait, answer_in_thread):
             break
         wait.here()
     assert session.gate.busy and session.taken

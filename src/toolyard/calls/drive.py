@@ -79,10 +79,11 @@ def enter_gate(gate: Gate, until: float | None) -> Wait:
 
 def pause(seconds: float) -> Wait:
     """So many seconds; 0 lets other tasks run."""
-    return EitherWay(partial(_sleep, seconds), partial(_asleep, seconds))
+    return EitherWay(partial(sleep_here, seconds), partial(_asleep, seconds))
 
 
-def _sleep(seconds: float) -> None:
+def sleep_here(seconds: float) -> None:
+    """Sleep, in a thread that may."""
     check_thread("aexecute")
     time.sleep(seconds)
 
