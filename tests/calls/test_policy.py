@@ -471,11 +471,11 @@ def test_a_session_budget_counts_exactly_the_matching_calls(checks, globs, most)
 
 
 @pytest.mark.parametrize("globs", ["*", "a::*"])
-def test_a_budget_looks_at_no_name_twice(globs, monkeypatch):
+def test_a_budget_matches_no_name_twice(globs):
     ledger = policy_module.Ledger([Budget(10_000, tools=globs), Budget(500, tools="a::x*")])
     counts = {f"a::t{n}": 10 for n in range(200)}
     ledger.check("a::x", counts)
-    monkeypatch.setattr(policy_module.Ledger, "matching", lambda self, name: {"a::x": (0, 1)}[name])
+    ledger._matchers = [None, None]  # not to be called any more
     for _ in range(3):
         ledger.check("a::x", counts)
         counts["a::t1"] += 1

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from itertools import compress
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import msgspec
@@ -55,14 +54,13 @@ class Budget(msgspec.Struct, frozen=True):
 class Ledger:
     """The budgets of one policy at work. Safe from many threads: whole-process counts change under a lock."""
 
-    __slots__ = ("_drawing", "_lock", "_matched", "_matchers", "_spent", "budgets", "counts_calls")
+    __slots__ = ("_lock", "_matched", "_matchers", "_spent", "budgets", "counts_calls")
 
     def __init__(self, budgets: Sequence[Budget]) -> None:
         self.budgets = tuple(budgets)
         self.counts_calls = any(budget.per != "yard" for budget in self.budgets)
         self._matchers = [glob_matcher(budget.tools) for budget in self.budgets]
         self._matched: dict[str, tuple[int, ...]] = {}
-        self._drawing: list[dict[str, bool]] = [{} for _ in self.budgets]
         self._spent = [0] * len(self.budgets)
         self._lock = threading.Lock()
 
@@ -90,21 +88,9 @@ class Ledger:
                 raise self._exceeded(name, number)
 
     def _used(self, number: int, counts: Mapping[str, int]) -> int:
-        """Calls of a session that a budget counts. If all of them together are too few to matter, their number."""
-        total = sum(tuple(counts.values()))
-        if total < self.budgets[number].max_calls or "*" in self.budgets[number].tools:
-            return total
-        # Copied, names first: a name that another thread adds in between comes last, and is left out.
-        names, numbers = tuple(counts), tuple(counts.values())
-        known = self._drawing[number]
-        try:
-            return sum(compress(numbers, map(known.__getitem__, names)))
-        except KeyError:
-            kept = known if len(known) < _REMEMBERED else {}
-            known = {**kept, **{name: number in self.matching(name) for name in names}}
-            # Swapped, not filled: another thread may be reading the old one.
-            self._drawing[number] = known
-            return sum(compress(numbers, map(known.__getitem__, names)))
+        """Calls of a session that a budget counts."""
+        # Copied: another thread may add a name meanwhile.
+        return sum(count for name, count in tuple(counts.items()) if number in self.matching(name))
 
     def spend(self, name: str) -> None:
         """Count one call on the whole-process budgets: on every one it draws on, or `Denied` and on none."""

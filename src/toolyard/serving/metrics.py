@@ -26,8 +26,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import accumulate, chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TextIO, TypeVar
+from typing import TYPE_CHECKING, Literal, TextIO
 
 import msgspec
 
@@ -36,8 +37,6 @@ from toolyard.constants import VERSION
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-
-_Key = TypeVar("_Key", bound=tuple[str, ...])
 
 MAX_TOOLS = 1000
 MAX_ROUTES = 200
@@ -74,13 +73,67 @@ class Tally(msgspec.Struct):
     seconds: float = 0.0
 
 
+_Tallies = list[tuple[tuple[str, ...], Tally]]
+
+
 class _Counts(msgspec.Struct):
     """Everything one process has counted; also the form it takes in the shared folder."""
 
-    requests: list[tuple[str, int, Tally]]
-    calls: list[tuple[str, str, str, Tally]]
+    requests: _Tallies
+    calls: _Tallies
     gauges: dict[str, float]
     at: float
+
+
+class LabelledCounter:
+    """Counts by labels, and times by the first of them. Of a label there are at most so many values."""
+
+    def __init__(
+        self, name: str, words: str, timed_words: str, labels: Mapping[str, int], bounds: tuple[float, ...]
+    ) -> None:
+        self._name, self._words, self._timed_words = name, words, timed_words
+        self._labels = dict(labels)
+        self._bounds = bounds
+        self._seen: dict[str, set[str]] = {label: set() for label in labels}
+        self.tallies: dict[tuple[str, ...], Tally] = {}
+
+    def add(self, key: tuple[str, ...], seconds: float) -> None:
+        """Count one that took so long."""
+        tally = self.tallies.get(key)
+        if tally is None:
+            admitted = tuple(map(self._admit, self._labels, key))
+            tally = self.tallies.setdefault(admitted, Tally([0] * (len(self._bounds) + 1)))
+        tally.buckets[bisect_left(self._bounds, seconds)] += 1
+        tally.seconds += seconds
+
+    def _admit(self, label: str, value: str) -> str:
+        seen = self._seen[label]
+        if value not in seen:
+            if len(seen) >= self._labels[label]:
+                return OTHER
+            seen.add(value)
+        return value
+
+    def families(self, everybody: Iterable[_Tallies]) -> Iterator[Metric]:
+        """What all processes counted, as Prometheus has it."""
+        from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+
+        counts: dict[tuple[str, ...], Tally] = {}
+        timed: dict[tuple[str, ...], Tally] = {}
+        for key, tally in chain.from_iterable(everybody):
+            _add(counts, key, tally)
+            _add(timed, key[:1], tally)
+        labels = list(self._labels)
+        counter = CounterMetricFamily(f"{self._name}s", self._words, labels=labels)
+        for key, tally in sorted(counts.items()):
+            counter.add_metric(key, sum(tally.buckets))
+        yield counter
+        histogram = HistogramMetricFamily(f"{self._name}_seconds", self._timed_words, labels=labels[:1])
+        names = [*map(str, self._bounds), "+Inf"]
+        for key, tally in sorted(timed.items()):
+            steps = zip(names, map(float, accumulate(tally.buckets)), strict=True)
+            histogram.add_metric(key, list(steps), tally.seconds)
+        yield histogram
 
 
 class Metrics:
@@ -102,24 +155,28 @@ class Metrics:
         folder = os.environ.get(SHARED_VARIABLE)
         self._shared = shared or (Path(folder) if folder else None)
         self._clock = clock
-        self._requests: dict[tuple[str, int], Tally] = {}
-        self._calls: dict[tuple[str, str, str], Tally] = {}
-        self._routes: set[str] = set()
-        self._tools: set[str] = set()
-        self._codes: set[str] = set()
+        self._requests = LabelledCounter(
+            *("toolyard_request", "Answers by route and status.", "Time to answer a request."),
+            {"route": MAX_ROUTES, "status": MAX_CODES},
+            _REQUEST_BOUNDS,
+        )
+        self._calls = LabelledCounter(
+            *("toolyard_call", 'Tool calls; the code is "ok" or that of the error.', "Time a tool call took."),
+            {"tool": MAX_TOOLS, "mode": MAX_CODES, "code": MAX_CODES},
+            _CALL_BOUNDS,
+        )
         self._gauges: dict[str, Callable[[], float]] = {}
 
     def request(self, route: str, status: int, seconds: float) -> None:
         """Count one answer; `route` is the template that matched, never a path."""
-        tally = self._requests.get((route, status)) or self._new_request(route, status)
-        tally.buckets[bisect_left(_REQUEST_BOUNDS, seconds)] += 1
-        tally.seconds += seconds
+        self._requests.add((route, str(status)), seconds)
 
     def call(self, tool: str, mode: str, code: str, seconds: float) -> None:
         """Count one call by its tool's qualified name; `code` is "ok" or that of the error."""
-        tally = self._calls.get((tool, mode, code)) or self._new_call(tool, mode, code)
-        tally.buckets[bisect_left(_CALL_BOUNDS, seconds)] += 1
-        tally.seconds += seconds
+        key = (tool, mode, code)
+        if key not in self._calls.tallies and not self._known(tool):
+            key = (OTHER, mode, code)
+        self._calls.add(key, seconds)
 
     def watch(self, name: str, read: Callable[[], float]) -> None:
         """Export what `read` gives whenever somebody asks; names are those of `GAUGES`."""
@@ -143,8 +200,8 @@ class Metrics:
         """The families, as a Prometheus registry asks for them."""
         everybody = list(self._everybody())
         yield _info()
-        yield from _request_families(everybody)
-        yield from _call_families(everybody)
+        yield from self._requests.families(one.requests for one in everybody)
+        yield from self._calls.families(one.calls for one in everybody)
         yield from _gauge_families(everybody, self._clock())
 
     def describe(self) -> Iterable[Metric]:
@@ -160,8 +217,8 @@ class Metrics:
 
     def _counts(self) -> _Counts:
         return _Counts(
-            [(*key, tally) for key, tally in list(self._requests.items())],
-            [(*key, tally) for key, tally in list(self._calls.items())],
+            list(self._requests.tallies.items()),
+            list(self._calls.tallies.items()),
             {name: float(read()) for name, read in self._gauges.items()},
             self._clock(),
         )
@@ -179,27 +236,6 @@ class Metrics:
             if path.stem != f"toolyard-{os.getpid()}":
                 yield msgspec.json.decode(path.read_bytes(), type=_Counts)
 
-    def _new_request(self, route: str, status: int) -> Tally:
-        route = _admitted(route, self._routes, MAX_ROUTES)
-        return self._requests.setdefault((route, status), _tally(_REQUEST_BOUNDS))
-
-    def _new_call(self, tool: str, mode: str, code: str) -> Tally:
-        tool = _admitted(tool, self._tools, MAX_TOOLS) if self._known(tool) else OTHER
-        code = _admitted(code, self._codes, MAX_CODES)
-        return self._calls.setdefault((tool, mode, code), _tally(_CALL_BOUNDS))
-
-
-def _tally(bounds: tuple[float, ...]) -> Tally:
-    return Tally([0] * (len(bounds) + 1))
-
-
-def _admitted(label: str, seen: set[str], most: int) -> str:
-    if label not in seen:
-        if len(seen) >= most:
-            return OTHER
-        seen.add(label)
-    return label
-
 
 def _info() -> Metric:
     from prometheus_client.core import GaugeMetricFamily
@@ -207,40 +243,6 @@ def _info() -> Metric:
     family = GaugeMetricFamily("toolyard_info", "Always 1; the version is its label.", labels=["version"])
     family.add_metric([VERSION], 1)
     return family
-
-
-def _request_families(everybody: list[_Counts]) -> Iterator[Metric]:
-    from prometheus_client.core import CounterMetricFamily
-
-    counts: dict[tuple[str, str], Tally] = {}
-    by_route: dict[tuple[str, ...], Tally] = {}
-    for one in everybody:
-        for route, status, tally in one.requests:
-            _add(counts, (route, str(status)), tally)
-            _add(by_route, (route,), tally)
-    family = CounterMetricFamily("toolyard_requests", "Answers by route and status.", labels=["route", "status"])
-    for key, tally in sorted(counts.items()):
-        family.add_metric(key, sum(tally.buckets))
-    yield family
-    yield _histogram("toolyard_request_seconds", "Time to answer a request.", ["route"], by_route, _REQUEST_BOUNDS)
-
-
-def _call_families(everybody: list[_Counts]) -> Iterator[Metric]:
-    from prometheus_client.core import CounterMetricFamily
-
-    counts: dict[tuple[str, str, str], Tally] = {}
-    by_tool: dict[tuple[str, ...], Tally] = {}
-    for one in everybody:
-        for tool, mode, code, tally in one.calls:
-            _add(counts, (tool, mode, code), tally)
-            _add(by_tool, (tool,), tally)
-    family = CounterMetricFamily(
-        "toolyard_calls", 'Tool calls; the code is "ok" or that of the error.', labels=["tool", "mode", "code"]
-    )
-    for key, tally in sorted(counts.items()):
-        family.add_metric(key, sum(tally.buckets))
-    yield family
-    yield _histogram("toolyard_call_seconds", "Time a tool call took.", ["tool"], by_tool, _CALL_BOUNDS)
 
 
 def _gauge_families(everybody: list[_Counts], now: float) -> Iterator[Metric]:
@@ -254,23 +256,7 @@ def _gauge_families(everybody: list[_Counts], now: float) -> Iterator[Metric]:
             yield GaugeMetricFamily(exported, help_text, value=value)
 
 
-def _histogram(
-    name: str, help_text: str, labels: list[str], tallies: Mapping[tuple[str, ...], Tally], bounds: tuple[float, ...]
-) -> Metric:
-    from prometheus_client.core import HistogramMetricFamily
-
-    family = HistogramMetricFamily(name, help_text, labels=labels)
-    names = [*map(str, bounds), "+Inf"]
-    for key, tally in sorted(tallies.items()):
-        running, steps = 0, []
-        for le, count in zip(names, tally.buckets, strict=True):
-            running += count
-            steps.append((le, float(running)))
-        family.add_metric(key, steps, tally.seconds)
-    return family
-
-
-def _add(sums: dict[_Key, Tally], key: _Key, tally: Tally) -> None:
+def _add(sums: dict[tuple[str, ...], Tally], key: tuple[str, ...], tally: Tally) -> None:
     have = sums.get(key)
     if have is None:
         sums[key] = Tally(list(tally.buckets), tally.seconds)
