@@ -12,7 +12,6 @@ import msgspec
 
 from toolyard.model.bindings import ScriptBinding
 from toolyard.model.errors import CallError, DefinitionError, SourceUnavailable
-from toolyard.model.json_words import json_type
 from toolyard.model.names import show
 from toolyard.model.report import Rewrite
 from toolyard.model.tool import Tool
@@ -42,27 +41,50 @@ class Origin(msgspec.Struct, frozen=True):
     timeout: float
 
 
+class Declaration(msgspec.Struct, frozen=True):
+    """One tool, as the process of a script says it; that process was told what is wrong with it in better words."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] | None = None
+    output: dict[str, Any] | None = None
+    aliases: tuple[str, ...] | None = None
+    timeout: Any = None
+    effects: Any = None
+    tags: tuple[str, ...] | None = None
+    version: str | None = None
+    flags: dict[str, Any] | None = None
+    handler: str = "run"
+    takes_ctx: bool | None = None
+    is_async: bool | None = None
+
+
 def read_tool(raw: Mapping[str, Any], origin: Origin) -> tuple[AdmittedTool, tuple[Rewrite, ...]]:
     """The tool that one entry of a declaration defines, ready for a registry; `DefinitionError` if it cannot be one."""
-    name = _read_text(raw, "name")
-    parameters = _read_mapping(raw, "parameters")
-    takes_ctx = raw.get("takes_ctx") is True
-    if takes_ctx and _CTX in (parameters.get("properties") or {}):
-        raise DefinitionError(f"tool {show(name)} declares a parameter 'ctx', which is filled in for it; rename one")
-    effects: Any = raw.get("effects") or "unknown"
+    try:
+        said = msgspec.convert(raw, Declaration)
+    except msgspec.ValidationError as error:
+        raise DefinitionError(f"what a script declares has another form: {error}") from None
+    parameters = said.parameters or {}
+    if said.takes_ctx and _CTX in (parameters.get("properties") or {}):
+        raise DefinitionError(
+            f"tool {show(said.name)} declares a parameter 'ctx', which is filled in for it; rename one"
+        )
+    flags = said.flags or {}
+    effects: Any = said.effects or "unknown"
     tool = Tool(
-        name,
+        said.name,
         origin.namespace,
-        _read_text(raw, "description"),
+        said.description,
         parameters,
-        _read_mapping(raw, "output"),
-        _read_metadata(raw),
-        version=_read_text(raw, "version") if raw.get("version") is not None else None,
-        tags=_read_texts(raw, "tags"),
-        aliases=_read_texts(raw, "aliases"),
+        said.output or {},
+        {flag: True for flag in _FLAGS if flags.get(flag) is True},
+        version=said.version,
+        tags=tuple(dict.fromkeys(said.tags or ())),
+        aliases=tuple(dict.fromkeys(said.aliases or ())),
         effects=effects,
         source=origin.source,
-        binding=_read_binding(raw, origin, takes_ctx),
+        binding=_make_binding(said, origin),
     )
     candidate, rewrites = admit_tool(tool)
     candidate.place = f"/{origin.file}"
@@ -75,63 +97,24 @@ def to_one_line(text: str) -> str:
     return plain if len(plain) <= _SHOWN else f"{plain[:_SHOWN]}..."
 
 
-def _read_binding(raw: Mapping[str, Any], origin: Origin, takes_ctx: bool) -> ScriptBinding:
-    handler = _read_text(raw, "handler") or "run"
-    if not _HANDLER.fullmatch(handler):
-        raise DefinitionError(f"handler {show(handler)} is neither a function of the file nor an entry of TOOLS")
+def _make_binding(said: Declaration, origin: Origin) -> ScriptBinding:
+    if not _HANDLER.fullmatch(said.handler):
+        raise DefinitionError(f"handler {show(said.handler)} is neither a function of the file nor an entry of TOOLS")
+    timeout = origin.timeout if said.timeout is None else said.timeout
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not (0 < timeout < math.inf):
+        raise DefinitionError(f"TOOL_TIMEOUT is a number of seconds above 0, not {timeout!r:.80}")
     return ScriptBinding(
         origin.directory,
         origin.file,
-        handler,
+        said.handler,
         origin.sha256,
         origin.code,
         origin.settings,
         origin.isolation,
-        _read_timeout(raw, origin.timeout),
-        takes_ctx,
-        raw.get("is_async") is True,
+        float(timeout),
+        said.takes_ctx is True,
+        said.is_async is True,
     )
-
-
-def _read_metadata(raw: Mapping[str, Any]) -> dict[str, Any]:
-    flags = _read_mapping(raw, "flags")
-    return {flag: True for flag in _FLAGS if flags.get(flag) is True}
-
-
-def _read_timeout(raw: Mapping[str, Any], default: float) -> float:
-    value = raw.get("timeout")
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int | float) or not (0 < value < math.inf):
-        raise DefinitionError(f"TOOL_TIMEOUT is a number of seconds above 0, not {value!r:.80}")
-    return float(value)
-
-
-def _read_text(raw: Mapping[str, Any], key: str) -> str:
-    value = raw.get(key, "")
-    if not isinstance(value, str):
-        raise DefinitionError(f"{key!r} must be text, not {json_type(value)}")
-    return value
-
-
-def _read_mapping(raw: Mapping[str, Any], key: str) -> dict[str, Any]:
-    value = raw.get(key)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise DefinitionError(f"{key!r} must be a mapping, not {json_type(value)}")
-    return value
-
-
-def _read_texts(raw: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    value = raw.get(key)
-    if value is None:
-        return ()
-    if isinstance(value, str):
-        return (value,)
-    if not isinstance(value, Sequence) or not all(isinstance(item, str) for item in value):
-        raise DefinitionError(f"{key!r} must be a list of text, not {json_type(value)}")
-    return tuple(dict.fromkeys(value))
 
 
 class ScriptVersion:
