@@ -12,7 +12,7 @@ from tests.insight.dataflow.yard import FLAG, NUMBER, TEXT, WHOLE, many, record,
 from toolyard.insight.dataflow import edges, match
 from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.insight.dataflow.edges import compute_edges, limits_of
-from toolyard.insight.dataflow.match import TOKENS, details_fit, fit_types, token_vectors
+from toolyard.insight.dataflow.match import TOKENS, fit_types, token_vectors
 from toolyard.insight.dataflow.profile import told_of, types_of
 
 
@@ -28,7 +28,6 @@ def naive(tools, min_score):
             shared = zip(wanted.facets.keys, wanted.facets.weights, strict=True)
             name = max((given[key] * weight for key, weight in shared if key in given), default=0.0)
             kind = fit_types(*types_of(output.shape), *types_of(wanted.shape), wanted.required)[0]
-            kind *= details_fit(output.format, output.enum, wanted.format, wanted.enum)
             if name < match.MIN_NAME or kind <= 0.2:
                 continue
             logit = TOKENS.base + TOKENS.name * name + TOKENS.text * _alike(output.text, wanted.text)

@@ -2,10 +2,8 @@
 
 import pytest
 
-from toolyard.insight.dataflow.match import details_fit, fit_types
+from toolyard.insight.dataflow.match import fit_types
 from toolyard.insight.dataflow.paths import ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, SCALAR, STRING
-from toolyard.insight.dataflow.profile import told_of
-from toolyard.model.tool import Tool
 
 
 @pytest.mark.parametrize(
@@ -50,21 +48,3 @@ def test_an_equal_type_is_better_than_a_near_one():
         fit_types(*given, INTEGER, 0, 0, True)[0] for given in ((INTEGER, 0, 0), (NUMBER, 0, 0), (STRING, 0, 0))
     )
     assert exact > near > far > 0
-
-
-def fits(given, wanted):
-    details = []
-    for schema in (given, wanted):
-        told = told_of(Tool("get_order", "n", "", {"type": "object", "properties": {"order_code": schema}}))
-        kind = told.inputs.by_path()["order_code"]
-        details += [kind.format, kind.enum]
-    return details_fit(*details)
-
-
-def test_formats_and_listed_values_must_agree():
-    assert fits({"type": "string", "format": "date"}, {"type": "string", "format": "date"}) == 1
-    assert fits({"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}) > 0.5
-    assert fits({"type": "string", "format": "uri"}, {"type": "string", "format": "uuid"}) < 0.2
-    assert fits({"enum": ["a"]}, {"enum": ["a", "b"]}) == 1
-    assert fits({"enum": ["a"]}, {"enum": ["b"]}) == 0
-    assert 0.5 < fits({"type": "string"}, {"enum": ["b"]}) < 1

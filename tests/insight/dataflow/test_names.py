@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.insight.dataflow.names import asked_of, owner_in, read_name, tool_nouns
+from toolyard.insight.dataflow.names import owner_in, read_name, tool_nouns
 
 
 @pytest.mark.parametrize(
@@ -47,13 +47,6 @@ def test_a_name_that_ends_as_lists_do_says_of_what():
 )
 def test_a_name_says_what_a_tool_is_about(name, nouns):
     assert tool_nouns(name) == nouns
-
-
-@pytest.mark.parametrize(
-    ("name", "owner"), [("get-accounts-id-limits", ("account",)), ("get_user", ()), ("id_of_user", ())]
-)
-def test_a_name_may_say_whose_id_a_call_is_about(name, owner):
-    assert asked_of(name) == owner
 
 
 @pytest.mark.parametrize(

@@ -91,22 +91,12 @@ def test_branches_of_a_union_are_all_there_and_none_is_required():
         ({"minimum": 1}, INTEGER | NUMBER),
         ({"items": {"type": "string"}}, ARRAY),
         ({"properties": {"b": {}}}, OBJECT),
-        ({"description": "List of names"}, ARRAY | STRING),
-        ({"description": "Whether to wait"}, BOOLEAN),
-        ({"description": "Number of rooms"}, INTEGER | NUMBER),
         ({}, SCALAR),
     ],
 )
 def test_a_missing_type_is_inferred_from_what_else_is_said(schema, expected):
     field = fields_of({"type": "object", "properties": {"a": schema}})[0]
     assert field.kinds == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"), [("is_open", BOOLEAN), ("row_count", INTEGER | NUMBER), ("user_id", STRING | INTEGER)]
-)
-def test_a_missing_type_is_inferred_from_the_name(name, expected):
-    assert kinds({"type": "object", "properties": {name: {}}}) == {name: expected}
 
 
 def test_what_is_cut_lies_deepest():
@@ -129,10 +119,9 @@ def test_what_is_beyond_all_limits_is_not_looked_at():
     assert [field.path for field in found] == [f"f{number}" for number in range(MAX_FIELDS)]
 
 
-def test_of_listed_values_without_end_the_first_are_compared():
+def test_of_listed_values_without_end_the_first_are_looked_at():
     (field,) = fields_of({"type": "object", "properties": {"color": {"enum": [str(n) for n in range(200_000)]}}})
     assert field.kinds == STRING
-    assert field.enum == {str(number) for number in range(1000)}
 
 
 def test_of_one_name_in_many_schemas_the_last_counts_and_the_first_gives_the_place():

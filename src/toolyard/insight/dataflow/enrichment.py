@@ -29,7 +29,7 @@ from toolyard.plugins import View
 Settings = tuple[str, str, int, float]
 """The model and its version, how many neighbors, and the least score."""
 
-VERSION = 6
+VERSION = 7
 """Of the rules: what an older one has kept is not used."""
 
 

@@ -120,10 +120,6 @@ _SCALARS = {
     (OBJECT, OBJECT): 0.8,
 }
 _BITS = (STRING, INTEGER, NUMBER, BOOLEAN, OBJECT)
-Listed = frozenset[str] | None
-"""The values that are allowed, if they are listed."""
-
-_NEAR = {("date", "date-time"): 0.9, ("date-time", "date"): 0.9, ("date-time", "time"): 0.7}
 
 
 @lru_cache(maxsize=65536)
@@ -154,16 +150,6 @@ def _best_scalar(given: int, asked: int) -> float:
         (_SCALARS.get((one, other), 0.0) for one in _BITS if given & one for other in _BITS if asked & other),
         default=0.0,
     )
-
-
-def details_fit(form: str, enum: Listed, wanted_form: str, wanted_enum: Listed) -> float:
-    """Whether formats and listed values agree: 1 if nothing speaks against it, 0 if they cannot."""
-    score = 1.0
-    if form and wanted_form and form != wanted_form:
-        score *= _NEAR.get((form, wanted_form), 0.15)
-    if wanted_enum is not None:
-        score *= 0.85 if enum is None else len(enum & wanted_enum) / len(enum)
-    return score
 
 
 MIN_NAME = 0.3
@@ -326,12 +312,7 @@ def _type_table(tables: Tables) -> tuple[Array, Array]:
 
 
 def _filter_by_type(tables: Tables, types: Array, rows: Array, columns: Array, names: Array) -> list[Array]:
-    """Those that fit by type, format and listed values, and how well."""
+    """Those that fit by type, and how well."""
     fits = types[tables.outputs.shapes[rows], tables.inputs.shapes[columns]]
-    outputs, inputs = tables.outputs.kinds, tables.inputs.kinds
-    special = np.array([bool(kind.format or kind.enum) for kind in inputs], np.bool_)
-    for at in np.flatnonzero(special[columns] & (fits > 0)).tolist():
-        given, wanted = outputs[rows[at]], inputs[columns[at]]
-        fits[at] *= details_fit(given.format, given.enum, wanted.format, wanted.enum)
     good = fits > 0.2
     return [part[good] for part in (rows, columns, names, fits)]

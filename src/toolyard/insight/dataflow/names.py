@@ -196,19 +196,6 @@ def tool_nouns(name: str) -> list[Phrase]:
     return nouns
 
 
-def asked_of(name: str) -> Phrase:
-    """Whose `id` a call is about: in `get-accounts-id-limits` the account's."""
-    words = words_of(name)
-    if "id" not in words[1:]:
-        return ()
-    before: list[str] = []
-    for word in reversed(words[: len(words) - 1 - words[::-1].index("id")]):
-        if word in VERBS:
-            break
-        before.insert(0, word)
-    return tuple(before)
-
-
 _OWNER = re.compile(
     r"\b(?:id|identifier|uuid|uid|sid|name|title|key|code|number|arn|slug|primary key|abbreviation|index|symbol|email|"
     r"reference)s?\b"

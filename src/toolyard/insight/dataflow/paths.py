@@ -7,12 +7,9 @@ else is said. Paths are given breadth first, so that a limit cuts what lies deep
 from __future__ import annotations
 
 import itertools
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
-
-from toolyard.insight.dataflow.names import words_of
 
 STRING, INTEGER, NUMBER, BOOLEAN, OBJECT, ARRAY = (1 << bit for bit in range(6))
 SCALAR = STRING | INTEGER | NUMBER | BOOLEAN
@@ -70,10 +67,6 @@ def fold_schema(schema: Schema, root: Schema, depth: int = 4) -> Settled:
     if places and inner.properties is None:
         # Plain values without names, each another thing: the list stands for them, and they are no list of one.
         return Settled(kinds, found, properties, required, hint, None, inner.kinds)
-    # What a list holds says something of the list as well.
-    for key in ("enum", "format"):
-        if key in inner.said:
-            found.setdefault(key, inner.said[key])
     return Settled(kinds, found, properties, required, inner.hint if hint is None else hint, inner, inner.kinds)
 
 
@@ -184,29 +177,8 @@ def is_mapping(value: Any) -> bool:
 
 
 MAX_DEPTH = 6
-_MAX_ENUM = 1000
-"""Listed values that are compared."""
-_FORMATS = {
-    "date": "date",
-    "date-time": "date-time",
-    "datetime": "date-time",
-    "time": "time",
-    "email": "email",
-    "uri": "url",
-    "url": "url",
-    "uuid": "uuid",
-    "ipv4": "ip",
-    "ipv6": "ip",
-    "binary": "binary",
-    "byte": "binary",
-    "phone": "phone",
-    "e164": "phone",
-}
-_LIST_TEXT = re.compile(r"^(an? |the )?(optional |comma.separated )?(list|array|set|collection)s? of\b", re.I)
-_FLAG_TEXT = re.compile(r"^(whether|if true|true if|set to true|indicates (if|whether)|flag)\b", re.I)
-_COUNT_TEXT = re.compile(r"^(the )?(total |maximum |minimum |max |min )?(number|count|amount) of\b", re.I)
-_FLAG_WORDS = frozenset(("is", "has", "enable", "enabled", "can", "should", "include", "allow"))
-_COUNT_WORDS = frozenset(("count", "total", "limit", "offset", "page", "quantity", "size", "year", "age", "duration"))
+_MAX_VALUES = 1000
+"""Listed values that are looked at."""
 
 
 class Holder(NamedTuple):
@@ -230,8 +202,6 @@ class SchemaField(NamedTuple):
     kinds: int
     items: int
     """The kinds of what a list holds; 0 if it is none."""
-    format: str
-    enum: frozenset[str] | None
     description: str
     required: bool
 
@@ -328,19 +298,14 @@ def _build_field(node: _Node) -> SchemaField:
     said = node.settled.said
     text = said.get("description")
     text = text if isinstance(text, str) else ""
-    enum = None
-    if isinstance(values := said.get("enum"), list):
-        enum = frozenset([str(value) for value in values[:_MAX_ENUM] if value is not None]) or None
-    kinds = node.settled.kinds or _guess_kinds(said, node.name, text)
+    kinds = node.settled.kinds or _guess_kinds(said)
     items = 0
     if kinds & ARRAY:
         items = node.settled.item_kinds or (0 if is_mapping(said.get("items")) else SCALAR | OBJECT)
-    named = said.get("format")
-    form = _FORMATS.get(named.lower(), "") if isinstance(named, str) else ""
-    return SchemaField(node.path, node.name, node.holder, kinds, items, form, enum, text, node.required)
+    return SchemaField(node.path, node.name, node.holder, kinds, items, text, node.required)
 
 
-def _guess_kinds(settled: Schema, name: str, text: str) -> int:
+def _guess_kinds(settled: Schema) -> int:
     """What a value may be whose type is not said."""
     values = settled.get("enum") or [settled[key] for key in ("const", "default") if settled.get(key) is not None]
     if isinstance(values, list) and values:
@@ -350,12 +315,12 @@ def _guess_kinds(settled: Schema, name: str, text: str) -> int:
     for keywords, kinds in KEYWORD_KINDS:
         if any(keyword in settled for keyword in keywords):
             return kinds
-    return _kinds_of_words(name, text)
+    return SCALAR
 
 
 def _kinds_of_values(values: list[Any]) -> int:
     kinds = 0
-    for value in values[:_MAX_ENUM]:
+    for value in values[:_MAX_VALUES]:
         if isinstance(value, bool):
             kinds |= BOOLEAN
         elif isinstance(value, int):
@@ -369,16 +334,3 @@ def _kinds_of_values(values: list[Any]) -> int:
         elif isinstance(value, Mapping):
             kinds |= OBJECT
     return kinds or SCALAR
-
-
-def _kinds_of_words(name: str, text: str) -> int:
-    words = words_of(name)
-    if _LIST_TEXT.search(text):
-        return ARRAY | STRING
-    if _FLAG_TEXT.search(text) or (words and words[0] in _FLAG_WORDS):
-        return BOOLEAN
-    if _COUNT_TEXT.search(text) or (words and words[-1] in _COUNT_WORDS):
-        return INTEGER | NUMBER
-    if words and words[-1] in ("id", "number"):
-        return STRING | INTEGER
-    return SCALAR

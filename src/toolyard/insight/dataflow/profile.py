@@ -5,16 +5,13 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from toolyard.insight.dataflow.names import REMEMBERED, asked_of, owner_in, read_name, read_words, tool_nouns, words_of
+from toolyard.insight.dataflow.names import REMEMBERED, owner_in, read_name, read_words, tool_nouns, words_of
 from toolyard.insight.dataflow.paths import BOOLEAN, SCALAR, Holder, SchemaField, fields_of, needed_of
 from toolyard.insight.dataflow.value_meanings import (
     ALONE,
     GONE,
     HANDLE,
-    MADE,
-    MAKERS,
     OUTPUT,
-    PEOPLE,
     SCOPED,
     WEAK_WRAPPERS,
     WRAPPERS,
@@ -44,8 +41,6 @@ class Kind(NamedTuple):
     description: str
     shape: int
     """The kinds of a value, of its items, and whether it is one of many: `ITEMS` and `MANY` say which bits."""
-    format: str
-    enum: frozenset[str] | None
     attribute: str
     """What it is."""
     own: Phrase
@@ -55,7 +50,7 @@ class Kind(NamedTuple):
     owners: Owners
     """Whose it is by everything else; empty where that is `own`."""
     role: int
-    """`OUTPUT`, `HANDLE` and `MADE`, as far as they are so."""
+    """`OUTPUT` and `HANDLE`, as far as they are so."""
 
     @property
     def text(self) -> str:
@@ -131,12 +126,11 @@ def told_of(tool: Tool) -> Told:
     """All that is compared of a tool."""
     nouns = tool_nouns(tool.name)
     noun = nouns[-1] if nouns else ()
-    words = words_of(tool.name)
-    maker = not MAKERS.isdisjoint(words[:2])
     taken = fields_of(tool.parameters)
     needed = needed_of(field.path for field in taken if field.required)
-    inputs = _read_values(taken, asked_of(tool.name) or noun, 0, needed, maker=maker)
+    inputs = _read_values(taken, noun, 0, needed)
     outputs = _read_values(fields_of(tool.output_parameters), noun, OUTPUT, frozenset())
+    words = words_of(tool.name)
     if not GONE.isdisjoint(words[:2]):
         # The id that came in goes out again, and stands for nothing any more.
         gone = frozenset(map(_last_words, inputs.paths))
@@ -150,12 +144,10 @@ def _last_words(path: str) -> Phrase:
     return words_of(path.rpartition(".")[2])
 
 
-def _read_values(
-    fields: list[SchemaField], noun: Phrase, side: int, needed: frozenset[str], *, maker: bool = False
-) -> Values:
+def _read_values(fields: list[SchemaField], noun: Phrase, side: int, needed: frozenset[str]) -> Values:
     found = Values([], [], [])
     for field in fields:
-        kind = _read_kind(field, noun, side, maker=maker)
+        kind = _read_kind(field, noun, side)
         if kind is not None:
             found.paths.append(field.path)
             found.needed.append(field.path in needed)
@@ -163,7 +155,7 @@ def _read_values(
     return found
 
 
-def _read_kind(field: SchemaField, noun: Phrase, side: int, *, maker: bool) -> Kind | None:
+def _read_kind(field: SchemaField, noun: Phrase, side: int) -> Kind | None:
     """What is compared of one value; None for what no other tool's answer is for, or is nobody's."""
     name = read_name(field.name) if field.name else read_words(noun)
     if name is None:
@@ -184,16 +176,12 @@ def _read_kind(field: SchemaField, noun: Phrase, side: int, *, maker: bool) -> K
     role = side
     if not field.kinds & BOOLEAN and (not side or field.items & SCALAR):
         role |= HANDLE
-    if maker and not field.parents and name.tells and not name.own:
-        role |= MADE
     return Kind(
         required=field.required and not side,
         state=name.state,
         spoken=spoken,
         description=field.description,
         shape=field.kinds | field.items << ITEMS | (1 << MANY if field.lists else 0),
-        format=field.format,
-        enum=field.enum,
         attribute=name.attribute,
         own=name.own,
         generic=name.generic,
@@ -230,10 +218,6 @@ def _find_owners(told: Phrase, inner: Phrase, wrapper: Phrase, hint: Phrase, nou
         found.append((hint, 0.9))
     if noun and not inner:
         found.append((noun, 0.88 if not told else 0.75))
-    for owner, _ in found:
-        if owner[-1] in PEOPLE:
-            found.append((("user",), 0.88))
-            break
     return tuple(found)
 
 

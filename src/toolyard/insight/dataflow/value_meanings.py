@@ -109,7 +109,6 @@ VERBS_FIRST = frozenset(
 )
 VERBS_LAST = frozenset(("list", "search", "count", "query"))
 
-MAKERS = frozenset(("create", "add", "post", "new", "make", "register", "insert", "generate", "put"))
 GONE = frozenset(("delete", "remove", "destroy", "drop", "erase", "purge"))
 STOPS = frozenset(("by", "for", "from", "of", "in", "on", "with", "using", "to", "via", "at", "and", "or"))
 
@@ -134,10 +133,6 @@ PREPOSITIONS = frozenset(
 
 # Containers that wrap in one place and are the thing itself in another.
 WEAK_WRAPPERS = frozenset(("resource", "message", "node", "content", "page", "collection", "value", "object", "item"))
-PEOPLE = frozenset(
-    """creator owner author user member assignee sender committer reviewer organizer participant recipient submitter
-    requester reporter uploader editor collaborator person""".split()  # noqa: SIM905
-)
 LISTS = frozenset(("list", "array", "collection", "history", "set"))
 
 # Identifiers that somebody gave: they mean nothing to anybody else.
@@ -158,9 +153,9 @@ Claim = tuple[str, Phrase, float]
 Member = tuple[str, float, float]
 """An attribute of a group; its weight, and what the whole counts for then."""
 
-OUTPUT, HANDLE, MADE = 1, 2, 4
-"""What is known of a value besides its name: that it is given, that it may stand for an entity by its name alone, and
-that it is the name of what is about to be made."""
+OUTPUT, HANDLE = 1, 2
+"""What is known of a value besides its name: that it is given, and that it may stand for an entity by its name alone.
+"""
 
 NOBODY: Phrase = ()
 """The owner of what is the same whosoever it is."""
@@ -197,9 +192,6 @@ def add_claim(claims: list[Claim], attribute: str, own: Phrase, generic: bool, o
     named = attribute if output else _LIKE.get(attribute, attribute)
     if generic or own:
         scale = 0.9 if attribute in STATE else 1.0
-        if role & MADE:
-            # The name of what is about to be made is nobody's yet.
-            scale *= 0.55
         if owners:
             for owner, weight in owners:
                 claims.append((named, owner, weight * scale))
