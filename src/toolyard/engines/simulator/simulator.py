@@ -191,9 +191,7 @@ class Simulator:
     def answer(self, invocation: Invocation) -> Any:
         """The call's value; raises `ToolFailed` where a real service would not find what is asked for."""
         tool, arguments = invocation.tool, invocation.arguments
-        profile = self._profiles.get(id(tool))
-        if profile is None or profile.tool is not tool:
-            profile = self.profile(tool)
+        profile = self.profile(tool)
         if profile.plain or not self._stateful:
             return self._value_by_arguments(profile, arguments)
         try:
@@ -203,10 +201,7 @@ class Simulator:
 
     def value(self, tool: Tool, arguments: dict[str, Any]) -> Any:
         """A value for these arguments, as if nothing had happened before."""
-        profile = self._profiles.get(id(tool))
-        if profile is None or profile.tool is not tool:
-            profile = self.profile(tool)
-        return self._value_by_arguments(profile, arguments)
+        return self._value_by_arguments(self.profile(tool), arguments)
 
     def profile(self, tool: Tool) -> Profile:
         """What is worked out about a tool."""

@@ -26,9 +26,6 @@ _NUMBER = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum
 _LIMITS = (_TEXT | _NUMBER | _ARRAY | _OBJECT) - {"items", "properties", "additionalProperties", "format"}
 _TRIES = ((0, False), (0, False), (LEAVES + 1, False), (-10 * LEAVES, False), (1, False), (LEAVES + 1, True))
 """How values of a whole schema are tried: as usual, with little in them, with all, and by any means."""
-_SURE = frozenset({"type", "properties", "required", "items", "enum", "const", "minimum", "maximum", "format"})
-_SURE |= {"minLength", "maxLength", "minItems", "maxItems", "$defs", "definitions", "$schema", "description", "title"}
-_SURE |= {"examples", "example", "default", "deprecated", "readOnly", "writeOnly", "$comment", "$id"}
 _KEPT = ("$schema", "$defs", "definitions")
 _ROOT = "root of it all"
 _PYTHON: dict[str, tuple[type, ...]] = {
@@ -53,8 +50,6 @@ class SchemaValues:
         """Nodes whose ids are in use."""
         self._checks: dict[int, Check] = {}
         self._whole: Make | None = None
-        self._sure = True
-        """False once something was met that is not certain to be right as it is made."""
 
     def maker(self, node: SubSchema, name: str = "") -> Make:
         """Who makes values of that part; what refers to something else is looked at when it is needed."""
@@ -73,7 +68,6 @@ class SchemaValues:
         checked = not ways or any(way.checked for way in ways)
         # The same part may be reached in many ways.
         for way in {id(way.schema): way for way in ways}.values():
-            self._sure = self._sure and not checked and way.schema.keys() <= _SURE
             for kind in _value_kinds(way.schema):
                 try:
                     makers.append(self._kind_maker(way, node, kind, name))
@@ -122,8 +116,7 @@ class SchemaValues:
         found = self._checks.get(id(node))
         if found is None:
             self._kept.append(node)
-            simple = _simple_check(node)
-            found = self._checks[id(node)] = Lazy(lambda: self.compile_check(node)) if simple is None else simple
+            found = self._checks[id(node)] = Lazy(lambda: self.compile_check(node))
         return found
 
     def compile_check(self, node: SubSchema) -> Check:
@@ -141,14 +134,12 @@ class SchemaValues:
         maker = self._whole
         if maker is None:
             maker = self._whole = self.build(self.root, "")
-        # Always this first, sure or not: which it is may turn out only now, since what refers to something else is
-        # built when it is needed, and the same draw has to give the same value before and after that.
         try:
             value = maker(draw)
         except GaveUp:
             draw.again(b"again %b" % draw.key)
         else:
-            if self._sure or self.check(value):
+            if self.check(value):
                 return value
         return self.make_part(maker, self.check, draw)
 
@@ -165,7 +156,7 @@ class SchemaValues:
                 draw.echo = None
                 draw.again(b"%d %b" % (spent, draw.key))
                 continue
-            if (self._sure and not loose) or check(value):
+            if check(value):
                 return value
             found = [value]
         if not found:
@@ -212,27 +203,6 @@ def _is_kind(value: Any, kind: str) -> bool:
     if kind == "integer" and isinstance(value, float):
         return value.is_integer()
     return isinstance(value, _PYTHON.get(kind, (str,)))
-
-
-def _simple_check(node: SubSchema) -> Check | None:
-    """A check without the validator, for what is little more than a type."""
-    if isinstance(node, bool):
-        return lambda value: node
-    words = node.get("enum")
-    if isinstance(words, list) and node.keys() <= {*_HARMLESS, "enum"} and all(type(word) is str for word in words):
-        known = frozenset(words)
-        return lambda value: type(value) is str and value in known
-    kind = node.get("type")
-    if not isinstance(kind, str) or kind in ("array", "object", "number", "integer"):
-        return None
-    if any(key not in _HARMLESS for key in node):
-        return None
-    types = _PYTHON[kind]
-    return lambda value: type(value) in types
-
-
-_HARMLESS = frozenset({"type", "description", "title", "format", "examples", "default", "readOnly", "example"})
-_HARMLESS |= {"writeOnly", "deprecated"}
 
 
 def _move_into_definitions(schema: dict[str, Any]) -> dict[str, Any]:
