@@ -23,7 +23,7 @@ from toolyard.model.errors import CallError, MalformedSource, SourceUnavailable
 from toolyard.model.json_words import pointer_of
 from toolyard.model.report import Rewrite
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
-from toolyard.parsing.json_text import BOM, nests_deeper
+from toolyard.parsing.json_text import BOM
 from toolyard.parsing.yaml import normalise_lines
 
 _MAX_DEPTH = 200
@@ -35,30 +35,11 @@ def read_text(data: bytes, what: str) -> tuple[Any, list[str]]:
 
     JSON is recognised by its first character, whatever the name of the file says.
     """
-    document = _regular_json(data)
-    if document is not None:
-        return document, []
     is_json = data.removeprefix(BOM).lstrip()[:1] in (b"{", b"[")
     try:
         return (parse_json if is_json else parse_yaml)(data, what=what), []
     except MalformedSource as error:
-        document = (_forgiving_json if is_json else _forgiving_yaml)(data, what, error)
-    return document
-
-
-def _regular_json(data: bytes) -> Any:
-    """What `parse_json` would give, without a look at the depth, which all that reads a document here bounds itself.
-
-    None if that takes a closer look: for what is no JSON, and where keys may be repeated.
-    """
-    if data[:1] != b"{" or b"\\u0022" in data:
-        return None
-    try:
-        document = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    # The decoder drops the first of two equal keys, and its quotes with it.
-    return document if msgspec.json.encode(document).count(b'"') == data.count(b'"') else None
+        return (_forgiving_json if is_json else _forgiving_yaml)(data, what, error)
 
 
 def _forgiving_json(data: bytes, what: str, error: MalformedSource) -> tuple[Any, list[str]]:
@@ -70,8 +51,7 @@ def _forgiving_json(data: bytes, what: str, error: MalformedSource) -> tuple[Any
             return parse_yaml(data, what=what), [f"read as YAML, because as JSON: {error}"]
         except MalformedSource:
             raise error from None
-    if nests_deeper(document, _MAX_DEPTH):
-        raise error
+    # However deep it is: all that reads a document here bounds itself.
     return document, [f"read in spite of this, with the last of equal keys: {error}"]
 
 
@@ -152,26 +132,13 @@ class Files:
         self._root = root.resolve() if root is not None else None
         self._left = max_bytes
         self._known: dict[tuple[str, str], ResolvedRef | None] = {}
-        self._folders: dict[tuple[str, str], ResolvedRef | None] = {}
 
     def follow(self, ref: str, file: str = MAIN) -> ResolvedRef | None:
         """What `ref` stands for, through any chain of references; None, and a problem noted, if for nothing."""
         key = (file, ref)
         if key not in self._known:
-            self._known[key] = self._find_neighbour(ref, file) or self._follow_ref(ref, file, 0)
+            self._known[key] = self._follow_ref(ref, file, 0)
         return self._known[key]
-
-    def _find_neighbour(self, ref: str, file: str) -> ResolvedRef | None:
-        """The quick way: references mostly lead to neighbours of what an earlier one has led to."""
-        head, _, name = ref.rpartition("/")
-        key = (file, head)
-        if key not in self._folders:
-            found = self._follow_ref(head, file, 0) if head[:2] == "#/" else None
-            self._folders[key] = found if found is not None and type(found.node) is dict else None
-        folder = self._folders[key]
-        if folder is None or name not in folder.node or "~" in name or "%" in name:
-            return None
-        return ResolvedRef(folder.node[name], folder.file)
 
     def settle(self, node: Any, file: str = MAIN) -> ResolvedRef:
         """The node itself, or what it refers to; the node as it is if that cannot be found."""
