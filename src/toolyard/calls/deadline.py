@@ -123,7 +123,10 @@ async def aon_this_loop(work: Coroutine[Any, Any, Any], invocation: Invocation) 
         return await await_answer(invocation.tool, work)
     task = asyncio.ensure_future(await_answer(invocation.tool, work))
     try:
-        await asyncio.wait({task}, timeout=invocation.remaining)
+        # Most are done by their first step, and need no timer, which the loop would keep for as long as it might run.
+        await asyncio.sleep(0)
+        if not task.done():
+            await asyncio.wait({task}, timeout=invocation.remaining)
         if task.done():
             return task.result()
     finally:
