@@ -16,10 +16,9 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Future
-from contextlib import suppress
-from types import TracebackType
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from toolyard.loop.pacing import TokenBucket
@@ -88,9 +87,15 @@ class Admission:
         self._crowd: set[KeyUse] = set()
         """Those who wait."""
 
-    def hold_place(self, principal: Principal) -> AdmissionPlace:
+    @asynccontextmanager
+    async def hold_place(self, principal: Principal) -> AsyncIterator[None]:
         """`async with`: a place while the block runs."""
-        return AdmissionPlace(self, principal)
+        if not self.try_enter(principal):
+            await self.wait(principal)
+        try:
+            yield
+        finally:
+            self.leave(principal)
 
     def check_rate(self, principal: Principal) -> None:
         """Count a request that needs no place; one too many is an `HttpFault` 429."""
@@ -150,9 +155,7 @@ class Admission:
         tenant = self._tenants[principal.key_id]
         self.running -= 1
         tenant.running -= 1
-        if self.waiting:
-            self._list(tenant)
-            self._hand_out()
+        self._offer(tenant)
 
     def leave_later(self, principal: Principal, abandoned: Iterable[Future[Any]]) -> None:
         """Give the place back, where work goes on past its deadline.
@@ -190,18 +193,14 @@ class Admission:
         self.running -= 1
         if principal.key_id is None:
             tenant.running -= 1
-        if self.waiting:
-            self._list(tenant)
-            self._hand_out()
+        self._offer(tenant)
 
     def _aside_over(self, principal: Principal) -> None:
         self.aside -= 1
         if principal.key_id is not None:
             tenant = self._tenants[principal.key_id]
             tenant.running -= 1
-            if self.waiting:
-                self._list(tenant)
-                self._hand_out()
+            self._offer(tenant)
 
     def _withdraw(self, tenant: KeyUse, turn: asyncio.Future[None]) -> None:
         # It may be gone already: whoever found it cancelled has taken it out.
@@ -210,6 +209,12 @@ class Admission:
             self.waiting -= 1
             if not tenant.queue:
                 self._crowd.discard(tenant)
+
+    def _offer(self, tenant: KeyUse) -> None:
+        """A place is free, or the principal may have another."""
+        if self.waiting:
+            self._list(tenant)
+            self._hand_out()
 
     def _list(self, tenant: KeyUse) -> None:
         if tenant.queue and not tenant.listed and tenant.running < tenant.concurrency:
@@ -297,25 +302,6 @@ class BodyBudget:
     def give_back(self, size: int) -> None:
         """A request is over whose body took so much."""
         self.taken -= size
-
-
-class AdmissionPlace:
-    """A place in an `Admission`, held while its `async with` block runs."""
-
-    __slots__ = ("_admission", "_principal")
-
-    def __init__(self, admission: Admission, principal: Principal) -> None:
-        self._admission = admission
-        self._principal = principal
-
-    async def __aenter__(self) -> None:
-        if not self._admission.try_enter(self._principal):
-            await self._admission.wait(self._principal)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._admission.leave(self._principal)
 
 
 def _too_fast(pause: float) -> HttpFault:
