@@ -294,8 +294,8 @@ class BodyBudget:
                 429,
                 "server.overloaded",
                 "too many large bodies arrive at once; try again",
-                retryable=True,
-                headers=((b"retry-after", b"1"), (b"connection", b"close")),
+                headers=((b"connection", b"close"),),
+                retry_after=1,
             )
         self.taken += size
 
@@ -310,9 +310,8 @@ def _too_fast(pause: float) -> HttpFault:
         429,
         "request.rate_limited",
         "this key sends more requests than it may",
-        retryable=True,
         details={"retry_after": round(pause, 3)},
-        headers=((b"retry-after", b"%d" % seconds),),
+        retry_after=seconds,
     )
 
 
@@ -321,7 +320,6 @@ def _overloaded() -> HttpFault:
         429,
         "server.overloaded",
         "the server has all the requests it can take; nothing was done about this one",
-        retryable=True,
         details={"retry_after": _BUSY_RETRY},
-        headers=((b"retry-after", b"%d" % _BUSY_RETRY),),
+        retry_after=_BUSY_RETRY,
     )

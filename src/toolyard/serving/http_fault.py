@@ -11,7 +11,10 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 class HttpFault(Exception):
-    """Ends a request with a status and `{"error": {code, message, retryable, ...}}`. Never an error of a tool call."""
+    """Ends a request with a status and `{"error": {code, message, retryable, ...}}`. Never an error of a tool call.
+
+    `retry_after` is the number of seconds after which the same request may be sent again.
+    """
 
     def __init__(
         self,
@@ -23,15 +26,18 @@ class HttpFault(Exception):
         details: dict[str, Any] | None = None,
         hint: str | None = None,
         headers: Headers = (),
+        retry_after: int | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
         self.message = message
-        self.retryable = retryable
+        self.retryable = retryable or retry_after is not None
         self.details = details or {}
         self.hint = hint
         self.headers = tuple(headers)
+        if retry_after is not None:
+            self.headers += ((b"retry-after", b"%d" % retry_after),)
 
     def envelope(self) -> dict[str, Any]:
         """The body; fields that say nothing are left out, since neither wire allows null for them.

@@ -472,8 +472,7 @@ def _out_of_sight() -> HttpFault:
         503,
         "auth.unavailable",
         "API keys cannot be checked now, because their store does not answer; try again",
-        retryable=True,
-        headers=((b"retry-after", b"1"),),
+        retry_after=1,
     )
 
 

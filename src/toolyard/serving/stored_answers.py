@@ -113,9 +113,8 @@ def still_in_progress() -> HttpFault:
         409,
         "request.in_progress",
         "a request with this idempotency key is still being carried out",
-        retryable=True,
         hint="repeat it with the same key to get its answer",
-        headers=((b"retry-after", b"1"),),
+        retry_after=1,
     )
 
 
@@ -125,8 +124,7 @@ def server_stopping() -> HttpFault:
         503,
         "server.stopping",
         "the server is stopping; nothing was changed",
-        retryable=True,
-        headers=((b"retry-after", b"1"),),
+        retry_after=1,
     )
 
 
@@ -136,8 +134,7 @@ def store_unavailable() -> HttpFault:
         503,
         "server.store_unavailable",
         "the store does not answer, so the request was not begun",
-        retryable=True,
-        headers=((b"retry-after", b"1"),),
+        retry_after=1,
     )
 
 
