@@ -11,10 +11,12 @@ import json
 import os
 import pkgutil
 import runpy
+import select
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import traceback
 import warnings
@@ -29,11 +31,16 @@ class WarmPython:
 
     def __init__(self, *modules):
         self._lock = threading.Lock()
+        self._folder = tempfile.TemporaryDirectory()
+        self._place = os.path.join(self._folder.name, "asked")
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(self._place)
+            listener.listen()
+            passed = (theirs.fileno(), listener.fileno())
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno()), *modules],
-                pass_fds=[theirs.fileno()],
+                [sys.executable, __file__, "serve", *map(str, passed), *modules],
+                pass_fds=passed,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
             )
@@ -68,9 +75,14 @@ class WarmPython:
             finally:
                 prctl(_SUBREAPER, 0, 0, 0, 0)
 
+    def command(self, *words):
+        """A command for somebody else to start: it has the program forked off this Python, and ends as that ends."""
+        return [sys.executable, "-I", "-S", __file__, "ask", self._place, *map(str, words)]
+
     def close(self):
         self._line.close()
         self._process.wait()
+        self._folder.cleanup()
 
 
 class _WarmProcess(subprocess.Popen):
@@ -97,9 +109,37 @@ def warm_toolyard():
     return found
 
 
-def _serve(line, paths):
+def _ask(place, words):
+    """Have a program forked for whoever started this one; its exit status."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
+        line.connect(place)
+        wanted = {"words": words, "cwd": os.getcwd(), "env": dict(os.environ)}
+        socket.send_fds(line, [json.dumps(wanted).encode()], [0, 1, 2])
+        return int(line.recv(100) or 1)
+
+
+def _answer(line, paths):
+    """In a process of its own: fork for who came in by the door, and tell how it ended."""
+    wanted, streams, _, _ = socket.recv_fds(line, _LONGEST, 3)
+    child = os.fork()
+    if child == 0:
+        _become(json.loads(wanted), streams, paths)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    line.send(str(status if status >= 0 else 128 - status).encode())
+    os._exit(0)
+
+
+def _serve(line, listener, paths):
     """Fork for every program that is asked for."""
+    asked = set()
     while True:
+        asked -= {child for child in asked if os.waitpid(child, os.WNOHANG)[0]}
+        if listener in select.select([line, listener], [], [])[0]:
+            with listener.accept()[0] as another:
+                asked.add(os.fork())
+                if 0 in asked:
+                    _answer(another, paths)
+            continue
         wanted, streams, _, _ = socket.recv_fds(line, _LONGEST, 3)
         if not wanted:
             return
@@ -189,6 +229,8 @@ def _import_modules(names):
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "ask":
+        sys.exit(_ask(sys.argv[2], sys.argv[3:]))
     stock = sys.path[1:]
-    _import_modules(sys.argv[2:])
-    _serve(socket.socket(fileno=int(sys.argv[1])), stock)
+    _import_modules(sys.argv[4:])
+    _serve(*(socket.socket(fileno=int(number)) for number in sys.argv[2:4]), stock)

@@ -2,11 +2,12 @@
 
 import json
 import re
+import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from warm_python import warm_toolyard
 
 from conftest import SOAK
 from mcp_rig import install
@@ -135,7 +136,7 @@ CLIENT = {
 
 @pytest.mark.parametrize(("version", "scenario"), [(v, s) for v, found in CLIENT.items() for s in sorted(found)])
 def test_our_client_passes(version, scenario, tmp_path):
-    command = f"{sys.executable} {TESTS / 'links' / 'mcp' / 'conformance_client.py'}"
+    command = shlex.join(warm_toolyard().command(TESTS / "links" / "mcp" / "conformance_client.py"))
     words = ("--command", command, "--scenario", scenario, "--spec-version", version, "--timeout", str(1000 * START))
     (checks,) = run("client", *words, folder=tmp_path).values()
     assert any(check["status"] == "SUCCESS" for check in checks)
