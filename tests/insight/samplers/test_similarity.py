@@ -33,18 +33,6 @@ def test_they_are_cosines():
     assert LEVELS == 4000
 
 
-def test_the_nearest_are_those_with_the_highest_cosine_without_itself():
-    likeness = ToolLikeness(np.random.default_rng(3).normal(size=(200, 8)), "embeddings")
-    scores = likeness.to(5)
-    order = [place for place in np.lexsort((np.arange(200), -scores)).tolist() if place != 5]
-    assert [place for place, _ in likeness.nearest(5)] == order[:64]
-    assert likeness.nearest(5) is likeness.nearest(5)
-
-
-def test_a_single_tool_has_nothing_near():
-    assert ToolLikeness(np.ones((1, 3)), "embeddings").nearest(0) == []
-
-
 def test_highest_takes_the_first_of_equals():
     assert sorted(find_highest(np.array([1, 3, 2, 3, 2]), 3).tolist()) == [1, 2, 3]
     assert find_highest(np.array([1, 2]), 5).tolist() == [0, 1]

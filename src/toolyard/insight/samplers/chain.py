@@ -197,52 +197,52 @@ class FanOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_field
     """Steps of the search, after which it gives up."""
 
 
-class FanOutSampler(ToolSampler[FanOptions]):
+class _FanSampler(ToolSampler[FanOptions]):
+    """A hub, and the many that it feeds or is fed by."""
+
+    required_artifacts = ("dataflow",)
+    options_type: ClassVar[type[FanOptions]] = FanOptions
+    hub_role: ClassVar[str]
+    spoke_role: ClassVar[str]
+    is_forward: ClassVar[bool]
+    """Whether the hub feeds the others, and comes first."""
+
+    def draw(self, ask: SampleRequest[FanOptions]) -> Sample:
+        """The tools in the order in which they run."""
+        graph = ask.world.graph(ask.options.min_score, ask.spaces)
+        hub, many, free = FanSearch(ask, graph, forward=self.is_forward).run()
+        spokes = [(place, self.spoke_role) for place in many]
+        hubs = [] if hub is None else [(hub, self.hub_role)]
+        found = [*hubs, *spokes] if self.is_forward else [*spokes, *hubs]
+        edges = [
+            graph.edge(hub, place) if self.is_forward else graph.edge(place, hub) for place in many if hub is not None
+        ]
+        feeds = "feeds" if self.is_forward else "is fed by"
+        reason = f"no tool {feeds} {ask.k - 1} others{_describe_options(ask.options)}"
+        return ask.sample(
+            [place for place, _ in found],
+            reason=ask.explain_no_edges(graph, reason),
+            roles=[role for _, role in found],
+            edges=edges,
+            score=min((edge.score for edge in edges), default=None),
+            details={"independent": free},
+        )
+
+
+class FanOutSampler(_FanSampler):
     """[seed, `k` - 1 successors]. The successors can run side by side: where possible, none feeds another."""
 
     sampler_name = "tc/fan_out"
     topology = "fan_out"
-    required_artifacts = ("dataflow",)
-    options_type: ClassVar[type[FanOptions]] = FanOptions
-
-    def draw(self, ask: SampleRequest[FanOptions]) -> Sample:
-        """The seed, then its successors."""
-        graph = ask.world.graph(ask.options.min_score, ask.spaces)
-        hub, many, free = FanSearch(ask, graph, graph.out, graph.into).run()
-        found = [] if hub is None else [hub, *many]
-        edges = [] if hub is None else [graph.edge(hub, place) for place in many]
-        return ask.sample(
-            found,
-            reason=ask.explain_no_edges(graph, f"no tool feeds {ask.k - 1} others{_describe_options(ask.options)}"),
-            roles=["seed", *["successor"] * len(many)][: len(found)],
-            edges=edges,
-            score=min((edge.score for edge in edges), default=None),
-            details={"independent": free},
-        )
+    hub_role, spoke_role, is_forward = "seed", "successor", True
 
 
-class FanInSampler(ToolSampler[FanOptions]):
+class FanInSampler(_FanSampler):
     """[`k` - 1 predecessors, sink]. Where possible, no predecessor feeds another."""
 
     sampler_name = "tc/fan_in"
     topology = "fan_in"
-    required_artifacts = ("dataflow",)
-    options_type: ClassVar[type[FanOptions]] = FanOptions
-
-    def draw(self, ask: SampleRequest[FanOptions]) -> Sample:
-        """The predecessors, then the sink."""
-        graph = ask.world.graph(ask.options.min_score, ask.spaces)
-        hub, many, free = FanSearch(ask, graph, graph.into, graph.out).run()
-        found = [] if hub is None else [*many, hub]
-        edges = [] if hub is None else [graph.edge(place, hub) for place in many]
-        return ask.sample(
-            found,
-            reason=ask.explain_no_edges(graph, f"no tool is fed by {ask.k - 1} others{_describe_options(ask.options)}"),
-            roles=[*["predecessor"] * len(many), "sink"][-len(found) :] if found else (),
-            edges=edges,
-            score=min((edge.score for edge in edges), default=None),
-            details={"independent": free},
-        )
+    hub_role, spoke_role, is_forward = "sink", "predecessor", False
 
 
 def _describe_options(options: FanOptions) -> str:
@@ -253,11 +253,11 @@ def _describe_options(options: FanOptions) -> str:
 class FanSearch:
     """For a hub with enough spokes, and for spokes that have nothing to do with each other."""
 
-    def __init__(self, ask: SampleRequest[FanOptions], graph: Graph, spokes: list[Arrows], back: list[Arrows]) -> None:
+    def __init__(self, ask: SampleRequest[FanOptions], graph: Graph, *, forward: bool) -> None:
         self._ask = ask
         self._graph = graph
-        self._spokes = spokes
-        self._back = back
+        self._forward = forward
+        self._spokes, self._back = (graph.out, graph.into) if forward else (graph.into, graph.out)
         self._need = ask.k - 1
         self._left = ask.options.max_tries
         self._touching: dict[int, frozenset[int]] = {}
@@ -287,9 +287,8 @@ class FanSearch:
         """Hubs in random order, each with the spoke that it has to have."""
         anchor = self._ask.anchor
         if anchor is None:
-            forward = self._spokes is self._graph.out
             # If none has enough, those that have some can still give the part that is told of.
-            some = self._graph.hubs(forward, self._need) or self._graph.hubs(forward, 1)
+            some = self._graph.hubs(self._forward, self._need) or self._graph.hubs(self._forward, 1)
             return ((place, None) for place in self._ask.chance("hub").each(some))
         feeders = [place for place, _ in self._back[anchor]]
         return iter([(anchor, None), *((place, anchor) for place in self._ask.chance("hub").each(feeders))])

@@ -118,26 +118,15 @@ def _find_alike(
 
 
 def _by_likeness(ask: SampleRequest[ConflictOptions], gold: int) -> Iterator[tuple[int, float]]:
-    """Places and their likeness: namesakes, then the nearest, then the rest, which is worked out only if needed."""
-    likeness = ask.world.likeness
-    limit = _least_likeness(ask)
-    inside = frozenset(ask.spaces)
-    namesakes = [place for place in ask.world.namesakes(ask.tools[gold].name) if place != gold]
-    namesakes = [place for place in namesakes if ask.tools[place].namespace in inside]
-    if namesakes:
-        scores = likeness.to(gold)
-        rows = sorted(((place, float(scores[place])) for place in namesakes), key=lambda row: (-row[1], row[0]))
-        yield from (row for row in rows if ask.options.min_score is None or row[1] >= limit)
-    nearest = likeness.nearest(gold)
-    yield from (row for row in nearest if row[1] >= limit and ask.tools[row[0]].namespace in inside)
-    if nearest and nearest[-1][1] < limit:
-        return
-    known = frozenset(place for place, _ in nearest)
-    scores = likeness.to(gold)
-    rest = np.asarray([place for place in ask.places if place not in known and place != gold], np.intp)
-    rest = rest[scores[rest] >= limit]
-    order = rest[np.lexsort((rest, -scores[rest]))]
-    yield from zip(order.tolist(), scores[order].tolist(), strict=True)
+    """Places and their likeness: namesakes first, which need not be alike unless a likeness was asked for."""
+    scores, limit = ask.world.likeness.to(gold), _least_likeness(ask)
+    others = np.array([place for place in ask.places if place != gold], np.intp)
+    others = others[np.lexsort((others, -scores[others]))]
+    ranked = list(zip(others.tolist(), scores[others].tolist(), strict=True))
+    named = frozenset(ask.world.namesakes(ask.tools[gold].name))
+    least = -1.0 if ask.options.min_score is None else limit
+    yield from (row for row in ranked if row[0] in named and row[1] >= least)
+    yield from (row for row in ranked if row[0] not in named and row[1] >= limit)
 
 
 def _least_likeness(ask: SampleRequest[ConflictOptions]) -> float:

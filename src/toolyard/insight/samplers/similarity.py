@@ -24,7 +24,6 @@ _WORD_DIMENSIONS = 512
 _NAME_WEIGHT = 3
 _UNKNOWN = 0.5
 """What a word of a query that no tool has counts, of what it would if one tool had it."""
-_NEAREST = 64
 _SAME = 0.97
 
 
@@ -36,7 +35,6 @@ class ToolLikeness:
         """What it goes by: "embeddings" or "words"."""
         self._matrix = whole_numbers(vectors)
         self._lengths = lengths_of(self._matrix)
-        self._nearest: dict[int, list[tuple[int, float]]] = {}
 
     @property
     def vectors(self) -> Floats:
@@ -46,21 +44,6 @@ class ToolLikeness:
     def to(self, place: int) -> Floats:
         """Of every tool to the one at `place`."""
         return compute_cosines(self._matrix, self._lengths, place)
-
-    def nearest(self, place: int) -> list[tuple[int, float]]:
-        """The few tools most like the one at `place`, itself left out: (place, likeness), best first.
-
-        They are kept. Two threads that find the same ones out at once do no harm.
-        """
-        known = self._nearest.get(place)
-        if known is None:
-            scores = self.to(place)
-            scores[place] = -1
-            top = find_highest(scores, _NEAREST)
-            top = top[scores[top] >= 0]
-            top = top[np.lexsort((top, -scores[top]))]
-            known = self._nearest[place] = list(zip(top.tolist(), scores[top].tolist(), strict=True))
-        return known
 
     def to_any(self, places: Sequence[int]) -> Floats:
         """Of every tool to the one of these that is most like it."""
