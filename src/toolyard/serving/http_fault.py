@@ -51,6 +51,12 @@ class HttpFault(Exception):
         return {"error": error}
 
 
+def make_overloaded(message: str, retry_after: int) -> HttpFault:
+    """For a client that has too much of something; it may try again after so many seconds."""
+    headers = ((b"retry-after", str(retry_after).encode()),)
+    return HttpFault(429, "server.overloaded", message, retryable=True, headers=headers)
+
+
 def find_session_fault(error: BaseException) -> HttpFault | None:
     """How an error of sessions or definitions is told over HTTP; None for any other error."""
     if isinstance(error, SessionError | DefinitionError):

@@ -10,8 +10,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Coroutine
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -27,6 +27,8 @@ from toolyard.model.bindings import McpServer
 from toolyard.model.closing import Closing
 from toolyard.model.errors import CallError, ToolFailed, Unavailable
 from toolyard.words.redactor import Redactor
+
+T = TypeVar("T")
 
 FREE = 3
 PATIENT = 1.0
@@ -213,33 +215,24 @@ class McpLink(Closing):
 
     async def _list_tools(self, timeout: float) -> Listing:  # noqa: ASYNC109
         deadline = asyncio.get_running_loop().time() + timeout
-        fault: CallError | None = None
-        for _ in range(2):
-            try:
-                return await list_all(await self._ready(deadline), deadline)
-            except SessionLostError as lost:
-                fault = lost.fault
-        raise fault or self._forgetful_server()
+        return await self._ask_server(lambda connection: list_all(connection, deadline), deadline)
 
     async def _call_tool(self, call: ToolsCall) -> dict[str, Any]:
-        connection = self._connection
+        try:
+            return await self._ask_server(lambda connection: connection.call(call), call.deadline)
+        except CallError as error:
+            if call.reads:
+                harmless(error)
+            raise
+
+    async def _ask_server(self, ask: Callable[[Connection], Awaitable[T]], deadline: float | None) -> T:
         fault: CallError | None = None
         for _ in range(2):
-            if connection is None:
-                connection = await self._ready(call.deadline)
             try:
-                return await connection.call(call)
+                return await ask(await self._ready(deadline))
             except SessionLostError as lost:
-                connection = None  # the server did nothing with it, so it can be sent again
-                fault = lost.fault
-            except CallError as error:
-                if call.reads:
-                    harmless(error)
-                raise
-        raise fault or self._forgetful_server()
-
-    def _forgetful_server(self) -> Unavailable:
-        return Unavailable(f"{self.server.name} forgets our session at once")
+                fault = lost.fault  # the server did nothing with it, so it can be sent again
+        raise fault or Unavailable(f"{self.server.name} forgets our session at once")
 
     async def _ready(self, deadline: float | None) -> Connection:
         """The connection there is, or a new one, if it is not too soon for another attempt."""

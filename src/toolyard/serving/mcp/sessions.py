@@ -19,7 +19,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from toolyard.dialects.mcp_protocol import LIST_CHANGED
-from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.http_fault import make_overloaded
 from toolyard.serving.identity import Principal
 from toolyard.serving.mcp.event_stream import EventStream
 from toolyard.serving.mcp.json_rpc import RANK, Id, RpcMessage, encode_notification
@@ -240,13 +240,7 @@ class McpSessions:
         counts = Counter(whose for whose, _ in self._here)
         idle = [one for one in self._here.values() if not one.is_busy and counts[one.owner] >= counts[owner]]
         if not idle:
-            raise HttpFault(
-                429,
-                "server.overloaded",
-                "all sessions are in use; end one, or try again",
-                retryable=True,
-                headers=((b"retry-after", b"5"),),
-            )
+            raise make_overloaded("all sessions are in use; end one, or try again", 5)
         oldest = max(idle, key=lambda session: (counts[session.owner], -session.used))
         await self.end(oldest.owner, oldest.id)
 

@@ -29,7 +29,7 @@ from toolyard.dialects.mcp_protocol import (
     REFUSED,
     UNSUPPORTED_VERSION,
 )
-from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.http_fault import HttpFault, make_overloaded
 from toolyard.serving.identity import Principal
 from toolyard.serving.mcp.event_stream import EventStream, Replays, await_disconnect, new_stream_name, send_stream
 from toolyard.serving.mcp.json_rpc import (
@@ -434,13 +434,7 @@ class SseTransport:
         if client is None:
             await post_mail(records, session_id, request.scope[BODY])
         elif client.is_full:
-            raise HttpFault(
-                429,
-                "server.overloaded",
-                "the stream has answers that were not read; read them, and ask again",
-                retryable=True,
-                headers=((b"retry-after", b"1"),),
-            )
+            raise make_overloaded("the stream has answers that were not read; read them, and ask again", 1)
         else:
             client.take(document, principal)
         return answer_accepted()

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.types import Send
 
 from toolyard.dialects.mcp_protocol import INVALID_PARAMS, LIST_CHANGED, SUBSCRIPTION_ID
-from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.http_fault import make_overloaded
 from toolyard.serving.mcp.event_stream import EventStream, Replays, new_stream_name, send_stream, watch_disconnect
 from toolyard.serving.mcp.json_rpc import Json, RpcFault, RpcMessage, encode_notification, encode_result, finish_result
 from toolyard.serving.mcp.sessions import McpSession
@@ -71,13 +71,7 @@ class Subscribers:
         counts = Counter(subscriber.owner for subscriber in self._open)
         whose, most = counts.most_common(1)[0]
         if most <= counts[owner]:
-            raise HttpFault(
-                429,
-                "server.overloaded",
-                "all streams are in use; end one, or try again",
-                retryable=True,
-                headers=((b"retry-after", b"5"),),
-            )
+            raise make_overloaded("all streams are in use; end one, or try again", 5)
         oldest = next(subscriber for subscriber in self._open if subscriber.owner == whose)
         self.leave(oldest)
         oldest.end()

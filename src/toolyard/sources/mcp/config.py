@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import os
-import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -21,6 +19,7 @@ from toolyard.model.report import Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool
 from toolyard.parsing import parse_json, read_bytes
 from toolyard.schema.admission import AdmittedTool
+from toolyard.schema.options import expand
 from toolyard.sources.base import ToolLoader
 from toolyard.sources.mcp.loader import MCPToolLoader
 from toolyard.sources.options import McpConfigOptions
@@ -31,7 +30,6 @@ _TAKEN = ("command", "args", "env", "cwd", "url", "headers", "auth", "transport"
 _SPELT = {"serverUrl": "url", "httpUrl": "url"}
 _TYPES = {"http": "http", "streamable-http": "http", "streamableHttp": "http", "sse": "sse", "stdio": "stdio"}
 _MEANINGLESS = frozenset({"disabled", "enabled", "name", "description"})
-_VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 class _Named:
@@ -208,7 +206,7 @@ class MCPConfigToolLoader(ToolLoader):
         entry = {_SPELT.get(key, key): value for key, value in entry.items()}
         unknown = [key for key in entry if key not in _TAKEN and key not in _MEANINGLESS]
         rewrites = tuple(Rewrite(name, pointer_of([key]), "this key means nothing here") for key in unknown)
-        options = {key: _expand_variables(entry[key], key) for key in _TAKEN if entry.get(key) is not None}
+        options = {key: expand(entry[key], where=key) for key in _TAKEN if entry.get(key) is not None}
         kind = options.pop("type", None)
         if kind is not None:
             if kind not in _TYPES:
@@ -230,21 +228,3 @@ class MCPConfigToolLoader(ToolLoader):
 def _mark_changed(server: _Named, changed: Callable[[], None]) -> None:
     server.stirred = True
     changed()
-
-
-def _expand_variables(value: Any, where: str, env: Mapping[str, str] | None = None) -> Any:
-    """The value with variables replaced in every text inside."""
-    env = os.environ if env is None else env
-    if isinstance(value, dict):
-        return {key: _expand_variables(item, f"{where}.{key}", env) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_expand_variables(item, where, env) for item in value]
-    if not isinstance(value, str) or "${" not in value:
-        return value
-    if "${" in _VARIABLE.sub("", value):
-        raise ConfigError(f"{where}: only ${{NAME}} and ${{NAME:-default}} can be replaced here")
-    for match in _VARIABLE.finditer(value):
-        if match[1] not in env and match[2] is None:
-            name = match[1]
-            raise ConfigError(f"{where}: the variable {name} is not set; export it or write ${{{name}:-default}}")
-    return _VARIABLE.sub(lambda match: env.get(match[1], match[2] or ""), value)
