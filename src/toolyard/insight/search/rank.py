@@ -8,10 +8,20 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from toolyard.insight.search.candidates import Known, Mask, by_meaning, by_words
+from toolyard.insight.search.candidates import (
+    Known,
+    Mask,
+    Signals,
+    Weighed,
+    by_meaning,
+    by_words,
+    pick_candidates,
+    soft_signals,
+    weigh_words,
+    word_signals,
+)
 from toolyard.insight.search.index import IndexView
 from toolyard.insight.search.query import Query, QueryVectors
-from toolyard.insight.search.signals import Signals, Weighed, pick_candidates, soft_signals, weigh_words, word_signals
 
 
 class RankWeights(msgspec.Struct, frozen=True):
