@@ -84,8 +84,8 @@ class Soak:
             assert engine.execute(name, [ToolCall("t::add", {"a": n, "b": 1})])[0].result == n + 1
         if number % 8 == 0:
             late = engine.execute(name, [ToolCall("t::slow", {"a": 1})], timeout=0.001)[0]
-            # On a busy machine it may have come before anybody looked at the clock.
-            assert late.error_info is None or late.error_info.code == "tool.timeout", late
+            # On a busy machine it may have come before anybody looked at the clock, or its turn came too late.
+            assert late.error_info is None or late.error_info.code in ("tool.timeout", "tool.unavailable"), late
             engine.execute(name, [ToolCall("t::later", {"a": 1})])
         engine.teardown(name)
         return 20
