@@ -20,10 +20,10 @@ RUNS := $(VENV)/.runs
 STAMP := $(VENV)/.ready
 FLOORS := .venv-floors
 BENCH := .venv-bench
-# Every process imports all tests first, which is a tenth of the work; the third works while two wait for others.
-JOBS ?= 3
-# Tests of one file share servers, so they stay in one process.
-PYTEST := -m pytest -n $(JOBS) --dist loadfile
+# Every process imports all tests first, which is a tenth of the work; two work while two wait for others.
+JOBS ?= 4
+# Tests of one file share servers, so they stay in one process; files in the order that tests/conftest.py gives them.
+PYTEST := -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 PIP := -m pip install --disable-pip-version-check --no-compile --quiet
 
 # Some machines forbid to keep what Python compiles; hundreds of processes would each compile everything again.

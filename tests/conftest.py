@@ -61,12 +61,17 @@ _STARTING_FIXTURES = {"certificate", "pools", "postgres", "sdk_server"}
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever uses a fixture that starts a process is marked with `process`, as is a test at its parameter."""
+    """Whatever uses a fixture that starts a process is marked with `process`, as is a test at its parameter.
+
+    Files with such tests come first: they wait for most of their time, and none may be left over at the end alone.
+    """
     for item in items:
         callspec = getattr(item, "callspec", None)
         names = {value for value in callspec.params.values() if isinstance(value, str)} if callspec else set()
         if _STARTING_FIXTURES & names.union(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.process)
+    slow = {item.path for item in items if item.get_closest_marker("process")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 _STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system"}
