@@ -165,7 +165,7 @@ def test_no_worker_outlives_the_server(folder, number, meeting):
     put(
         folder,
         "hang",
-        "import os\nimport time\nTOOL_TIMEOUT = 15\ndef run(meet):\n    open(meet + '/' + str(os.getpid()), 'w').close()\n    time.sleep(600)\n",
+        "import os\nimport time\nTOOL_TIMEOUT = 6\ndef run(meet):\n    open(meet + '/' + str(os.getpid()), 'w').close()\n    time.sleep(600)\n",
     )
     with serving(folder, sandbox="rlimits") as server, ThreadPoolExecutor() as threads:
         pids = [server.invoke("y::a")["result"]]
