@@ -68,10 +68,12 @@ class Rounds:
             command = [sys.executable, str(WORKER), *self.place, str(number), again, *self.sessions]
             worker = subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE)
             try:
-                while b"ready" not in said.read_bytes():
+                # After some work, not after some time: a busy machine would have done none.
+                wanted = self.rng.randrange(60)
+                while b"ready" not in (told := said.read_bytes()) or told.count(b"done ") < wanted:
                     assert worker.poll() is None, worker.stderr.read().decode()
                     time.sleep(0.01)
-                time.sleep(self.rng.uniform(0.01, 0.4))
+                time.sleep(self.rng.uniform(0, 0.05))
                 assert worker.poll() is None, worker.stderr.read().decode()
             finally:
                 worker.kill()

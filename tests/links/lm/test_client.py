@@ -136,15 +136,21 @@ async def test_the_ledger_counts_tokens_and_money_by_model():
 
 
 async def test_requests_a_minute_are_kept():
+    now, slept = [time.monotonic()], []
+
+    async def sleep(seconds):
+        slept.append(seconds)
+        now[0] += seconds
+
     with ModelServer(otherwise=lambda asked: "x") as server:
-        client, slept = client_of(server, requests_per_minute=60)
-        async with client:
+        settings = {"type": "openai", "model_id_or_path": "m", "base_url": server.url, "requests_per_minute": 60}
+        async with LMClient(settings, sleep=sleep, clock=lambda: now[0]) as client:
             for _ in range(60):
                 await client.complete(question(client))
             before = len(slept)
             await client.complete(question(client))
     assert before == 0
-    assert len(slept) == 1 and 0 < slept[0] <= 1.0
+    assert slept == [pytest.approx(1.0)]
 
 
 async def test_one_client_serves_several_loops():
