@@ -48,7 +48,7 @@ async def read_body(
     `length` is what the request's header says.
     """
     if length is not None and length.isdigit() and int(length[:20]) > max_bytes:
-        raise _too_large(max_bytes)
+        raise _too_large(f"the request body is larger than {max_bytes:,} bytes", max_body_bytes=max_bytes)
     message = await request.receive()
     if message["type"] == "http.disconnect":
         raise ClientDisconnect
@@ -71,7 +71,7 @@ async def _read_on(
             size += len(chunk)
             chunks.append(chunk)
             if size > max_bytes:
-                raise _too_large(max_bytes)
+                raise _too_large(f"the request body is larger than {max_bytes:,} bytes", max_body_bytes=max_bytes)
             if counter is not None:
                 counter.feed(chunk)
             if not more:
@@ -130,15 +130,9 @@ def digest_json(*parts: Any) -> bytes:
     return hashlib.sha256(_canonical(parts)).digest()
 
 
-def _too_large(max_bytes: int) -> HttpFault:
+def _too_large(text: str, **limit: int) -> HttpFault:
     """The connection is of no further use, since the rest of the body is still to come."""
-    return HttpFault(
-        413,
-        "request.too_large",
-        f"the request body is larger than {max_bytes:,} bytes",
-        details={"max_body_bytes": max_bytes},
-        headers=((b"connection", b"close"),),
-    )
+    return HttpFault(413, "request.too_large", text, details=limit, headers=((b"connection", b"close"),))
 
 
 _SLICE = 64 * 1024
@@ -171,7 +165,7 @@ class JsonValueCounter:
         for start in range(0, len(piece), _SLICE):
             self._count(piece[start : start + _SLICE])
             if self.count > self.most:
-                raise _too_many_values(self.most)
+                raise _too_large(f"the body has more than {self.most:,} values", max_values=self.most)
 
     def _count(self, piece: bytes) -> None:
         if self._rest or b"\\" in piece:
@@ -190,17 +184,6 @@ class JsonValueCounter:
             self.count -= outside.count(b"[]") + outside.count(b"{}")
         if len(parts) > 1 or outside:
             self._before = b"" if self._inside else outside[-1:]
-
-
-def _too_many_values(most: int) -> HttpFault:
-    """The body holds more values than are taken; the rest of it may still be to come."""
-    return HttpFault(
-        413,
-        "request.too_large",
-        f"the body has more than {most:,} values",
-        details={"max_values": most},
-        headers=((b"connection", b"close"),),
-    )
 
 
 _QUERY = "toolyard.query"
