@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from toolyard.model.errors import ConfigError
-from toolyard.plugins.extras import require_extra
+from toolyard.plugins.extras import entry_points_of, require_extra
 
 pytestmark = pytest.mark.process
 
@@ -39,6 +39,24 @@ def test_the_error_names_what_is_lacking_and_the_command_that_brings_it() -> Non
     require_extra("serve", "this", "json", "msgspec")
     with pytest.raises(ConfigError, match=r"^this needs no_such_module; run: pip install 'toolyard\[some\]'$"):
         require_extra("some", "this", "json", "no_such_module")
+
+
+def install(site: Path, name: str, entry_points: str) -> None:
+    package = site / f"{name}-1.0.dist-info"
+    package.mkdir(parents=True)
+    (package / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text(entry_points)
+
+
+def test_one_wrong_entry_point_costs_no_other_package_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "good", "[other]\nx = y\n[some.group]\nRight = a.b:C [extra]\n")
+    install(tmp_path, "wrong", "[some.group]\nnowhere = :weather\ndashed = a-b\n")
+    install(tmp_path, "broken", "[some.group]\nno value at all\n")
+    install(tmp_path / "behind", "good", "[some.group]\nhidden = d:E\n")
+    monkeypatch.syspath_prepend(tmp_path / "behind")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = [("Right", "a.b:C [extra]"), ("dashed", "a-b"), ("nowhere", ":weather")]
+    assert sorted(entry_points_of("some.group")) == found
 
 
 def test_the_library_alone_registers_dispatches_executes_and_searches_by_words() -> None:

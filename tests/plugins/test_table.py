@@ -85,11 +85,12 @@ def test_a_plugin_that_does_not_import_is_listed_and_blocks_nobody(table):
     assert table.get("plain") is Plain
 
 
-def test_entry_points_of_third_parties_are_found(table, monkeypatch):
-    import importlib.metadata as metadata
-
-    point = metadata.EntryPoint("third", "toolyard_test_third:Third", "toolyard.test_nobody")
-    monkeypatch.setattr(metadata, "entry_points", lambda group: [point])
+def test_entry_points_of_third_parties_are_found(table, tmp_path, monkeypatch):
+    package = tmp_path / "third-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: third\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text(f"[{table.group}]\nthird = toolyard_test_third:Third\n")
+    monkeypatch.syspath_prepend(tmp_path)
     module = types.ModuleType("toolyard_test_third")
     module.Third = Plain
     monkeypatch.setitem(sys.modules, "toolyard_test_third", module)

@@ -1,4 +1,4 @@
-"""What `pip install toolyard` leaves out, named by whoever needs it."""
+"""What is installed beside toolyard: extras, named by whoever needs one, and what other packages offer."""
 
 from __future__ import annotations
 
@@ -17,3 +17,33 @@ def require_extra(extra: str, purpose: str, *modules: str) -> None:
 def missing_extra(extra: str, purpose: str, *modules: str) -> ConfigError:
     """The error that names an extra and what of it is lacking."""
     return ConfigError(f"{purpose} needs {', '.join(modules)}; run: pip install 'toolyard[{extra}]'")
+
+
+def entry_points_of(group: str) -> list[tuple[str, str]]:
+    """Names and values of the entry points of a group, in every installed package.
+
+    They are read here, since the reader that `importlib_metadata` puts in the place of the standard library's loses
+    those of all packages over one that is wrong.
+    """
+    from configparser import ConfigParser, Error
+    from importlib.metadata import distributions
+
+    found: list[tuple[str, str]] = []
+    seen: set[str] = set()
+    for package in distributions():
+        text = package.read_text("entry_points.txt") or ""
+        if f"[{group}]" not in text:
+            continue
+        name = package.metadata["Name"] or ""
+        # Of two packages of one name, the first is the one that is imported.
+        if name in seen:
+            continue
+        seen.add(name)
+        parser = ConfigParser(delimiters=("=",), interpolation=None, strict=False)
+        parser.optionxform = str  # type: ignore[method-assign,assignment]
+        try:
+            parser.read_string(text)
+        except Error:
+            continue
+        found += parser.items(group)
+    return found

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from toolyard.model.errors import ConfigError, DuplicatePluginError, PluginError, UnknownPluginError
 from toolyard.model.json_words import nearest, suggest
+from toolyard.plugins.extras import entry_points_of
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
@@ -86,13 +87,11 @@ class PluginTable(Generic[T]):
         if self._scanned:
             return
         self._scanned = True
-        from importlib.metadata import entry_points
-
-        for point in entry_points(group=self.group):
-            if point.name in self._known:
-                self.problems[point.name] = f"{point.value}: the name is already taken"
+        for name, value in entry_points_of(self.group):
+            if name in self._known:
+                self.problems[name] = f"{value}: the name is already taken"
             else:
-                self._known[point.name] = point.value
+                self._known[name] = value
 
     def _import_class(self, name: str, target: str) -> type[T]:
         module, _, attribute = target.partition(":")

@@ -12,18 +12,16 @@ import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from toolyard.model.errors import ConfigError, MalformedSource
 from toolyard.model.json_words import json_type, suggest
 from toolyard.model.names import show
 from toolyard.model.tool import Tool
+from toolyard.plugins.extras import entry_points_of
 from toolyard.schema.normalise import Change
 from toolyard.sources.base import Intake, ToolLoader
 from toolyard.sources.options import DomainOptions
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 DEFAULT_DOMAINS = ("core",)
 DOMAINS_VARIABLE = "TOOL_REGISTRY_DOMAINS"
@@ -124,13 +122,13 @@ def _find_domain(domain: str) -> tuple[str, Any]:
         shipped = _import_module(f"{_SHIPPED}.{domain}")
         if shipped is not None:
             return domain, _exported_tools(shipped)
-    points = {point.value: point for point in _entry_points() if point.name == domain}
-    if len(points) > 1:
+    targets = {value for name, value in entry_points_of(_GROUP) if name == domain}
+    if len(targets) > 1:
         raise MalformedSource(
-            f"several packages give a domain of this name ({', '.join(sorted(points))}); name its module instead"
+            f"several packages give a domain of this name ({', '.join(sorted(targets))}); name its module instead"
         )
-    for point in points.values():
-        return domain, _exported_tools(_load_entry_point(point))
+    for target in targets:
+        return domain, _exported_tools(_load_entry_point(target))
     if all(part.isidentifier() for part in domain.split(".")):
         module = _import_module(domain)
         if module is not None:
@@ -152,16 +150,15 @@ def _import_module(path: str) -> ModuleType | None:
         raise MalformedSource(f"{path} cannot be imported: {_describe_error(error)}") from error
 
 
-def _load_entry_point(point: EntryPoint) -> Any:
-    # Read here: `point.load()` would not tell a module that is missing from one that lacks another.
-    path, _, attributes = (part.strip() for part in point.value.partition("[")[0].partition(":"))
+def _load_entry_point(target: str) -> Any:
+    path, _, attributes = (part.strip() for part in target.partition("[")[0].partition(":"))
     found: Any = _import_module(path)
     if found is None:
-        raise MalformedSource(f"its entry point names {point.value}, and there is no module {path!r}")
+        raise MalformedSource(f"its entry point names {target}, and there is no module {path!r}")
     for part in filter(None, attributes.split(".")):
         found = _read_attribute(found, part)
         if found is None:
-            raise MalformedSource(f"its entry point names {point.value}, and {path} has no {attributes}")
+            raise MalformedSource(f"its entry point names {target}, and {path} has no {attributes}")
     return found
 
 
@@ -203,15 +200,9 @@ def _explain_unknown(domain: str) -> str:
 
     shipped = importlib.import_module(_SHIPPED)
     packages = [module.name for module in pkgutil.iter_modules(shipped.__path__) if module.ispkg]
-    known = sorted({*packages, *(point.name for point in _entry_points())})
+    known = sorted({*packages, *(name for name, _ in entry_points_of(_GROUP))})
     hint = suggest(domain, known, "known are ")
     return f"no domain is called {show(domain)}, and no module can be imported by that name; {hint}"
-
-
-def _entry_points() -> list[EntryPoint]:
-    from importlib.metadata import entry_points
-
-    return list(entry_points(group=_GROUP))
 
 
 def _describe_error(error: BaseException) -> str:
