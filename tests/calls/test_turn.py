@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from contextlib import contextmanager
 
 import pytest
 from call_support import SOON, Hung, call, engine_of, executions, in_threads, registry_of, until
@@ -52,8 +53,9 @@ def test_an_empty_batch_is_nothing_but_needs_its_session():
         engine.execute("gone", [])
 
 
-@pytest.mark.parametrize("verb", ["execute", "simulate"])
-async def test_waiting_on_a_running_loop_is_refused_and_names_the_twin(verb):
+@contextmanager
+def busy_session():
+    """An engine in whose session another thread runs a call, until this is over."""
     hung = Hung()
 
     def hang():
@@ -62,11 +64,18 @@ async def test_waiting_on_a_running_loop_is_refused_and_names_the_twin(verb):
     engine = engine_of(hang)
     thread = threading.Thread(target=lambda: engine.execute("s", [call("hang")]))
     thread.start()
-    await asyncio.to_thread(hung.began.wait, SOON)
-    with pytest.raises(SyncInAsyncError, match=f"await a{verb}"):
+    assert hung.began.wait(SOON)
+    try:
+        yield engine
+    finally:
+        hung.end.set()
+        thread.join(SOON)
+
+
+@pytest.mark.parametrize("verb", ["execute", "simulate"])
+async def test_waiting_on_a_running_loop_is_refused_and_names_the_twin(verb):
+    with busy_session() as engine, pytest.raises(SyncInAsyncError, match=f"await a{verb}"):
         getattr(engine, verb)("s", [call("hang")])
-    hung.end.set()
-    await asyncio.to_thread(thread.join, SOON)
     assert len(executions(engine)) == 1
 
 
@@ -79,19 +88,8 @@ async def test_a_free_session_can_be_used_on_a_running_loop():
 
 
 def test_a_busy_session_says_that_nothing_was_run():
-    hung = Hung()
-
-    def hang():
-        return hung()
-
-    engine = engine_of(hang)
-    thread = threading.Thread(target=lambda: engine.execute("s", [call("hang")]))
-    thread.start()
-    assert hung.began.wait(SOON)
-    with pytest.raises(SessionBusyError, match="nothing of this batch was run"):
+    with busy_session() as engine, pytest.raises(SessionBusyError, match="nothing of this batch was run"):
         engine.execute("s", [call("hang")], timeout=0.01)
-    hung.end.set()
-    thread.join(SOON)
     assert len(executions(engine)) == 1
 
 
