@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import BaseModel, Field
 
-from toolyard.model.tree_size import fits, is_flat, is_shallow
+from toolyard.model.tree_size import fits, is_shallow
 
 leaves = st.none() | st.booleans() | st.integers() | st.text(max_size=2)
 values = st.recursive(
@@ -129,16 +129,15 @@ def test_what_holds_nothing_fits(value):
 def test_shallow_means_a_list_or_object_of_leaves_at_most(value):
     def deep(item):
         inside = list(item.values()) if type(item) is dict else item if type(item) is list else None
-        return type(item) is tuple or (inside is not None and not is_flat(inside))
+        return type(item) is tuple or (inside is not None and any(type(one) in (dict, list, tuple) for one in inside))
 
     assert is_shallow(value) == (not any(map(deep, value.values())))
 
 
-def test_flat_knows_exact_types_only():
+def test_shallow_knows_exact_types_only():
     class Word(str):
         pass
 
-    assert is_flat([1, 2.5, "x", None, True])
-    assert not is_flat([Word("x")])
-    assert not is_flat([[]])
+    assert is_shallow({"a": [1, 2.5, "x", None, True]})
+    assert not is_shallow({"a": [Word("x")]})
     assert not is_shallow({"a": Word("x")})

@@ -11,11 +11,6 @@ _FEW = 64
 """Dicts and lists that are surely few, and cannot nest too deep."""
 
 
-def is_flat(values: Any) -> bool:
-    """True if none of the values can hold others."""
-    return _LEAVES.issuperset(map(type, values))
-
-
 def is_small(value: Any) -> bool:
     """True if it is made of few dicts and lists, counted as often as they are referred to; then writing it is safe."""
     if type(value) is dict and _LEAVES.issuperset(map(type, value.values())):

@@ -1,4 +1,5 @@
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from waiting import until
@@ -152,11 +153,8 @@ def test_a_deadline_that_has_passed_leaves_files_unread_and_says_so(pools):
     assert {item.kind for item in said} <= {"unavailable", "timeout"}
 
 
-async def test_async_callers_and_no_files(pools):
-    pool = pools("rlimits")
-    assert pool.declare([], deadline=soon()) == []
-    (said,) = await pool.adeclare([script(TOOL)], deadline=soon())
-    assert said.tools[0]["name"] == "weather"
+def test_no_files_declare_nothing(pools):
+    assert pools("rlimits").declare([], deadline=soon()) == []
 
 
 def test_a_file_is_read_by_the_encoding_it_names(pools):
@@ -221,9 +219,9 @@ def test_no_file_forges_what_those_after_it_declare(pools, text):
     assert [item.tools[0]["description"] for item in said[1:]] == ["The weather."] * 3
 
 
-async def test_more_rounds_at_once_than_there_are_threads_all_end(pools):
-    import asyncio
-
+def test_more_rounds_at_once_than_there_are_threads_all_end(pools):
     pool = pools("rlimits", workers=2)
-    rounds = [pool.adeclare([script(TOOL, f"{n}.py") for n in range(4)], deadline=soon(60)) for _ in range(12)]
-    assert [len(said) for said in await asyncio.gather(*rounds)] == [4] * 12
+    codes = [script(TOOL, f"{n}.py") for n in range(4)]
+    with ThreadPoolExecutor(12) as threads:
+        rounds = [threads.submit(pool.declare, codes, deadline=soon(60)) for _ in range(12)]
+        assert [len(said.result()) for said in rounds] == [4] * 12

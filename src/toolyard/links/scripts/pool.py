@@ -187,10 +187,6 @@ class ScriptPool(Closing):
             return []
         return DeclarationRound(self._supervisor, self.settings, codes, deadline).run(self._threads)
 
-    async def adeclare(self, codes: Sequence[Code], *, deadline: float | None = None) -> list[Declared | ScriptFault]:
-        """`declare` for async code."""
-        return await asyncio.wrap_future(self._submit_work(lambda: self.declare(codes, deadline=deadline)))
-
     def close(self) -> None:
         """End every process. Calls that wait or run fail; later ones are `Unavailable`."""
         self._supervisor.close()
