@@ -21,6 +21,7 @@ from toolyard.model.tool import Effects, Tool
 from toolyard.model.tree_size import fits
 from toolyard.registry.bind import Bound
 from toolyard.sessions.history import any_call_text, call_text, entry_text, result_text
+from toolyard.words.echoes import echoes_of
 from toolyard.words.redactor import Redactor
 
 _log = logging.getLogger(__name__)
@@ -52,6 +53,9 @@ def failure_result(
     if discreet and bound is not None and is_own_exception(error):
         info = _mask_exception(error, bound.tool, redactor)
     info = _redact_info(_bound_info(info), redactor)
+    if invocation is not None and invocation.secrets:
+        hidden = echoes_of(invocation.secrets).hide(msgspec.to_builtins(info))
+        info = msgspec.convert(hidden, ErrorInfo)
     if invocation is not None and invocation.tool.effects is Effects.READ:
         # What only reads has changed nothing, however it failed.
         info = msgspec.structs.replace(info, effect="none")

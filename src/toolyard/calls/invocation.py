@@ -56,6 +56,8 @@ class Invocation(msgspec.Struct, eq=False):
     """What befell the call on purpose; the metadata of the result tells it."""
     replayed: bool = False
     """True if the answer is a recording, from which secrets were taken out; their places are not checked."""
+    secrets: tuple[str, ...] = ()
+    """Credentials of the operator that went along; whatever is answered, the result does not repeat them."""
     notes: dict[str, Any] | None = None
     """What else the engine has to say about how it answered, as plain JSON; the trace tells it."""
 

@@ -18,6 +18,7 @@ from toolyard.registry.bind import Bound
 from toolyard.schema.compile import describe
 from toolyard.sessions.history import call_text, entry_text, result_text
 from toolyard.sessions.state import Changes
+from toolyard.words.echoes import echoes_of
 from toolyard.words.redactor import hides
 
 _encode = msgspec.json.encode
@@ -107,6 +108,9 @@ def make_result(plan: ResultPlan, invocation: Invocation, value: Any) -> tuple[T
         violations = check_output(plain, invocation, plan.settings)
         if violations:
             metadata["output_violations"] = violations
+    if invocation.secrets:
+        # Behind the check: what was answered is judged, not what is left of it.
+        plain, text, metadata = hide_echoes(invocation.secrets, plain, text, metadata)
     changes = _NO_CHANGES if invocation.kept is None else kept_changes(invocation)
     result = ToolResult(call.call_id, plan.name, plain, None, metadata, None, call.overload)
     if not invocation.session.kept:
@@ -115,6 +119,17 @@ def make_result(plan: ResultPlan, invocation: Invocation, value: Any) -> tuple[T
         return result, entry_text(call_text(call, bound.sent), result_text(result, text)), changes
     before, between = plan.entry_frame
     return result, b"".join((before, bound.sent, between, text, b"}}")), changes
+
+
+def hide_echoes(
+    secrets: tuple[str, ...], plain: Any, text: bytes, metadata: dict[str, Any]
+) -> tuple[Any, bytes, dict[str, Any]]:
+    """Value, text and metadata of an answer without the operator's credentials."""
+    echoes = echoes_of(secrets)
+    if echoes.occur_in(text):
+        plain = echoes.hide(plain)
+        text = _encode(plain)
+    return plain, text, echoes.hide(metadata) if metadata else metadata
 
 
 def call_metadata(bound: Bound | None, invocation: Invocation | None) -> dict[str, Any]:

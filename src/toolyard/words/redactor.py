@@ -110,26 +110,14 @@ class Redactor:
 
     def _learn(self, secrets: Iterable[str]) -> None:
         known = [plain for secret in secrets if len(plain := _plain(secret)) >= _SHORTEST]
-        forms = [form for secret in known for form in _forms_of(secret)]
+        forms = [form for secret in known for form in forms_of(secret)]
         with self._lock:
             self._forms = tuple(dict.fromkeys([*self._forms, *forms]))
             self._numbers |= {secret for secret in known if not secret.strip("0123456789.-")}
 
     def text(self, text: str) -> str:
         """The text with every secret replaced; the same object if there is none."""
-        spans = self._spans(text)
-        if not spans:
-            return text
-        spans.sort()
-        parts: list[str] = []
-        done = 0
-        # Overlapping finds become one: hiding one at a time would leave the tail of the other.
-        for start, end in spans:
-            if start > done or not parts:
-                parts += (text[done:start], REDACTED)
-            done = max(done, end)
-        parts.append(text[done:])
-        return "".join(parts)
+        return cut_spans(text, self._spans(text))
 
     def value(self, value: Any) -> Any:
         """A copy of a JSON value with every text redacted, and all that stands under a secret-looking key."""
@@ -156,7 +144,7 @@ class Redactor:
         spans: list[tuple[int, int]] = []
         for form in self._forms + self._passing_forms if self._passing_forms else self._forms:
             if form in text:
-                spans += _occurrences(form, text)
+                spans += find_occurrences(form, text)
         lowered = text.lower()
         for needle, shape in _COMPILED:
             if needle in lowered:
@@ -174,7 +162,23 @@ def _plain(secret: str) -> str:
     return secret.strip()
 
 
-def _occurrences(form: str, text: str) -> Iterator[tuple[int, int]]:
+def cut_spans(text: str, spans: list[tuple[int, int]]) -> str:
+    """The text with what stands there replaced; the same object if that is nothing."""
+    if not spans:
+        return text
+    spans.sort()
+    parts: list[str] = []
+    done = 0
+    # Overlapping finds become one: hiding one at a time would leave the tail of the other.
+    for start, end in spans:
+        if start > done or not parts:
+            parts += (text[done:start], REDACTED)
+        done = max(done, end)
+    parts.append(text[done:])
+    return "".join(parts)
+
+
+def find_occurrences(form: str, text: str) -> Iterator[tuple[int, int]]:
     """Where `form` stands, runs that overlap as one: a secret that repeats itself is found at every start."""
     at = text.find(form)
     while at >= 0:
@@ -241,10 +245,11 @@ def names_a_secret(variable: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _known_forms(secret: str) -> list[str]:
-    return _forms_of(secret)
+    return forms_of(secret)
 
 
-def _forms_of(secret: str) -> list[str]:
+def forms_of(secret: str) -> list[str]:
+    """A secret in the forms that errors and wires give it."""
     from urllib.parse import quote, quote_plus
 
     data = secret.encode("utf-8", "surrogatepass")

@@ -90,11 +90,11 @@ def contents():
 WAITING = {}
 
 
-def ask(number, method):
+def ask(number, method, params):
     """Ask the client for something, and answer with what it said."""
     asked = f"ask-{number}"
     WAITING[asked] = number
-    send({"id": asked, "method": method, "params": {}})
+    send({"id": asked, "method": method, "params": params})
 
 
 def answer(number, name, arguments, meta):
@@ -128,7 +128,7 @@ def answer(number, name, arguments, meta):
         case "env":
             return said(f"bad key: {os.environ.get(arguments['text'])}", isError=True)
         case "ask":
-            return ask(number, arguments["method"])
+            return ask(number, arguments["method"], arguments.get("params", {}))
         case "stir":
             send({"method": "notifications/tools/list_changed"})
             return said("stirred")

@@ -1,6 +1,7 @@
 """MCPToolEngine against real servers."""
 
 import asyncio
+import base64
 import json
 import logging
 import threading
@@ -329,6 +330,45 @@ class TestSecrets:
                 engine.setup("s")
                 assert "swordfish" not in str(call(engine, "fine"))
                 assert server.received[-1][2]["X-Key"] == "swordfish-42"
+
+    @pytest.mark.parametrize("shape", ["text", "structured", "blocks"])
+    def test_what_a_server_was_given_is_not_repeated_in_answers_nor_in_definitions(self, shape):
+        with web() as server:
+            secret, text = "swordfish-42", {"type": "text", "text": "key swordfish-42"}
+            answers = {
+                "text": {"content": [text]},
+                "structured": {"content": [text], "structuredContent": {secret: [secret]}},
+                "blocks": {
+                    "content": [
+                        text,
+                        {"type": "resource", "resource": {"uri": f"x://{secret}", "text": secret}},
+                        {
+                            "type": "image",
+                            "data": base64.b64encode(b"xx" + secret.encode()).decode(),
+                            "mimeType": "a/b",
+                        },
+                    ]
+                },
+            }
+            server.answer = lambda params: answers[shape]
+            server.tools = [entry("fine", description=f"Called with {secret}.")]
+            loader = MCPToolLoader(f"{server.url}/mcp?api_key={secret}", "raw")
+            with ToolRegistry.from_loaders([loader]) as registry, MCPToolEngine(registry) as engine:
+                engine.setup("s")
+                result = call(engine, "fine")
+                shown = f"{result} {engine.get_session_state('s')} {registry.to_dicts()}"
+                assert result.error is None and "[redacted]" in str(result)
+                assert secret not in shown and "c3dvcmRmaXNo" not in shown and "N3b3JkZmlzaC" not in shown
+
+    def test_what_a_server_asks_for_does_not_repeat_it_either(self, folder):
+        asked = []
+        options = {"elicitation": lambda params: asked.append(params) or {"action": "decline"}}
+        loader = MCPToolLoader(**raw(folder), namespace="raw", env={"API_KEY": "swordfish-42"})
+        with ToolRegistry.from_loaders([loader]) as registry, MCPToolEngine(registry, **options) as engine:
+            engine.setup("s")
+            arguments = {"method": "elicitation/create", "params": {"message": "is swordfish-42 yours?"}}
+            assert call(engine, "ask", arguments).error is None
+            assert asked == [{"message": "is [redacted] yours?"}]
 
 
 class TestOptions:

@@ -456,3 +456,56 @@ def test_simulate_with_that_is_no_name_is_a_clear_error():
     }
     with pytest.raises(ConfigError, match="simulate_with"):
         Toolyard.from_config(config)
+
+
+TOKEN = "tok/en+9f3a77c1"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"auth": {"type": "bearer", "token": TOKEN}},
+        {"auth": {"type": "basic", "user": "me", "password": TOKEN}},
+        {"auth": {"type": "api_key", "in": "query", "name": "k", "value": TOKEN}},
+        {"auth": {"type": "api_key", "in": "cookie", "name": "k", "value": TOKEN}},
+        {"headers": {"X-Api-Key": TOKEN}},
+        {"headers": {"Authorization": f"Bearer {TOKEN}"}},
+    ],
+    ids=["bearer", "basic", "query", "cookie", "key header", "authorization header"],
+)
+@pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-16", "text/plain", "image/png"])
+def test_a_service_that_echoes_its_request_tells_nobody_the_credential(echo, options, kind):
+    def answer(received):
+        told = {"target": received.target, **dict(received.headers.items())}
+        values = [value.removeprefix("Bearer ").removeprefix("Basic ") for value in told.values()]
+        text = json.dumps([told, values, dict.fromkeys(values, 1), "kept"])
+        return 200, kind, text.encode("utf-16" if "utf-16" in kind else "utf-8")
+
+    echo.answer = answer
+    with engine_for(tool_at(echo, security=[]), **options) as engine:
+        result, encoded = ask(engine), base64.b64encode(f"me:{TOKEN}".encode()).decode()
+        shown = f"{result} {engine.get_session_state('s')}"
+        assert result.error is None
+        assert "[redacted]" in str(result)
+        assert TOKEN not in shown and encoded not in shown and "9f3a77c1" not in shown
+
+
+def test_a_sessions_own_credential_is_not_repeated_either(echo):
+    echo.answer = lambda received: (200, "application/json", json.dumps(dict(received.headers.items())).encode())
+    with engine_for(tool_at(echo)) as engine:
+        engine.set_credentials("s", {"type": "bearer", "token": TOKEN})
+        assert ask(engine).result["authorization"] == "Bearer [redacted]"
+
+
+def test_an_answer_is_judged_by_its_schema_before_the_credential_is_taken_out(echo):
+    echo.answer = lambda received: (200, "application/json", json.dumps({"you": TOKEN}).encode())
+    schema = {"type": "object", "properties": {"you": {"type": "string", "pattern": "^tok"}}}
+    tool = tool_at(echo).replace(output_parameters=schema)
+    with engine_for(tool, auth={"type": "bearer", "token": TOKEN}, output_check="strict") as engine:
+        assert ask(engine).result == {"you": "[redacted]"}
+
+
+def test_headers_that_are_no_credentials_stay_data(echo):
+    echo.answer = lambda received: (200, "application/json", b'{"tenant": "acme-corporation"}')
+    with engine_for(tool_at(echo), headers={"X-Tenant": "acme-corporation"}) as engine:
+        assert ask(engine).result == {"tenant": "acme-corporation"}

@@ -452,3 +452,22 @@ class TestPlaces:
             made.tool_engine.setup("s")
             assert ends_late(lambda: call(made.tool_engine, "hang"))
             assert until(lambda: call(made.tool_engine, "shout").result == "HI")
+
+
+class TestSecrets:
+    def test_a_credential_of_the_environment_stays_in_the_script(self, tmp_path, engine_class, monkeypatch):
+        monkeypatch.setenv("BANK_TOKEN", "swordfish-42")
+        monkeypatch.setenv("REGION_NAME", "northern-europe")
+        told = "import os\ndef run(fail=False):\n    print(os.environ['BANK_TOKEN'])\n"
+        told += "    if fail:\n        raise ValueError(os.environ['BANK_TOKEN'])\n    return dict(os.environ)\n"
+        options, listener = {"env": ["BANK_TOKEN", "REGION_NAME"]}, Listener()
+        tracer = Tracer([listener], results=True)
+        with yard(tmp_path / "t", {"tell": told}, engine=engine_class, options=options, tracer=tracer) as (
+            _,
+            _,
+            engine,
+        ):
+            found, failed = call(engine, "tell"), call(engine, "tell", {"fail": True})
+            assert (found.result["BANK_TOKEN"], found.result["REGION_NAME"]) == ("[redacted]", "northern-europe")
+            assert failed.error is not None
+            assert "swordfish" not in f"{found} {failed} {engine.get_session_state('s')} {listener.events}"

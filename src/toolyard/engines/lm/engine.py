@@ -121,6 +121,7 @@ class LMToolEngine(ToolEngine):
         from toolyard.engines.lm.response import Unfit, read_result
         from toolyard.links.lm import Message
 
+        invocation.secrets = self._client.config.credentials
         built = self._prompts.build(self._root.tool_registry, invocation)
         sheet, messages = built.sheet, built.messages
         answers: list[LMAnswer] = []

@@ -157,6 +157,7 @@ class MCPToolEngine(OutwardEngine):
                     lambda: link.call(binding.tool_name, arguments, **conditions),
                     lambda: link.acall(binding.tool_name, arguments, **conditions),
                 )
+                invocation.secrets = link.credentials
                 return read_answer(
                     *(found, server.name, tool.output_parameters),
                     json_text=self._json_text,

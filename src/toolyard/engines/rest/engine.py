@@ -7,6 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolyard.calls.drive import EitherWay, Flow, drive_here
@@ -21,6 +22,7 @@ from toolyard.registry import ToolRegistry
 from toolyard.schema.common_options import check_headers
 from toolyard.schema.options import read_arguments
 from toolyard.sessions.store import Key
+from toolyard.words.echoes import find_credentials
 
 if TYPE_CHECKING:
     from toolyard.engines.rest.options import AuthEntry, Chosen
@@ -199,15 +201,17 @@ class RESTToolEngine(OutwardEngine):
 
     def answer(self, invocation: Invocation) -> Any:
         """The answer's value; where an event loop runs, a coroutine for it."""
-        return drive_here(self._exchange_messages(self._write_request(invocation)))
+        return drive_here(self._exchange_messages(invocation, self._write_request(invocation)))
 
-    def _exchange_messages(self, sent: _Sent) -> Flow:
+    def _exchange_messages(self, invocation: Invocation, sent: _Sent) -> Flow:
         client, outgoing = self._client, sent.outgoing
         try:
             incoming = yield EitherWay(lambda: client.send(outgoing), lambda: client.asend(outgoing))
         except CallError as error:
             self._count_failure(sent, error)
             raise
+        # Now, since a token may have been fetched for it.
+        invocation.secrets = (*sent.chosen.secrets, *self._header_credentials)
         return self._read_answer(sent, incoming)
 
     def _write_request(self, invocation: Invocation) -> _Sent:
@@ -317,6 +321,11 @@ class RESTToolEngine(OutwardEngine):
     def _header_secrets(self) -> tuple[str, ...]:
         """Values of the headers that go along: who asks may well be said there."""
         return tuple(value for _, value in self._headers if len(value) >= _SECRET)
+
+    @cached_property
+    def _header_credentials(self) -> tuple[str, ...]:
+        """Of those, what is a credential: answers must not repeat it."""
+        return tuple(part for item in self._headers for part in find_credentials(*item))
 
     def _count_failure(self, sent: _Sent, error: CallError) -> None:
         """Count what says that the server is in trouble."""

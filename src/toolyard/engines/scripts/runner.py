@@ -24,6 +24,7 @@ from toolyard.model.bindings import PythonBinding, ScriptBinding
 from toolyard.model.errors import CallError, ConfigError, InvalidArguments, NoEngine, ToolFailed, Unavailable
 from toolyard.model.tool import Tool
 from toolyard.registry.function_call import function_caller, settle_coroutine, tool_failed
+from toolyard.words.echoes import echoes_of
 
 if TYPE_CHECKING:
     from toolyard.links.scripts import Code, ScriptPool
@@ -73,6 +74,7 @@ class ScriptRunner:
             pool = yield EitherWay(lambda: self._pool_for(binding), lambda: self._apool_for(binding))
         called = (code_of(binding), binding.handler, invocation.arguments)
         ctx, deadline = _script_context(invocation, binding), invocation.deadline
+        invocation.secrets = pool.credentials
         try:
             found = yield EitherWay(
                 lambda: pool.call(*called, ctx=ctx, deadline=deadline),
@@ -82,7 +84,7 @@ class ScriptRunner:
             _keep_what_failed_printed(invocation, error)
             raise
         if found.stdout or found.stderr:
-            invocation.printed = (found.stdout, found.stderr)
+            _keep_printed(invocation, found.stdout, found.stderr)
         return found.value
 
     async def _apool_for(self, binding: ScriptBinding) -> ScriptPool:
@@ -172,7 +174,13 @@ def _keep_what_failed_printed(invocation: Invocation, error: CallError) -> None:
 
     if isinstance(error, ScriptFailed | ScriptTimeout):
         gap = "" if not error.stderr or error.stderr.endswith("\n") else "\n"
-        invocation.printed = (error.stdout, f"{error.stderr}{gap}{error.trace}" if error.trace else error.stderr)
+        said = f"{error.stderr}{gap}{error.trace}" if error.trace else error.stderr
+        _keep_printed(invocation, error.stdout, said)
+
+
+def _keep_printed(invocation: Invocation, stdout: str, stderr: str) -> None:
+    hide = echoes_of(invocation.secrets).text
+    invocation.printed = (hide(stdout), hide(stderr))
 
 
 _numbers = itertools.count(1)

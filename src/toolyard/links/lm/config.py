@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 from toolyard.model.errors import CallError, ConfigError
 from toolyard.model.json_words import nearest
 from toolyard.schema.options import Text, check_keys, locate_file, option_type, read_value
+from toolyard.words.echoes import find_credentials
 
 Format = Literal["json_schema", "json_object", "text"]
 
@@ -111,6 +112,12 @@ class LMConfig(msgspec.Struct, frozen=True, kw_only=True):
     def secrets(self) -> tuple[str, ...]:
         """What must be shown nowhere."""
         told = tuple(value for _, value in self.headers if len(value) >= _SECRET)
+        return told if self.api_key is None else (self.api_key, *told)
+
+    @property
+    def credentials(self) -> tuple[str, ...]:
+        """Of the secrets, what answers must not repeat."""
+        told = tuple(part for item in self.headers for part in find_credentials(*item))
         return told if self.api_key is None else (self.api_key, *told)
 
     def __repr__(self) -> str:

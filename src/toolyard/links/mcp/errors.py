@@ -12,6 +12,7 @@ import msgspec
 
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import CallError, CallTimeout, Effect, ErrorInfo, Interrupted, ToolFailed, Unavailable
+from toolyard.words.echoes import find_credentials
 from toolyard.words.redactor import Redactor
 
 _OURS = frozenset({"code", "message", "retryable", "effect"})
@@ -165,21 +166,37 @@ _SHORTEST = 6
 
 def secrets_of(server: McpServer) -> tuple[str, ...]:
     """What must be shown nowhere of how a server is reached."""
-    found = [value for _, value in server.env if not _PLAIN.fullmatch(value) and not _is_place(value)]
+    found = [value for _, value in _environment(server)]
+    found += [*_certain_secrets(server), *(value for _, value in _query(server))]
+    for _, value in server.headers:
+        found += [value, *value.split(" ")[1:]]
+    return tuple(dict.fromkeys(value for value in found if len(value) >= _SHORTEST))
+
+
+def credentials_of(server: McpServer) -> tuple[str, ...]:
+    """Those of them that are credentials, beyond doubt or by their names: what answers must not repeat."""
+    named = [*_environment(server), *server.headers, *_query(server)]
+    found = [*_certain_secrets(server), *(part for item in named for part in find_credentials(*item))]
+    return tuple(dict.fromkeys(found))
+
+
+def _environment(server: McpServer) -> list[tuple[str, str]]:
+    return [(name, value) for name, value in server.env if not _PLAIN.fullmatch(value) and not _is_place(value)]
+
+
+def _query(server: McpServer) -> list[tuple[str, str]]:
+    return [] if server.url is None else parse_qsl(urlsplit(server.url).query)
+
+
+def _certain_secrets(server: McpServer) -> list[str]:
+    found = [held for name, held in server.auth if name not in _OPEN and isinstance(held, str)]
     for flag, value in zip(("", *server.args), server.args, strict=False):
         name, sign, rest = value.partition("=")
         if sign and name.startswith("-") and SECRET_FLAG.search(name):
             found.append(rest)
         elif flag.startswith("-") and "=" not in flag and SECRET_FLAG.search(flag):
             found.append(value)
-    for _, value in server.headers:
-        found += [value, *value.split(" ")[1:]]
-    for name, held in server.auth:
-        if name not in _OPEN and isinstance(held, str):
-            found.append(held)
-    if server.url is not None:
-        found += [value for _, value in parse_qsl(urlsplit(server.url).query)]
-    return tuple(dict.fromkeys(value for value in found if len(value) >= _SHORTEST))
+    return found
 
 
 def _is_place(value: str) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from toolyard.links.mcp.connection import Connection, Listing, ToolsCall, list_all
-from toolyard.links.mcp.errors import SessionLostError, again, harmless, late, secrets_of, unreached
+from toolyard.links.mcp.errors import SessionLostError, again, credentials_of, harmless, late, secrets_of, unreached
 from toolyard.links.mcp.peer import Handlers, LinkLimits, McpWire, Peer
 from toolyard.links.mcp.transport_probe import Finder
 from toolyard.links.mcp.transports.web import Web
@@ -110,7 +110,7 @@ class McpLink(Closing):
         self.state: State = "new"
         self.error: str | None = None
         """Why it is down, or was last; without secrets."""
-        self._secrets = secrets_of(server)
+        self._secrets, self._credentials = secrets_of(server), credentials_of(server)
         self._redactor = Redactor(self._secrets)
         self._tokens: tuple[str, ...] = ()
         self._fault: CallError | None = None
@@ -198,6 +198,11 @@ class McpLink(Closing):
     def secrets(self) -> tuple[str, ...]:
         """What must be shown nowhere: what the server is reached with, and the tokens there are now."""
         return (*self._secrets, *self._find_tokens())
+
+    @property
+    def credentials(self) -> tuple[str, ...]:
+        """Of the secrets, what answers must not repeat."""
+        return (*self._credentials, *self._find_tokens())
 
     def find_redactor(self) -> Redactor:
         """Hides the secrets there are now: tokens come and go."""
@@ -342,7 +347,7 @@ class McpLink(Closing):
         task.add_done_callback(self._tasks.discard)
 
     def _make_peer(self) -> Peer:
-        return Peer(self.server.name, self.handlers, self.limits, self.find_redactor)
+        return Peer(self.server.name, self.handlers, self.limits, self.find_redactor, lambda: self.credentials)
 
     def forked(self) -> None:
         """In the child of a fork the connection is the parent's: it is left alone, and another made when needed."""

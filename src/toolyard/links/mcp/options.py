@@ -12,7 +12,7 @@ from typing import Any, get_args
 import msgspec
 
 from toolyard.links.http.url import read_url
-from toolyard.links.mcp.errors import SECRET_FLAG, secrets_of
+from toolyard.links.mcp.errors import SECRET_FLAG, credentials_of, secrets_of
 from toolyard.links.mcp.peer import Handler, Handlers, LinkLimits
 from toolyard.links.mcp.transports.web import AUTH_KINDS, read_credential
 from toolyard.model.bindings import AuthField, McpServer, Transport
@@ -27,7 +27,7 @@ CONNECT_SECONDS = 10.0
 _SHOWN = 200
 _TEXT = option_type(Text)
 
-__all__ = ["FixedRoots", "limits_of", "read_handlers", "read_server", "secrets_of"]
+__all__ = ["FixedRoots", "credentials_of", "limits_of", "read_handlers", "read_server", "secrets_of"]
 
 
 class FixedRoots(msgspec.Struct, frozen=True):

@@ -28,6 +28,7 @@ from toolyard.loop.pacing import TokenBucket
 from toolyard.loop.threads import Threads, renewed_in_child, wrapped
 from toolyard.model.context import LogLine, Notice, Notify, Progress
 from toolyard.model.errors import CallError, Denied
+from toolyard.words.echoes import echoes_of
 from toolyard.words.redactor import Redactor
 
 Handler = Callable[[dict[str, Any]], Any]
@@ -279,11 +280,17 @@ class Peer:
     """Numbers requests, answers those of the server, and passes on what it says meanwhile."""
 
     def __init__(
-        self, name: str, handlers: Handlers, limits: LinkLimits, find_redactor: Callable[[], Redactor]
+        self,
+        name: str,
+        handlers: Handlers,
+        limits: LinkLimits,
+        find_redactor: Callable[[], Redactor],
+        list_credentials: Callable[[], tuple[str, ...]],
     ) -> None:
         self.name = name
         self.limits = limits
         self._find_redactor = find_redactor
+        self._list_credentials = list_credentials
         self.calls: dict[int, Notify | None] = {}
         """Tool calls in flight, by the token of their progress."""
         self.changed: Callable[[], None] = lambda: None
@@ -344,6 +351,7 @@ class Peer:
 
     async def fulfil(self, handler: Handler, params: dict[str, Any]) -> Any:
         """What a handler answers; user code, so it runs neither here nor where it could hold up this loop."""
+        params = echoes_of(self._list_credentials()).hide(params)
         if inspect.iscoroutinefunction(handler):
             return await home_loop.arun(handler(params))
         result = await HANDLERS.run(partial(handler, params))

@@ -16,13 +16,14 @@ import msgspec
 
 from toolyard.links.scripts.declarations import DeclarationRound
 from toolyard.links.scripts.fork_server import Supervisor
-from toolyard.links.scripts.sandbox import probe_level
+from toolyard.links.scripts.sandbox import environment, probe_level
 from toolyard.links.scripts.settings import Answer, Code, Declared, Ended, Level, ScriptFault, WorkerSettings
 from toolyard.links.scripts.worker import Gone, Odd, Trouble, Worker, WorkerExchange, WorkerReply, raised, troubled
 from toolyard.loop.home import link_loop
 from toolyard.loop.threads import Threads, renewed_in_child, wrapped
 from toolyard.model.closing import Closing
 from toolyard.model.errors import CallTimeout, InvalidArguments, SessionError, Unavailable
+from toolyard.words.echoes import find_credentials
 
 
 class PoolSlot(msgspec.Struct):
@@ -123,6 +124,9 @@ class ScriptPool(Closing):
         self.settings = settings
         self.label = label
         self.level: Level = probe_level(settings.sandbox)
+        given = environment(settings).items()
+        self.credentials = tuple(part for item in given for part in find_credentials(*item))
+        """Of the environment that scripts see, what answers must not repeat."""
         self._begin_anew()
         renewed_in_child(self)
 

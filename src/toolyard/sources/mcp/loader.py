@@ -26,6 +26,7 @@ from toolyard.schema.normalise import Change, hinted_effects
 from toolyard.schema.options import read_arguments
 from toolyard.sources.base import ToolLoader
 from toolyard.sources.options import LoaderOptions, McpSourceOptions
+from toolyard.words.echoes import echoes_of
 from toolyard.words.redactor import Redactor
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class MCPToolLoader(ToolLoader):
         on_error: str = "skip",
         on_duplicate: str = "skip",
     ) -> None:
-        from toolyard.links.mcp.options import read_handlers, read_server, secrets_of
+        from toolyard.links.mcp.options import credentials_of, read_handlers, read_server, secrets_of
 
         check_namespace(namespace)
         self.namespace = namespace
@@ -99,6 +100,7 @@ class MCPToolLoader(ToolLoader):
         reach |= {"args": args, "env": env, "cwd": cwd}
         self.server = read_server(url, command, transport=transport, connect_timeout=connect_timeout, **reach)
         self._redactor = Redactor(secrets_of(self.server))
+        self._echoes = echoes_of(credentials_of(self.server))
         self._handlers = read_handlers(sampling, elicitation, roots)
         read = read_arguments(McpSourceOptions, timeout=timeout, max_tools=max_tools)
         self._timeout, self._max_tools = read["timeout"], read["max_tools"]
@@ -243,7 +245,8 @@ class MCPToolLoader(ToolLoader):
         return [candidate.tool for candidate in candidates]
 
     def _read(self, raw: Any, place: str) -> _Known:
-
+        # A server can put what it was started with into a description, as into an answer.
+        raw = self._echoes.hide(raw)
         name = raw.get("name") if isinstance(raw, dict) else None
         before = self._known.get(name) if isinstance(name, str) else None
         if before is not None and before.raw == raw:
