@@ -18,13 +18,14 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from toolyard.model.dataclass_struct import DataclassStruct
 from toolyard.model.errors import DefinitionError, ErrorInfo
 
 Mode = Literal["execute", "simulate"]
 """Whether a call is made for its effect, or to see what it would answer."""
 
 
-class ToolCall(msgspec.Struct, frozen=True):
+class ToolCall(DataclassStruct, frozen=True):
     """A call issued by a model.
 
     `arguments` is an object. Text that a provider sent and that is not valid JSON is kept as it came,
@@ -50,7 +51,7 @@ class ToolCall(msgspec.Struct, frozen=True):
         return _convert(cls, data)
 
 
-class ToolResult(msgspec.Struct, frozen=True):
+class ToolResult(DataclassStruct, frozen=True):
     """The answer to one call: `result` (plain JSON), or `error` with its `error_info`."""
 
     call_id: str | None

@@ -47,10 +47,12 @@ from typing import Any, ClassVar, Literal, overload
 
 import msgspec
 
+from toolyard.model.dataclass_struct import DataclassStruct
+
 Effect = Literal["none", "done", "unknown"]
 
 
-class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+class ErrorInfo(DataclassStruct, frozen=True, omit_defaults=True):
     """What went wrong with one call, in a form that programs and models can act on.
 
     `effect` says whether the outside world may have changed, which is what a caller must know
@@ -266,6 +268,8 @@ class ToolFailed(CallError):
     effect = "unknown"
     unforeseen: bool = False
     """True if it was made of an exception that the tool did not mean as an answer."""
+    raised_in: object = None
+    """The tool whose function raised that exception."""
     trace: str = ""
     """Where it was raised, as text, if that was in another process. For logs, not for callers."""
 

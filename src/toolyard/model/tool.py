@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from toolyard.model.bindings import Binding
+from toolyard.model.dataclass_struct import DataclassStruct
 from toolyard.model.errors import DefinitionError
 from toolyard.model.json_words import SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES
 from toolyard.model.names import qualify
@@ -73,7 +74,7 @@ class Effects(enum.StrEnum):
     UNKNOWN = "unknown"
 
 
-class _Core(msgspec.Struct, frozen=True):
+class _Core(DataclassStruct, frozen=True):
     """The fields of the seed's `Tool`, in its order; `Tool` adds the keyword-only ones."""
 
     name: str
@@ -97,6 +98,8 @@ class Tool(_Core, frozen=True, kw_only=True, dict=True, eq=False):
     effects: Effects = Effects.UNKNOWN
     source: str | None = None
     binding: Binding | None = None
+
+    not_data = ("binding",)
 
     def __post_init__(self) -> None:
         if type(self.tags) is not tuple:
@@ -141,6 +144,8 @@ class Tool(_Core, frozen=True, kw_only=True, dict=True, eq=False):
         if type(self) is Tool:
             return msgspec.structs.replace(self, **changes)
         return Tool(**{field: changes[field] if field in changes else getattr(self, field) for field in FIELDS})
+
+    __replace__ = replace
 
     def to_dict(self, *, qualified: bool = False) -> dict[str, Any]:
         """Plain JSON; optional fields only where set. The binding is not part of it."""
@@ -231,6 +236,11 @@ class DeferredTool(Tool, frozen=True, kw_only=True, dict=True, eq=False):
     A subclass has a field for what it keeps, and a `cached_property` of the name of each field that it makes. Whoever
     makes one answers for its schemas: nobody looks at them when it enters a registry.
     """
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type[Tool]:  # type: ignore[override]
+        # `dataclasses.replace` makes its copy by this: a whole `Tool`, as `replace` does, for want of the raw material.
+        return Tool
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.qualified_name!r})"
