@@ -1,10 +1,20 @@
+import asyncio
 import functools
 import threading
 
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from toolyard import InvalidNameError, InvalidOutput, StrictModel, ToolFailed, UnknownToolError
+from toolyard import (
+    InvalidArguments,
+    InvalidNameError,
+    InvalidOutput,
+    StrictModel,
+    ToolFailed,
+    ToolRegistry,
+    UnknownToolError,
+    function_tool,
+)
 from toolyard.typed import EchoToolInput, EchoToolOutput, Registry, echo_tool, registry as global_registry
 
 
@@ -95,6 +105,50 @@ def test_faults_inside_the_tool_are_never_mistaken_for_bad_input(reg):
             reg.dispatch(name, {"n": 1})
         assert isinstance(caught.value.__cause__, cause)
         assert not isinstance(caught.value, KeyError)
+
+
+class Broken(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    "raised", [Broken("b"), RuntimeError("r"), InvalidArguments("a"), ToolFailed("f"), SystemExit(3)]
+)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_tools_own_exception_passes_as_it_is_through_either_door(reg, raised, is_async):
+    def fail(payload: In) -> Out:
+        raise raised
+
+    async def fail_later(payload: In) -> Out:
+        raise raised
+
+    reg.register("fail", In)(fail_later if is_async else fail)
+    with pytest.raises(type(raised)) as caught:
+        reg.dispatch("fail", {"n": 1})
+    assert caught.value is raised and caught.value.__context__ is None
+    with pytest.raises(type(raised)) as caught:
+        asyncio.run(reg.adispatch("fail", {"n": 1}))
+    assert caught.value is raised
+
+
+def test_the_failure_of_a_tool_that_a_tool_called_stays_what_it_is(reg):
+    def fail() -> str:
+        """Fail."""
+        raise ValueError("inside")
+
+    inner = ToolRegistry([function_tool(fail, namespace="n")])
+    reg.register("outer", In)(lambda payload: inner.dispatch("n::fail"))
+    with pytest.raises(ToolFailed, match="n::fail"):
+        reg.dispatch("outer", {"n": 1})
+
+
+def test_an_async_tool_whose_own_work_was_cancelled_does_not_cancel_its_caller(reg):
+    async def give_up(payload: In) -> Out:
+        raise asyncio.CancelledError
+
+    reg.register("give_up", In)(give_up)
+    with pytest.raises(ToolFailed):
+        asyncio.run(reg.adispatch("give_up", {"n": 1}))
 
 
 @pytest.mark.parametrize("value", [{"n": 1}, None, In(n=1)])

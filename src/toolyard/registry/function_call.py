@@ -85,7 +85,7 @@ def tool_failed(tool: Tool, error: BaseException) -> ToolFailed:
         text = f"{error.error_count()} errors for {error.title}"
     kind = type(error).__name__
     failure = ToolFailed(f"{tool.qualified_name} failed: {f'{kind}: {text}' if text else kind}")
-    failure.unforeseen = True
+    failure.unforeseen, failure.raised_in = True, tool
     return failure
 
 

@@ -1,7 +1,8 @@
 """`Registry`: names to functions of one typed model each, checked before and after the call.
 
 The same path as everywhere else (resolve, validate, call, tell faults apart), with pydantic's own rules
-for the input: its conversions apply and its `ValidationError` is what bad input raises.
+for the input: its conversions apply and its `ValidationError` is what bad input raises. What a tool raises passes as it
+is, but for what would be taken for bad input or an unknown name.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.bindings import PythonBinding
 from toolyard.model.context import ToolContext
-from toolyard.model.errors import DefinitionError, UnknownToolError
+from toolyard.model.errors import DefinitionError, ToolFailed, UnknownToolError
 from toolyard.model.json_words import closest
 from toolyard.model.names import check_tool_name, show
 from toolyard.model.tool import Effects, Tool
@@ -80,14 +81,23 @@ class Registry:
     def dispatch(self, name: str, raw_input: Any) -> Any:
         """Validate, call, check: the tool's model. Async tools run on the home loop."""
         entry, model = self._prepared(name, raw_input)
-        value = entry.call_function(model, None)
-        return wait_for(entry.taker, value) if type(value) is CoroutineType else value
+        try:
+            value = entry.call_function(model, None)
+            return wait_for(entry.taker, value) if type(value) is CoroutineType else value
+        except ToolFailed as failure:
+            own = _own_exception(failure, entry)
+        # Raised out here, or the failure that was made of it would be kept as its context.
+        raise own
 
     async def adispatch(self, name: str, raw_input: Any) -> Any:
         """`dispatch` for async callers."""
         entry, model = self._prepared(name, raw_input)
-        value = entry.call_function(model, None)
-        return await settle_function(entry.taker, value) if type(value) is CoroutineType else value
+        try:
+            value = entry.call_function(model, None)
+            return await settle_function(entry.taker, value) if type(value) is CoroutineType else value
+        except ToolFailed as failure:
+            own = _own_exception(failure, entry)
+        raise own
 
     def names(self) -> list[str]:
         """Registered names, sorted."""
@@ -116,6 +126,13 @@ class Registry:
             failure = without_input(error)
         # Raised out here, or the error that still holds the values would be kept as the context of this one.
         raise failure
+
+
+def _own_exception(failure: ToolFailed, entry: TypedEntry) -> BaseException:
+    """What the tool's function raised, unless a caller would take that for their own fault, or for a cancellation."""
+    cause = failure.__cause__ if failure.raised_in is entry.taker else None
+    passes = isinstance(cause, Exception | SystemExit) and not isinstance(cause, ValidationError | KeyError)
+    return cause if passes and cause is not None else failure
 
 
 def _validated(model: type[BaseModel], raw_input: Any) -> BaseModel:
