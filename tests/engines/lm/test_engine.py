@@ -128,6 +128,14 @@ def test_repairs_end_and_the_failure_is_a_result_that_the_model_sees_next_time(r
     ]
 
 
+def test_a_failure_that_the_model_plays_is_a_failed_result_and_is_told_as_one():
+    with ModelServer('{"error": "no such city"}', "{}") as server, engine_of(server) as engine:
+        failed, _ = run(engine, call("note", text="x"), call("note", text="y"))
+    assert (failed.error, failed.result, failed.error_info.code) == ("no such city", None, "tool.execution_error")
+    assert server.asked[1].messages[2] == ("assistant", text({"error": "no such city"}))
+    assert len(server.asked) == 2
+
+
 def test_a_call_that_is_wrong_never_reaches_the_model_but_is_part_of_the_history():
     with ModelServer(GOOD) as server, engine_of(server) as engine:
         wrong, unknown, good = run(

@@ -5,6 +5,7 @@ from hypothesis import given, strategies as st
 
 from engines.lm.support import text
 from toolyard.engines.lm.response import Unfit, read_result
+from toolyard.model.errors import ToolFailed
 from toolyard.schema.compile import compile_schema
 
 OBJECT = {"type": "object", "properties": {"a": {}}, "required": ["a"]}
@@ -117,3 +118,21 @@ def test_an_answer_of_empty_lines_is_read_in_no_time():
         assert "not JSON" in str(error)
     else:
         raise AssertionError("that is no result")
+
+
+@pytest.mark.parametrize("schema", [None, {"type": "object"}, OBJECT, {"type": "string"}])
+def test_a_failure_in_the_form_of_the_prompt_is_one_whatever_the_schema(schema):
+    for said in ('{"error": "no such user"}', 'It fails: ```json\n{"error": "no such user"}\n```'):
+        with pytest.raises(ToolFailed, match="^no such user$") as caught:
+            read(said, schema)
+        assert (caught.value.info.effect, caught.value.info.retryable) == ("none", False)
+
+
+@pytest.mark.parametrize("said", ['{"error": null}', '{"error": ""}', '{"error": {"a": 1}}', '{"error": "x", "a": 1}'])
+def test_what_only_speaks_of_an_error_is_a_result(said):
+    assert "error" in read(said)
+
+
+def test_an_error_that_the_schema_declares_is_a_result():
+    schema = {"type": "object", "properties": {"error": {"type": "string"}}}
+    assert read('{"error": "none so far"}', schema, declared=["error"]) == {"error": "none so far"}

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from toolyard.calls.invocation import Invocation
-from toolyard.engines.lm.response import Bounds, response_format
+from toolyard.engines.lm.response import FAILURE, Bounds, response_format
 from toolyard.links.lm.shapes import Message, likely_tokens
 from toolyard.model.call import ToolCall
 from toolyard.model.tool import Tool
@@ -155,7 +155,7 @@ def _call_head(name: str) -> str:
 
 def _answer_text(output: _Output) -> str:
     if output.error is not None:
-        return _encode({"error": output.error}).decode()
+        return _encode({FAILURE: output.error}).decode()
     return bytes(output.result).decode()
 
 

@@ -6,13 +6,15 @@ import json
 import re
 from typing import Any
 
-from toolyard.model.errors import MalformedSource
+from toolyard.model.errors import MalformedSource, ToolFailed
 from toolyard.model.json_words import IN_PLACE, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, json_type
 from toolyard.model.tool import Schema, Tool
 from toolyard.parsing import parse_json
 from toolyard.schema.compile import CompiledSchema, Violation, describe
 
 ENVELOPE = "result"
+FAILURE = "error"
+"""The one key of an answer that is a failure: the form in which prompts tell of earlier ones."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST_NAME = 64
 _AGAINST = frozenset({"not", "if"})
@@ -126,9 +128,13 @@ class Unfit(ValueError):
 def read_result(text: str, output: CompiledSchema | None, declared: frozenset[str], cut: bool = False) -> Any:
     """The value; `Unfit` if there is none in it, or none that the tool may return.
 
-    Without a schema it is any object. With one, an envelope that the schema does not know is taken off.
+    Without a schema it is any object. With one, an envelope that the schema does not know is taken off. A failure in
+    the form that prompts have for it raises `ToolFailed`, unless the schema has a property of that name.
     """
     value = _json_in(text, cut)
+    failure = value[FAILURE] if isinstance(value, dict) and value.keys() == {FAILURE} else None
+    if isinstance(failure, str) and failure.strip() and FAILURE not in declared:
+        raise ToolFailed(failure, effect="none")
     if output is None:
         if not isinstance(value, dict):
             raise Unfit(f"it must be a JSON object, not {json_type(value)}")
