@@ -89,9 +89,11 @@ $(FLOORS)/.ready: pyproject.toml tests/floors.py
 	@touch $@
 
 test-floors: $(FLOORS)/.ready rig
-	@# The plugin of an anyio as old as httpx2 allows does not load under the newest pytest. Login is the MCP SDK's, which
-	@# writes addresses in another way on a pydantic older than it asks for.
-	$(FLOORS)/bin/python $(PYTEST) -p no:anyio --ignore tests/links/mcp/test_authorization.py
+	@# The plugin of an anyio as old as httpx2 allows does not load under the newest pytest. Login and the other client of
+	@# MCP are the MCP SDK's, which writes addresses in another way on a pydantic older than it asks for.
+	$(FLOORS)/bin/python $(PYTEST) -p no:anyio --ignore tests/links/mcp/test_authorization.py \
+		--deselect tests/mcp_rig/test_other_clients.py::test_the_client_of_the_sdk \
+		--deselect 'tests/mcp_rig/test_conformance.py::test_our_client_passes[2026-07-28-auth/'
 
 # Counts with ast, and walks with a profile hook.
 house: setup
