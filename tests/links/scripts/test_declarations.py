@@ -41,7 +41,7 @@ NO_BACKGROUND = True
         "name": "weather", "description": "The weather.", "output": {"type": "string"},
         "parameters": {"type": "object", "properties": {"town": {"type": "string"}}},
         "timeout": 2.5, "effects": "read", "tags": ["a", "b"], "version": "3", "aliases": ["wx"],
-        "flags": {"no_background": True, "allow_repeat": False}, "handler": "run", "takes_ctx": True, "is_async": True,
+        "flags": {"no_background": True, "allow_repeat": False}, "left_out": [], "handler": "run", "takes_ctx": True, "is_async": True,
     }])  # fmt: skip
 
 

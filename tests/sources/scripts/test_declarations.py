@@ -18,7 +18,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
-KEYS = ["name", "description", "parameters", "output", "aliases", "timeout", "effects", "tags", "version", "flags", "handler", "takes_ctx", "is_async"]  # fmt: skip
+KEYS = ["name", "description", "parameters", "output", "aliases", "timeout", "effects", "tags", "version", "flags", "left_out", "handler", "takes_ctx", "is_async"]  # fmt: skip
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), JSON))
@@ -30,7 +30,7 @@ def test_whatever_is_declared_is_a_tool_or_a_definition_error(changes):
     tool = candidate.tool
     assert tool.namespace == "default" and tool.source == "/d"
     assert tool.binding.timeout > 0
-    assert set(tool.metadata) <= {"no_background", "allow_repeat"}
+    assert set(tool.metadata) <= set(changes.get("flags") or ())
     assert (candidate.tool.source, candidate.place) == ("/d", "/f.py")
 
 

@@ -98,6 +98,20 @@ def test_flags_of_a_tool(folder, load):
     assert tool.output_parameters == {"type": "string"}
 
 
+def test_flags_of_the_authors_own_are_metadata_and_what_cannot_be_is_listed(folder, load):
+    flags = (
+        "TOOL_NO_BACKGROUND = True\nTOOL_COST = {'usd': 0.5}\nTOOL_QUIET = False\nTOOL_LOCK = object()\nTOOLING = 1\n"
+    )
+    folder.put("greet.py", script("greet") + flags)
+    folder.put("many.py", MANY.replace('"name": "add"', '"name": "add", "beta": True') + "TOOL_NO_BACKGROUND = True\n")
+    loader, tools = load()
+    assert tools["greet"].metadata == {"no_background": True, "cost": {"usd": 0.5}, "quiet": False}
+    assert tools["add"].metadata == {"no_background": True, "beta": True}
+    assert tools["shout"].metadata == {"no_background": True}
+    listed = [(item.tool, item.pointer, item.change) for item in loader.report.rewrites]
+    assert listed == [("default::greet", "/TOOL_LOCK", "is no JSON, so it is no flag")]
+
+
 BROKEN = {
     "syntax.py": ("def (", "SyntaxError"),
     "raises.py": ("raise RuntimeError('no database')", "no database"),

@@ -54,6 +54,7 @@ class Declaration(msgspec.Struct, frozen=True):
     tags: tuple[str, ...] | None = None
     version: str | None = None
     flags: dict[str, Any] | None = None
+    left_out: tuple[str, ...] | None = None
     handler: str = "run"
     takes_ctx: bool | None = None
     is_async: bool | None = None
@@ -78,7 +79,7 @@ def read_tool(raw: Mapping[str, Any], origin: Origin) -> tuple[AdmittedTool, tup
         said.description,
         parameters,
         said.output or {},
-        {flag: True for flag in _FLAGS if flags.get(flag) is True},
+        {flag: value for flag, value in flags.items() if flag not in _FLAGS or value is True},
         version=said.version,
         tags=tuple(dict.fromkeys(said.tags or ())),
         aliases=tuple(dict.fromkeys(said.aliases or ())),
@@ -88,7 +89,8 @@ def read_tool(raw: Mapping[str, Any], origin: Origin) -> tuple[AdmittedTool, tup
     )
     candidate, rewrites = admit_tool(tool)
     candidate.place = f"/{origin.file}"
-    return candidate, rewrites
+    lost = [Rewrite(tool.qualified_name, f"/{name}", "is no JSON, so it is no flag") for name in said.left_out or ()]
+    return candidate, (*rewrites, *lost)
 
 
 def to_one_line(text: str) -> str:

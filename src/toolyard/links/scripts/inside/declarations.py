@@ -32,6 +32,8 @@ _LAST_MOMENT = 500
 _COROUTINE = 0x80
 """The flag of code that makes coroutines."""
 _SWITCHES = {"no_background": "NO_BACKGROUND", "allow_repeat": "ALLOW_REPEAT"}
+_CONSTANTS = {"TOOL_NAME", "TOOL_DESCRIPTION", "TOOL_PARAMETERS", "TOOL_OUTPUT", "TOOL_ALIASES", *_FLAGS.values()}
+"""Names with a meaning of their own; every other `TOOL_...` is a flag of the script's author."""
 
 
 def serve(config: Config) -> None:
@@ -195,13 +197,31 @@ def _tool(entry: dict[str, Any], names: dict[str, Any], handler: str) -> dict[st
                 f"{constant} must be a {kinds.__name__}" + ("" if tool[key] is not None else ": it is missing")
             )
     _check_flags(tool, handler)
-    tool["flags"] = {key: bool(entry.pop(key, names.get(constant, False))) for key, constant in _SWITCHES.items()}
+    tool["flags"], tool["left_out"] = _own_flags(names)
+    for key, constant in _SWITCHES.items():
+        tool["flags"][key] = bool(entry.pop(key, names.get(constant, tool["flags"].get(key, False))))
+    for key in [key for key, value in entry.items() if isinstance(value, bool)]:
+        tool["flags"][str(key)] = entry.pop(key)
     tool["aliases"] = _texts(entry.pop("aliases", ()), f"{handler}['aliases']")
     if entry:
         raise ScriptRefused(f"{handler} has keys that are not known: {', '.join(sorted(map(str, entry)))}")
     tool |= {"handler": handler, "takes_ctx": takes_ctx(function)}
     tool["is_async"] = _is_async(function)
     return tool
+
+
+def _own_flags(names: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """`TOOL_COST = 3` as `{"cost": 3}`, and the names of what is no JSON."""
+    flags: dict[str, Any] = {}
+    left_out = []
+    for name, value in names.items():
+        if name.startswith("TOOL_") and name.isupper() and name not in _CONSTANTS:
+            try:
+                frames.encode(value).encode()
+                flags[name.removeprefix("TOOL_").lower()] = value
+            except (TypeError, ValueError, RecursionError):
+                left_out.append(name)
+    return flags, left_out
 
 
 def _is_async(function: Any) -> bool:
