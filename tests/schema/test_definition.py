@@ -1,7 +1,7 @@
 import pytest
 
-from toolyard import DefinitionError, Effects
-from toolyard.schema.normalise import read_definition
+from toolyard import DefinitionError, Effects, ToolRegistry
+from toolyard.schema.definition import read_definition
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 
@@ -83,3 +83,131 @@ def test_a_definition_that_cannot_be_read_says_why(raw, says):
     with pytest.raises(DefinitionError) as caught:
         read(raw)
     assert says in str(caught.value)
+
+
+INPUT_NAMES = [
+    "arguments", "args", "parameter", "params", "inputs", "input_parameters", "inputParameters", "input-args",
+    "Parameters", "function_parameters", "arguments_schema", "inputs_schema", "tool_input", "argument_list",
+]  # fmt: skip
+FORMS = {
+    "items": [{"name": "a", "type": "string", "desc": "x", "required": True}],
+    "items with schemas": [{"name": "a", "in": "query", "required": True, "schema": {"type": "string"}}],
+    "single maps": [{"a": {"type": "str"}}],
+    "a map": {"a": {"type": "string"}},
+    "type words": {"a": "string"},
+    "names": ["a"],
+    "a schema": SCHEMA,
+}
+
+
+@pytest.mark.parametrize("key", INPUT_NAMES)
+@pytest.mark.parametrize("form", FORMS)
+def test_parameters_are_found_under_any_name_and_in_any_form(key, form):
+    report, tools = load({"name": "t", "description": "d", key: FORMS[form]})
+    assert list(tools[0].parameters["properties"]) == ["a"]
+    assert tools[0].metadata == {}
+    assert f"{key!r} read as 'parameters'" in [rewrite.change for rewrite in report.rewrites]
+
+
+def load(*raw, **options):
+    registry = ToolRegistry.from_dicts(raw, **options)
+    return registry.report, registry.all_tools()
+
+
+def test_the_arguments_of_a_docker_registry_entry_keep_type_text_and_what_is_optional():
+    _, tools = load(
+        {
+            "name": "place_order",
+            "arguments": [
+                {"name": "exchange", "type": "string", "desc": "Where."},
+                {"name": "codes", "type": "array", "items": {"type": "string"}, "desc": "What.", "optional": True},
+            ],
+        }
+    )
+    assert tools[0].parameters == {
+        "type": "object",
+        "properties": {
+            "exchange": {"type": "string", "description": "Where."},
+            "codes": {"type": "array", "items": {"type": "string"}, "description": "What."},
+        },
+        "required": ["exchange"],
+    }
+
+
+def test_required_and_optional_parameters_in_two_lists_are_one_schema():
+    _, tools = load(
+        {
+            "name": "stays",
+            "required_parameters": [{"name": "day", "type": "DATE (YYYY-MM-DD)", "description": "d"}],
+            "optional_parameters": [{"name": "kind", "type": "ENUM", "default": "CITY"}],
+        }
+    )
+    assert tools[0].parameters["required"] == ["day"]
+    assert tools[0].parameters["properties"] == {
+        "day": {"type": "string", "format": "date", "description": "d"},
+        "kind": {"type": "string", "default": "CITY"},
+    }
+
+
+def test_properties_beside_the_name_are_the_parameters():
+    tool, _ = read({"name": "t", "type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]})
+    assert (tool.parameters, tool.metadata) == ({**SCHEMA, "required": ["a"]}, {})
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"form": [{"name": "a", "type": "string"}]},
+        {"fields": {"a": {"type": "string"}}},
+        {"signature": SCHEMA},
+        {"arguments": "a: string"},
+        {"arguments": {"a": "Paris"}},
+        {"parameters": SCHEMA, "arguments": [{"name": "b", "type": "string"}]},
+        {"parameters": {"title": "The title.", "body": "The text."}},
+        {"description": "Add.\n\nArgs:\n    a: The first.\n    b: The second."},
+        {"description": "Add. :param a: the first", "parameters": {"type": "object", "properties": {}}},
+        {"description": "Adds.\n\n### Parameters\n- `a`: the first"},
+    ],
+)
+def test_parameters_that_are_not_read_are_noted(entry):
+    _, changes = read({"name": "t", **entry})
+    assert any(
+        words in change.what
+        for change in changes
+        for words in ("looks like parameters", "means nothing in a schema", "the description names some")
+    )
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"fields": {"return_fields": ["id"]}, "label": ["x"], "type": "Search", "_field": "a/b"},
+        {"annotations": {"title": "x", "readOnlyHint": True}, "_meta": {"a": {"b": 1}}, "icons": [{"src": "x"}]},
+        {"description": "Lists what the parameters of a model are. Takes no arguments."},
+        {"parameters": SCHEMA, "examples": [{"a": "x"}], "strict": True, "url": "x", "method": "GET"},
+    ],
+)
+def test_what_is_no_parameter_gets_no_remark(entry):
+    assert read({"name": "t", "description": "d", **entry})[1] == []
+
+
+def test_a_name_with_white_space_around_it_is_trimmed_and_listed():
+    report, tools = load({"name": " search\t", "parameters": SCHEMA}, {"name": "other\u00a0", "parameters": SCHEMA})
+    assert [tool.name for tool in tools] == ["search", "other"]
+    assert [rewrite.change for rewrite in report.rewrites] == [
+        "white space around ' search\\t' removed",
+        "white space around 'other\\xa0' removed",
+    ]
+
+
+@pytest.mark.parametrize("key", ["desc", "summary", "tool_description"])
+def test_a_description_by_another_name_is_read_and_listed(key):
+    tool, changes = read({"name": "t", key: "Adds.", "parameters": SCHEMA})
+    assert (tool.description, tool.metadata) == ("Adds.", {})
+    assert changes[0].pointer == f"/{key}"
+
+
+@pytest.mark.parametrize("key", ["output", "outputs", "response", "result_schema", "outputFields"])
+def test_an_output_schema_by_another_name_is_read_and_text_is_not(key):
+    assert read({"name": "t", key: SCHEMA})[0].output_parameters == SCHEMA
+    assert read({"name": "t", key: "a number"})[0].output_parameters == {}

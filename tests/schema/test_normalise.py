@@ -51,6 +51,22 @@ CITY = {"type": "string"}
         ({"type": "object", "properties": None, "required": None}, {"type": "object"}),
         ({"type": "object", "city": CITY}, {"type": "object", "properties": {"city": CITY}}),
         (
+            {"a": "The name of the city.", "b": "int"},
+            {"type": "object", "properties": {"a": {"description": "The name of the city."}, "b": {"type": "integer"}}},
+        ),
+        (
+            {"type": "object", "properties": {"a": {"type": "ENUM", "choices": [1, 2]}, "b": {**CITY, "help": "x"}}},
+            {"type": "object", "properties": {"a": {"enum": [1, 2]}, "b": {**CITY, "description": "x"}}},
+        ),
+        (
+            {"type": "object", "properties": {"a": {**CITY, "optional": True}, "b": CITY}},
+            {"type": "object", "properties": {"a": CITY, "b": CITY}, "required": ["b"]},
+        ),
+        (
+            {"type": "object", "properties": {"a": {"type": "array", "items": {**CITY, "required": True}}}},
+            {"type": "object", "properties": {"a": {"type": "array", "items": CITY}}},
+        ),
+        (
             {"type": "object", "properties": {"a": {**CITY, "required": "true"}}},
             {"type": "object", "properties": {"a": CITY}, "required": ["a"]},
         ),

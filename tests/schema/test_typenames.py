@@ -37,6 +37,15 @@ STRING, INTEGER, NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "num
         ("number?", {"type": ["number", "null"]}),
         ("Optional[List[int]]", {"anyOf": [{"type": "array", "items": INTEGER}, {"type": "null"}]}),
         ("Literal['a', 'b', 3]", {"enum": ["a", "b", 3]}),
+        ("ENUM", {"type": "string"}),
+        ("DATE (YYYY-MM-DD)", {"type": "string", "format": "date"}),
+        ("Date (dd/mm/yyyy)", {"type": "string", "format": "dd/mm/yyyy"}),
+        ("TIME (24-hour HH:MM)", {"type": "string", "format": "24-hour HH:MM"}),
+        ("BINARY", {"type": "string", "format": "binary"}),
+        ("GEOPOINT (latitude, longitude)", {"type": "string", "format": "latitude, longitude"}),
+        ("integer (1-100)", {"type": "integer"}),
+        ("VARCHAR(255)", {"type": "string"}),
+        ("date-time", {"type": "string", "format": "date-time"}),
     ],
 )
 def test_what_authors_write_for_a_type_is_read_as_they_meant_it(text, schema):

@@ -293,3 +293,82 @@ def test_an_index_skips_bad_names_like_a_full_load(tmp_path):
     path = tmp_path / "x.json"
     path.write_text('[{"name": "a::b"}, {"name": "c"}]')
     assert ToolRegistry.from_file(path, lazy=True, on_error="skip").tool_names() == ["c"]
+
+
+def with_name(name):
+    return {**WEATHER, "name": name}
+
+
+GEMINI = {
+    "name": "g",
+    "parameters": {"type": "OBJECT", "properties": {"city": {"type": "STRING"}}},
+    "response": {"type": "OBJECT", "properties": {"sky": {"type": "STRING"}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("document", "names"),
+    [
+        ({"jsonrpc": "2.0", "id": 1, "result": {"tools": [with_name("a")], "_meta": {}}}, ["a"]),
+        ({"result": {"tools": [with_name("a")]}}, ["a"]),
+        (
+            [
+                {"jsonrpc": "2.0", "id": 1, "result": {"tools": [with_name("a")], "nextCursor": "2"}},
+                {"jsonrpc": "2.0", "id": 2, "result": {"tools": [with_name("b")]}},
+            ],
+            ["a", "b"],
+        ),
+        ([{"tools": [with_name("a")]}, {"tools": [with_name("b")]}], ["a", "b"]),
+        ({"function_declarations": [GEMINI]}, ["g"]),
+        ([{"functionDeclarations": [GEMINI]}, {"function_declarations": [with_name("a")]}], ["g", "a"]),
+        ({"tools": [{"functionDeclarations": [GEMINI]}]}, ["g"]),
+        ({"result": {"description": "a tool of that name", "parameters": {}}}, ["result"]),
+    ],
+)
+def test_lists_of_other_systems_are_read_with_what_is_around_them(write, document, names):
+    tools = FileToolLoader(write(document)).load()
+    assert [tool.name for tool in tools] == names
+    assert all(tool.parameters["properties"]["city"] == {"type": "string"} for tool in tools if tool.name != "result")
+    assert all(tool.output_parameters["properties"] for tool in tools if tool.name == "g")
+
+
+def test_a_page_of_tools_may_be_one_line_among_others(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_text(f"{json.dumps({'result': {'tools': [with_name('a')]}})}\n{json.dumps(with_name('b'))}\n")
+    assert [tool.name for tool in FileToolLoader(path).load()] == ["a", "b"]
+
+
+def test_one_page_that_lists_nothing_costs_no_other(write):
+    error = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": "no"}}
+    loader = FileToolLoader(write([error, {"tools": [with_name("a")]}]), on_error="skip")
+    assert [tool.name for tool in loader.load()] == ["a"]
+    assert len(loader.report.rejected) == 1
+    with pytest.raises(MalformedSource, match="without a list of tools"):
+        FileToolLoader(write(error)).load()
+
+
+@pytest.mark.parametrize("name", ["tools.csv", "tools.TSV", "tools.md", "tools.xlsx"])
+def test_a_file_of_a_tables_kind_is_refused_with_the_nearest_form(tmp_path, name):
+    with pytest.raises(ConfigError, match=r"this is a table.*JSON lines instead.*\"parameters\""):
+        FileToolLoader(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.yaml", "t.jsonl"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name,description,parameters\nadd,Adds.,a b\n",
+        '"Tool Name";"Description"\n"add";"Adds."\n',
+        "name\tdescription\nadd\tAdds.\n",
+        "| Name | Description |\n|---|---|\n| add | Adds. |\n",
+    ],
+)
+def test_a_table_under_another_name_is_refused_as_one(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(MalformedSource, match="this is a table"):
+        FileToolLoader(tmp_path / name, on_error="skip").load()
+
+
+def test_rows_in_json_are_a_table_too(write):
+    with pytest.raises(MalformedSource, match=r"this is a table.*\"name\": ..., \"about\": ..."):
+        FileToolLoader(write([["name", "about"], ["add", "Adds."]])).load()

@@ -29,8 +29,8 @@ from toolyard.model import Effects, ErrorInfo, Schema, Tool, ToolCall, ToolResul
 from toolyard.model.errors import ToolFailed
 from toolyard.model.tool import promises_output
 from toolyard.schema.admission import check_budget
+from toolyard.schema.definition import hinted_effects
 from toolyard.schema.fold import fold_schema
-from toolyard.schema.normalise import hinted_effects
 from toolyard.schema.subschemas import References, rebuild, types_of
 
 CALL_ID = "toolyard/call_id"

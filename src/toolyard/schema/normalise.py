@@ -1,24 +1,19 @@
-"""Catalog dialects -> fields of a `Tool` and JSON Schema, with a note of every change.
+"""Schemas in the dialects of catalogs -> JSON Schema, with a note of every change.
 
-OpenAI wraps a function, Anthropic says `input_schema`, MCP `inputSchema` and `annotations`, ARP `returns`. Keys
-that mean nothing here are the user's and go to `metadata`. Schemas are written as `"type": "dict"`, with
-`"required": true` on a property, as bare property maps, parameter lists, OpenAPI's `nullable` and draft-4 limits.
-Each is rewritten to what its author meant; what cannot be read is refused by the compiler afterwards. The input is
-never modified.
+They are written as `"type": "dict"`, with `"required": true` on a property, as bare property maps, parameter lists,
+with `desc` and `choices`, OpenAPI's `nullable` and draft-4 limits. Each is rewritten to what its author meant; what
+cannot be read is refused by the compiler afterwards. The input is never modified.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from toolyard.constants import TOOL_NAMESPACE_SEP
-from toolyard.model.errors import DefinitionError, InvalidSchemaError
+from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.json_words import JSON_TYPES, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, json_type, pointer_of
-from toolyard.model.tool import Effects, Tool
 from toolyard.schema.typenames import join, read_type
 
 _MAX_DEPTH = 96
@@ -37,6 +32,32 @@ _KEYWORDS = frozenset(
     SCHEMA_MAPS | SCHEMA_LISTS | SCHEMA_SINGLES | {"default", "const", "example", "discriminator", "xml"}
 )
 """Keywords whose value may be a mapping with a 'type' in it."""
+
+_SPELLINGS: dict[str, tuple[str, type]] = {
+    **dict.fromkeys(("desc", "help"), ("description", str)),
+    **dict.fromkeys(("choices", "options", "allowed_values", "possible_values", "enum_values"), ("enum", list)),
+    **dict.fromkeys(("data_type", "dataType", "dtype"), ("type", str)),
+    **dict.fromkeys(("default_value", "defaultValue"), ("default", object)),
+}
+"""What catalogs say instead of a keyword, and what its value then is."""
+
+ITEM_NAMES = ("name", "parameter", "param", "argument", "arg", "key", "field")
+"""Keys under which the items of a parameter list have their names."""
+
+_FLAGS = ("required", "optional")
+_FLAG_WORDS = {"true": True, "yes": True, "required": True, "false": False, "no": False, "optional": False}
+
+_KNOWN = (
+    _KEYWORDS
+    | _NUMBERS
+    | _COUNTS
+    | _ANNOTATIONS
+    | _TEXTS
+    | {"type", "required", "enum", "uniqueItems", "nullable", "optional", "deprecated", "readOnly", "writeOnly"}
+    | {"dependentRequired", "dependencies", "contentEncoding", "contentMediaType", "minContains", "maxContains"}
+    | {"strict", "externalDocs", "collectionFormat"}
+)
+"""Keys of a schema that need no remark."""
 
 _PLAUSIBLE_NAMES = frozenset({"items", "contains", "not", "if", "then", "else"})
 """Keywords that catalogs also use as parameter names."""
@@ -85,7 +106,7 @@ class _Normaliser:
             self._note_change((), "bare property map wrapped as an object schema")
             schema = {"type": "object", "properties": schema}
         elif "properties" not in schema:
-            schema = self._gather_loose(schema)
+            schema = self._read_texts(schema) if _is_described(schema) else self._gather_loose(schema)
         result = self._normalise_node(schema, ())
         if is_input and result.get("type") != "object":
             result = self._object_root(result)
@@ -104,6 +125,12 @@ class _Normaliser:
         rest = {key: value for key, value in schema.items() if key not in loose}
         return {**rest, "properties": {key: schema[key] for key in loose}}
 
+    def _read_texts(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """`{"city": "The name of the city"}`: names to what is said about them."""
+        self._note_change((), "names with descriptions rewritten as an object schema")
+        texts = {name: value for name, value in schema.items() if isinstance(value, str) and read_type(value) is None}
+        return {"type": "object", "properties": {**schema, **{name: {"description": t} for name, t in texts.items()}}}
+
     def _object_root(self, schema: dict[str, Any]) -> dict[str, Any]:
         kind = schema.get("type")
         if kind is None:
@@ -116,14 +143,13 @@ class _Normaliser:
 
     def _from_list(self, items: list[Any]) -> dict[str, Any]:
         """`[{"name": "city", "type": "string", "required": true}, ...]`."""
-        if not all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in items):
-            raise InvalidSchemaError("a list of parameters must hold mappings, each with a 'name'")
         self._note_change((), "parameter list rewritten as an object schema")
         properties: dict[str, Any] = {}
         for index, item in enumerate(items):
-            if item["name"] in properties:
-                raise InvalidSchemaError(f"parameter {item['name']!r} is listed twice", pointer=f"/{index}")
-            properties[item["name"]] = {key: value for key, value in item.items() if key != "name"}
+            name, sub = _read_item(item)
+            if name in properties:
+                raise InvalidSchemaError(f"parameter {name!r} is listed twice", pointer=f"/{index}")
+            properties[name] = sub
         return {"type": "object", "properties": properties}
 
     def _normalise_sub(self, schema: Any, path: tuple[str | int, ...]) -> Any:
@@ -150,7 +176,7 @@ class _Normaliser:
         if self._nodes > _MAX_NODES:
             raise InvalidSchemaError(f"schema has more than {_MAX_NODES} subschemas", pointer=pointer_of(path))
         out: dict[str, Any] = {}
-        for key, value in schema.items():
+        for key, value in self._respell(schema, path).items():
             if not isinstance(key, str):
                 self._note_change(path, f"key {key!r} written as text")
                 key = str(key)
@@ -160,6 +186,23 @@ class _Normaliser:
             self._normalise_keyword(out, key, value, (*path, key))
         self._required_flags(out, path)
         self._rewrite_legacy(out, path)
+        return out
+
+    def _respell(self, schema: dict[str, Any], path: tuple[str | int, ...]) -> dict[str, Any]:
+        """Keywords that are called otherwise, unless the right one is there as well."""
+        if str(schema.get("type")).lower() == "enum" and any(key in schema for key in ("enum", "choices", "options")):
+            self._note_change((*path, "type"), f"type {schema['type']!r} removed; the values say it")
+            schema = {key: value for key, value in schema.items() if key != "type"}
+        if _SPELLINGS.keys().isdisjoint(schema):
+            return schema
+        out: dict[str, Any] = {}
+        for key, value in schema.items():
+            keyword, kind = _SPELLINGS.get(key, (key, object))
+            if keyword == key or keyword in schema or keyword in out or not _is_value(value, kind):
+                keyword = key
+            else:
+                self._note_change((*path, key), f"{key!r} read as {keyword!r}")
+            out[keyword] = value
         return out
 
     def _normalise_keyword(self, out: dict[str, Any], key: str, value: Any, path: tuple[str | int, ...]) -> None:
@@ -173,8 +216,8 @@ class _Normaliser:
             self._tuple_items(out, value, path)
         elif key in SCHEMA_SINGLES:
             out[key] = self._normalise_sub(value, path)
-        elif key == "required" and value in ("true", "false"):
-            out[key] = self._note_value(path, value == "true", f"text {value!r} read as a boolean")
+        elif key in _FLAGS and isinstance(value, str) and value.lower() in _FLAG_WORDS:
+            out[key] = self._note_value(path, _FLAG_WORDS[value.lower()], f"text {value!r} read as a boolean")
         elif key == "required" and isinstance(value, str):
             out[key] = self._note_value(path, [value], f"{value!r} wrapped in a list")
         elif key == "required" and _has_repeats(value):
@@ -264,21 +307,33 @@ class _Normaliser:
         return value
 
     def _required_flags(self, out: dict[str, Any], path: tuple[str | int, ...]) -> None:
-        """`"required": true` on a property belongs in the list of its parent."""
+        """`"required": true` on a property, or `"optional": false`, belongs in the list of its parent."""
         properties = out.get("properties")
         if not isinstance(properties, dict):
             return
-        for name, sub in properties.items():
-            flag = sub.get("required") if isinstance(sub, dict) else None
-            if isinstance(flag, bool):
-                properties[name] = {key: value for key, value in sub.items() if key != "required"}
-                self._note_change((*path, "properties", name, "required"), "moved to the 'required' list of its parent")
-                required = out.get("required", [])
-                if flag and isinstance(required, list) and name not in required:
-                    out["required"] = [*required, name]
+        flags: dict[str, bool] = {}
+        said: set[str] = set()
+        for name, sub in list(properties.items()):
+            found = {key: sub[key] for key in _FLAGS if isinstance(sub.get(key), bool)} if isinstance(sub, dict) else {}
+            if found:
+                said |= found.keys()
+                flags[name] = found.get("required", not found.get("optional", True))
+                properties[name] = {key: value for key, value in sub.items() if key not in found}
+                where = (*path, "properties", name, next(iter(found)))
+                self._note_change(where, "moved to the 'required' list of its parent")
+        if said == {"optional"} and not any(flags.values()) and "required" not in out:
+            # Who marks only what is optional means that the rest is not.
+            flags = {name: flags.get(name, True) for name in properties}
+        required = out.get("required", [])
+        more = [name for name, flag in flags.items() if flag and isinstance(required, list) and name not in required]
+        if more:
+            out["required"] = [*required, *more]
 
     def _rewrite_legacy(self, out: dict[str, Any], path: tuple[str | int, ...]) -> None:
         """OpenAPI 3.0 and draft-4 spellings inside a schema that claims no old draft."""
+        if isinstance(out.get("required"), bool) and path[-2:-1] != ("properties",):
+            self._note_change((*path, "required"), "removed; only a property can be required")
+            del out["required"]
         if out.get("nullable") is True and isinstance(out.get("type"), str):
             self._note_change((*path, "nullable"), "written as type 'null'")
             out["type"] = [out["type"], "null"]
@@ -297,6 +352,43 @@ class _Normaliser:
                 self._note_change((*path, flag), f"draft-4 flag merged with {limit!r}")
                 if out.pop(flag) and limit in out:
                     out[flag] = out.pop(limit)
+
+
+def _is_described(schema: dict[str, Any]) -> bool:
+    return _KNOWN.isdisjoint(schema) and all(isinstance(value, (str, dict)) for value in schema.values())
+
+
+def unread_keys(schema: Any) -> list[str]:
+    """Keys of an input schema without properties that mean nothing in one, and that no dialect explains."""
+    if not isinstance(schema, dict) or "properties" in schema or is_property_map(schema) or _is_described(schema):
+        return []
+    return [
+        key
+        for key, value in schema.items()
+        if not (key in _KNOWN or str(key).startswith(("x-", "$")) or (isinstance(value, dict) and "type" in value))
+    ]
+
+
+def _read_item(item: Any) -> tuple[str, Any]:
+    """Name and schema of an item of a parameter list: also a bare name, `{"city": {...}}`, and OpenAPI's `schema`."""
+    if isinstance(item, str):
+        return item, {}
+    if isinstance(item, dict):
+        key = next((key for key in ITEM_NAMES if isinstance(item.get(key), str)), None)
+        if key is not None:
+            inner = item["schema"] if isinstance(item.get("schema"), dict) else {}
+            rest = {other: value for other, value in item.items() if other != key and value is not inner}
+            return item[key], {**inner, **rest}
+        if len(item) == 1 and _KNOWN.isdisjoint(item):
+            return next((str(name), sub) for name, sub in item.items())
+    raise InvalidSchemaError("a list of parameters must hold mappings, each with a 'name'")
+
+
+def _is_value(value: Any, kind: type) -> bool:
+    """True for a value of that kind; a list must hold plain values, as those of an enum are."""
+    if kind is list and isinstance(value, list):
+        return bool(value) and not any(isinstance(item, (dict, list)) for item in value)
+    return isinstance(value, kind)
 
 
 def is_property_map(schema: dict[str, Any]) -> bool:
@@ -345,105 +437,3 @@ def _read_number(text: str) -> int | float | None:
             continue
         return value if math.isfinite(value) else None
     return None
-
-
-_INPUT_KEYS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "args_schema")
-_OUTPUT_KEYS = ("output_parameters", "output_schema", "outputSchema", "responseJsonSchema", "returns")
-_PLAIN_KEYS = frozenset({"name", "description", "parameters"})
-_FIELDS = frozenset({"name", "namespace", "description", "metadata", "version", "tags", "aliases", "effects", "source"})
-
-
-def read_definition(
-    raw: Any, *, namespace: str, name: str | None = None, source: str | None = None
-) -> tuple[Tool, list[Change]]:
-    """The tool a catalog entry defines, schemas as written; `DefinitionError` says what is missing.
-
-    The entry's own `namespace` wins over the argument; `name` serves an entry that has none.
-    """
-    if type(raw) is dict and raw.keys() <= _PLAIN_KEYS and _is_plain(raw, name):
-        # Most entries of most catalogs; the rest of this function would come to the same.
-        return Tool(raw["name"], namespace, raw.get("description", ""), raw["parameters"], source=source), []
-    if not isinstance(raw, Mapping):
-        raise DefinitionError(f"a tool definition must be a mapping, not {json_type(raw)}")
-    changes: list[Change] = []
-    entry = _unwrap_function(raw, changes)
-    fields = {key: entry[key] for key in _FIELDS if entry.get(key) is not None}
-    fields.setdefault("name", name)
-    fields.setdefault("namespace", namespace)
-    if name is not None and fields["name"] != name:
-        changes.append(Change("/name", f"listed under {name!r}, which is not its name"))
-    fields["name"] = _own_name(fields["name"], fields["namespace"])
-    fields["parameters"] = _read_schema(entry, _INPUT_KEYS, changes)
-    fields["output_parameters"] = _read_schema(entry, _OUTPUT_KEYS, changes)
-    metadata = fields.get("metadata", {})
-    if not isinstance(metadata, Mapping):
-        raise DefinitionError(f"'metadata' must be a mapping, not {json_type(metadata)}")
-    metadata = dict(metadata)
-    used = _FIELDS | {key for keys in (_INPUT_KEYS, _OUTPUT_KEYS) for key in keys if _is_schema(entry, key)}
-    metadata.update((key, value) for key, value in entry.items() if key not in used)
-    if "effects" not in fields:
-        fields["effects"] = hinted_effects(metadata.get("annotations"))
-    if source is not None:
-        fields["source"] = source
-    return _build_tool(fields, metadata), changes
-
-
-def _is_plain(raw: dict[str, Any], name: str | None) -> bool:
-    own, text, schema = raw.get("name"), raw.get("description", ""), raw.get("parameters")
-    return type(own) is str and type(text) is str and type(schema) is dict and (name is None or name == own)
-
-
-def _build_tool(fields: dict[str, Any], metadata: dict[str, Any]) -> Tool:
-    given, answer = fields.pop("parameters"), fields.pop("output_parameters")
-    tool = Tool.from_dict({**fields, "metadata": metadata})
-    # Schemas in odd shapes (lists, property maps) are for the normaliser, so they skip from_dict's checks.
-    return tool.replace(parameters=given, output_parameters=answer)
-
-
-def _unwrap_function(raw: Mapping[str, Any], changes: list[Change]) -> Mapping[str, Any]:
-    inner = raw.get("function")
-    if isinstance(inner, Mapping) and raw.get("type", "function") == "function" and "name" in inner:
-        changes.append(Change("/function", "OpenAI wrapper removed"))
-        rest = {key: value for key, value in raw.items() if key not in ("type", "function")}
-        hidden = sorted(key for key in rest if key in inner and rest[key] != inner[key])
-        if hidden:
-            changes.append(Change(f"/{hidden[0]}", "the wrapper's own value gave way to the function's"))
-        return {**rest, **inner}
-    if raw.get("type") == "function" and "parameters" in raw:
-        changes.append(Change("/type", "'function' removed"))
-        return {key: value for key, value in raw.items() if key != "type"}
-    return raw
-
-
-def _own_name(name: Any, namespace: Any) -> str:
-    if not isinstance(name, str):
-        missing = "a tool definition needs a 'name'"
-        raise DefinitionError(missing if name is None else f"'name' must be text, not {json_type(name)}")
-    # `to_dicts(qualified=True)` writes the namespace twice; reading it back must not.
-    return name.removeprefix(f"{namespace}{TOOL_NAMESPACE_SEP}")
-
-
-def _is_schema(entry: Mapping[str, Any], key: str) -> bool:
-    return key in entry and (key != "returns" or isinstance(entry[key], dict))
-
-
-def _read_schema(entry: Mapping[str, Any], keys: tuple[str, ...], changes: list[Change]) -> Any:
-    present = [key for key in keys if _is_schema(entry, key)]
-    if not present:
-        return {}
-    if len(present) > 1 and any(entry[key] != entry[present[0]] for key in present[1:]):
-        raise DefinitionError(f"{present[0]!r} and {present[1]!r} say different things; keep one")
-    if present[0] != keys[0]:
-        changes.append(Change(f"/{present[0]}", f"{present[0]!r} read as {keys[0]!r}"))
-    value = entry[present[0]]
-    return {} if value is None else value
-
-
-def hinted_effects(annotations: Any) -> Effects:
-    """What the annotations of an MCP tool say it does."""
-    if isinstance(annotations, Mapping):
-        if annotations.get("readOnlyHint") is True:
-            return Effects.READ
-        if annotations.get("destructiveHint") is True or annotations.get("readOnlyHint") is False:
-            return Effects.WRITE
-    return Effects.UNKNOWN

@@ -15,7 +15,8 @@ _WORDS: dict[str, str] = {
     "ordereddict defaultdict jsonobject",
     "array": "array list arraylist linkedlist tuple set frozenset hashset vector sequence iterable collection "
     "jsonarray deque iterator ndarray",
-    "string": "string str text char character varchar unicode charsequence symbol",
+    "string": "string str text char character varchar unicode charsequence symbol enum select choice dropdown radio "
+    "geopoint password secret credentials html markdown xml",
     "integer": "integer int long short byte bigint biginteger int8 int16 int32 int64 uint uint8 uint16 uint32 "
     "uint64 unsigned",
     "number": "number float double decimal real numeric bigdecimal float32 float64",
@@ -34,11 +35,24 @@ _FORMATS = {
     "email": "email",
     "bytes": "binary",
     "file": "binary",
+    "binary": "binary",
+    "blob": "binary",
+    "image": "binary",
+    "base64": "byte",
     "path": "path",
+    "duration": "duration",
+    "hostname": "hostname",
+    "ipv4": "ipv4",
+    "ipv6": "ipv6",
+    "regex": "regex",
 }
 _NAMES = {word: json_type for json_type, words in _WORDS.items() for word in words.split()}
 
-_TOKEN = re.compile(r"""\s*(?:([A-Za-z_][\w.]*)|('[^']*'|"[^"]*"|-?\d+(?:\.\d+)?)|(\[\]|[\[\](){}<>,|?*]))""")
+_TOKEN = re.compile(
+    r"""\s*(?:([A-Za-z_][\w.]*(?:-[A-Za-z]\w*)*)|('[^']*'|"[^"]*"|-?\d+(?:\.\d+)?)|(\[\]|[\[\](){}<>,|?*]))"""
+)
+_REMARK = re.compile(r"\s*([\w\s-]+?)\s*\(\s*([^()]+?)\s*\)\s*")
+_STANDARD_DATES = frozenset({"yyyy-mm-dd", "iso 8601", "iso8601", "iso-8601", "rfc 3339", "rfc3339"})
 _OPEN = {"[": "]", "<": ">", "(": ")", "{": "}"}
 _MAX_LENGTH = 200
 
@@ -51,12 +65,26 @@ def read_type(text: str) -> Fragment | None:
         return None
     if text.strip().lower() in _ANY:
         return {}
+    return _parse(text) or _read_remark(text)
+
+
+def _parse(text: str) -> Fragment | None:
     tokens = _tokens(text)
     if tokens is None:
         return None
     parser = _Parser(tokens)
     fragment = parser.union()
     return fragment if fragment is not None and parser.at_end() else None
+
+
+def _read_remark(text: str) -> Fragment | None:
+    """`DATE (YYYY-MM-DD)`, `TIME (24-hour HH:MM)`: a type and a remark, which for text is its format."""
+    match = _REMARK.fullmatch(text)
+    fragment = _parse(match[1]) if match else None
+    if match is None or not fragment or fragment.get("type") != "string":
+        return fragment
+    is_plain = match[2].isdecimal() or match[2].lower() in _STANDARD_DATES
+    return fragment if is_plain else {"type": "string", "format": match[2]}
 
 
 def _tokens(text: str) -> list[str] | None:
@@ -171,7 +199,8 @@ class _Parser:
 
 def plain(name: str) -> Fragment | None:
     """The schema of one bare word; plural forms count ("strings")."""
-    for word in (name, name.removesuffix("s")):
+    joined = name.replace("-", "").replace("_", "")
+    for word in (name, name.removesuffix("s"), joined):
         if word in _NAMES:
             return {"type": _NAMES[word]}
         if word in _FORMATS:

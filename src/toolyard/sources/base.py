@@ -21,7 +21,8 @@ from toolyard.model.report import Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool
 from toolyard.plugins import Policy
 from toolyard.schema.admission import AdmittedTool, admit_tool, summarise_changes
-from toolyard.schema.normalise import Change, read_definition
+from toolyard.schema.definition import read_definition
+from toolyard.schema.normalise import Change
 
 _POLICIES = ("raise", "skip")
 

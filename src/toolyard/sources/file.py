@@ -8,6 +8,9 @@ shape 3   {get_weather: {...}, ...}                    names to definitions
           {namespace: weather_api, tools: [...]}       a list with its namespace beside it
           {name: get_weather, parameters: ...}         one tool
 
+A list may also hold lists of other systems: pages of `tools/list` of an MCP server, with or without their JSON-RPC
+envelope, and Gemini's `{function_declarations: [...]}`. A table is refused: see `table`.
+
 A JSON catalog may be indexed instead of read: names now, schemas when somebody asks (`index_json`).
 """
 
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -30,9 +34,17 @@ from toolyard.parsing import iter_json_lines, locate, parse_json, parse_yaml, pa
 from toolyard.schema.admission import admit_deferred, admit_schema
 from toolyard.sources.base import Intake, ToolLoader
 from toolyard.sources.options import FileOptions, InlineOptions
+from toolyard.sources.table import TABLES, explain_table, find_header
 
-_CONTAINERS = ("tools", "functions", "functionDeclarations")
+_CONTAINERS = ("tools", "functions", "functionDeclarations", "function_declarations")
 """Keys under which other systems list their tools."""
+
+_BESIDE = {"namespace", "$schema", "version", "description", "nextCursor", "_meta", "ttlMs", "cacheScope"}
+"""Keys that may stand beside them: what `tools/list` answers, too."""
+
+
+_NESTED = 8
+"""Steps into a document after which a list holds tools and nothing else."""
 
 
 class CatalogEntry(msgspec.Struct, frozen=True):
@@ -47,15 +59,17 @@ class CatalogEntry(msgspec.Struct, frozen=True):
 def list_entries(document: Any, where: str) -> Iterator[CatalogEntry]:
     """Every definition of a parsed catalog, in file order; `MalformedSource` for any other shape."""
     if isinstance(document, list):
-        return _read_list(document, (), None)
+        if document and all(isinstance(row, list) for row in document):
+            raise MalformedSource(explain_table(document[0]), where=where)
+        return _read_list(document, (), None, where)
     if not isinstance(document, dict):
         what = "is empty" if document is None else f"holds {json_type(document)}"
         raise MalformedSource(f"{what}; a catalog is a list of tools or a mapping", where=where)
     if _is_tool(document):
         return iter([CatalogEntry(document, "")])
-    listed = next((key for key in _CONTAINERS if _holds_tools(document.get(key))), None)
-    if listed is not None:
-        return _read_container(document, listed, where)
+    envelope = _read_envelope(document, (), None, where)
+    if envelope is not None:
+        return envelope
     namespace = document.get("namespace")
     if isinstance(namespace, str):
         return _read_mapping({key: value for key, value in document.items() if key != "namespace"}, namespace, where)
@@ -77,17 +91,31 @@ def _is_tool(value: Any) -> bool:
     return isinstance(value.get("name"), str) or (value.get("type") == "function" and "function" in value)
 
 
-def _read_container(document: dict[str, Any], key: str, where: str) -> Iterator[CatalogEntry]:
-    namespace = document.get("namespace")
+def _read_envelope(
+    document: dict[str, Any], path: tuple[str, ...], namespace: str | None, where: str
+) -> Iterator[CatalogEntry] | None:
+    """The tools of a list that has something around it; None if this is something else."""
+    if "jsonrpc" in document or document.keys() == {"result"}:
+        if not isinstance(document.get("result"), dict):
+            raise MalformedSource("this is a JSON-RPC message without a list of tools", where=where)
+        document, path = document["result"], (*path, "result")
+    key = next((key for key in _CONTAINERS if _holds_tools(document.get(key))), None)
+    return None if key is None else _read_container(document, path, key, namespace, where)
+
+
+def _read_container(
+    document: dict[str, Any], path: tuple[str, ...], key: str, namespace: str | None, where: str
+) -> Iterator[CatalogEntry]:
+    namespace = document.get("namespace", namespace)
     if namespace is not None and not isinstance(namespace, str):
         raise MalformedSource(f"'namespace' must be text, not {json_type(namespace)}", where=where)
-    extra = sorted(set(document) - {key, "namespace", "$schema", "version", "description", "nextCursor", "_meta"})
+    extra = sorted(set(document) - {key, *_BESIDE})
     if extra:
         raise MalformedSource(
             f"key {extra[0]!r} beside {key!r} means nothing; a catalog has namespace and {key}", where=where
         )
-    tools = document[key]
-    return _read_named(tools, (key,), namespace) if isinstance(tools, dict) else _read_list(tools, (key,), namespace)
+    tools, path = document[key], (*path, key)
+    return _read_named(tools, path, namespace) if isinstance(tools, dict) else _read_list(tools, path, namespace, where)
 
 
 def _read_mapping(document: dict[str, Any], namespace: str | None, where: str) -> Iterator[CatalogEntry]:
@@ -96,7 +124,7 @@ def _read_mapping(document: dict[str, Any], namespace: str | None, where: str) -
         yield from _read_named(document, (), namespace)
     elif kinds == {"array"}:
         for key, tools in document.items():
-            yield from _read_list(tools, (key,), key)
+            yield from _read_list(tools, (key,), key, where)
     elif document:
         scalars = [key for key, value in document.items() if not isinstance(value, (dict, list))]
         odd = scalars[0] if scalars else next(reversed(document))
@@ -112,9 +140,16 @@ def _read_named(tools: dict[str, Any], path: tuple[str, ...], namespace: str | N
         yield CatalogEntry(raw, pointer_of((*path, name)), namespace, name)
 
 
-def _read_list(tools: list[Any], path: tuple[str, ...], namespace: str | None) -> Iterator[CatalogEntry]:
+def _read_list(tools: list[Any], path: tuple[str, ...], namespace: str | None, where: str) -> Iterator[CatalogEntry]:
     prefix = pointer_of(path)
     for index, raw in enumerate(tools):
+        if isinstance(raw, dict) and "name" not in raw and len(path) < _NESTED:
+            # What is wrong with one page, or with one tool without a name, costs no other.
+            with suppress(MalformedSource):
+                inner = _read_envelope(raw, (*path, str(index)), namespace, where)
+                if inner is not None:
+                    yield from inner
+                    continue
         yield CatalogEntry(raw, f"{prefix}/{index}", namespace)
 
 
@@ -256,6 +291,8 @@ class FileToolLoader(ToolLoader):
         self.max_bytes = max_bytes
         self._set_policies(on_error, on_duplicate)
         suffix = self.path.suffix.lower()
+        if suffix in TABLES:
+            raise ConfigError(f"{self.path}: {explain_table()}")
         if suffix not in _YAML | _JSON | _LINES:
             raise ConfigError(f"{self.path}: unknown catalog format {suffix!r}; use .yaml, .yml, .json or .jsonl")
         self._suffix = suffix
@@ -293,6 +330,9 @@ class FileToolLoader(ToolLoader):
     def _load_document(self, data: bytes, intake: Intake) -> None:
         is_yaml = self._suffix in _YAML
         self._located = 0
+        header = find_header(data)
+        if header:
+            raise MalformedSource(explain_table(header), where=self.source)
         document = parse_yaml(data, what=self.source) if is_yaml else parse_json(data, what=self.source)
         default = self.namespace
         source = self.source
@@ -303,6 +343,9 @@ class FileToolLoader(ToolLoader):
             intake.define(entry.raw, where, namespace=namespace, name=entry.name, source=source, place=place)
 
     def _load_lines(self, data: bytes, intake: Intake) -> None:
+        header = find_header(data)
+        if header:
+            raise MalformedSource(explain_table(header), where=self.source)
         for number, line in iter_json_lines(data):
             where = f"{self.source}:{number}"
             try:
@@ -311,8 +354,9 @@ class FileToolLoader(ToolLoader):
                 # One broken line says nothing about the others, unlike a broken document.
                 intake.reject(error, where)
                 continue
-            namespace = self.namespace or TOOL_DEFAULT_NAMESPACE
-            intake.define(raw, where, namespace=namespace, source=self.source, place=f":{number}")
+            for entry in _read_list([raw], (), None, where):
+                namespace = self.namespace or entry.namespace or TOOL_DEFAULT_NAMESPACE
+                intake.define(entry.raw, where, namespace=namespace, source=self.source, place=f":{number}")
 
     def _locate_entry(self, data: bytes, entry: CatalogEntry, is_yaml: bool) -> str:
         # Finding a line means reading the file again, so only the first faults get one.

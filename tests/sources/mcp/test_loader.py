@@ -135,6 +135,26 @@ class TestRejections:
         assert tool.parameters == {}
         assert [r.pointer for r in loader.report.rewrites] == ["/inputSchema"]
 
+    def test_parameters_by_another_name_are_read_and_listed_and_a_name_is_trimmed_for_us_alone(self):
+        loader = unconnected()
+        (tool,) = loader._take(listing({"name": "add ", "arguments": [{"name": "a", "type": "int"}]}))
+        assert (tool.name, tool.binding.tool_name) == ("add", "add ")
+        assert (tool.parameters["properties"], tool.metadata) == ({"a": {"type": "integer"}}, {})
+        assert "'arguments' read as 'parameters'" in [r.change for r in loader.report.rewrites]
+
+    def test_parameters_beside_an_empty_schema_or_in_the_text_alone_are_noted(self):
+        loader = unconnected()
+        loader._take(
+            listing(
+                entry("a", inputSchema={"type": "object"}, arguments=[{"name": "a", "type": "int"}]),
+                {**entry("b", inputSchema={"type": "object"}), "description": "Adds.\n\nArgs:\n  a: first"},
+            )
+        )
+        assert [(r.tool.rpartition(":")[2], r.pointer) for r in loader.report.rewrites] == [
+            ("a", "/arguments"),
+            ("b", "/parameters"),
+        ]
+
     @pytest.mark.process
     def test_a_name_that_comes_twice_is_listed_and_the_yard_stands(self, folder):
         put_tools(raw(folder) and folder, entry("twin"), entry("twin"), entry("twin", inputSchema=ECHO))

@@ -22,7 +22,8 @@ from toolyard.model.report import Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool, digest
 from toolyard.parsing import paused_gc
 from toolyard.schema.admission import AdmittedTool, admit_tool, summarise_changes
-from toolyard.schema.normalise import Change, hinted_effects
+from toolyard.schema.definition import hinted_effects, note_lost_parameters, read_input, trim_name
+from toolyard.schema.normalise import Change
 from toolyard.schema.options import read_arguments
 from toolyard.sources.base import ToolLoader
 from toolyard.sources.options import LoaderOptions, McpSourceOptions
@@ -293,15 +294,18 @@ def read_entry(raw: Any, *, namespace: str, source: str, server: McpServer) -> t
     if description is not None and not isinstance(description, str):
         raise DefinitionError(f"'description' must be text, not {json_type(description)}")
     changes: list[Change] = []
-    given, answer = _read_input(raw, changes), _read_output(raw, changes)
+    given, read = _read_input(raw, changes)
+    answer = _read_output(raw, changes)
     annotations = raw.get("annotations")
+    metadata = {key: value for key, value in raw.items() if key not in _FIELDS and key not in read}
+    note_lost_parameters(metadata, given, description, changes)
     tool = Tool(
-        name,
+        trim_name(name, changes),
         namespace,
         description or "",
         given,
         answer,
-        {key: value for key, value in raw.items() if key not in _FIELDS},
+        metadata,
         effects=hinted_effects(annotations if isinstance(annotations, dict) else {}),
         source=source,
         binding=McpBinding(server.name, name, server, _read_mirrored(given)),
@@ -309,14 +313,16 @@ def read_entry(raw: Any, *, namespace: str, source: str, server: McpServer) -> t
     return tool, changes
 
 
-def _read_input(raw: dict[str, Any], changes: list[Change]) -> Any:
+def _read_input(raw: dict[str, Any], changes: list[Change]) -> tuple[Any, set[str]]:
     schema = raw.get("inputSchema")
     if schema is None:
-        changes.append(Change("/inputSchema", "missing; read as one that allows anything"))
-        return {}
+        schema, read = read_input(raw, changes)
+        if not schema:
+            changes.append(Change("/inputSchema", "missing; read as one that allows anything"))
+        return schema, read
     if not isinstance(schema, dict):
         raise DefinitionError(f"'inputSchema' must be an object, not {json_type(schema)}")
-    return schema
+    return schema, set()
 
 
 def _read_output(raw: dict[str, Any], changes: list[Change]) -> Any:
@@ -334,6 +340,8 @@ def _read_output(raw: dict[str, Any], changes: list[Change]) -> Any:
 
 def _read_mirrored(schema: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     """Arguments that are repeated in headers; a rule broken there is the tool's end, as the protocol wants it."""
+    if not isinstance(schema, dict):
+        return ()
     try:
         if HEADER.encode() not in _encode(schema):
             return ()

@@ -1,0 +1,250 @@
+"""Catalog entries in any dialect -> fields of a `Tool`, with a note of every change.
+
+OpenAI wraps a function, Anthropic says `input_schema`, MCP `inputSchema` and `annotations`, ARP `returns`; other
+catalogs list parameters under `arguments`, `inputs`, `input_parameters`, or in two lists of which one is optional.
+Keys that mean nothing here are the user's and go to `metadata`; one that looks like parameters is noted, for
+nobody may lose parameters unawares. What the schemas themselves say is for `normalise`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from toolyard.constants import TOOL_NAMESPACE_SEP
+from toolyard.model.errors import DefinitionError
+from toolyard.model.json_words import SCHEMA_MAPS, json_type, pointer_of
+from toolyard.model.tool import Effects, Tool
+from toolyard.schema.normalise import ITEM_NAMES, Change, unread_keys
+from toolyard.schema.typenames import read_type
+
+_INPUT_KEYS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "args_schema")
+_OUTPUT_KEYS = ("output_parameters", "output_schema", "outputSchema", "responseJsonSchema", "returns")
+_PLAIN_KEYS = frozenset({"name", "description", "parameters"})
+_FIELDS = frozenset({"name", "namespace", "description", "metadata", "version", "tags", "aliases", "effects", "source"})
+_DESCRIPTIONS = ("desc", "summary", "tool_description", "function_description", "api_description", "doc", "docstring")
+
+# Other names of the two schemas, without case and separators; their values count if they look the part.
+_SCHEMA = r"(?:json)?(?:schema|spec|definition|list)?s?"
+_PARAMETERS = r"(?:input|param|parameter|arg|argument|kwarg)s?"
+_INPUT = re.compile(rf"(?:tool|function|api|call|request|body)?{_PARAMETERS}(?:{_PARAMETERS}|fields?)?{_SCHEMA}")
+_OUTPUT = re.compile(
+    rf"(?:tool|function|api|call)?(?:output|return|response|result)s?(?:{_PARAMETERS}|fields?)?{_SCHEMA}"
+)
+_HALVES = re.compile(rf"(required|mandatory|optional)({_PARAMETERS})")
+_SEPARATORS = re.compile(r"[\s_-]")
+
+_SAYS_NOTHING = SCHEMA_MAPS | {"type", "required", "additionalProperties", "$schema", "title", "description"}
+_SAY_SOMETHING = frozenset({"type", "description", "desc", "enum", "default", "required", "schema", "$ref", "anyOf"})
+_NAMED_IN_TEXT = re.compile(
+    r"^[ \t]*[#* ]*(?:Args|Arguments|Params|Parameters|Inputs?)[:* ]*\n\s*(?:[-*`]|\w+ ?[:(])"
+    r"|[:@]param(?:eter)?\s+\S"
+    r"|\b(?:required |input |following )(?:parameter|argument)s?:",
+    re.MULTILINE | re.IGNORECASE,
+)
+
+
+def read_definition(
+    raw: Any, *, namespace: str, name: str | None = None, source: str | None = None
+) -> tuple[Tool, list[Change]]:
+    """The tool a catalog entry defines, schemas as written; `DefinitionError` says what is missing.
+
+    The entry's own `namespace` wins over the argument; `name` serves an entry that has none.
+    """
+    if type(raw) is dict and raw.keys() <= _PLAIN_KEYS and _is_plain(raw, name):
+        # Most entries of most catalogs; the rest of this function would come to the same.
+        return Tool(raw["name"], namespace, raw.get("description", ""), raw["parameters"], source=source), []
+    if not isinstance(raw, Mapping):
+        raise DefinitionError(f"a tool definition must be a mapping, not {json_type(raw)}")
+    changes: list[Change] = []
+    entry = _unwrap_function(raw, changes)
+    fields = {key: entry[key] for key in _FIELDS if entry.get(key) is not None}
+    fields.setdefault("name", name)
+    fields.setdefault("namespace", namespace)
+    if name is not None and fields["name"] != name:
+        changes.append(Change("/name", f"listed under {name!r}, which is not its name"))
+    fields["name"] = trim_name(_own_name(fields["name"], fields["namespace"]), changes)
+    used = {*_FIELDS, *_read_description(entry, fields, changes)}
+    fields["parameters"], read = read_input(entry, changes)
+    used |= read
+    fields["output_parameters"], read = _read_output(entry, changes)
+    used |= read
+    metadata = fields.get("metadata", {})
+    if not isinstance(metadata, Mapping):
+        raise DefinitionError(f"'metadata' must be a mapping, not {json_type(metadata)}")
+    metadata = {**metadata, **{key: value for key, value in entry.items() if key not in used}}
+    note_lost_parameters(metadata, fields["parameters"], fields.get("description"), changes)
+    if "effects" not in fields:
+        fields["effects"] = hinted_effects(metadata.get("annotations"))
+    if source is not None:
+        fields["source"] = source
+    return _build_tool(fields, metadata), changes
+
+
+def _is_plain(raw: dict[str, Any], name: str | None) -> bool:
+    own, text, schema = raw.get("name"), raw.get("description", ""), raw.get("parameters")
+    if type(own) is not str or type(text) is not str or type(schema) is not dict or not schema.get("properties"):
+        return False
+    return (name is None or name == own) and own.strip() == own
+
+
+def _build_tool(fields: dict[str, Any], metadata: dict[str, Any]) -> Tool:
+    given, answer = fields.pop("parameters"), fields.pop("output_parameters")
+    tool = Tool.from_dict({**fields, "metadata": metadata})
+    # Schemas in odd shapes (lists, property maps) are for the normaliser, so they skip from_dict's checks.
+    return tool.replace(parameters=given, output_parameters=answer)
+
+
+def _unwrap_function(raw: Mapping[str, Any], changes: list[Change]) -> Mapping[str, Any]:
+    inner = raw.get("function")
+    if isinstance(inner, Mapping) and raw.get("type", "function") == "function" and "name" in inner:
+        changes.append(Change("/function", "OpenAI wrapper removed"))
+        rest = {key: value for key, value in raw.items() if key not in ("type", "function")}
+        hidden = sorted(key for key in rest if key in inner and rest[key] != inner[key])
+        if hidden:
+            changes.append(Change(f"/{hidden[0]}", "the wrapper's own value gave way to the function's"))
+        return {**rest, **inner}
+    if raw.get("type") == "function" and "parameters" in raw:
+        changes.append(Change("/type", "'function' removed"))
+        return {key: value for key, value in raw.items() if key != "type"}
+    return raw
+
+
+def _own_name(name: Any, namespace: Any) -> str:
+    if not isinstance(name, str):
+        missing = "a tool definition needs a 'name'"
+        raise DefinitionError(missing if name is None else f"'name' must be text, not {json_type(name)}")
+    # `to_dicts(qualified=True)` writes the namespace twice; reading it back must not.
+    return name.removeprefix(f"{namespace}{TOOL_NAMESPACE_SEP}")
+
+
+def trim_name(name: str, changes: list[Change]) -> str:
+    """The name without white space around it, which nobody sees and no caller would repeat."""
+    trimmed = name.strip()
+    if trimmed != name and trimmed:
+        changes.append(Change("/name", f"white space around {name!a} removed"))
+        return trimmed
+    return name
+
+
+def _read_description(entry: Mapping[str, Any], fields: dict[str, Any], changes: list[Change]) -> Iterable[str]:
+    key = next((key for key in _DESCRIPTIONS if isinstance(entry.get(key), str)), None)
+    if "description" in fields or key is None:
+        return ()
+    fields["description"] = entry[key]
+    changes.append(Change(f"/{key}", f"{key!r} read as 'description'"))
+    return (key,)
+
+
+def read_input(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, set[str]]:
+    """What the entry says of its parameters, as it says it, and the keys that this was found under."""
+    schema, used = _read_schema(entry, _INPUT_KEYS, _INPUT, changes)
+    if schema:
+        return schema, used
+    halves = [(key, match) for key in entry if (match := _HALVES.fullmatch(_fold(key)))]
+    if halves and all(isinstance(entry[key], list) for key, _ in halves):
+        changes.extend(Change(f"/{key}", f"{key!r} read as part of 'parameters'") for key, _ in halves)
+        items = [_mark(item, match[1] != "optional") for key, match in halves for item in entry[key]]
+        return items, used | {key for key, _ in halves}
+    if isinstance(entry.get("properties"), (dict, list)):
+        changes.append(Change("/properties", "'properties' beside the name read as 'parameters'"))
+        own = {key: entry[key] for key in ("type", "required", "additionalProperties", "$defs") if key in entry}
+        return {**own, "type": "object", "properties": entry["properties"]}, used | own.keys() | {"properties"}
+    return schema, used
+
+
+def _mark(item: Any, required: bool) -> Any:
+    named = {"name": item} if isinstance(item, str) else item
+    return {"required": required, **named} if isinstance(named, dict) else item
+
+
+def _read_output(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, set[str]]:
+    return _read_schema(entry, _OUTPUT_KEYS, _OUTPUT, changes)
+
+
+def _is_schema(entry: Mapping[str, Any], key: str) -> bool:
+    return key in entry and (key != "returns" or isinstance(entry[key], dict))
+
+
+def _read_schema(
+    entry: Mapping[str, Any], keys: tuple[str, ...], others: re.Pattern[str], changes: list[Change]
+) -> tuple[Any, set[str]]:
+    present = [key for key in keys if _is_schema(entry, key)]
+    if len(present) > 1 and any(entry[key] != entry[present[0]] for key in present[1:]):
+        raise DefinitionError(f"{present[0]!r} and {present[1]!r} say different things; keep one")
+    used = set(present)
+    found = present[0] if present else None
+    if found is None or not entry[found]:
+        spelt = [key for key in entry if key not in used and others.fullmatch(_fold(key))]
+        other = next((key for key in spelt if looks_like_parameters(entry[key], named=True)), None)
+        # An empty list under such a name says as much as an empty schema.
+        other = other or next((key for key in spelt if found is None and entry[key] in ({}, [])), None)
+        found = other or found
+    if found is None:
+        return {}, used
+    if found != keys[0]:
+        changes.append(Change(pointer_of((found,)), f"{found!r} read as {keys[0]!r}"))
+    value = entry[found]
+    return {} if value is None or value == [] else value, used | {found}
+
+
+def _fold(key: object) -> str:
+    return _SEPARATORS.sub("", str(key)).lower()
+
+
+def looks_like_parameters(value: Any, *, named: bool = False) -> bool:
+    """True for an object schema, a map of names to schemas, or a list of parameters.
+
+    Under a name that says so (`named`), bare names and type words are enough.
+    """
+    if isinstance(value, list):
+        return bool(value) and all(_is_parameter(item) or (named and _is_name(item)) for item in value)
+    if not isinstance(value, dict) or not value:
+        return False
+    if isinstance(value.get("properties"), (dict, list)) or (named and value.get("type") == "object"):
+        return True
+    if any(isinstance(value.get(key), str) for key in ("type", "$schema")):
+        return False
+    return all(
+        (isinstance(sub, dict) and not _SAY_SOMETHING.isdisjoint(sub))
+        or (named and isinstance(sub, str) and read_type(sub) is not None)
+        for sub in value.values()
+    ) and (named or all("type" in sub for sub in value.values()))
+
+
+def _is_parameter(item: Any) -> bool:
+    if not isinstance(item, dict):
+        return False
+    if any(isinstance(item.get(key), str) for key in ITEM_NAMES):
+        return not _SAY_SOMETHING.isdisjoint(item)
+    # [{"city": {"type": "string"}}, ...]
+    return len(item) == 1 and looks_like_parameters(item)
+
+
+def _is_name(item: Any) -> bool:
+    return isinstance(item, str) and re.fullmatch(r"[^\W\d][\w.-]*", item) is not None
+
+
+def note_lost_parameters(metadata: Mapping[str, Any], parameters: Any, description: Any, changes: list[Change]) -> None:
+    """Say so where parameters seem to stand somewhere else than where they were looked for."""
+    for key, value in metadata.items():
+        if looks_like_parameters(value) or (value and _INPUT.fullmatch(_fold(key))):
+            changes.append(Change(pointer_of((key,)), f"{key!r} looks like parameters; it is kept as metadata"))
+    for key in unread_keys(parameters):
+        changes.append(Change(pointer_of(("parameters", key)), f"{key!r} means nothing in a schema; left as it is"))
+    empty = not parameters or (
+        isinstance(parameters, dict) and not parameters.get("properties") and parameters.keys() <= _SAYS_NOTHING
+    )
+    if empty and isinstance(description, str) and _NAMED_IN_TEXT.search(description):
+        changes.append(Change("/parameters", "none are declared, but the description names some"))
+
+
+def hinted_effects(annotations: Any) -> Effects:
+    """What the annotations of an MCP tool say it does."""
+    if isinstance(annotations, Mapping):
+        if annotations.get("readOnlyHint") is True:
+            return Effects.READ
+        if annotations.get("destructiveHint") is True or annotations.get("readOnlyHint") is False:
+            return Effects.WRITE
+    return Effects.UNKNOWN
