@@ -19,13 +19,13 @@ GET = Tool("get", "weather", effects=Effects.READ, tags=("public", "slow"))
 PAY = Tool("send", "pay", effects=Effects.WRITE, tags=("money",))
 
 
-def check(policy, tool=GET, session="s1", counts=None, arguments=None, mode="execute"):
-    policy.check(tool, session_id=session, arguments=arguments or {}, counts=counts or {}, mode=mode)
+def check(policy, tool=GET, session="s1", counts=None, arguments=None, mode="execute", **caller):
+    policy.check(tool, session_id=session, arguments=arguments or {}, counts=counts or {}, mode=mode, **caller)
 
 
-def allowed(policy, tool=GET, session="s1", counts=None):
+def allowed(policy, tool=GET, session="s1", counts=None, **caller):
     try:
-        check(policy, tool, session, counts)
+        check(policy, tool, session, counts, **caller)
     except Denied:
         return False
     return True
@@ -184,6 +184,66 @@ def test_the_first_matching_rule_decides_as_in_the_plain_reading(rules, default,
     policy = Policy(rules, default)
     for tool, session in calls * 2:
         assert allowed(policy, tool, session) == (naive(rules, default, tool, session) == "allow")
+
+
+@given(
+    st.lists(RULES, max_size=5),
+    st.sampled_from(["allow", "deny"]),
+    TOOLS,
+    st.sampled_from(["p-1", "q", "", "r"]),
+    st.sampled_from([(), ("k1", "somebody")]),
+)
+def test_nobody_gains_by_the_name_they_choose_for_a_session(rules, default, tool, chosen, keys):
+    policy = Policy(rules, default)
+    assert not allowed(policy, tool, chosen, keys=keys) or allowed(policy, tool, "no rule's", keys=keys)
+
+
+def test_a_rule_for_keys_holds_for_their_names_and_ids_and_vouches_for_their_sessions():
+    policy = Policy([Rule("allow", keys=["ops*", "id7"], sessions="trusted-*")], default="deny")
+    assert allowed(policy, session="trusted-1", keys=("id1", "ops-2"))
+    assert allowed(policy, session="trusted-1", keys=("id7", "other"))
+    assert not allowed(policy, session="mine", keys=("id1", "ops-2"))
+    assert not allowed(policy, session="trusted-1", keys=("id2", "guest"))
+    assert not allowed(policy, session="trusted-1", keys=())
+    assert not allowed(policy, session="trusted-1")
+
+
+def test_a_denial_by_session_still_holds_for_those_who_choose_that_name():
+    policy = Policy([Rule("deny", sessions="guest-*")])
+    assert not allowed(policy, session="guest-1", keys=("id1", "gateway"))
+    assert allowed(policy, session="other", keys=("id1", "gateway"))
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        (Rule("allow", sessions="a-*"), "allows them nothing"),
+        (Rule("deny", sessions=["a-*", "b"]), "avoid it by another name"),
+        (Rule("allow", sessions="*"), None),
+        (Rule("allow", sessions="a-*", keys="ops"), None),
+        (Rule("allow", keys="ops"), None),
+    ],
+)
+def test_a_condition_that_callers_can_choose_is_told(rule, says):
+    assert (says is None and rule.chosen_by_callers is None) or says in rule.chosen_by_callers
+
+
+def test_counts_that_are_shared_are_spent_by_as_many_at_once_as_there_are_calls_left():
+    policy, tries = Policy(budgets=[Budget(10, "weather::*"), Budget(7, per="tool")]), []
+    counts = policy.counts_of("key")
+    gate = threading.Barrier(8)
+
+    def call():
+        gate.wait()
+        tries.extend(allowed(policy, counts=counts, shared=counts) for _ in range(5))
+
+    threads = [threading.Thread(target=call) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (tries.count(True), counts) == (7, {"weather::get": 7})
+    assert policy.counts_of("key") is counts and policy.counts_of("other") == {}
 
 
 def test_a_session_budget_adds_up_all_matching_tools_of_the_session():

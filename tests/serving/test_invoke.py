@@ -3,6 +3,10 @@
 import asyncio
 import time
 
+import pytest
+
+from serving.mcp.mcp_support import Session, Stateless
+from serving.service_support import desk_tools, served
 from toolyard import Tool, function_tool
 from toolyard.calls.request import CallRequest
 from toolyard.model.call import ToolCall
@@ -44,3 +48,73 @@ async def test_a_long_batch_gives_way():
         await engine.arun(CallRequest(calls=[ToolCall("w::busy", {"n": n}) for n in range(50)]))
         task.cancel()
     assert turns > 5
+
+
+def ruled(folder, **policy):
+    """A config with that policy and keys."""
+    return {"tools": [], "policy": policy, "sessions": {"store": "sqlite", "path": str(folder / "s.db")}}
+
+
+BUDGET = [{"max_calls": 2}]
+
+
+class TestPolicies:
+    @pytest.mark.parametrize("wire", ["invoke", "calls", "arp", "mcp", "mcp session", "mixed"])
+    def test_a_budget_of_a_session_binds_calls_without_one_by_their_key(self, wire, tmp_path):
+        with served(ruled(tmp_path, budgets=BUDGET), tools=desk_tools()) as yard:
+            one, other = (yard.key("*:list,execute,simulate", name=name) for name in ("one", "other"))
+            assert [self._call(yard, wire, one, number) for number in range(4)] == [True, True, False, False]
+            assert self._call(yard, wire, other, 9)
+            # In a session of its own it begins anew.
+            yard.post("/v1/sessions", {"session_id": "s"}, token=one)
+            body = {"calls": [{"name": "desk::add", "arguments": {"a": 1, "b": 1}}] * 3}
+            found = yard.post("/v1/sessions/s/execute", body, token=one).json["results"]
+            assert [item.get("error") is None for item in found] == [True, True, False]
+
+    def _call(self, yard, wire, token, number):
+        wire = ("invoke", "calls", "arp", "mcp")[number % 4] if wire == "mixed" else wire
+        arguments = {"a": number, "b": 1}
+        if wire == "invoke":
+            return yard.invoke("desk::add", arguments, token=token).json.get("error") is None
+        if wire == "arp":
+            return "denied" not in yard.arp(f"i{number}", "desk::add", arguments, token=token).body.decode()
+        if wire == "calls":
+            body = {"calls": [{"name": "desk::add", "arguments": arguments}]}
+            return yard.post("/v1/calls", body, token=token).json["results"][0].get("error") is None
+        client = Stateless(yard, token) if wire == "mcp" else Session(yard, token=token)
+        return not client.call("desk__add", arguments).json["result"].get("isError", False)
+
+    def test_a_batch_without_a_session_is_counted_call_by_call_and_a_simulation_spends_nothing(self, tmp_path):
+        with served(ruled(tmp_path, budgets=BUDGET), tools=desk_tools()) as yard:
+            body = {"calls": [{"name": "desk::add", "arguments": {"a": 1, "b": 1}}] * 3}
+            for _ in range(2):
+                tried = yard.post("/v1/calls", {**body, "mode": "simulate", "calls": body["calls"][:1]}).json["results"]
+                assert tried[0].get("error") is None
+            found = yard.post("/v1/calls", body).json["results"]
+            assert [item.get("error") is None for item in found] == [True, True, False]
+            assert yard.post("/v1/calls", {**body, "mode": "simulate"}).json["results"][0].get("error") is not None
+
+    @pytest.mark.parametrize("with_key", [False, True])
+    def test_a_rule_that_allows_by_session_is_met_by_no_name_that_the_caller_chose(self, with_key, tmp_path, caplog):
+        policy = {"default": "deny", "rules": [{"allow": "desk::*", "sessions": ["trusted-*"]}]}
+        with served(ruled(tmp_path, **policy), tools=desk_tools()) as yard:
+            assert "policy.rules[0]" in caplog.text and "say whose by keys" in caplog.text
+            token = yard.key("*:list,execute") if with_key else None
+            assert self._in_session(yard, token) == "tool.denied"
+            engine = yard.service.yard.tool_engine
+            engine.setup("trusted-by-the-program")
+            assert engine.execute("trusted-by-the-program", [ToolCall("desk::add", {"a": 1, "b": 1})])[0].error is None
+
+    def test_a_rule_that_names_a_key_lets_it_call_in_and_outside_of_sessions(self, tmp_path):
+        policy = {"default": "deny", "rules": [{"allow": "desk::*", "keys": ["gate*"]}]}
+        with served(ruled(tmp_path, **policy), tools=desk_tools()) as yard:
+            gateway, guest = yard.key("*:list,execute", name="gateway"), yard.key("*:list,execute", name="guest")
+            assert self._in_session(yard, gateway) is None
+            assert self._in_session(yard, guest) == "tool.denied"
+            assert yard.invoke("desk::add", {"a": 1, "b": 1}, token=gateway).status == 200
+
+    def _in_session(self, yard, token):
+        assert yard.post("/v1/sessions", {"session_id": "trusted-me"}, token=token).status == 201
+        body = {"calls": [{"name": "desk::add", "arguments": {"a": 1, "b": 1}}]}
+        [found] = yard.post("/v1/sessions/trusted-me/execute", body, token=token).json["results"]
+        return (found.get("error_info") or {}).get("code")

@@ -138,6 +138,7 @@ def make_engine(config: Config, registry: ToolRegistry, loaders: list[Loader], *
         sources = engines_by_source(config, loaders, engines)
         replacing = {binding: _find_replacement(kind, engines) for binding, kind in _BY_BINDING.items()}
         _warn_of_unused(config, engines, [*sources.values(), *replacing.values()])
+        _warn_of_chosen_conditions(config)
         makers: dict[type, Callable[[], ToolEngine]] = {
             binding: partial(_make_built_in, kind, registry, engines, replacing[binding])
             for binding, kind in _BY_BINDING.items()
@@ -222,6 +223,13 @@ def _warn_of_unused(config: Config, engines: Mapping[str, ToolEngine], used: lis
     for name, engine in engines.items():
         if id(engine) not in known:
             _log.warning("%s: tools.engines.%s is defined, but no source has it as its engine", config.where, name)
+
+
+def _warn_of_chosen_conditions(config: Config) -> None:
+    for number, options in enumerate(config.policy.rules):
+        chosen = options.rule.chosen_by_callers
+        if chosen is not None:
+            _log.warning("%s: policy.rules[%d] (%s): %s", config.where, number, options.rule, chosen)
 
 
 def _stand_ins_among(engines: Mapping[str, ToolEngine]) -> Iterator[ToolEngine]:

@@ -33,6 +33,7 @@ class Batch(msgspec.Struct, eq=False):
     trace: Mapping[str, Any] = {}
     definitions: frozenset[str] | None = None
     scope: Scope | None = None
+    keys: tuple[str, ...] | None = None
     replay: bool = False
     abandoned: list[Future[Any]] | None = None
     notify: Listener | None = None

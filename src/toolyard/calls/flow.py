@@ -99,6 +99,7 @@ async def arun_request(path: CallPath, session: Session, request: CallRequest) -
     batch = Batch(request.mode, request.timeout, request.context, on_loop=True)
     batch.trace, batch.definitions, batch.scope = request.trace, request.definitions, request.scope
     batch.abandoned, batch.notify, batch.at_most = request.abandoned, request.notify, request.at_most
+    batch.keys = request.keys
     batch.replay = request.replay and request.mode == "execute" and request.session_id is not None
     return await arun_batch(path, session, request.calls, batch)
 
@@ -353,11 +354,19 @@ def _check_policy(
     path: CallPath, policy: Policy, batch: Batch, session: Session, bound: Bound
 ) -> Callable[[], None] | None:
     """Raise `Denied` unless the call may run; what is left to do where somebody may have to be asked."""
-    counts = count_calls(session, path.registry.snapshot) if path.counting else {}
-    check = partial(policy.check, bound.tool, session_id=session.key.session_id, arguments=bound.arguments)
+    owner, session_id = session.key.owner, session.key.session_id
+    counts: dict[str, int] = {}
+    shared: dict[str, int] | None = None
+    if path.counting and session.is_alone:
+        counts = policy.counts_of(owner)
+        shared = counts if batch.mode == "execute" else None
+    elif path.counting:
+        counts = count_calls(session, path.registry.snapshot)
+    keys = (owner,) if batch.keys is None and owner else batch.keys
+    check = partial(policy.check, bound.tool, session_id=session_id, arguments=bound.arguments, keys=keys)
     if path.asks:
-        return partial(check, counts=counts, mode=batch.mode)
-    check(counts=counts, mode=batch.mode)
+        return partial(check, counts=counts, shared=shared, mode=batch.mode)
+    check(counts=counts, shared=shared, mode=batch.mode)
     return None
 
 

@@ -27,7 +27,11 @@ from toolyard.sessions.session import Session
 Per = Literal["session", "tool", "yard"]
 
 
-_WITHIN = {"session": "in one session", "tool": "of one tool in one session", "yard": "in this process"}
+_WITHIN = {
+    "session": "in one session, or by one key outside of sessions",
+    "tool": "of one tool in one session, or by one key outside of sessions",
+    "yard": "in this process",
+}
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -35,6 +39,7 @@ class Budget(msgspec.Struct, frozen=True):
 
     `per="session"` counts the matching tools together within a session, `per="tool"` each one for itself,
     `per="yard"` all of them in this process, whatever the session; a simulation counts there like any call.
+    Calls without a session count together for the key they are made with, as in a session that this process keeps.
     """
 
     max_calls: Annotated[int, Meta(ge=0, description="Calls that may run; 0 allows none.")]
@@ -43,7 +48,8 @@ class Budget(msgspec.Struct, frozen=True):
         Per,
         Meta(
             description="session: the matching tools together, in each session; tool: each matching tool for "
-            "itself, in each session; yard: the matching tools together, in the whole process."
+            "itself, in each session; yard: the matching tools together, in the whole process. Calls without a "
+            "session count together for their key."
         ),
     ] = "session"
 
@@ -54,7 +60,7 @@ class Budget(msgspec.Struct, frozen=True):
 class Ledger:
     """The budgets of one policy at work. Safe from many threads: whole-process counts change under a lock."""
 
-    __slots__ = ("_lock", "_matched", "_matchers", "_spent", "budgets", "counts_calls")
+    __slots__ = ("_lock", "_matched", "_matchers", "_spent", "budgets", "by_owner", "counts_calls")
 
     def __init__(self, budgets: Sequence[Budget]) -> None:
         self.budgets = tuple(budgets)
@@ -62,6 +68,8 @@ class Ledger:
         self._matchers = [glob_matcher(budget.tools) for budget in self.budgets]
         self._matched: dict[str, tuple[int, ...]] = {}
         self._spent = [0] * len(self.budgets)
+        self.by_owner: dict[str, dict[str, int]] = {}
+        """Calls that were made without a session, by tool, for each owner."""
         self._lock = threading.Lock()
 
     def matching(self, name: str) -> tuple[int, ...]:
@@ -92,15 +100,22 @@ class Ledger:
         # Copied: another thread may add a name meanwhile.
         return sum(count for name, count in tuple(counts.items()) if number in self.matching(name))
 
-    def spend(self, name: str) -> None:
-        """Count one call on the whole-process budgets: on every one it draws on, or `Denied` and on none."""
+    def spend(self, name: str, shared: dict[str, int] | None) -> None:
+        """Count one call on the whole-process budgets: on every one it draws on, or `Denied` and on none.
+
+        `shared` are counts that others change at the same time; it is counted there, too.
+        """
         with self._lock:
+            if shared is not None:
+                self.check(name, shared)
             drawn = [number for number in self.matching(name) if self.budgets[number].per == "yard"]
             for number in drawn:
                 if self._spent[number] >= self.budgets[number].max_calls:
                     raise self._exceeded(name, number)
             for number in drawn:
                 self._spent[number] += 1
+            if shared is not None:
+                shared[name] = shared.get(name, 0) + 1
 
     def _exceeded(self, name: str, number: int) -> Denied:
         budget = self.budgets[number]
@@ -117,7 +132,7 @@ class Ledger:
 Action = Literal["allow", "deny", "ask"]
 
 _ACTIONS: tuple[Action, ...] = get_args(Action)
-_CONDITIONS = ("effects", "tags", "sessions")
+_CONDITIONS = ("effects", "tags", "keys", "sessions")
 _REMEMBERED = 4096
 
 _SomeEffects = Annotated[
@@ -126,9 +141,22 @@ _SomeEffects = Annotated[
 _SomeTags = Annotated[
     tuple[Text, ...], Meta(min_length=1, description="Only tools that carry any of these tags.", extra={"one": True})
 ]
+_SomeKeys = Annotated[
+    tuple[Text, ...],
+    Meta(
+        min_length=1,
+        description="Only calls made with a key whose name or id matches any of these globs.",
+        extra={"one": True},
+    ),
+]
 _SomeSessions = Annotated[
     tuple[Text, ...],
-    Meta(min_length=1, description="Only calls in sessions whose id matches any of these globs.", extra={"one": True}),
+    Meta(
+        min_length=1,
+        description="Only calls in sessions whose id matches any of these globs. Callers over a wire choose that "
+        "id: what a rule allows by it is theirs only if the rule names their keys, too.",
+        extra={"one": True},
+    ),
 ]
 
 
@@ -136,7 +164,11 @@ class Rule(msgspec.Struct, frozen=True):
     """One line of a policy: what to do with the calls that fulfil every condition given.
 
     `tools` are globs of qualified names, case-sensitive, where `*` crosses `::` as well (write `[[]` for a
-    literal bracket); `tags` holds for a tool with any of them; `sessions` are globs of session ids.
+    literal bracket); `tags` holds for a tool with any of them; `keys` are globs of the name or id of the key that the
+    call is made with, `sessions` of session ids.
+
+    Who has a key, or asks over a wire without one, chooses the ids of sessions. Such a name may tighten, and never
+    loosen: without `keys` beside it, a rule that allows by `sessions` holds for the program itself alone.
     """
 
     action: Action
@@ -144,6 +176,7 @@ class Rule(msgspec.Struct, frozen=True):
     effects: _SomeEffects | None = None
     tags: _SomeTags | None = None
     sessions: _SomeSessions | str | None = None
+    keys: _SomeKeys | str | None = None
 
     def __post_init__(self) -> None:
         check_fields(self, "Rule")
@@ -151,6 +184,15 @@ class Rule(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         given = [f"{key} {', '.join(getattr(self, key))}" for key in _CONDITIONS if getattr(self, key) is not None]
         return "; ".join([f"{self.action} {', '.join(self.tools)}", *given])
+
+    @property
+    def chosen_by_callers(self) -> str | None:
+        """What is to be said about a condition that whoever calls can meet, or avoid, as they please."""
+        if self.sessions is None or "*" in self.sessions or self.keys is not None:
+            return None
+        if self.action == "allow":
+            return "callers over a wire name their sessions, so that it allows them nothing; say whose by keys"
+        return "callers over a wire name their sessions, and can avoid it by another name; say whose by keys"
 
 
 class RuleOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,6 +204,7 @@ class RuleOptions(msgspec.Struct, frozen=True, kw_only=True):
     effects: _SomeEffects | UnsetType = UNSET
     tags: _SomeTags | UnsetType = UNSET
     sessions: _SomeSessions | UnsetType = UNSET
+    keys: _SomeKeys | UnsetType = UNSET
 
     schema_rules: ClassVar[dict[str, Any]] = {"oneOf": [{"required": [action]} for action in _ACTIONS]}
 
@@ -213,7 +256,7 @@ Approver = Callable[[Ask], bool]
 class _Line:
     """A rule with its globs compiled. Number -1 is the default, which matches everything."""
 
-    __slots__ = ("action", "effects", "number", "sessions", "tags", "text", "tools")
+    __slots__ = ("action", "effects", "for_all_callers", "keys", "number", "sessions", "tags", "text", "tools")
 
     def __init__(self, number: int, rule: Rule) -> None:
         self.number = number
@@ -222,7 +265,9 @@ class _Line:
         self.tools = glob_matcher(rule.tools)
         self.effects = None if rule.effects is None else frozenset(rule.effects)
         self.tags = None if rule.tags is None else frozenset(rule.tags)
-        self.sessions = None if rule.sessions is None else glob_matcher(rule.sessions)
+        self.keys = None if rule.keys is None else glob_matcher(rule.keys)
+        self.sessions = None if rule.sessions is None or "*" in rule.sessions else glob_matcher(rule.sessions)
+        self.for_all_callers = self.keys is None and self.sessions is None
 
     def fits(self, tool: Tool, name: str) -> bool:
         """True when every condition on the tool itself holds."""
@@ -231,6 +276,16 @@ class _Line:
         if self.tags is not None and self.tags.isdisjoint(tool.tags):
             return False
         return bool(self.tools(name))
+
+    def holds_for(self, session_id: str, keys: Sequence[str] | None) -> bool:
+        """True when every condition on who asks holds; `keys` as in `Policy.check`."""
+        if self.keys is not None and not any(map(self.keys, keys or ())):
+            return False
+        if self.sessions is None:
+            return True
+        # Who chose the name must not gain by it.
+        chosen = keys is not None and self.keys is None and self.action == "allow"
+        return not chosen and bool(self.sessions(session_id))
 
 
 class Policy:
@@ -298,17 +353,30 @@ class Policy:
         """The policy of a `policy` block that was read."""
         return cls([line.rule for line in options.rules], options.default, options.budgets, approver)
 
+    def counts_of(self, owner: str) -> dict[str, int]:
+        """How often an owner called each tool without a session; `shared` for `check`."""
+        return self._ledger.by_owner.setdefault(owner, {})
+
     def check(
-        self, tool: Tool, *, session_id: str, arguments: Mapping[str, Any], counts: Mapping[str, int], mode: Mode
+        self,
+        tool: Tool,
+        *,
+        session_id: str,
+        arguments: Mapping[str, Any],
+        counts: Mapping[str, int],
+        mode: Mode,
+        keys: Sequence[str] | None = None,
+        shared: dict[str, int] | None = None,
     ) -> None:
         """Raise `Denied` unless this call may run now.
 
+        `keys` are id and name of the key it is made with, none over a wire without keys; None is the program itself.
         `counts` says how often each tool (by qualified name) ran in this session so far; it is read only if
-        `counts_calls`. A call that passes is counted at once on the whole-process budgets.
+        `counts_calls`. A call that passes is counted at once on the whole-process budgets, and in `shared`.
         """
         if self._trivial:
             return
-        line = self._find_line(tool, session_id)
+        line = self._find_line(tool, session_id, keys)
         if line.action == "deny":
             raise _deny_call(tool.qualified_name, line)
         if self._ledger.budgets:
@@ -317,9 +385,9 @@ class Policy:
             # After the budgets: nobody should be asked about a call that is refused whatever they say.
             self._ask_approver(line, tool, session_id, arguments, mode)
         if self._ledger.budgets:
-            self._ledger.spend(tool.qualified_name)
+            self._ledger.spend(tool.qualified_name, shared)
 
-    def _find_line(self, tool: Tool, session_id: str) -> _Line:
+    def _find_line(self, tool: Tool, session_id: str, keys: Sequence[str] | None) -> _Line:
         # Everything a rule may look at in a tool, so that a redefined tool of the same name is judged anew.
         key = (tool.namespace, tool.name, tool.effects, tool.tags)
         plan = self._plans.get(key)
@@ -329,17 +397,17 @@ class Policy:
                 self._plans.clear()
             self._plans[key] = plan
         for line in plan:
-            if line.sessions is None or line.sessions(session_id):
+            if line.for_all_callers or line.holds_for(session_id, keys):
                 return line
         raise AssertionError("the default matches every call")
 
     def _plan_lines(self, tool: Tool) -> tuple[_Line, ...]:
-        """The lines that may decide about this tool: those that fit, up to the first for every session."""
+        """The lines that may decide about this tool: those that fit, up to the first for every caller."""
         plan: list[_Line] = []
         for line in self._lines:
             if line.fits(tool, tool.qualified_name):
                 plan.append(line)
-                if line.sessions is None:
+                if line.for_all_callers:
                     break
         return tuple(plan)
 

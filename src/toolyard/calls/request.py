@@ -49,6 +49,8 @@ class CallRequest(msgspec.Struct, frozen=True, kw_only=True):
     at_most: float | None = None
     """Seconds for each call, whatever else is said."""
     owner: str | None = None
+    keys: tuple[str, ...] | None = None
+    """Id and name of the key that the calls are made with, none over a wire without keys; None: the program itself."""
     context: Mapping[str, Any] = {}
     trace: Mapping[str, Any] = {}
     definitions: frozenset[str] | None = None

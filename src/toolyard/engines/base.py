@@ -313,9 +313,11 @@ class ToolEngine(Closing):
                 if len(request.calls) == 1:
                     return await arun_request(self._path, Session.alone(request.owner, request.mode), request)
                 session = Session(Key(request.owner or "", ""), History(), State())
+                session.is_alone = True
                 return await arun_request(self._path, session, request)
             session_id = f"alone-{uuid4().hex}"
             await self.asetup(session_id, owner=request.owner)
+            self.sessions.find(session_id, request.owner).is_alone = True
             try:
                 return await self.arun(replace(request, session_id=session_id))
             finally:

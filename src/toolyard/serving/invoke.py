@@ -153,6 +153,7 @@ class Invoker:
                 timeout=timeout,
                 at_most=self._call_timeout,
                 owner=principal.key_id,
+                keys=() if principal.key_id is None else (principal.key_id, principal.name),
                 context=context,
                 trace=trace,
                 definitions=definitions,

@@ -43,8 +43,8 @@ class Session:
     """What is known of one session. Appending is for whoever has its turn."""
 
     __slots__ = (
-        *("answered", "branch", "counts", "drafted", "durable", "flights", "gate", "history", "holder", "kept", "key"),
-        *("looked_at", "over", "state", "taken", "told", "used"),
+        *("answered", "branch", "counts", "drafted", "durable", "flights", "gate", "history", "holder", "is_alone"),
+        *("kept", "key", "looked_at", "over", "state", "taken", "told", "used"),
     )
 
     def __init__(
@@ -74,6 +74,8 @@ class Session:
         self.over = False
         self.kept = True
         """False for a session that nobody will ever read: nothing need be written down in it."""
+        self.is_alone = False
+        """True for calls without a session; what is counted by session is counted by their owner."""
         self.drafted = False
         """True for the throw-away fork of a `simulate`."""
         self.counts: dict[str, int] | None = None
@@ -88,7 +90,7 @@ class Session:
     def alone(cls, owner: str | None, mode: Mode) -> Session:
         """For a call by itself: it begins empty, nothing is written down in it, and nobody else is ever inside."""
         session = cls(Key(owner or "", ""), _NO_HISTORY, _NO_STATE, gate=_NO_GATE)
-        session.kept, session.drafted = False, mode == "simulate"
+        session.kept, session.is_alone, session.drafted = False, True, mode == "simulate"
         return session
 
     @classmethod
@@ -115,7 +117,7 @@ class Session:
     def draft(self) -> Session:
         """A fork for one `simulate`: nobody else sees it, no store hears of it, and it is dropped unread."""
         draft = Session(self.key, self.history.fork(throw_away=True), self.state.fork(), gate=self.gate)
-        draft.drafted = True
+        draft.drafted, draft.is_alone = True, self.is_alone
         draft.counts = None if self.counts is None else dict(self.counts)
         return draft
 
