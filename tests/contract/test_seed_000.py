@@ -144,3 +144,14 @@ def test_loaders_are_registered_by_decorator():
 
     assert get_tool_loader("seed_000_test", namespace="x").load() == [Tool("a", "x")]
     assert isinstance(get_tool_loader("file", path="tools.yaml"), FileToolLoader)
+
+
+def test_match_and_tool_names_can_be_held_to_namespaces():
+    registry = ToolRegistry([Tool("search", "a"), Tool("search", "b"), Tool("look", "c")])
+    call = ToolCall("b::search")
+    assert registry.match(call).namespace == registry.match(call, namespaces=["a", "b"]).namespace == "b"
+    assert registry.match(call, namespaces=["a"]) is None and registry.match(call, []) is None
+    assert registry.tool_names(namespaces=["b", "c"]) == ["look", "search"]
+    assert registry.tool_names("c") == registry.tool_names("a", namespaces=["c"]) == ["look"]
+    with pytest.raises(TypeError, match="namespaces"):
+        registry.match(call, namespaces="b")

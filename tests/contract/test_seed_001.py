@@ -12,6 +12,7 @@ from toolyard import (
     Effects,
     MultiToolEngine,
     PythonToolEngine,
+    SessionError,
     SessionExistsError,
     Tool,
     ToolCall,
@@ -24,6 +25,8 @@ from toolyard import (
     get_tool_engine,
     register_tool_engine,
 )
+from toolyard.sessions.sessions import Sessions
+from toolyard.sessions.store.sqlite import SqliteStore
 
 BUY = ToolCall("shop::buy", {"what": "tea"}, "c1")
 FAIL = ToolCall("shop::fail", {})
@@ -370,3 +373,99 @@ def test_an_async_answer_serves_both_doors(registry):
     assert engine.simulate("s", [BUY])[0].result == "tea"
     assert asyncio.run(engine.aexecute("s", [BUY]))[0].result == "tea"
     engine.close()
+
+
+class Persona(ToolEngine):
+    """Answers with what its session was set up with."""
+
+    def answer(self, invocation):
+        return invocation.setup
+
+
+def told(engine, session_id):
+    return engine.execute(session_id, [BUY])[0].result
+
+
+def test_setup_takes_what_a_subclass_may_want_and_keeps_it_with_the_session_and_its_forks(registry):
+    engine = Persona(registry)
+    engine.setup("plain")
+    engine.setup("s", 1, [2], persona="ann", seed=3)
+    asyncio.run(engine.asetup("later", persona="eve"))
+    engine.setup("fork", fork_of="s", seed=4)
+    assert told(engine, "plain") == {}
+    assert told(engine, "s") == {"persona": "ann", "seed": 3}
+    assert told(engine, "later") == {"persona": "eve"}
+    assert told(engine, "fork") == {"persona": "ann", "seed": 4}
+    state = engine.get_session_state("s")
+    assert state["setup"] == {"*args": [1, [2]], "persona": "ann", "seed": 3}
+    engine.setup("restored", initial_state=state, seed=5)
+    assert told(engine, "restored") == {"persona": "ann", "seed": 5}
+    engine.close()
+
+
+def test_what_a_session_was_set_up_with_is_stored_with_it_and_with_its_forks(registry, tmp_path):
+    for ask in ("s", "fork"):
+        with Persona(registry, sessions=Sessions(SqliteStore(tmp_path / "sessions.db"))) as engine:
+            if ask == "s":
+                engine.setup("s", persona="ann", seed=3)
+                engine.execute("s", [BUY])
+                engine.setup("fork", fork_of="s", seed=4)
+            assert told(engine, "s")["seed"] == 3
+            assert told(engine, "fork") == {"persona": "ann", "seed": 4}
+
+
+@pytest.mark.parametrize(
+    ("keywords", "said"),
+    [
+        ({"initial_stat": {}}, "did you mean 'initial_state'"),
+        ({"fork": "s"}, "did you mean 'fork_of'"),
+        ({"at": 3}, "'at'"),
+        ({"client": object()}, "'client' of setup is not JSON"),
+    ],
+)
+def test_a_keyword_that_cannot_be_kept_or_was_meant_otherwise_begins_no_session(registry, keywords, said):
+    with Persona(registry) as engine:
+        with pytest.raises(SessionError, match=said):
+            engine.setup("s", **keywords)
+        assert engine.get_session_state("s") is None
+
+
+def test_engines_with_sessions_of_their_own_are_set_up_with_the_same(registry):
+    class Own(OwnSessions):
+        def setup(self, session_id, *args, **kwargs):
+            super().setup(session_id)
+            given.append((session_id, args, kwargs))
+
+    given = []
+    multi = MultiToolEngine({"shop": Own(registry)})
+    multi.setup("s", 1, persona="ann")
+    multi.setup("fork", fork_of="s")
+    assert multi.execute("s", [BUY])[0].result == 1
+    assert given == [("s", (1,), {"persona": "ann"}), ("fork", (1,), {"persona": "ann"})]
+    multi.close()
+
+
+def test_multi_is_made_of_namespaces_and_engines_alone():
+    shop, desk = ToolRegistry([Tool("buy", "shop"), Tool("ask", "desk")]), ToolRegistry([Tool("ask", "desk")])
+    with MultiToolEngine({"shop": Plain(shop), "desk": Above(desk, name="desk")}) as multi:
+        assert [tool.qualified_name for tool in multi.tool_registry] == ["shop::buy", "desk::ask"]
+        multi.setup("s")
+        results = multi.execute("s", [BUY, ToolCall("desk::ask")])
+        assert [result.result for result in results] == [{"what": "tea"}, "answered ask"]
+    with MultiToolEngine({"shop": Plain(shop), "desk": Above(shop, name="desk")}) as multi:
+        assert multi.tool_registry is shop
+
+
+def test_an_engine_answers_the_namespaces_it_is_for_and_knows_no_others(registry):
+    registry.add(Tool("ask", "desk", effects=Effects.READ))
+    ask = ToolCall("desk::ask")
+    with Persona(registry, namespaces=["desk"]) as engine:
+        engine.setup("s")
+        for run in (engine.execute, engine.simulate):
+            asked, bought = run("s", [ask, BUY])
+            assert (asked.error, bought.error_info.code) == (None, "tool.not_found")
+        assert list(engine.namespaces) == ["desk"]
+    scoped = MultiToolEngine(registry, default=Persona(registry, namespaces=["shop"]))
+    scoped.setup("s")
+    assert [result.is_error for result in scoped.execute("s", [BUY, ask])] == [False, True]
+    scoped.close()

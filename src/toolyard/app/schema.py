@@ -13,7 +13,7 @@ from toolyard.model.errors import PluginError
 from toolyard.plugins import ENGINES, ENRICHMENTS, LOADERS, PluginTable
 from toolyard.plugins.table import parameters_of
 from toolyard.schema.options import option_schema, options_schema
-from toolyard.sessions.state import EXECUTIONS
+from toolyard.sessions.state import EXECUTIONS, SETUP
 
 VARIABLE_DESCRIPTION = "Replaced from the environment."
 _HAS_VARIABLE = {"type": "string", "pattern": r"\$\{[A-Za-z_]", "description": VARIABLE_DESCRIPTION}
@@ -35,7 +35,7 @@ def config_schema() -> dict[str, Any]:
             "registry": {**sources, "description": "Where tools come from, in order."},
             "engines": {
                 "type": ["object", "null"],
-                "propertyNames": {"minLength": 1, "not": {"const": EXECUTIONS}},
+                "propertyNames": {"minLength": 1, "not": {"enum": [EXECUTIONS, SETUP]}},
                 "additionalProperties": _one_of(ENGINES),
                 "description": "Ways of answering calls, by a name that sources may give as their engine.",
             },

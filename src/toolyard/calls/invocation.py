@@ -16,7 +16,7 @@ from toolyard.model.tool import Tool, digest
 from toolyard.registry.bind import Bound
 from toolyard.sessions.history import Entry, read_entry
 from toolyard.sessions.session import Session
-from toolyard.sessions.state import EngineState
+from toolyard.sessions.state import EngineState, setup_of
 
 
 class Invocation(msgspec.Struct, eq=False):
@@ -77,6 +77,11 @@ class Invocation(msgspec.Struct, eq=False):
         if self.kept is None:
             self.kept = EngineState(self.session.state, self.engine_name)
         return self.kept
+
+    @property
+    def setup(self) -> dict[str, Any]:
+        """The keywords that the session was set up with."""
+        return setup_of(self.session.state)[1]
 
     def notify(self, notice: Notice) -> None:
         """Tell the caller something before the answer; nothing happens if nobody asked."""

@@ -6,7 +6,7 @@ limits that an engine puts on its calls, and `Answerer` is an engine as the call
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
@@ -19,12 +19,13 @@ from toolyard.calls.tracer import Tracer
 from toolyard.loop.threads import Threads
 from toolyard.model.bindings import ScriptBinding
 from toolyard.model.call import Mode
+from toolyard.model.errors import UnknownToolError
 from toolyard.model.names import ToolGlob, glob_matcher
 from toolyard.model.tool import Effects, Tool
 from toolyard.registry import ToolRegistry
 from toolyard.registry.prepared import PreparedTool
 from toolyard.registry.snapshot import Snapshot
-from toolyard.schema.options import check_fields
+from toolyard.schema.options import Text, check_fields
 from toolyard.sessions.gate import Gate
 from toolyard.sessions.history import entry_frame
 from toolyard.sessions.sessions import Sessions
@@ -63,6 +64,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     abandoned: Annotated[Abandoned, Meta(description="Whether a call that overran its deadline keeps the session.")] = (
         "hold"
     )
+    namespaces: Annotated[
+        Sequence[Text] | None, Meta(description="Namespaces whose tools the engine answers; null for all.")
+    ] = None
     faults: Annotated[
         FaultPlan | None,
         Meta(
@@ -158,6 +162,8 @@ class CallPlan:
 
     def __init__(self, root: Root, prepared: PreparedTool, mode: Mode) -> None:
         routed = root.route(prepared.tool)
+        for engine in (root, routed):
+            _check_scope(engine, prepared.tool)
         self.tool: Tool = prepared.tool
         self.name = self.tool.qualified_name
         self.engine: Answerer = routed if mode == "execute" else routed.simulator(self.tool)
@@ -183,6 +189,16 @@ class CallPlan:
             # A script says itself how long it may take; others may only shorten that.
             return self.script_timeout if timeout is None else min(timeout, self.script_timeout)
         return timeout
+
+
+def _check_scope(engine: Root | Answerer, tool: Tool) -> None:
+    """Refuse a tool of a namespace that the engine is not for: to its callers, there is none of that name."""
+    scope = engine.settings.namespaces
+    if scope is not None and tool.namespace not in scope:
+        raise UnknownToolError(
+            f"no tool of this engine is called {tool.qualified_name}",
+            hint=f"it answers the namespaces {', '.join(scope) or '(none)'}",
+        )
 
 
 class CallPlans(dict[PreparedTool, CallPlan]):

@@ -24,7 +24,7 @@ from toolyard.model.errors import (
 )
 from toolyard.registry.bind import find
 from toolyard.registry.prepared import json_text, plain_copy, read_arguments
-from toolyard.sessions.state import exact_json
+from toolyard.sessions.state import exact_json, with_setup
 
 MAX_CALLS = 1000
 """Calls in one batch: the server answers them in one turn of the session, and keeps everybody else waiting."""
@@ -103,16 +103,17 @@ class RemoteToolEngine(Closing):
     def setup(
         self,
         session_id: str,
-        *,
+        *args: Any,
         initial_state: dict[str, Any] | None = None,
         fork_of: str | None = None,
         owner: str | None = None,
+        **kwargs: Any,
     ) -> None:
         """Begin a session: empty, with what `get_session_state` of another gave, or as a fork of one there.
 
-        Raises `SessionExistsError` (a ValueError) for an id that is taken.
+        Whatever else is given stays with it. Raises `SessionExistsError` (a ValueError) for an id that is taken.
         """
-        beginning = self.asetup(session_id, initial_state=initial_state, fork_of=fork_of, owner=owner)
+        beginning = self.asetup(session_id, *args, initial_state=initial_state, fork_of=fork_of, owner=owner, **kwargs)
         home_loop.run(beginning, twin="asetup")
 
     def execute(
@@ -159,12 +160,17 @@ class RemoteToolEngine(Closing):
     async def asetup(
         self,
         session_id: str,
-        *,
+        *args: Any,
         initial_state: dict[str, Any] | None = None,
         fork_of: str | None = None,
         owner: str | None = None,
+        **kwargs: Any,
     ) -> None:
         """`setup` for async code. Cancelled, it leaves no session behind."""
+        if args or kwargs:
+            if fork_of is not None:
+                raise SessionError("a fork at a server begins with what the other was set up with, and takes no more")
+            initial_state = with_setup(initial_state, args, kwargs)
         # A request that is broken off may have arrived: only its answer tells whether there is something to undo.
         beginning = asyncio.ensure_future(self._begin_session(session_id, initial_state, fork_of, owner))
         try:

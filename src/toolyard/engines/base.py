@@ -48,7 +48,7 @@ from toolyard.schema.options import read_arguments
 from toolyard.sessions.history import History
 from toolyard.sessions.session import Session
 from toolyard.sessions.sessions import Sessions
-from toolyard.sessions.state import EXECUTIONS, State
+from toolyard.sessions.state import EXECUTIONS, SETUP, State, read_setup
 from toolyard.sessions.store import Key
 from toolyard.words.redactor import Redactor
 
@@ -63,8 +63,8 @@ class ToolEngine(Closing):
 
     `timeout` is in seconds; None means that nothing limits an in-process call, which cannot be interrupted
     anyway. With `abandoned="hold"` a session stays taken while a call that overran its deadline still runs, so that
-    two calls never run in it at once; with "release" the session goes on without it. `faults` is a plan of what goes
-    wrong on purpose; see `FaultPlan`.
+    two calls never run in it at once; with "release" the session goes on without it. With `namespaces`, tools of other
+    namespaces are none of this engine's. `faults` is a plan of what goes wrong on purpose; see `FaultPlan`.
     """
 
     type_name: ClassVar[str] = "engine"
@@ -101,10 +101,11 @@ class ToolEngine(Closing):
         retry_delay: float = 0.2,
         threads: int = 64,
         abandoned: Abandoned = "hold",
+        namespaces: Sequence[str] | None = None,
         faults: FaultPlan | Mapping[str, Any] | None = None,
     ) -> None:
         self.name = self.type_name if name is None else name
-        if self.name == EXECUTIONS or not self.name:
+        if not isinstance(self.name, str) or self.name in ("", EXECUTIONS, SETUP):
             raise ConfigError(f"an engine cannot be called {self.name!r}")
         self.tool_registry = ToolRegistry() if registry is None else registry
         self.settings = Settings(
@@ -117,6 +118,7 @@ class ToolEngine(Closing):
             retry_delay=retry_delay,
             threads=threads,
             abandoned=abandoned,
+            namespaces=namespaces,
             faults=None if faults is None else FaultPlan.read(faults, "faults"),
         )
         self.gates = Gates(self.settings)
@@ -133,6 +135,11 @@ class ToolEngine(Closing):
         raise NoEngine(
             f"{type(self).__name__} cannot answer {invocation.tool.qualified_name}", hint="override answer(invocation)"
         )
+
+    @property
+    def namespaces(self) -> Sequence[str] | None:
+        """Those whose tools it answers; None for all."""
+        return self.settings.namespaces
 
     @property
     def discreet(self) -> bool:
@@ -173,17 +180,20 @@ class ToolEngine(Closing):
     def setup(
         self,
         session_id: str,
-        *,
+        *args: Any,
         initial_state: dict[str, Any] | None = None,
         fork_of: str | None = None,
         owner: str | None = None,
+        **kwargs: Any,
     ) -> None:
         """Begin a session: empty, with what `get_session_state` of another gave, or as a fork of one here.
 
         A fork shares the history it begins with; nothing is copied. `owner`, if given, is needed again to find
-        the session. Raises `SessionExistsError` (a ValueError) for an id that is taken.
+        the session. Whatever else is given stays with the session, its forks and what is stored of it, so it must be
+        JSON; engines find it in `invocation.setup`. Raises `SessionExistsError` (a ValueError) for an id that is taken.
         """
-        self.sessions.open(session_id, owner=owner, initial_state=initial_state, fork_of=fork_of)
+        given = read_setup(args, kwargs)
+        self.sessions.open(session_id, owner=owner, initial_state=initial_state, fork_of=fork_of, setup=given)
 
     def execute(
         self,
@@ -252,15 +262,16 @@ class ToolEngine(Closing):
     async def asetup(
         self,
         session_id: str,
-        *,
+        *args: Any,
         initial_state: dict[str, Any] | None = None,
         fork_of: str | None = None,
         owner: str | None = None,
+        **kwargs: Any,
     ) -> None:
         """`setup` for async code. Cancelled, it leaves no session behind."""
         options = given_options(initial_state=initial_state, fork_of=fork_of, owner=owner)
         await self._off_loop(
-            lambda: self.setup(session_id, **options),
+            lambda: self.setup(session_id, *args, **options, **kwargs),
             undo=lambda: self.teardown(session_id, **given_options(owner=owner)),
         )
 

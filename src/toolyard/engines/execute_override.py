@@ -19,6 +19,8 @@ from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import CallError, ToolFailed
 from toolyard.model.tool import Tool
 from toolyard.registry.prepared import PreparedTool
+from toolyard.sessions.session import Session
+from toolyard.sessions.state import setup_of
 from toolyard.sessions.store import Key
 
 NO_CONTEXT: Mapping[str, Any] = {}
@@ -53,7 +55,7 @@ class ExecutingEngine(Protocol):
     threads: Threads
     overrides: Overrides
 
-    def setup(self, session_id: str, *, fork_of: str | None = None) -> None:
+    def setup(self, session_id: str, *args: Any, fork_of: str | None = None, **kwargs: Any) -> None:
         """Begin a session."""
 
     def teardown(self, session_id: str) -> None:
@@ -119,31 +121,32 @@ class OverridingEngine:
         self.threads = engine.threads
         self._begun: set[Key] = set()
 
-    def setup(self, key: Key, fork_of: Key | None) -> None:
+    def setup(self, session: Session, fork_of: Session | None) -> None:
         """Begin the engine's own session; a fork of its own too, if it knows what that is."""
+        args, keywords = setup_of(session.state)
         if fork_of is not None and not self.engine.overrides.setup:
             self._begin(fork_of)
-            self.engine.setup(_own_id(key), fork_of=_own_id(fork_of))
-        else:
-            self.engine.setup(_own_id(key))
-        self._begun.add(key)
+            keywords["fork_of"] = _own_id(fork_of.key)
+        self.engine.setup(_own_id(session.key), *args, **keywords)
+        self._begun.add(session.key)
 
     def teardown(self, key: Key) -> None:
         """End it."""
         self._begun.discard(key)
         self.engine.teardown(_own_id(key))
 
-    def _begin(self, key: Key) -> None:
+    def _begin(self, session: Session) -> None:
         """A session that a store kept, and this engine did not, begins anew for it."""
-        if key not in self._begun:
+        if session.key not in self._begun:
+            args, keywords = setup_of(session.state)
             with suppress(ValueError):  # it is there already
-                self.engine.setup(_own_id(key))
-            self._begun.add(key)
+                self.engine.setup(_own_id(session.key), *args, **keywords)
+            self._begun.add(session.key)
 
     def answer(self, invocation: Invocation) -> Any:
         """What the engine's own `execute`, or `simulate`, gives for this one call."""
         engine = self.engine
-        self._begin(invocation.session.key)
+        self._begin(invocation.session)
         if engine.overrides.aexecute and not engine.overrides.execute:
             return self._await_answer(invocation)
         ask = engine.execute if invocation.mode == "execute" else engine.simulate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.plan import Answerer
@@ -16,11 +16,14 @@ from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
 from toolyard.sessions.store import Key
 
+K = TypeVar("K")
+
 
 @register_tool_engine("multi")
 class MultiToolEngine(ToolEngine):
     """Routes each tool to the engine of its namespace, of the source it came from, of its binding, or the default.
 
+    `MultiToolEngine({namespace: engine})` answers with the tools that its engines have in these namespaces.
     The session is this engine's: history is shared by all of them, batches keep their order, and each call
     obeys the limits of the engine that answers it.
     """
@@ -29,7 +32,7 @@ class MultiToolEngine(ToolEngine):
 
     def __init__(
         self,
-        registry: ToolRegistry | None = None,
+        registry: ToolRegistry | Mapping[str, ToolEngine] | None = None,
         engines: Mapping[str, ToolEngine] | None = None,
         *,
         sources: Mapping[str, ToolEngine] | None = None,
@@ -37,11 +40,16 @@ class MultiToolEngine(ToolEngine):
         default: ToolEngine | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(registry, **settings)
-        self.engines = dict(engines or {})
-        self.sources = dict(sources or {})
-        self.bindings = dict(bindings or {})
+        if isinstance(registry, Mapping):
+            if engines is not None:
+                raise ConfigError("engines are given twice: as the first argument and by name; give a registry first")
+            registry, engines = None, registry
+        self.engines = _check_engines(engines, "engines", str)
+        self.sources = _check_engines(sources, "sources", str)
+        self.bindings = _check_engines(bindings, "bindings", type)
         self.default = default
+        _check_engines({"default": default} if default is not None else None, "default", str)
+        super().__init__(_registry_of(self.engines) if registry is None else registry, **settings)
         self._makers: dict[type, Callable[[], ToolEngine]] = {}
         self._making = Lock()
         named = [*self.engines.values(), *self.sources.values(), *self.bindings.values()]
@@ -124,22 +132,23 @@ class MultiToolEngine(ToolEngine):
     def setup(
         self,
         session_id: str,
-        *,
+        *args: Any,
         initial_state: dict[str, Any] | None = None,
         fork_of: str | None = None,
         owner: str | None = None,
+        **kwargs: Any,
     ) -> None:
         """Begin the shared session, and one of their own in engines that keep theirs."""
-        super().setup(session_id, initial_state=initial_state, fork_of=fork_of, owner=owner)
-        key, parent = Key(owner or "", session_id), None if fork_of is None else Key(owner or "", fork_of)
+        super().setup(session_id, *args, initial_state=initial_state, fork_of=fork_of, owner=owner, **kwargs)
         begun: list[OverridingEngine] = []
         try:
             for style in self._styles.values():
-                style.setup(key, parent)
+                parent = None if fork_of is None else self.sessions.find(fork_of, owner)
+                style.setup(self.sessions.find(session_id, owner), parent)
                 begun.append(style)
         except BaseException:
             for style in begun:
-                style.teardown(key)
+                style.teardown(Key(owner or "", session_id))
             super().teardown(session_id, owner=owner)
             raise
 
@@ -171,6 +180,32 @@ class MultiToolEngine(ToolEngine):
         """The engines that answer, those of an engine that only routes in its place."""
         inside = [e._answering_engines() if isinstance(e, MultiToolEngine) else [e] for e in self._kept]
         return _distinct_engines([engine for engines in inside for engine in engines])
+
+
+def _check_engines(given: Any, what: str, keyed_by: type[K]) -> dict[K, ToolEngine]:
+    if given is not None and not isinstance(given, Mapping):
+        raise ConfigError(f"{what} must map {_KEYS[what]} to engines, not be {type(given).__name__}")
+    for key, engine in (given or {}).items():
+        if not isinstance(key, keyed_by) or not isinstance(engine, ToolEngine):
+            raise ConfigError(f"{what}[{key!r}] must be an engine under {_KEYS[what]}, not {type(engine).__name__}")
+    return dict(given or {})
+
+
+_KEYS = {"engines": "namespaces", "sources": "sources", "bindings": "types of bindings", "default": "its name"}
+
+
+def _registry_of(engines: Mapping[str, ToolEngine]) -> ToolRegistry:
+    """The one that they share; where each has its own, the tools of their namespaces as they are now."""
+    registries = _distinct_registries(engines)
+    if len(registries) == 1:
+        return registries[0]
+    return ToolRegistry(
+        tool for name, engine in engines.items() for tool in engine.tool_registry if tool.namespace == name
+    )
+
+
+def _distinct_registries(engines: Mapping[str, ToolEngine]) -> list[ToolRegistry]:
+    return list({id(engine.tool_registry): engine.tool_registry for engine in engines.values()}.values())
 
 
 def _distinct_engines(engines: list[ToolEngine]) -> list[ToolEngine]:

@@ -175,12 +175,16 @@ class ToolRegistry:
         """Every overload of a qualified name in registration order; empty if unknown."""
         return self.snapshot.get(name)
 
-    def match(self, call: ToolCall) -> Tool | None:
-        """The overload that would answer the call; None if the name is unknown or no schema accepts it."""
+    def match(self, call: ToolCall, namespaces: Collection[str] | None = None) -> Tool | None:
+        """The overload that would answer the call; None if the name is unknown or no schema accepts it.
+
+        With `namespaces`, tools of others are not known.
+        """
         try:
-            return self.bind(call).tool
+            tool = self.bind(call).tool
         except (UnknownToolError, InvalidArguments):
             return None
+        return tool if _is_within(tool, namespaces) else None
 
     def bind(self, call: ToolCall, *, coerce: bool = True) -> Bound:
         """The overload and the arguments the call would run with, or the `CallError` it would give."""
@@ -381,9 +385,11 @@ class ToolRegistry:
         """The namespaces in use, sorted."""
         return sorted({tool.namespace for tool in self.snapshot.tools})
 
-    def tool_names(self, namespace: str | None = None) -> list[str]:
-        """The unqualified names, of one namespace or of all, sorted and without repeats."""
-        return sorted({t.name for t in self.snapshot.tools if namespace is None or t.namespace == namespace})
+    def tool_names(self, namespace: str | None = None, namespaces: Collection[str] | None = None) -> list[str]:
+        """The unqualified names, of one namespace, of several or of all, sorted and without repeats."""
+        if namespace is not None and namespaces is None:
+            namespaces = [namespace]
+        return sorted({tool.name for tool in self.snapshot.tools if _is_within(tool, namespaces)})
 
     def to_dicts(self, qualified: bool = False) -> list[dict[str, Any]]:
         """Every tool as plain data of the caller's own; with `qualified`, `name` is the qualified name."""
@@ -416,6 +422,12 @@ class ToolRegistry:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _is_within(tool: Tool, namespaces: Collection[str] | None) -> bool:
+    if isinstance(namespaces, str):
+        raise TypeError(f"namespaces is a list of names, not text; write [{namespaces!r}]")
+    return namespaces is None or tool.namespace in namespaces
 
 
 def _reload(part: Part, strict: bool) -> Part:

@@ -76,8 +76,9 @@ class Sessions:
         owner: str | None = None,
         initial_state: dict[str, Any] | None = None,
         fork_of: str | None = None,
+        setup: Changes | None = None,
     ) -> Session:
-        """Begin a session: empty, with a given state, or where another one now is."""
+        """Begin a session: empty, with a given state, or where another one now is; `setup` stays with it."""
         check_session_id(session_id)
         if initial_state is not None and fork_of is not None:
             raise SessionError("a fork begins with the state of what it forks; give initial_state or fork_of, not both")
@@ -87,6 +88,7 @@ class Sessions:
                 self.current(session_id, owner)
         parent = None if fork_of is None else self.current(fork_of, owner)
         entries, changes = ((), {}) if initial_state is None else read_initial(initial_state)
+        changes |= setup or {}
         with self._change:
             self._sweep()
             if _slot_of(key) in self.at_hand:

@@ -15,7 +15,7 @@ import msgspec
 
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import DefinitionError, SessionError
-from toolyard.model.json_words import json_type
+from toolyard.model.json_words import json_type, nearest
 from toolyard.sessions.history import any_call_text, entry_text, result_text
 
 Slot = tuple[str, str]
@@ -195,6 +195,10 @@ def read_changes(text: bytes) -> Changes:
 
 
 EXECUTIONS = "tool_executions"
+SETUP = "setup"
+"""Under this name a session keeps what it was set up with, beside what engines keep under theirs."""
+_POSITIONAL = "*args"
+_SETUP_OPTIONS = ("initial_state", "fork_of", "owner")
 
 _CALL: dict[str, Any] = {
     "type": "object",
@@ -278,6 +282,30 @@ def read_initial(state: dict[str, Any]) -> tuple[tuple[bytes, ...], Changes]:
         for name, value in values.items():
             changes[(engine, name)] = _encode_json(value, f"initial_state[{engine!r}][{name!r}]")
     return entries, changes
+
+
+def read_setup(args: tuple[Any, ...], keywords: dict[str, Any]) -> Changes:
+    """What else `setup` was given, as values that stay with the session."""
+    for name in keywords:
+        near = nearest(name, _SETUP_OPTIONS, cutoff=0.7)
+        if near:
+            raise SessionError(f"setup has no option {name!r}; did you mean {near[0]!r}?")
+    if "at" in keywords:
+        raise SessionError("setup has no option 'at' yet: a fork begins where the other session now is")
+    given = {_POSITIONAL: list(args), **keywords} if args else keywords
+    return {(SETUP, name): _encode_json(value, f"{name!r} of setup") for name, value in given.items()}
+
+
+def with_setup(state: dict[str, Any] | None, args: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
+    """An `initial_state` that has it too, for a session that begins somewhere else."""
+    given = {name: _decode(text) for (_, name), text in read_setup(args, keywords).items() if text is not None}
+    return {**(state or {}), SETUP: {**(state or {}).get(SETUP, {}), **given}}
+
+
+def setup_of(state: State) -> tuple[list[Any], dict[str, Any]]:
+    """The inverse of `read_setup`: what was given by position, and what by keyword."""
+    keywords = dict(EngineState(state, SETUP))
+    return keywords.pop(_POSITIONAL, []), keywords
 
 
 def _read_execution(item: Any, where: str) -> bytes:
