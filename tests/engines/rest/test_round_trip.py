@@ -316,14 +316,15 @@ NAME = st.text(st.sampled_from("abcXYZ019_-. äß&=+[]"), min_size=1, max_size=6
         NAME, TEXT | st.lists(TEXT, min_size=1, max_size=3) | st.dictionaries(KEY, TEXT, max_size=2), max_size=3
     ),
     files=st.dictionaries(NAME, st.lists(st.binary(max_size=40), min_size=1, max_size=2), max_size=2),
+    style=st.sampled_from([None, "form", "deepObject"]),
 )
-def test_a_multipart_body(engine, echo, texts, files):
+def test_a_multipart_body(engine, echo, texts, files, style):
     assume(not texts.keys() & files.keys() and (texts or files))
     arguments = {
         **texts,
         **{name: [base64.b64encode(data).decode() for data in several] for name, several in files.items()},
     }
-    parts = {name: RestPart(content_type="image/png", binary=True) for name in files}
+    parts = {name: RestPart(content_type="image/png", binary=True, style=style) for name in files}
     binding = body_of(echo, media_type="multipart/form-data", argument="body", parts=parts)
     received = sent(engine, echo, binding, {"body": arguments})
     form, found = received.form()

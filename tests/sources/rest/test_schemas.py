@@ -155,6 +155,24 @@ def test_what_stands_beside_a_reference_counts_since_3_1():
     assert old["properties"]["a"]["description"] == new["properties"]["a"]["description"] == "d"
 
 
+@pytest.mark.parametrize("choice", ["oneOf", "anyOf"])
+@pytest.mark.parametrize("mapping", [{}, {"mapping": {"cat": "#/components/schemas/Cat"}}])
+def test_the_property_of_a_discriminator_is_required_of_every_branch(choice, mapping):
+    branches = [{"type": "object", "properties": {"kind": {"type": "string"}}}, {"type": "null"}]
+    schema = {choice: branches, "discriminator": {"propertyName": "kind", **mapping}}
+    argument = tool_of(document({"post": operation(requestBody=body(schema))})).parameters["properties"]["body"]
+    assert [accepts(argument, value) for value in ({}, {"kind": "cat"}, None)] == [False, True, True]
+
+
+def test_the_property_of_a_discriminator_is_required_of_the_base_too():
+    for version, said in (("3.0.3", {"propertyName": "kind"}), ("2.0", "kind")):
+        schema = {"type": "object", "properties": {"kind": {"type": "string"}}, "discriminator": said}
+        responses = answer(schema) if version != "2.0" else {"200": {"description": "d", "schema": schema}}
+        assert tool_of(document({"get": operation(responses=responses)}, version=version)).output_parameters[
+            "required"
+        ] == ["kind"]
+
+
 def test_a_discriminator_leaves_the_choice_open_and_shows_its_values():
     pet = {
         "discriminator": {"propertyName": "kind", "mapping": {"cat": "#/components/schemas/Cat"}},

@@ -306,7 +306,7 @@ def _write_multipart(media_type: str, value: Any, parts: Mapping[str, RestPart],
     written: list[tuple[str, bytes]] = []
     for name, item in _body_object(value, argument).items():
         part = parts.get(name)
-        if part is not None and part.style is not None:
+        if part is not None and part.style is not None and not part.binary:
             pairs = styled_pairs(name, part.style, part.explode, item, argument=name)
             written += [(_part_head(unquote(key), None, binary=False), unquote_to_bytes(text)) for key, text in pairs]
             continue

@@ -40,7 +40,7 @@ def media_kind(media_type: str) -> MediaKind:
         return "form"
     if name.startswith("multipart/"):
         return "multipart"
-    if name.startswith("text/") or name.endswith(("+xml", "+yaml", "/xml")):
+    if name.startswith("text/") or name.endswith(("+xml", "+yaml", "/xml")) or name == "message/rfc822":
         return "text"
     return "binary"
 
@@ -62,8 +62,17 @@ def charset_of(media_type: str) -> str | None:
     return None
 
 
+_USUAL = frozenset(
+    {
+        *("application/json", "multipart/form-data", "text/plain", "text/xml", "application/xml", "message/rfc822"),
+        "application/octet-stream",
+    }
+)
+"""What a service that takes several of a kind surely means; the others are for few."""
+
+
 def choose_media_type(media_types: Iterable[str]) -> str | None:
-    """The one to use: JSON before forms before text before bytes; plain `application/json` before its variants."""
+    """The one to use: JSON before forms before text before bytes; of each the usual type before its variants."""
     known = list(media_types)
     if len(known) == 1:
         return known[0]
@@ -72,7 +81,7 @@ def choose_media_type(media_types: Iterable[str]) -> str | None:
 
 def _rank_media_type(media_type: str) -> tuple[int, bool, bool]:
     name = bare_media_type(media_type)
-    return _ORDER.index(media_kind(media_type)), name in _ANYTHING, name != "application/json"
+    return _ORDER.index(media_kind(media_type)), name in _ANYTHING, name not in _USUAL
 
 
 def concrete_media_type(media_type: str) -> str:

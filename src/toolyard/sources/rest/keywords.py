@@ -269,10 +269,16 @@ def _apply_discriminator(out: Node, discriminator: Any) -> None:
     """OpenAPI picks the branch by a property, so that others may fit as well; `oneOf` would refuse that."""
     if "oneOf" in out and "anyOf" not in out:
         out["anyOf"] = out.pop("oneOf")
-    if type(discriminator) is not dict:
+    if type(discriminator) is str:
+        discriminator = {"propertyName": discriminator}
+    elif type(discriminator) is not dict:
         return
     name, mapping = discriminator.get("propertyName"), discriminator.get("mapping")
-    if type(name) is not str or type(mapping) is not dict or not mapping:
+    if type(name) is not str:
+        return
+    # Nobody could tell the branch without it, so every one of them must have it.
+    out["required"] = list(dict.fromkeys([*out.get("required", ()), name]))
+    if type(mapping) is not dict or not mapping:
         return
     properties = out.get("properties", {})
     known = properties.get(name, {})
