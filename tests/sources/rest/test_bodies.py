@@ -1,8 +1,15 @@
 """Bodies: flattened where that loses nothing, one argument where it would."""
 
-import pytest
+import json
+from base64 import b64encode
 
-from sources.rest.documents import accepts, body, document, notes_of, operation, tool_of
+import pytest
+from hypothesis import given, strategies as st
+
+from sources.rest.documents import accepts, body, document, loader_of, notes_of, operation, tool_of
+from toolyard import ToolRegistry
+from toolyard.engines.rest.serialise import from_base64
+from toolyard.model.errors import InvalidArguments
 
 PET = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}}
 
@@ -10,6 +17,9 @@ PET = {"type": "object", "required": ["name"], "properties": {"name": {"type": "
 def taking(request, version="3.0.3", **components):
     content = document({"post": operation(requestBody=request)}, version=version, components=components)
     return tool_of(content)
+
+
+UPLOAD = taking(body({}, "image/png"))
 
 
 def test_an_object_becomes_arguments():
@@ -107,8 +117,12 @@ def test_files_of_a_multipart_body_are_base64_text():
     encoding = {"file": {"contentType": "image/png, image/jpeg"}, "meta": {"contentType": "application/json"}}
     tool = taking(body(schema, "multipart/form-data", encoding=encoding))
     properties = tool.parameters["properties"]
+    pattern = {"pattern": properties["file"].pop("pattern")}
     assert properties["file"] == {"description": "The picture.", "type": "string", "contentEncoding": "base64"}
-    assert properties["more"] == {"type": "array", "items": {"type": "string", "contentEncoding": "base64"}}
+    assert properties["more"] == {
+        "type": "array",
+        "items": {"type": "string", "contentEncoding": "base64", **pattern},
+    }
     parts = tool.binding.body.parts
     assert (parts["file"].binary, parts["file"].content_type) == (True, "image/png")
     assert parts["more"].binary
@@ -128,11 +142,68 @@ def test_forms_keep_style_and_explode():
 def test_bytes_are_one_argument_of_base64(media_type):
     tool = taking(body({"type": "string", "format": "binary"}, media_type))
     assert tool.binding.body.binary
-    assert tool.parameters["properties"]["body"] == {
-        "type": "string",
-        "contentMediaType": media_type,
-        "contentEncoding": "base64",
-    }
+    argument = tool.parameters["properties"]["body"]
+    assert (argument["contentMediaType"], argument["contentEncoding"]) == (media_type, "base64")
+
+
+@given(
+    text=st.text(st.sampled_from("aB9+/= \n-_é"), max_size=12) | st.binary().map(lambda data: b64encode(data).decode())
+)
+def test_an_argument_of_bytes_is_valid_if_and_only_if_the_engine_can_read_it(text):
+    schema = UPLOAD.parameters["properties"]["body"]
+    try:
+        from_base64(text, "body")
+    except InvalidArguments:
+        assert not accepts(schema, text)
+    else:
+        assert accepts(schema, text)
+
+
+BYTES = {"type": "string", "format": "binary"}
+
+
+@pytest.mark.parametrize("version", ["3.0.3", "3.1.0"])
+@pytest.mark.parametrize(
+    ("schema", "encoding"),
+    [
+        (BYTES, {"style": "form"}),
+        (BYTES, {"style": "form", "explode": True, "contentType": "image/png"}),
+        ({**BYTES, "nullable": True}, {}),
+        ({"type": ["string", "null"], "format": "binary"}, {}),
+        ({"anyOf": [BYTES, {"type": "null"}]}, {"style": "form"}),
+        ({"oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/File"}]}, {}),
+        ({"allOf": [{"$ref": "#/components/schemas/File"}], "description": "d"}, {}),
+        ({"$ref": "#/components/schemas/File", "nullable": True}, {}),
+        ({"type": "string"}, {"contentType": "application/pdf"}),
+        ({}, {"contentType": "image/png, image/jpeg"}),
+        ({"type": "string", "contentMediaType": "image/png"}, {}),
+    ],
+)
+def test_a_file_is_sent_as_bytes_however_a_document_says_it_is_one(schema, encoding, version):
+    for part in (
+        schema,
+        {"type": "array", "items": schema},
+        {"anyOf": [{"type": "array", "items": schema}, {"type": "null"}]},
+    ):
+        whole = {"type": "object", "properties": {"file": part}}
+        for schema in (whole, {**whole, "additionalProperties": True}):
+            tool = taking(
+                body(schema, "multipart/form-data", encoding={"file": encoding}), version, schemas={"File": BYTES}
+            )
+            found = tool.binding.body.parts["file"]
+            assert (found.binary, found.style) == (True, None)
+            properties = tool.parameters["properties"].get("body", tool.parameters)["properties"]
+            assert '"contentEncoding": "base64"' in json.dumps(properties["file"])
+
+
+@pytest.mark.parametrize("media_type", ["application/octet-stream", "text/plain", "application/pdf", "x/y"])
+@pytest.mark.parametrize(
+    "kinds", [["string", "null"], ["object", "null"], ["string", "object"], [], ["odd"], [[]], [{}], 7]
+)
+def test_a_body_of_several_types_is_one_argument(media_type, kinds):
+    argument = taking(body({"type": kinds}, media_type), "3.1.0").parameters["properties"]["body"]
+    is_data = kinds == ["object", "null"] and media_type != "text/plain"
+    assert argument["type"] == (["object", "null"] if is_data else "string")
 
 
 @pytest.mark.parametrize(
@@ -154,9 +225,15 @@ def test_references_to_bodies_are_followed():
 
 
 def test_a_body_that_says_nothing_is_listed():
-    content = document({"post": operation(requestBody={"$ref": "#/components/requestBodies/Gone"})})
+    content = document({"post": operation(requestBody={"description": "some"})})
     assert tool_of(content).binding.body is None
     assert "says nothing about its content" in notes_of(content)
+
+
+def test_a_body_that_cannot_be_found_may_be_anything_and_is_listed():
+    content = document({"post": operation(requestBody={"$ref": "#/components/requestBodies/Gone"})})
+    assert tool_of(content).parameters["properties"] == {"body": {}}
+    assert "'#/components/requestBodies/Gone' cannot be read" in notes_of(content)
 
 
 def test_a_recursive_body_is_no_endless_flattening():
@@ -198,3 +275,38 @@ def test_a_swagger_file_makes_the_form_multipart():
     assert tool.binding.body.media_type == "multipart/form-data"
     assert tool.binding.body.parts["f"].binary
     assert tool.parameters["properties"]["f"]["contentEncoding"] == "base64"
+
+
+@pytest.mark.parametrize(
+    "more", [{"additionalProperties": True}, {"nullable": True}, {"type": ["object", "null"]}, {"minProperties": 1}]
+)
+@pytest.mark.parametrize("media_type", ["multipart/form-data", "application/x-www-form-urlencoded", "application/json"])
+def test_what_a_body_in_one_argument_refers_to_comes_along(more, media_type):
+    components = {
+        "Up": {"type": "object", "properties": {"file": BYTES, "user": {"$ref": "#/components/schemas/U"}}, **more},
+        "U": {"type": "object", "properties": {"id": {"$ref": "#/components/schemas/Id"}}},
+        "Id": {"type": "string"},
+    }
+    content = document(
+        {"post": operation(requestBody=body({"$ref": "#/components/schemas/Up"}, media_type)), "get": operation()},
+        components={"schemas": components},
+    )
+    registry = ToolRegistry([item.tool for item in loader_of(content).admitted])
+    assert len(registry.to_dicts()) == 2
+    assert {"U", "Id"} <= set(registry.get("api::call_post_things")[0].parameters["$defs"])
+
+
+@pytest.mark.parametrize(
+    ("offered", "chosen"),
+    [
+        (["message/imdn+xml", "message/cpim", "message/rfc822", "message/partial"], "message/rfc822"),
+        (["application/zip", "application/octet-stream"], "application/octet-stream"),
+        (["text/x-odd", "text/plain"], "text/plain"),
+        (["multipart/mixed", "multipart/form-data"], "multipart/form-data"),
+        (["application/merge-patch+json", "application/json"], "application/json"),
+        (["image/png", "image/jpeg"], "image/png"),
+    ],
+)
+def test_of_several_media_types_the_usual_one_is_sent(offered, chosen):
+    media = {"schema": {"type": "object", "properties": {"raw": {"type": "string"}}}}
+    assert taking({"content": dict.fromkeys(offered, media)}).binding.body.media_type == chosen

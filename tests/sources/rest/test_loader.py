@@ -109,6 +109,15 @@ def test_an_address_that_gives_no_document_is_unavailable(address, path, said):
         RESTToolLoader(address + path, "pets").load()
 
 
+@pytest.mark.parametrize(
+    ("headers", "why"), [({}, "wants to know who asks"), ({"X-Key": "tell-nobody"}, "are refused")]
+)
+def test_a_document_behind_a_key_says_which_option_gives_one(address, headers, why):
+    with pytest.raises(SourceUnavailable, match=f"{why}.*`headers`") as caught:
+        RESTToolLoader(f"{address}/pets.json", "pets", headers=headers).load()
+    assert "tell-nobody" not in str(caught.value)
+
+
 def test_nobody_there_is_unavailable():
     with pytest.raises(SourceUnavailable):
         RESTToolLoader("http://127.0.0.1:1/spec.json", "pets", timeout=2).load()

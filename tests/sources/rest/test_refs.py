@@ -1,12 +1,14 @@
 """References to files: inside the folder, never out of it, never over the network."""
 
+import copy
 import json
 
 import pytest
 
-from sources.rest.documents import answer, document, operation
+from sources.rest.documents import answer, body, document, operation, parameter
 from toolyard import RESTToolLoader
 
+BYTES = {"type": "string", "format": "binary"}
 PET = {"type": "object", "properties": {"name": {"type": "string"}, "owner": {"$ref": "sub/owner.yaml#/Owner"}}}
 
 
@@ -109,3 +111,146 @@ def test_a_reference_back_to_the_document_is_the_document(folder):
     content = {**answering("back.json"), "components": {"schemas": {"A": {"type": "integer"}}}}
     _, (tool,) = loaded(folder, content)
     assert tool.output_parameters["$defs"] == {"A": {"type": "integer"}}
+
+
+WHOLE = document(
+    {
+        "parameters": [parameter("id", "path")],
+        "servers": [{"url": "https://api.example"}],
+        "post": operation(
+            summary="Make a pet.",
+            description="With a picture.",
+            parameters=[
+                parameter("page"),
+                parameter("filter", content={"application/json": {"schema": PET}}, schema=0),
+            ],
+            requestBody=body(
+                {
+                    "properties": {"kind": {"enum": ["cat", "dog"], "description": "which"}, "file": BYTES},
+                    "allOf": [{"properties": {"tag": {"type": "string", "maxLength": 3}}}],
+                    "required": ["kind"],
+                },
+                "multipart/form-data",
+                encoding={"kind": {"contentType": "text/plain"}},
+            ),
+            responses=answer({"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}),
+            security=[{"key": []}],
+        ),
+    },
+    path="/pets/{id}",
+    components={"securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": "X-Key"}}},
+)
+del WHOLE["paths"]["/pets/{id}"]["post"]["parameters"][1]["schema"]
+IN_BODY = ("requestBody", "content", "multipart/form-data")
+IN_ANSWER = ("responses", "200", "content", "application/json")
+OF_OPERATION = [
+    *((), ("summary",), ("description",), ("parameters",), ("parameters", 0), ("parameters", 1, "content")),
+    *(("parameters", 1, "content", "application/json"), IN_BODY[:1], IN_BODY[:2], IN_BODY, (*IN_BODY, "encoding")),
+    *((*IN_BODY, "encoding", "kind"), (*IN_BODY, "schema", "properties"), (*IN_BODY, "schema", "required")),
+    *((*IN_BODY, "schema", "allOf"), (*IN_BODY, "schema", "allOf", 0, "properties")),
+    *((*IN_BODY, "schema", "properties", "kind", key) for key in ("enum", "description")),
+    *(IN_ANSWER[:1], IN_ANSWER[:2], IN_ANSWER[:3], IN_ANSWER, (*IN_ANSWER, "schema", "properties")),
+]
+PLACES = [
+    *(("paths",), ("paths", "/pets/{id}"), ("components",), ("components", "securitySchemes")),
+    *(("components", "securitySchemes", "key"),),
+    *(("paths", "/pets/{id}", key) for key in ("parameters", "servers")),
+    *(("paths", "/pets/{id}", "post", *path) for path in OF_OPERATION),
+]
+
+
+def refer(content, place, ref):
+    """The document with a reference in that place, and what stood there."""
+    changed = copy.deepcopy(content)
+    node = changed
+    for key in place[:-1]:
+        node = node[key]
+    moved, node[place[-1]] = node[place[-1]], {"$ref": ref}
+    return changed, moved
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: "/".join(map(str, place[1:])) or place[0])
+@pytest.mark.parametrize("where", ["document", "file", "chain"])
+def test_a_reference_stands_for_what_it_leads_to_wherever_a_document_puts_one(tmp_path, place, where):
+    _, (expected,) = loaded(tmp_path, WHOLE)
+    changed, moved = refer(WHOLE, place, "#/x-shared" if where == "document" else "sub/a.json#/deep/there")
+    changed["x-shared"] = moved
+    (tmp_path / "sub").mkdir()
+    # References inside of what is moved, to a file of its own, are read by where they stand now.
+    links = {f"n{step}": {"$ref": f"#/n{step + 1}"} for step in range(100 if where == "chain" else 0)}
+    end = json.loads(json.dumps(moved).replace("sub/owner", "owner"))
+    shared = {"deep": {"there": {"$ref": "#/n0"} if links else end}, **links, "n100": end}
+    (tmp_path / "sub" / "a.json").write_text(json.dumps(shared))
+    loader, (tool,) = loaded(tmp_path, changed)
+    assert (tool.to_dict(), tool.binding) == (expected.to_dict(), expected.binding)
+    assert not [
+        rewrite for rewrite in loader.report.rewrites if "cannot be" in rewrite.change and "owner" not in rewrite.change
+    ]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [place for place in PLACES if "schema" not in place and place[0] == "paths"],
+    ids=lambda place: "/".join(map(str, place[1:])) or place[0],
+)
+def test_a_reference_in_a_circle_costs_its_operation_and_says_where(tmp_path, place):
+    other = {"/other": {"get": operation(operationId="other")}}
+    content = {**WHOLE, "paths": {**WHOLE["paths"], **other}}
+    changed, _ = refer(content, place, "ring.json#/a")
+    (tmp_path / "ring.json").write_text(json.dumps({"a": {"$ref": "#/b"}, "b": {"$ref": "ring.json#/a"}}))
+    loader, tools = loaded(tmp_path, changed)
+    (rejected,) = loader.report.rejected
+    assert "leads back to itself" in rejected.reason
+    assert rejected.where.rpartition("#")[2].startswith("/paths")
+    assert [tool.name for tool in tools] == (["other"] if len(place) > 1 else [])
+
+
+def test_what_stands_beside_a_reference_counts_more_and_is_read_by_its_own_file(tmp_path):
+    (tmp_path / "sub").mkdir()
+    shared = operation(operationId="shared", description="far", requestBody={"$ref": "#/Body"})
+    (tmp_path / "sub" / "a.json").write_text(json.dumps({"op": shared, "Body": body({"properties": {"far": BYTES}})}))
+    near = {"$ref": "sub/a.json#/op", "operationId": "near", "parameters": [{"$ref": "#/components/parameters/Q"}]}
+    item = {"get": operation(requestBody={"$ref": "#/Body"}), "put": operation(operationId="hidden")}
+    (tmp_path / "item.json").write_text(json.dumps({**item, "Body": body({"properties": {"inner": BYTES}})}))
+    content = document({"$ref": "item.json", "put": near}, components={"parameters": {"Q": parameter()}})
+    _, tools = loaded(tmp_path, content)
+    found = {tool.name: (set(tool.parameters["properties"]), tool.description) for tool in tools}
+    assert found == {"call": ({"inner"}, ""), "near": ({"far", "q"}, "far")}
+
+
+def test_one_entry_of_parameters_may_refer_to_a_list_of_them(tmp_path):
+    for version, key in (("3.0.3", "schema"), ("2.0", "type")):
+        listed = [
+            {"name": name, "in": "query", key: {"type": "string"} if key == "schema" else "string"} for name in "ab"
+        ]
+        content = document(
+            {"get": operation(parameters=[{"$ref": "#/x-paging"}])}, version=version, **{"x-paging": listed}
+        )
+        _, (tool,) = loaded(tmp_path, content)
+        assert set(tool.parameters["properties"]) == {"a", "b"}
+
+
+@pytest.mark.parametrize("ref", ["gone.json", "../outside.json", "https://host.example/a.json", "#/nowhere", 5])
+def test_an_operation_that_cannot_be_found_is_rejected_and_no_empty_tool(tmp_path, ref):
+    loader, (tool,) = loaded(tmp_path, document({"get": {"$ref": ref}, "post": operation()}))
+    assert tool.name == "call"
+    assert [(item.where.rpartition("#")[2], "cannot be read" in item.reason) for item in loader.report.rejected] == [
+        ("/paths/~1things/get", True)
+    ]
+
+
+def test_an_answer_that_cannot_be_found_is_listed(tmp_path):
+    loader, (tool,) = loaded(tmp_path, document({"get": operation(responses={"200": {"$ref": "#/nowhere"}})}))
+    assert tool.output_parameters == {}
+    assert "'#/nowhere' cannot be read" in notes(loader)
+
+
+def test_properties_that_refer_to_themselves_end(tmp_path):
+    inner = {"properties": {"$ref": "#/components/schemas/A/properties"}}
+    content = document(
+        {"get": operation(responses=answer({"$ref": "#/components/schemas/A"}))},
+        components={"schemas": {"A": {"properties": {"x": inner, "y": inner}}}},
+    )
+    loader, (tool,) = loaded(tmp_path, content)
+    assert set(tool.output_parameters["properties"]) == {"x", "y"}
+    assert "left open" in notes(loader)

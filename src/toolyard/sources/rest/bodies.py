@@ -7,7 +7,7 @@ from typing import Any
 
 from toolyard.links.http.media import MediaKind, bare_media_type, choose_media_type, media_kind
 from toolyard.model.bindings import RestPart
-from toolyard.sources.rest.document import Files, Notes, ResolvedRef
+from toolyard.sources.rest.document import MAIN, Files, Notes, ResolvedRef
 from toolyard.sources.rest.schemas import Node, SchemaPart, Schemas
 from toolyard.sources.rest.swagger2 import Swagger
 
@@ -19,8 +19,17 @@ _PLAIN_OBJECT = frozenset(
 )
 """Keywords of an object that is the sum of its properties."""
 
+_BASE64: Node = {
+    "type": "string",
+    "contentEncoding": "base64",
+    "pattern": r"^\s*(?:(?:[A-Za-z0-9+/]\s*){4})*(?:(?:[A-Za-z0-9+/]\s*){2,3})?(?:=\s*)*$",
+}
+"""Bytes as an argument: what the engine can read, also in lines, and with or without the signs at the end."""
+_MAX_HOPS = 32
+_END: Any = object()
 _SAID = ("description", "title", "examples", "deprecated")
 _JSON_LIKE = frozenset({"object", "array"})
+_ANY_BODY = ResolvedRef({"content": {"application/json": {}}}, MAIN)
 _PART_STYLES = ("form", "spaceDelimited", "pipeDelimited", "deepObject")
 
 
@@ -52,44 +61,54 @@ class Bodies:
         self._files = files
         self._notes = notes
 
-    def read(self, raw: Any, file: str, place: str) -> RequestBody | None:
-        """The body an operation takes; None if it takes none, or nothing can be told about it."""
-        settled = self._files.settle(raw, file)
-        raw, file = settled.node, settled.file
-        content = raw.get("content") if type(raw) is dict else None
-        if type(content) is not dict or not content:
-            if raw is not None:
-                self._notes.add(f"{place}/requestBody", "the request body says nothing about its content; left out")
+    def read(self, here: ResolvedRef, place: str) -> RequestBody | None:
+        """The body an operation takes; None if nothing can be told about it."""
+        settled = self._files.settle(here)
+        if settled.node is None:
+            settled = _ANY_BODY  # It has been noted why.
+        raw = settled.node
+        content = self._files.settle(settled.inside("content"))
+        if type(content.node) is not dict or not content.node:
+            self._notes.add(f"{place}/requestBody", "the request body says nothing about its content; left out")
             return None
-        media_type = choose_media_type(map(str, content))
-        media = self._files.settle(content.get(media_type), file)
-        described = media.node if type(media.node) is dict else {}
-        part = self._schemas.convert(described.get("schema", {}), media.file)
+        media_type = choose_media_type(map(str, content.node))
+        media = self._files.settle(content.inside(str(media_type)))
+        schema = media.inside("schema")
+        part = self._schemas.convert({} if schema.node is None else schema.node, schema.file)
         body = RequestBody(str(media_type), part, sent=raw.get("required") is True)
-        self._shape_body(body, described)
+        self._shape_body(body, self._read_encoding(media))
         if body.properties is None and type(raw.get("description")) is str and type(body.node) is dict:
             body.node = {**body.node, "description": raw["description"]}
         return body
 
-    def _shape_body(self, body: RequestBody, media: Node) -> None:
+    def _read_encoding(self, media: ResolvedRef) -> Node:
+        """What is said of the parts of a body, by property."""
+        found = self._files.settle(media.inside("encoding"))
+        named = (
+            {name: self._files.settle(found.inside(name)).node for name in found.node or ()}
+            if type(found.node) is dict
+            else {}
+        )
+        return {name: said for name, said in named.items() if type(said) is dict}
+
+    def _shape_body(self, body: RequestBody, encoding: Node) -> None:
         kind = media_kind(body.media_type)
-        resolved = resolve_part(body.part.node, body.targets)
-        if kind == "binary" and resolved.get("type") in _JSON_LIKE:
+        resolved, targets = resolve_part(body.part.node, body.targets)
+        types = list_types(resolved)
+        if kind == "binary" and types and types <= _JSON_LIKE:
             kind = "json"  # A type of somebody's own for what is plainly data.
         if kind in ("text", "binary"):
             self._shape_whole(body, resolved, kind)
             return
         if bare_media_type(body.media_type) in ("*/*", "application/*", "*"):
             body.media_type = "application/json"
-        encoding = media.get("encoding")
-        encoding = encoding if type(encoding) is dict else {}
         found = flatten_object(body.part)
         if found is None:
             if type(body.node) is not dict:
                 body.node = {}
             if kind in ("form", "multipart") and type(resolved.get("properties")) is dict:
                 # One argument, but each of its properties is a part that may hold bytes.
-                body.properties = resolved["properties"]
+                body.properties, body.targets = resolved["properties"], targets
                 self._encode_parts(body, encoding, kind)
                 body.node, body.properties = {**resolved, "properties": body.properties}, None
             return
@@ -101,26 +120,25 @@ class Bodies:
         """Text is an argument of text; bytes are one of base64."""
         said = {key: resolved[key] for key in _SAID if key in resolved}
         body.binary = kind == "binary"
-        body.node = {**said, "type": "string", "contentMediaType": bare_media_type(body.media_type)}
-        if body.binary:
-            body.node["contentEncoding"] = "base64"
-        else:
+        body.node = {**said, **_BASE64} if body.binary else {**said, "type": "string"}
+        body.node["contentMediaType"] = bare_media_type(body.media_type)
+        if not body.binary and list_types(resolved) == {"string"}:
             limits = ("pattern", "minLength", "maxLength", "enum")
-            body.node |= {key: resolved[key] for key in limits if key in resolved and resolved.get("type") == "string"}
+            body.node |= {key: resolved[key] for key in limits if key in resolved}
         body.targets = {}
 
     def _encode_parts(self, body: RequestBody, encoding: Node, kind: MediaKind) -> None:
         properties: Node = {}
         for name, node in (body.properties or {}).items():
-            said = encoding.get(name)
-            said = said if type(said) is dict else {}
-            resolved = resolve_part(node, body.targets)
-            several = resolved.get("type") == "array"
-            inner = resolve_part(resolved.get("items", {}), body.targets) if several else resolved
-            binary = kind == "multipart" and _is_binary(inner)
-            properties[name] = _base64_schema(node, resolved, inner, several) if binary else node
+            said = encoding.get(name, {})
+            resolved, targets = resolve_part(node, body.targets)
+            several = list_types(resolved) == {"array"}
+            inner = resolve_part(resolved.get("items", {}), targets)[0] if several else resolved
             content_type = _first_type(said.get("contentType"))
-            style = said["style"] if said.get("style") in _PART_STYLES else None
+            binary = kind == "multipart" and _is_binary(inner, content_type)
+            properties[name] = _base64_schema(node, resolved, inner, several) if binary else node
+            # The style is that of a query, which has no place for bytes.
+            style = said["style"] if not binary and said.get("style") in _PART_STYLES else None
             explode = said.get("explode")
             if binary or content_type or style or isinstance(explode, bool):
                 exploded = explode if isinstance(explode, bool) else style in (None, "form", "deepObject")
@@ -128,24 +146,42 @@ class Bodies:
         body.properties = properties
 
 
-def resolve_part(node: Any, targets: dict[str, SchemaPart]) -> Node:
-    """A converted schema, or the component it refers to; empty for what is no object."""
-    for _ in range(16):
-        ref = node.get("$ref") if type(node) is dict else None
-        if type(ref) is not str or ref[8:] not in targets:
+def resolve_part(node: Any, targets: dict[str, SchemaPart]) -> tuple[Node, dict[str, SchemaPart]]:
+    """What a converted schema says, through references and beside null, and the components that refers to.
+
+    Empty for what is no object.
+    """
+    for _ in range(_MAX_HOPS):
+        if type(node) is not dict:
             break
-        part = targets[ref[8:]]
-        node, targets = part.node, part.refs
-    return node if type(node) is dict else {}
+        ref = node.get("$ref")
+        if type(ref) is str and ref[8:] in targets:
+            part = targets[ref[8:]]
+            node, targets = part.node, part.refs
+            continue
+        # Frameworks write an optional file as one of a file and null.
+        options = node.get("anyOf") or node.get("oneOf") or node.get("allOf") or ()
+        others = [option for option in options if option != {"type": "null"}]
+        if len(others) != 1 or "properties" in node:
+            break
+        node = others[0]
+    return (node if type(node) is dict else {}), targets
+
+
+def list_types(node: Node) -> set[str]:
+    """The types a converted schema allows beside null; none if it does not say."""
+    kind = node.get("type", ())
+    return {kind} - {"null"} if type(kind) is str else set(kind) - {"null"}
 
 
 def flatten_object(part: SchemaPart) -> tuple[Node, list[str], dict[str, SchemaPart]] | None:
     """Properties, the required ones of them, and the components they refer to; None if that is not all there is."""
-    properties: Node = {}
+    found: dict[str, list[Any]] = {}
     required: dict[str, None] = {}
     targets: dict[str, SchemaPart] = {}
-    if not _gather_object(part.node, part, properties, required, targets, []) or not properties:
+    if not _gather_object(part, found, required, targets) or not found:
         return None
+    properties = {name: nodes[0] if len(nodes) == 1 else {"allOf": nodes} for name, nodes in found.items()}
     hidden = {name for name, node in properties.items() if type(node) is dict and node.get("readOnly") is True}
     shown = {name: node for name, node in properties.items() if name not in hidden}
     # What is required but not described may be anything; it must still be possible to send it.
@@ -156,40 +192,48 @@ def flatten_object(part: SchemaPart) -> tuple[Node, list[str], dict[str, SchemaP
 
 
 def _gather_object(
-    node: Any,
-    part: SchemaPart,
-    properties: Node,
-    required: dict[str, None],
-    targets: dict[str, SchemaPart],
-    on_the_way: list[SchemaPart],
+    part: SchemaPart, found: dict[str, list[Any]], required: dict[str, None], targets: dict[str, SchemaPart]
 ) -> bool:
-    if type(node) is not dict or not node.keys() <= _PLAIN_OBJECT or node.get("type", "object") != "object":
-        return False
-    if node.get("additionalProperties") not in (None, False):
-        return False
+    """Add up what an object is all of, each component once however often it is named; False if that is not all."""
     targets.update(part.refs)
-    for name, sub in node.get("properties", {}).items():
-        properties[name] = {"allOf": [properties[name], sub]} if name in properties else sub
-    required.update(dict.fromkeys(node.get("required", ())))
-    ref = node.get("$ref")
-    if type(ref) is str:
-        target = part.refs[ref[8:]]
-        if target in on_the_way or not _gather_object(
-            target.node, target, properties, required, targets, [*on_the_way, target]
-        ):
+    open_parts: set[SchemaPart] = set()
+    done: set[SchemaPart] = set()
+    stack: list[tuple[Any, SchemaPart]] = [(part.node, part)]
+    while stack:
+        node, owner = stack.pop()
+        if node is _END:
+            open_parts.discard(owner)
+            continue
+        if type(node) is not dict or not node.keys() <= _PLAIN_OBJECT or node.get("type", "object") != "object":
             return False
-    return all(_gather_object(sub, part, properties, required, targets, on_the_way) for sub in node.get("allOf", ()))
+        if node.get("additionalProperties") not in (None, False):
+            return False
+        for name, sub in node.get("properties", {}).items():
+            found.setdefault(name, []).append(sub)
+        required.update(dict.fromkeys(node.get("required", ())))
+        stack.extend([(sub, owner) for sub in reversed(node.get("allOf", ()))])
+        ref = node.get("$ref")
+        target = owner.refs[ref[8:]] if type(ref) is str else None
+        if target in open_parts:
+            return False
+        if target is not None and target not in done:
+            targets.update(target.refs)
+            open_parts.add(target)
+            done.add(target)
+            stack += [(_END, target), (target.node, target)]
+    return True
 
 
-def _is_binary(node: Node) -> bool:
-    if node.get("type", "string") != "string" or "contentEncoding" in node:
+def _is_binary(node: Node, content_type: str | None) -> bool:
+    if not list_types(node) <= {"string"} or "contentEncoding" in node:
         return False
-    return node.get("format") == "binary" or media_kind(str(node.get("contentMediaType", "text/plain"))) == "binary"
+    described = str(node.get("contentMediaType") or content_type or "text/plain")
+    return node.get("format") == "binary" or ("enum" not in node and media_kind(described) == "binary")
 
 
 def _base64_schema(node: Any, resolved: Node, inner: Node, several: bool) -> Node:
     said = {key: value for source in (resolved, node) for key, value in source.items() if key in _SAID}
-    text: Node = {"type": "string", "contentEncoding": "base64"}
+    text = dict(_BASE64)
     if "contentMediaType" in inner:
         text["contentMediaType"] = inner["contentMediaType"]
     return {**said, "type": "array", "items": text} if several else {**said, **text}
@@ -207,26 +251,25 @@ _SUCCESS = re.compile(r"2(?:[0-9]{2}|[xX]{2})")
 
 
 def find_success(
-    operation: dict[str, Any], file: str, files: Files, swagger: Swagger | None
+    operation: ResolvedRef, files: Files, swagger: Swagger | None
 ) -> tuple[ResolvedRef | None, tuple[str, ...]]:
     """The schema of the first success that has JSON, with its file; and the media types of all successes.
 
     `default` counts where it is all there is: beside others it describes what went wrong.
     """
-    responses = operation.get("responses")
-    if type(responses) is not dict:
-        return None, ()
+    responses = files.settle(operation.inside("responses"))
     schema: ResolvedRef | None = None
     accepts: dict[str, None] = {}
-    for code in _success_codes(responses):
-        settled = files.settle(responses[code], file)
-        raw = swagger.response(settled.node, operation) if swagger is not None else settled.node
-        content = raw.get("content") if type(raw) is dict else None
-        if type(content) is not dict:
+    for code in _success_codes(responses.node) if type(responses.node) is dict else ():
+        response = files.settle(responses.inside(code))
+        if swagger is not None:
+            response = swagger.response(response, operation.node)
+        content = files.settle(response.inside("content"))
+        if type(content.node) is not dict:
             continue
-        accepts.update(dict.fromkeys(map(str, content)))
+        accepts.update(dict.fromkeys(map(str, content.node)))
         if schema is None:
-            schema = _json_schema(content, settled.file, files)
+            schema = _json_schema(content, files)
     return schema, tuple(accepts)
 
 
@@ -239,11 +282,11 @@ def _success_codes(responses: dict[str, Any]) -> list[str]:
     return codes
 
 
-def _json_schema(content: dict[str, Any], file: str, files: Files) -> ResolvedRef | None:
-    kinds = [kind for kind in content if type(kind) is str and media_kind(kind) == "json"]
+def _json_schema(content: ResolvedRef, files: Files) -> ResolvedRef | None:
+    kinds = [kind for kind in content.node if type(kind) is str and media_kind(kind) == "json"]
     kinds.sort(key=lambda kind: bare_media_type(kind) != "application/json")
     for kind in kinds:
-        media = files.settle(content[kind], file)
-        if type(media.node) is dict and isinstance(media.node.get("schema"), (dict, bool)):
-            return ResolvedRef(media.node["schema"], media.file)
+        schema = files.settle(content.inside(kind)).inside("schema")
+        if isinstance(schema.node, (dict, bool)):
+            return schema
     return None

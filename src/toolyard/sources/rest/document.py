@@ -19,7 +19,7 @@ from toolyard.links.http.addresses import with_port
 from toolyard.links.http.client import GuardedClient
 from toolyard.links.http.messages import Outgoing
 from toolyard.links.http.url import read_url
-from toolyard.model.errors import CallError, MalformedSource, SourceUnavailable
+from toolyard.model.errors import CallError, DefinitionError, MalformedSource, SourceUnavailable
 from toolyard.model.json_words import pointer_of
 from toolyard.model.report import Rewrite
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
@@ -94,6 +94,12 @@ def fetch_document(url: str, *, headers: Mapping[str, str], timeout: float, max_
         raise SourceUnavailable(
             f"{_show_url(url)} answers {answer.status}: the document is elsewhere; give that address"
         )
+    if answer.status in (401, 403):
+        given = "the headers given for it are refused" if headers else "it wants to know who asks"
+        raise SourceUnavailable(
+            f"{_show_url(url)} answers {answer.status}: {given}; give the source `headers`, as "
+            "{authorization: Bearer ...}: an engine's `auth` goes with calls, not with the request for the document"
+        )
     if answer.status != 200:
         raise SourceUnavailable(f"{_show_url(url)} answers {answer.status} instead of a document")
     return answer.body
@@ -104,18 +110,34 @@ def _show_url(url: str) -> str:
     return url.partition("?")[0]
 
 
+STRANGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What reading a document that nobody thought of may end with."""
+
 MAIN = ""
 """The name of the document itself among the files."""
 
+CIRCLE = "it leads back to itself"
+"""The problem of a reference that stands for nothing but itself."""
+
 _MAX_FILES = 5_000
-_MAX_HOPS = 32
+_MAX_HOPS = 64
+_DIGITS = 10
+_TEXTS = frozenset({".md", ".txt", ".html"})
+"""Files that are no data: what a description refers to."""
 
 
 class ResolvedRef(msgspec.Struct, frozen=True):
-    """What a reference leads to, and the file it lies in, by which references inside of it are read."""
+    """A node, and the file it lies in, by which references inside of it are read."""
 
     node: Any
     file: str
+    beside: Mapping[str, str] = {}
+    """Keys that stood beside a reference that led here, and the files those lie in."""
+
+    def inside(self, key: str) -> ResolvedRef:
+        """What a mapping holds there; None in what is no mapping."""
+        found = self.node.get(key) if type(self.node) is dict else None
+        return ResolvedRef(found, self.beside.get(key, self.file))
 
 
 class Files:
@@ -124,67 +146,107 @@ class Files:
     `root` is the folder no reference may leave, by `..` or by a link; None follows no reference to a file.
     """
 
-    def __init__(self, document: Any, path: Path | None, root: Path | None, max_bytes: int) -> None:
+    def __init__(self, document: Any, path: Path | None, root: Path | None, max_bytes: int, notes: Notes) -> None:
         self.roots: dict[str, Any] = {MAIN: document}
         self.problems: dict[tuple[str, str], str] = {}
         """Why references could not be followed, by file and reference."""
         self._path = path.resolve() if path is not None else None
         self._root = root.resolve() if root is not None else None
         self._left = max_bytes
+        self._notes = notes
         self._known: dict[tuple[str, str], ResolvedRef | None] = {}
+        self._anchors: dict[str, dict[str, Any]] = {}
+        self._hops = 0
+
+    def settle(self, here: ResolvedRef) -> ResolvedRef:
+        """The node itself, or what it refers to; None, and a note of it, if that cannot be found.
+
+        `DefinitionError` for a circle, which no reader of the document can have meant.
+        """
+        node = here.node
+        if type(node) is not dict or "$ref" not in node:
+            return here
+        try:
+            return self.resolve(here)
+        except LookupError as error:
+            ref, why = str(node["$ref"])[:200], str(error.args[0])
+            if why == CIRCLE:
+                raise DefinitionError(f"the reference {ref!r} cannot be followed: {why}") from None
+            self._notes.at(node, f"reference {ref!r} cannot be read, and what it stands for is left out: {why}")
+            return ResolvedRef(None, here.file)
+
+    def resolve(self, here: ResolvedRef) -> ResolvedRef:
+        """What a node stands for, through any chain of references; `LookupError` says why for nothing.
+
+        What stands beside a reference counts more than what it leads to.
+        """
+        passed: set[int] = set()
+        beside: dict[str, Any] = {}
+        files: dict[str, str] = {}
+        while type(here.node) is dict and type(ref := here.node.get("$ref")) is str:
+            if id(here.node) in passed:
+                raise LookupError(CIRCLE)
+            passed.add(id(here.node))
+            for key, value in here.node.items():
+                if key != "$ref" and key not in beside:
+                    beside[key], files[key] = value, here.file
+            found = self.follow(ref, here.file)
+            if found is None:
+                raise LookupError(self.problems[here.file, ref])
+            here = found
+        if type(here.node) is dict and "$ref" in here.node:
+            raise LookupError("it is not text")
+        if beside and type(here.node) is dict:
+            return ResolvedRef({**here.node, **beside}, here.file, files)
+        return here
 
     def follow(self, ref: str, file: str = MAIN) -> ResolvedRef | None:
-        """What `ref` stands for, through any chain of references; None, and a problem noted, if for nothing."""
+        """What lies where `ref` points; None, and a problem noted, if nothing does."""
         key = (file, ref)
         if key not in self._known:
-            self._known[key] = self._follow_ref(ref, file, 0)
+            # Whoever comes by here again, before the end is found, is in a circle.
+            self._known[key] = None
+            self.problems[key] = CIRCLE
+            address, _, fragment = ref.partition("#")
+            self._hops += 1
+            try:
+                if self._hops > _MAX_HOPS:
+                    raise LookupError(f"it leads through more than {_MAX_HOPS} others")
+                name = self._open_file(address, file) if address else file
+                self._known[key] = self._walk_pointer(name, fragment)
+                del self.problems[key]
+            except LookupError as error:
+                self.problems[key] = str(error.args[0])
+            finally:
+                self._hops -= 1
         return self._known[key]
 
-    def settle(self, node: Any, file: str = MAIN) -> ResolvedRef:
-        """The node itself, or what it refers to; the node as it is if that cannot be found."""
-        if type(node) is not dict or "$ref" not in node:
-            return ResolvedRef(node, file)
-        for _ in range(_MAX_HOPS):
-            ref = node.get("$ref") if type(node) is dict else None
-            if type(ref) is not str:
-                break
-            found = self.follow(ref, file)
-            if found is None:
-                break
-            node, file = found.node, found.file
-        return ResolvedRef(node, file)
-
-    def _follow_ref(self, ref: str, file: str, hops: int) -> ResolvedRef | None:
-        address, _, fragment = ref.partition("#")
-        try:
-            if hops > _MAX_HOPS:
-                raise LookupError("the reference leads through itself")
-            name = self._open_file(address, file) if address else file
-            return self._walk_pointer(name, fragment, hops)
-        except LookupError as error:
-            self.problems[file, ref] = str(error.args[0])
-            return None
-
-    def _walk_pointer(self, name: str, fragment: str, hops: int) -> ResolvedRef:
-        node = self.roots[name]
+    def _walk_pointer(self, name: str, fragment: str) -> ResolvedRef:
+        here = ResolvedRef(self.roots[name], name)
         if not fragment:
-            return ResolvedRef(node, name)
-        if fragment[0] != "/":
-            return ResolvedRef(_find_anchor(node, fragment), name)
-        for part in unquote(fragment).split("/")[1:]:
+            return here
+        if "/" not in fragment:
+            return ResolvedRef(self._find_anchor(name, fragment), name)
+        for part in unquote(fragment).removeprefix("/").split("/"):
             key = part.replace("~1", "/").replace("~0", "~")
-            if type(node) is dict and key not in node and type(node.get("$ref")) is str:
-                between = self._follow_ref(node["$ref"], name, hops + 1)
-                if between is None:
-                    raise LookupError(f"a reference on the way to {fragment[:200]!r} leads nowhere")
-                node, name = between.node, between.file
+            if type(here.node) is dict and key not in here.node:
+                here = self.resolve(here)
+            node = here.node
             if type(node) is dict and key in node:
-                node = node[key]
-            elif type(node) is list and key.isdecimal() and int(key) < len(node):
-                node = node[int(key)]
+                here = here.inside(key)
+            elif type(node) is list and key.isdecimal() and len(key) < _DIGITS and int(key) < len(node):
+                here = ResolvedRef(node[int(key)], here.file)
             else:
                 raise LookupError(f"there is nothing at {fragment[:200]!r}")
-        return ResolvedRef(node, name)
+        return here
+
+    def _find_anchor(self, name: str, anchor: str) -> Any:
+        """The schema that calls itself `$anchor`."""
+        if name not in self._anchors:
+            self._anchors[name] = _list_anchors(self.roots[name])
+        if anchor not in self._anchors[name]:
+            raise LookupError(f"nothing is called {anchor[:200]!r}")
+        return self._anchors[name][anchor]
 
     def _open_file(self, address: str, file: str) -> str:
         """The name of the file, read and kept."""
@@ -192,7 +254,7 @@ class Files:
         if parts.scheme or parts.netloc or self._path is None or self._root is None:
             raise LookupError("remote references are never fetched; save the file beside the document")
         here = self._root / file if file else self._path
-        target = (here.parent / unquote(parts.path)).resolve()
+        target = (here.parent / unquote(parts.path).replace("\\", "/")).resolve()
         if target == self._path:
             return MAIN
         if not target.is_relative_to(self._root):
@@ -210,24 +272,37 @@ class Files:
         try:
             data = read_bytes(target, max_bytes=max(self._left, 1))
             self._left -= len(data)
-            return read_text(data, name)[0]
+            return data.decode(errors="replace") if target.suffix in _TEXTS else read_text(data, name)[0]
         except (SourceUnavailable, MalformedSource) as error:
             self.roots[name] = None
             raise LookupError(f"{name} cannot be read: {type(error).__name__}") from error
 
 
-def _find_anchor(root: Any, anchor: str) -> Any:
-    """The schema that calls itself `$anchor`."""
+def list_parameters(listed: ResolvedRef, files: Files) -> Iterator[ResolvedRef]:
+    """The entries of a list of parameters; one that refers to another such list stands for all of that."""
+    for item in listed.node if type(listed.node) is list else ():
+        ref = item.get("$ref") if type(item) is dict else None
+        shared = files.follow(ref, listed.file) if type(ref) is str else None
+        if shared is not None and type(shared.node) is list:
+            yield from [ResolvedRef(entry, shared.file) for entry in shared.node]
+        else:
+            yield ResolvedRef(item, listed.file)
+
+
+def _list_anchors(root: Any) -> dict[str, Any]:
+    """Schemas by the names they give themselves."""
+    found: dict[str, Any] = {}
     stack = [root]
     while stack:
         node = stack.pop()
         if type(node) is dict:
-            if anchor in (node.get("$anchor"), node.get("$dynamicAnchor")):
-                return node
+            for key in ("$anchor", "$dynamicAnchor"):
+                if type(node.get(key)) is str:
+                    found.setdefault(node[key], node)
             stack.extend(reversed(node.values()))
         elif type(node) is list:
             stack.extend(reversed(node))
-    raise LookupError(f"nothing is called {anchor[:200]!r}")
+    return found
 
 
 class Notes:
@@ -285,15 +360,19 @@ _METHODS = frozenset({"get", "put", "post", "delete", "options", "head", "patch"
 
 
 class Site(msgspec.Struct, frozen=True):
-    """One operation where it lies; `fault` says why it cannot be read."""
+    """One operation where it lies, and the path item it belongs to; `fault` says why it cannot be read."""
 
     method: str
     path: str
     place: str
-    raw: Any
-    item: dict[str, Any]
-    file: str
+    operation: ResolvedRef
+    item: ResolvedRef
     fault: str = ""
+
+    @property
+    def raw(self) -> Any:
+        """What the document says of the operation."""
+        return self.operation.node
 
 
 class SpecVersion(NamedTuple):
@@ -315,18 +394,21 @@ def version_of(document: Any, source: str) -> SpecVersion:
     return SpecVersion(numbers[0], numbers[1] if len(numbers) > 1 else 0)
 
 
+_NOTHING = ResolvedRef({}, MAIN)
+
+
 def list_operations(document: dict[str, Any], version: SpecVersion, files: Files, notes: Notes) -> Iterator[Site]:
     """Every operation in the order of the document, also those that cannot be read."""
-    paths = files.settle(document.get("paths"))
-    if type(paths.node) is not dict:
-        if paths.node is not None:
-            notes.add("#/paths", "paths are not a mapping; left out")
-        paths = ResolvedRef({}, paths.file)
+    paths, fault = _resolve_mapping(ResolvedRef(document, MAIN).inside("paths"), "the paths", files)
+    if fault and type(document.get("paths")) is dict:
+        # Nobody can tell how many operations there are behind it; it counts as one.
+        yield Site("", "", "#/paths", _NOTHING, _NOTHING, fault)
+    elif fault and document.get("paths") is not None:
+        notes.add("#/paths", "paths are not a mapping; left out")
     methods = _METHODS | {"query"} if version >= (3, 2) else _METHODS
-    for path, raw in paths.node.items():
-        if type(path) is not str or path[:2] == "x-":
-            continue
-        yield from _operations_of_path(path, raw, paths.file, methods, files)
+    for path in paths.node:
+        if type(path) is str and path[:2] != "x-":
+            yield from _operations_of_path(path, paths.inside(path), methods, files)
     hooks = document.get("webhooks")
     if type(hooks) is dict and hooks:
         count = sum(
@@ -335,27 +417,31 @@ def list_operations(document: dict[str, Any], version: SpecVersion, files: Files
         notes.add("#/webhooks", "webhooks are calls to you, not operations; left out", count=max(count, 1))
 
 
-def _operations_of_path(path: str, raw: Any, file: str, methods: frozenset[str], files: Files) -> Iterator[Site]:
+def _operations_of_path(path: str, here: ResolvedRef, methods: frozenset[str], files: Files) -> Iterator[Site]:
     place = f"#/paths{pointer_of([path])}"
-    if type(raw) is dict and "$ref" not in raw:
-        item = raw
-    else:
-        settled = files.settle(raw, file)
-        item = settled.node if type(settled.node) is dict else {}
-        if type(settled.node) is not dict or "$ref" in settled.node:
-            # Nobody can tell how many operations there are behind it; it counts as one.
-            why = files.problems.get((file, str(raw.get("$ref"))), "") if type(raw) is dict else ""
-            fault = f"the path cannot be read: {why or 'it is not a mapping'}"
-            yield Site("", path, place, None, {}, file, fault)
-            return
-        file = settled.file
-        if len(raw) > 1:
-            item = {**item, **{key: value for key, value in raw.items() if key != "$ref"}}
-    for key, operation in item.items():
-        method = key if key in methods else str(key).lower()
-        if method in methods and (method == key or method not in item):
-            yield Site(method.upper(), path, f"{place}/{key}", operation, item, file)
-    added = item.get("additionalOperations")
-    if type(added) is dict:
-        for name, operation in added.items():
-            yield Site(str(name), path, f"{place}/additionalOperations{pointer_of([name])}", operation, item, file)
+    item, fault = _resolve_mapping(here, "the path", files)
+    if fault:
+        yield Site("", path, place, _NOTHING, _NOTHING, fault)
+        return
+    found = [
+        (str(key).upper(), f"{place}/{key}", item.inside(key))
+        for key in item.node
+        if key in methods or (str(key).lower() in methods and str(key).lower() not in item.node)
+    ]
+    added = item.inside("additionalOperations")
+    for name in added.node if type(added.node) is dict else ():
+        found.append((str(name), f"{place}/additionalOperations{pointer_of([name])}", added.inside(name)))
+    for method, where, raw in found:
+        operation, fault = _resolve_mapping(raw, "the operation", files)
+        yield Site(method, path, where, operation, item, fault)
+
+
+def _resolve_mapping(here: ResolvedRef, what: str, files: Files) -> tuple[ResolvedRef, str]:
+    """What a path or an operation says, wherever that is; or an empty one, and why it cannot be read."""
+    try:
+        found = files.resolve(here) if type(here.node) is dict and "$ref" in here.node else here
+    except LookupError as error:
+        return _NOTHING, f"{what} cannot be read, reference {str(here.node['$ref'])[:200]!r}: {error.args[0]}"
+    if type(found.node) is not dict:
+        return _NOTHING, f"{what} cannot be read: it is not a mapping"
+    return found, ""

@@ -6,7 +6,6 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from toolyard.constants import MAX_NAME_LENGTH
 from toolyard.model.errors import InvalidNameError
@@ -100,11 +99,10 @@ MAX_LENGTH = 1024
 _SENTENCE = re.compile(r"[.!?]['\")\]]?(?=\s)|\n\n")
 
 
-def describe_operation(operation: dict[str, Any]) -> tuple[str, str | None]:
+def describe_operation(summary: object, description: object) -> tuple[str, str | None]:
     """Summary and description as one text; and the whole of it, if that had to be cut."""
-    summary, description = operation.get("summary"), operation.get("description")
-    first = summary.strip() if type(summary) is str else ""
-    second = description.strip() if type(description) is str else ""
+    first = summary.strip() if isinstance(summary, str) else ""
+    second = description.strip() if isinstance(description, str) else ""
     if not first or not second or second.startswith(first):
         whole = second or first
     else:

@@ -11,7 +11,17 @@ import msgspec
 from toolyard.model.errors import DefinitionError
 from toolyard.model.tool import Effects
 from toolyard.sources.rest.bodies import Bodies, RequestBody, find_success
-from toolyard.sources.rest.document import Files, Notes, Site, SpecVersion, list_operations, version_of
+from toolyard.sources.rest.document import (
+    MAIN,
+    STRANGE,
+    Files,
+    Notes,
+    ResolvedRef,
+    Site,
+    SpecVersion,
+    list_operations,
+    version_of,
+)
 from toolyard.sources.rest.names import base_name, describe_operation, distinct_names
 from toolyard.sources.rest.parameters import OperationParameter, Parameters, template_names
 from toolyard.sources.rest.plan import Assembly, Plan, RestTool, name_arguments
@@ -53,7 +63,7 @@ class Reader:
         self._notes = notes
         self._version: SpecVersion = version_of(document, setting.source)
         self._document: dict[str, Any] = document
-        self.files = files = Files(document, setting.path, setting.root, setting.max_bytes)
+        self.files = files = Files(document, setting.path, setting.root, setting.max_bytes, notes)
         swagger = self._version.major == 2
         self._swagger = Swagger(document, files, notes) if swagger else None
         self._schemas = Schemas(files, notes, modern=self._version >= (3, 1))
@@ -61,11 +71,12 @@ class Reader:
         self._bodies = Bodies(self._schemas, files, notes)
         self._servers = Servers(setting.url, setting.base_url, setting.variables)
         self._assembly = Assembly()
-        components = document.get("components") if type(document.get("components")) is dict else {}
-        schemes = document.get("securityDefinitions") if swagger else components.get("securitySchemes")
+        whole = ResolvedRef(document, MAIN)
+        components = files.settle(whole.inside("components"))
+        schemes = whole.inside("securityDefinitions") if swagger else components.inside("securitySchemes")
         self._security = Security(schemes, document.get("security"), files)
         self._shared: dict[int, tuple[Any, Keys, list[Any]]] = {}
-        self._own_servers = swagger_servers(document) if swagger else document.get("servers")
+        self._own_servers = swagger_servers(document) if swagger else files.settle(whole.inside("servers")).node
 
     def tools(self, refuse: Refuse) -> list[tuple[RestTool, str]]:
         """Every tool with its place; what cannot become one is handed to `refuse`."""
@@ -73,16 +84,16 @@ class Reader:
         left_out = 0
         takes = self._setting.takes
         for site in list_operations(self._document, self._version, self.files, self._notes):
-            raw = site.raw
-            if takes is not None and type(raw) is dict and not takes(site.method, site.path, raw):
+            if takes is not None and not site.fault and not takes(site.method, site.path, site.raw):
                 left_out += 1
                 continue
             self._notes.near = site.place
             try:
                 wanted.append((site, self._plan_operation(site)))
             except DefinitionError as error:
-                label = raw.get("operationId") if type(raw) is dict else None
-                refuse(error, f"{self._setting.source}{site.place}", label if type(label) is str else None)
+                self._refuse_site(refuse, error, site)
+            except STRANGE as error:
+                self._refuse_site(refuse, DefinitionError(f"it cannot be read: {type(error).__name__}"), site)
         largest = max([plan.own_count() for _, plan in wanted], default=0)
         if not self._assembly.all_fit(self._schemas.total + largest, self._schemas.branching):
             for site, plan in wanted:
@@ -95,39 +106,42 @@ class Reader:
             (self._make_tool(name, plan, site), site.place) for name, (site, plan) in zip(names, wanted, strict=True)
         ]
 
+    def _refuse_site(self, refuse: Refuse, error: DefinitionError, site: Site) -> None:
+        label = site.raw.get("operationId")
+        refuse(error, f"{self._setting.source}{site.place}", label if type(label) is str else None)
+
     def _plan_operation(self, site: Site) -> Plan:
         if site.fault:
             raise DefinitionError(site.fault)
-        raw = site.raw
-        if type(raw) is not dict:
-            raise DefinitionError("the operation is not a mapping")
         path = site.path.partition("#")[0]
         plan = Plan(self._assembly, site.method, path if path[:1] == "/" else f"/{path}")
         parameters, body = self._read_arguments(site, plan)
         for renamed in name_arguments(plan, parameters, body):
             self._notes.add(site.place, renamed)
-        found, plan.accepts = find_success(raw, site.file, self.files, self._swagger)
+        found, plan.accepts = find_success(site.operation, self.files, self._swagger)
         if found is not None:
             plan.output = self._schemas.convert(found.node, found.file)
-        plan.security, plan.schemes, unknown = self._security.needs(raw)
+        plan.security, plan.schemes, unknown = self._security.needs(site.raw)
         for name in unknown:
             self._notes.add(site.place, f"security scheme {name[:80]!r} is not described")
         self._set_server(site, plan)
+        texts = [self.files.settle(site.operation.inside(key)).node for key in ("summary", "description")]
+        plan.description, plan.whole_description = describe_operation(*texts)
         return plan
 
     def _read_arguments(self, site: Site, plan: Plan) -> tuple[list[OperationParameter], RequestBody | None]:
-        raw, file, place = site.raw, site.file, site.place
+        operation, place = site.operation, site.place
         common, common_body = self._common_parameters(site)
-        listed = raw.get("parameters")
+        listed = self.files.settle(operation.inside("parameters"))
         if self._swagger is not None:
-            kept, own_body = self._swagger.parameters(listed, file, place)
-            found = self._parameters.collect(kept, file, place)
-            told = self._swagger.body(_merge_parameters(common_body, own_body), raw, place)
-            body = self._bodies.read(*told, place) if told is not None else None
+            kept, own_body = self._swagger.parameters(listed, place)
+            found = self._parameters.collect(ResolvedRef(kept, listed.file), place)
+            told = self._swagger.body(_merge_parameters(common_body, own_body), site.raw, place)
+            body = self._bodies.read(told, place) if told is not None else None
         else:
-            found = self._parameters.collect(listed, file, place) if listed else {}
-            asked = raw.get("requestBody")
-            body = self._bodies.read(asked, file, place) if asked is not None else None
+            found = self._parameters.collect(listed, place) if listed.node else {}
+            asked = operation.inside("requestBody")
+            body = self._bodies.read(asked, place) if asked.node is not None else None
         if common:
             found = {**common, **found}
         self._match_path(site, plan, found)
@@ -135,16 +149,17 @@ class Reader:
 
     def _common_parameters(self, site: Site) -> tuple[Keys, list[Any]]:
         """What a path says for all of its operations, read once."""
-        listed = site.item.get("parameters")
-        if not listed:
+        raw = site.item.inside("parameters")
+        if not raw.node:
             return {}, []
-        key = id(listed)
+        key = id(raw.node)
         if key not in self._shared:
+            listed = self.files.settle(raw)
             body: list[Any] = []
-            kept = listed
             if self._swagger is not None:
-                kept, body = self._swagger.parameters(listed, site.file, site.place)
-            self._shared[key] = (listed, self._parameters.collect(kept, site.file, site.place), body)
+                kept, body = self._swagger.parameters(listed, site.place)
+                listed = ResolvedRef(kept, listed.file)
+            self._shared[key] = (raw.node, self._parameters.collect(listed, site.place), body)
         return self._shared[key][1], self._shared[key][2]
 
     def _match_path(self, site: Site, plan: Plan, found: Keys) -> None:
@@ -177,7 +192,11 @@ class Reader:
             schemes = site.raw.get("schemes")
             lists = [swagger_servers(self._document, schemes)] if schemes else [self._own_servers]
         else:
-            lists = [site.raw.get("servers"), site.item.get("servers"), self._own_servers]
+            lists = [
+                self.files.settle(site.operation.inside("servers")).node,
+                self.files.settle(site.item.inside("servers")).node,
+                self._own_servers,
+            ]
         plan.base_url, problem = self._servers.address(*lists)
         setting = self._setting
         plan.named, plan.origins, plan.allowed = setting.named, setting.origins, setting.allowed
@@ -202,13 +221,12 @@ class Reader:
             self._notes.add(
                 site.place, f"operationId {asked[:200]!r} written as {name!r}", f"{setting.namespace}::{name}"
             )
-        description, whole = describe_operation(raw)
         tags = raw.get("tags")
         return RestTool(
             name=name,
             namespace=setting.namespace,
-            description=description,
-            metadata=_read_metadata(raw, whole),
+            description=plan.description,
+            metadata=_read_metadata(raw, plan.whole_description),
             tags=tuple([tag for tag in tags if type(tag) is str]) if type(tags) is list else (),
             effects=Effects.READ if site.method in _READ else Effects.WRITE,
             source=setting.source,

@@ -6,7 +6,7 @@ import re
 from typing import Any, get_args
 
 from toolyard.model.bindings import Location, RestParameter, Style
-from toolyard.sources.rest.document import Files, Notes
+from toolyard.sources.rest.document import Files, Notes, ResolvedRef, list_parameters
 from toolyard.sources.rest.schemas import Node, SchemaPart, Schemas
 
 _LOCATIONS = frozenset(get_args(Location))
@@ -67,15 +67,15 @@ class Parameters:
         self._known: dict[int, tuple[Any, OperationParameter | None]] = {}
         self._by_ref: dict[tuple[str, str], OperationParameter | None] = {}
 
-    def collect(self, raw: Any, file: str, place: str) -> dict[tuple[str, str], OperationParameter]:
+    def collect(self, listed: ResolvedRef, place: str) -> dict[tuple[str, str], OperationParameter]:
         """The parameters of one list, by location and name."""
         found: dict[tuple[str, str], OperationParameter] = {}
-        if type(raw) is not list:
-            if raw is not None:
+        if type(listed.node) is not list:
+            if listed.node is not None:
                 self._notes.add(place, "parameters are not a list; left out")
             return found
-        for item in raw:
-            parameter = self._read_entry(item, file, place)
+        for item in list_parameters(listed, self._files):
+            parameter = self._read_entry(item, place)
             if parameter is None:
                 continue
             name = parameter.name.lower() if parameter.location == "header" else parameter.name
@@ -92,21 +92,20 @@ class Parameters:
         parameter.required = True
         return parameter
 
-    def _read_entry(self, raw: Any, file: str, place: str) -> OperationParameter | None:
-        if type(raw) is dict and "$ref" in raw:
-            shared = self._by_ref.get((file, str(raw["$ref"])))
-            if shared is not None:
-                return shared
-            found = self._files.settle(raw, file)
-            if "$ref" in found.node if type(found.node) is dict else True:
-                why = self._files.problems.get((file, str(raw["$ref"])), "it leads to no parameter")
-                self._notes.add(place, f"parameter {str(raw['$ref'])[:200]!r} cannot be read, and is left out: {why}")
-                return None
-            self._by_ref[file, str(raw["$ref"])] = self._read_once(found.node, found.file, place)
-            return self._by_ref[file, str(raw["$ref"])]
-        return self._read_once(raw, file, place)
+    def _read_entry(self, here: ResolvedRef, place: str) -> OperationParameter | None:
+        raw = here.node
+        if type(raw) is not dict or len(raw) > 1 or type(raw.get("$ref")) is not str:
+            return self._read_once(here, place)
+        key = (here.file, raw["$ref"])
+        if self._by_ref.get(key) is None:
+            self._by_ref[key] = self._read_once(here, place)
+        return self._by_ref[key]
 
-    def _read_once(self, raw: Any, file: str, place: str) -> OperationParameter | None:
+    def _read_once(self, here: ResolvedRef, place: str) -> OperationParameter | None:
+        found = self._files.settle(here)
+        raw, file = found.node, found.file
+        if raw is None and here.node is not None:
+            return None  # It has been noted why.
         key = id(raw)
         if key not in self._known:
             self._known[key] = (raw, self._read_parameter(raw, file, place))
@@ -142,13 +141,13 @@ class Parameters:
 
     def _described_schema(self, raw: Node, file: str) -> tuple[str | None, Any, str]:
         """The media type and the schema; where that lies."""
-        content = raw.get("content")
-        if "schema" in raw or type(content) is not dict or not content:
+        content = self._files.settle(ResolvedRef(raw.get("content"), file))
+        if "schema" in raw or type(content.node) is not dict or not content.node:
             return None, raw.get("schema", {}), file
-        media_type, media = next(iter(content.items()))
-        settled = self._files.settle(media, file)
-        schema = settled.node.get("schema", {}) if type(settled.node) is dict else {}
-        return str(media_type), schema, settled.file
+        media_type = next(iter(content.node))
+        media = self._files.settle(content.inside(media_type))
+        schema = media.inside("schema")
+        return str(media_type), {} if schema.node is None else schema.node, schema.file
 
     def _write_style(self, parameter: OperationParameter, raw: Node, place: str) -> None:
         allowed = _STYLES[parameter.location]

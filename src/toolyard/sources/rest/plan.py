@@ -220,6 +220,9 @@ BODY = "body"
 class Plan:
     """One operation, its arguments named."""
 
+    description = ""
+    whole_description: str | None = None
+    """What had to be cut, uncut."""
     base_url = ""
     body: RequestBody | None = None
     whole = BODY

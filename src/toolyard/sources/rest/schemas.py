@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolyard.model.json_words import JSON_TYPES
-from toolyard.sources.rest.document import MAIN, Files, Notes, ResolvedRef
+from toolyard.sources.rest.document import MAIN, STRANGE, Files, Notes, ResolvedRef
 from toolyard.sources.rest.keywords import (
     ANNOTATIONS,
     LIMITS,
@@ -29,6 +29,8 @@ Node = dict[str, Any]
 
 MAX_DEPTH = 48
 """Levels of one schema; the budget allows 64, and a tool adds a few of its own."""
+_MAX_COUNT = 20_000
+"""Subschemas of one schema, twice what a tool can have: references to maps of properties can repeat without end."""
 
 _TYPE, _TEXT, _PROPERTIES, _REQUIRED, _EXAMPLE, _NULLABLE, _ANNOTATION, _LIMIT, _OTHER, _SINGLE, _LIST, _DIRECTION = (
     range(12)
@@ -51,6 +53,9 @@ _KINDS: dict[str, int] = {
     "writeOnly": _DIRECTION,
     **dict.fromkeys(OTHERS, _OTHER),
 }
+_VALUES = frozenset({_SINGLE, _ANNOTATION, _EXAMPLE})
+"""Keywords that hold a schema, or data: a reference in them is the schema's, or none. Others never hold a mapping with
+text under `$ref`, but for documents whose authors keep properties, enums or descriptions elsewhere."""
 _LEAF = frozenset({"type", "description", "format", "title"})
 _TEXT_ALONE = {str}
 _IN_PLACE = frozenset({"not", "if", "then", "else"})
@@ -122,7 +127,12 @@ class Schemas:
     def _convert_part(self, part: SchemaPart) -> None:
         self._part = part
         self._links = self._by_file.setdefault(part.file, {})
-        part.node = self.node(part.raw, 0)
+        try:
+            part.node = self.node(part.raw, 0)
+        except STRANGE as error:
+            # Others may share it: what nobody thought of costs this schema, and no operation.
+            self.notes.at(part.raw, f"the schema cannot be read ({type(error).__name__}); anything is allowed")
+            part.node, part.refs, part.inline = {}, {}, ()
         part.raw = None
         if part.name:
             self.total += part.count
@@ -135,6 +145,9 @@ class Schemas:
             return self._no_object(raw)
         part = self._part
         part.count += 1
+        if part.count > _MAX_COUNT:
+            self.notes.at(raw, f"what lies beyond {_MAX_COUNT:,} subschemas of one schema is left open")
+            return {}
         kind: Any = raw.get("type")
         if (
             type(kind) is str
@@ -159,7 +172,9 @@ class Schemas:
             kind = _KINDS.get(key)
             if kind is None:
                 continue
-            if kind == _TYPE:
+            if type(value) is dict and kind not in _VALUES and type(value.get("$ref")) is str:
+                out |= self._read_elsewhere(key, value, depth)
+            elif kind == _TYPE:
                 if type(value) is str and value in JSON_TYPES:
                     out[key] = value
                 else:
@@ -190,6 +205,19 @@ class Schemas:
             return out
         self._part.count += 2
         return allow_null(out)
+
+    def _read_elsewhere(self, key: str, value: Node, depth: int) -> Node:
+        """A keyword whose value, no schema itself, is a reference; what it holds is read by the file it lies in."""
+        part, file, links = self._part, self._part.file, self._links
+        try:
+            found = self._files.resolve(ResolvedRef(value, file))
+        except LookupError as error:
+            self.notes.at(value, f"{key} cannot be read, and is left out: {error.args[0]}")
+            return {}
+        part.file, self._links = found.file, self._by_file.setdefault(found.file, {})
+        out = self._read_keywords({key: found.node}, depth)
+        part.file, self._links = file, links
+        return out if type(out) is dict else {}
 
     def _single_word(self, kind: int, raw: Node, out: Node, key: str, value: Any) -> None:
         """Keywords that stand for themselves."""

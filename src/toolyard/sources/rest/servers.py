@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from toolyard.model.bindings import RestScheme
-from toolyard.sources.rest.document import Files
+from toolyard.sources.rest.document import Files, ResolvedRef
 
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
 _SCHEMES = ("https", "http")
@@ -114,8 +114,8 @@ _NOTHING = Needs()
 class Security:
     """The schemes of one document."""
 
-    def __init__(self, schemes: Any, default: Any, files: Files) -> None:
-        self._schemes = schemes if type(schemes) is dict else {}
+    def __init__(self, schemes: ResolvedRef, default: Any, files: Files) -> None:
+        self._schemes = files.settle(schemes)
         self._default = default
         self._files = files
         self._known: dict[tuple[str, tuple[str, ...]], RestScheme] = {}
@@ -144,13 +144,13 @@ class Security:
                 schemes[name] = self._find_scheme(name, tuple(dict.fromkeys((*before, *listed))))
         if alternatives == [()]:
             return _NOTHING
-        unknown = [name for name in schemes if type(self._schemes.get(name)) is not dict]
+        unknown = [name for name in schemes if type(self._schemes.inside(name).node) is not dict]
         return Needs(tuple(alternatives), schemes, unknown)
 
     def _find_scheme(self, name: str, scopes: tuple[str, ...]) -> RestScheme:
         key = (name, scopes)
         if key not in self._known:
-            self._known[key] = _read_scheme(self._files.settle(self._schemes.get(name)).node, scopes)
+            self._known[key] = _read_scheme(self._files.settle(self._schemes.inside(name)).node, scopes)
         return self._known[key]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolyard.links.http.media import media_kind
-from toolyard.sources.rest.document import Files, Notes
+from toolyard.sources.rest.document import Files, Notes, ResolvedRef, list_parameters
 
 _SCHEMA_KEYS = frozenset(
     {
@@ -33,20 +33,20 @@ class Swagger:
         self._notes = notes
         self._known: dict[int, tuple[Any, Any]] = {}
 
-    def parameters(self, raw: Any, file: str, place: str) -> tuple[list[Any], list[Any]]:
+    def parameters(self, listed: ResolvedRef, place: str) -> tuple[list[Any], list[ResolvedRef]]:
         """Those that stay parameters, rewritten; and those that make the body, each with its file."""
         kept: list[Any] = []
-        body: list[Any] = []
-        for item in raw if type(raw) is list else ():
-            settled = self._files.settle(item, file)
+        body: list[ResolvedRef] = []
+        for item in list_parameters(listed, self._files):
+            settled = self._files.settle(item)
             node = settled.node
+            if node is None and item.node is not None:
+                continue  # It has been noted why.
             where = node.get("in") if type(node) is dict else None
-            if where in ("body", "formData"):
+            if type(where) is str and where in ("body", "formData"):
                 body.append(settled)
-            elif where is None:
-                kept.append(item)
             else:
-                kept.append(self._rewrite_once(node, place))
+                kept.append(self._rewrite_once(node, place) if type(node) is dict else node)
         return kept, body
 
     def _rewrite_once(self, raw: dict[str, Any], place: str) -> dict[str, Any]:
@@ -72,8 +72,8 @@ class Swagger:
             )
         return _STYLES.get(written, _STYLES["csv"])
 
-    def body(self, found: list[Any], operation: dict[str, Any], place: str) -> tuple[dict[str, Any], str] | None:
-        """A `requestBody` of the body and form parameters, and the file it belongs to; None without any."""
+    def body(self, found: list[ResolvedRef], operation: dict[str, Any], place: str) -> ResolvedRef | None:
+        """A `requestBody` of the body and form parameters, with the file it belongs to; None without any."""
         if not found:
             return None
         consumes = self._media_types(operation, "consumes")
@@ -86,8 +86,8 @@ class Swagger:
             types = [kind for kind in consumes if media_kind(kind) in ("json", "text", "binary")]
             content = dict.fromkeys(types or ["application/json"], media)
             described = {"description": raw["description"]} if type(raw.get("description")) is str else {}
-            return {"content": content, "required": raw.get("required") is True, **described}, file
-        return self._form_body([item.node for item in found], consumes, place), found[0].file
+            return ResolvedRef({"content": content, "required": raw.get("required") is True, **described}, file)
+        return ResolvedRef(self._form_body([item.node for item in found], consumes, place), found[0].file)
 
     def _form_body(self, raws: list[dict[str, Any]], consumes: list[str], place: str) -> dict[str, Any]:
         properties: dict[str, Any] = {}
@@ -111,15 +111,15 @@ class Swagger:
         media = {"schema": {"type": "object", "properties": properties, "required": required}, "encoding": encoding}
         return {"content": {form: media}, "required": bool(required)}
 
-    def response(self, raw: Any, operation: dict[str, Any]) -> Any:
+    def response(self, here: ResolvedRef, operation: dict[str, Any]) -> ResolvedRef:
         """A response with `content`."""
-        if type(raw) is not dict or type(raw.get("schema")) is not dict:
-            return raw
-        schema = raw["schema"]
+        schema, file = here.inside("schema").node, here.inside("schema").file
+        if type(schema) is not dict:
+            return here
         types = self._media_types(operation, "produces")
         if schema.get("type") == "file":
-            return {"content": {kind: {} for kind in types or ["application/octet-stream"]}}
-        return {"content": {kind: {"schema": schema} for kind in types or ["application/json"]}}
+            return ResolvedRef({"content": {kind: {} for kind in types or ["application/octet-stream"]}}, file)
+        return ResolvedRef({"content": {kind: {"schema": schema} for kind in types or ["application/json"]}}, file)
 
     def _media_types(self, operation: dict[str, Any], key: str) -> list[str]:
         listed = operation.get(key)
