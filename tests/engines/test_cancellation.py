@@ -31,7 +31,7 @@ class Bench:
         registry = ToolRegistry()
         for function in (self.blocking, self.waiting):
             registry.add(function_tool(function, namespace="t", effects=Effects.WRITE))
-        self.engine = PythonToolEngine(registry, sessions=place.open_sessions(), **settings)
+        self.engine = PythonToolEngine(registry, sessions=place.open_sessions(), simulate="live", **settings)
 
     def blocking(self, n: int) -> int:
         self.ran.add(n)

@@ -287,7 +287,7 @@ def test_the_short_way_and_the_long_way_give_equal_results_and_equal_histories(a
     def give(n: int = 3, text: str = "x") -> object:
         return [n, text, answer] if named else answer
 
-    engines = [engine_of(give), engine_of(give, retries=1), engine_of(give, timeout=30.0)]
+    engines = [engine_of(give, simulate="live"), engine_of(give, retries=1), engine_of(give, timeout=30.0)]
     call = ToolCall("t::give", arguments, "c1" if named else None)
     first, *others = [engine.execute("s", [call]) for engine in engines]
     for engine, results in zip(engines[1:], others, strict=True):

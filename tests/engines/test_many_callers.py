@@ -33,7 +33,9 @@ class Crowd:
         registry = ToolRegistry()
         for function in (self.blocking, self.waiting):
             registry.add(function_tool(function, namespace="t", effects=Effects.WRITE))
-        self.engines = [PythonToolEngine(registry, sessions=Sessions(store), **settings) for store in stores]
+        self.engines = [
+            PythonToolEngine(registry, sessions=Sessions(store), simulate="live", **settings) for store in stores
+        ]
         self.engine = self.engines[0]
         self.engine.setup("s")
 

@@ -5,7 +5,9 @@ import time
 import pytest
 from waiting import until
 
+from serving.mcp.mcp_support import Stateless, result
 from serving.service_support import RAN, desk_tools, served
+from toolyard.app.blocks import McpBlock
 from toolyard.serving.identity import KeyLimits
 
 
@@ -15,7 +17,7 @@ def yard(tmp_path_factory):
         "tools": [{"type": "domains", "domains": ["core"]}],
         "sessions": {"store": "sqlite", "path": str(tmp_path_factory.mktemp("keys") / "s.db")},
     }
-    with served(config, tools=desk_tools()) as server:
+    with served(config, tools=desk_tools(), mcp=McpBlock(sessions=True)) as server:
         server.admin = server.key("*:*", name="admin")
         server.desk = server.key("desk:list,execute", name="desk")
         server.reader = server.key("desk:list", name="reader")
@@ -141,11 +143,26 @@ def test_who_may_only_list_is_denied_on_every_wire_and_nothing_runs(yard):
     assert "denied" not in RAN
 
 
-def test_who_may_simulate_may_not_execute(yard):
-    calls = {"calls": [{"name": "desk::add", "arguments": {"a": 1, "b": 2}}]}
-    [dreamt] = yard.post("/v1/calls", {**calls, "mode": "simulate"}, token=yard.dreamer).json["results"]
-    [done] = yard.post("/v1/calls", calls, token=yard.dreamer).json["results"]
-    assert dreamt["result"] == 3 and done["error_info"]["code"] == "tool.denied"
+def test_who_may_only_simulate_has_nothing_run_that_may_have_an_effect_on_any_face(yard):
+    call = {"name": "desk::count", "arguments": {"word": "dreamt"}}
+    token, before = yard.dreamer, len(RAN)
+    [done] = yard.post("/v1/calls", {"calls": [call]}, token=token).json["results"]
+    assert done["error_info"]["code"] == "tool.denied"
+    [dreamt] = yard.post("/v1/calls", {"calls": [call], "mode": "simulate"}, token=token).json["results"]
+    yard.post("/v1/sessions", {"session_id": "dream"}, token=token)
+    yard.post("/v1/sessions/dream/fork", {"session_id": "deeper"}, token=token)
+    found = [dreamt]
+    for session in ("dream", "deeper"):
+        answer = yard.post(f"/v1/sessions/{session}/simulate", {"calls": [call, call]}, token=token)
+        found += answer.json["results"]
+    given = {"session_id": "dream", "calls": [call]}
+    found += result(Stateless(yard, token).call("toolyard.session_simulate", given))["structuredContent"]["results"]
+    assert [each["metadata"] for each in found] == [{"simulated_by": "schema simulator"}] * 6
+    assert len(RAN) == before
+    entries = yard.get("/v1/sessions/dream/history", token=token).json["entries"]
+    assert entries == []
+    executing = yard.post("/v1/calls", {"calls": [call], "mode": "simulate"}, token=yard.desk).json["results"]
+    assert executing[0]["metadata"] == {} and len(RAN) == before + 1
 
 
 def test_only_admins_change_tools_reload_and_read_the_report(yard):

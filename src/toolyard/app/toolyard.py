@@ -13,7 +13,8 @@ from toolyard.app.blocks import PluginEntry, make_plugin, wired_options
 from toolyard.app.config import Config, ConfigLike, clean_report, hide_secrets, read_anything
 from toolyard.calls.policy import Approver, Policy
 from toolyard.calls.tracer import Tracer
-from toolyard.engines.base import OutwardEngine, ToolEngine
+from toolyard.engines.base import ToolEngine
+from toolyard.engines.effectful import EffectfulEngine
 from toolyard.engines.multi import MultiToolEngine
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.bindings import McpBinding, PythonBinding, RestBinding, ScriptBinding
@@ -235,7 +236,7 @@ def _warn_of_chosen_conditions(config: Config) -> None:
 def _stand_ins_among(engines: Mapping[str, ToolEngine]) -> Iterator[ToolEngine]:
     """Engines that others simulate with, or record."""
     for engine in engines.values():
-        if isinstance(engine, OutwardEngine) and engine.simulate_with is not None:
+        if isinstance(engine, EffectfulEngine) and engine.simulate_with is not None:
             yield engine.simulate_with
         behind = getattr(engine, "behind", None)
         if isinstance(behind, ToolEngine):

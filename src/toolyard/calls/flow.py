@@ -33,7 +33,7 @@ from toolyard.calls.drive import (
 )
 from toolyard.calls.failure import check_writable, failure_result
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.plan import CallPath, CallPlan, CallPlans
+from toolyard.calls.plan import CallPath, CallPlan, CallPlans, ScopedPlans
 from toolyard.calls.policy import Policy, count_calls
 from toolyard.calls.request import CallRequest, bind_within, check_known
 from toolyard.calls.result import make_result
@@ -41,6 +41,7 @@ from toolyard.calls.tracer import CallTrace
 from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.errors import CallError, DefinitionError, NoEngine, SessionError, Unavailable
 from toolyard.registry.bind import Bound, bind
+from toolyard.registry.simulation import current_simulation
 from toolyard.sessions.history import call_text, interrupted, read_entry
 from toolyard.sessions.session import Session, Stay
 from toolyard.sessions.sessions import Sessions
@@ -187,11 +188,14 @@ def _answer_calls(
     inflight: InflightCalls | None,
     results: list[ToolResult],
 ) -> Flow:
-    plans = current_plans(path, batch.mode)
-    if batch.mode == "simulate" and session.kept:
-        if path.counting:
-            count_calls(session, plans.snapshot)
-        session = session.draft()
+    current = current_plans(path, batch.mode)
+    plans: CallPlans | ScopedPlans = current
+    if batch.mode == "simulate":
+        plans = _restrict_plans(current, batch)
+        if session.kept:
+            if path.counting:
+                count_calls(session, plans.snapshot)
+            session = session.draft()
     since = time.monotonic() if batch.on_loop and len(calls) > 1 else None
     for call in calls:
         if since is not None and time.monotonic() - since > _HELD_SECONDS:
@@ -219,6 +223,13 @@ def current_plans(path: CallPath, mode: Mode) -> CallPlans:
     if plans is None or plans.snapshot is not snapshot:
         plans = path.plans[mode] = CallPlans(path.root, snapshot, mode)
     return plans
+
+
+def _restrict_plans(plans: CallPlans, batch: Batch) -> CallPlans | ScopedPlans:
+    """What a simulation may run depends on whether whoever asks for it may also execute."""
+    if current_simulation() is False:
+        return plans.restricted
+    return plans if batch.scope is None else ScopedPlans(plans, batch.scope)
 
 
 def _leave_later(sessions: Sessions, session: Session, _ended: object) -> None:
@@ -254,7 +265,7 @@ def _longest_timeout(path: CallPath, calls: Sequence[ToolCall]) -> float | None:
     return longest
 
 
-def call_flow(path: CallPath, plans: CallPlans, batch: Batch, session: Session, call: ToolCall) -> Flow:
+def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, session: Session, call: ToolCall) -> Flow:
     """Answer one call in a session whose turn the batch has; a failure is a result too."""
     invocation, announced, cancelled, batch.bound = None, False, None, None
     trace = None if path.tracer is None else CallTrace(path.tracer, session, call, batch.mode)
@@ -325,7 +336,7 @@ def _store_entry(path: CallPath, invocation: Invocation | None, write: Write, tr
         raise
 
 
-def _bind_call(plans: CallPlans, batch: Batch, call: ToolCall) -> Bound:
+def _bind_call(plans: CallPlans | ScopedPlans, batch: Batch, call: ToolCall) -> Bound:
     if batch.left_behind is not None and not batch.left_behind.done():
         raise Unavailable(
             "an earlier call of this session is still running past its deadline, so this one was not begun",
@@ -338,7 +349,7 @@ def _bind_call(plans: CallPlans, batch: Batch, call: ToolCall) -> Bound:
     return bind_within(plans.snapshot, batch.mode, call, batch.scope)
 
 
-def _plan_call(plans: CallPlans, batch: Batch, bound: Bound, trace: CallTrace | None) -> CallPlan:
+def _plan_call(plans: CallPlans | ScopedPlans, batch: Batch, bound: Bound, trace: CallTrace | None) -> CallPlan:
     if trace is not None:
         trace.begin(bound.tool, bound, plans.snapshot.generation)
     if batch.definitions is not None:

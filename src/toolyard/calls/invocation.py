@@ -54,6 +54,8 @@ class Invocation(msgspec.Struct, eq=False):
     """The end of what the tool wrote to stdout and stderr, if that is kept; the trace tells it."""
     fault: Fault | None = None
     """What befell the call on purpose; the metadata of the result tells it."""
+    simulated_by: str | None = None
+    """Who answered in place of the tool, where it was not run; the metadata of the result tells it."""
     replayed: bool = False
     """True if the answer is a recording, from which secrets were taken out; their places are not checked."""
     secrets: tuple[str, ...] = ()
@@ -107,6 +109,7 @@ class Invocation(msgspec.Struct, eq=False):
             tool=self.tool,
             call_id=self.call.call_id,
             session_id=self.session_id or None,
+            mode=self.mode,
             context=self.context,
             trace=self.trace,
             notify=self.listener,

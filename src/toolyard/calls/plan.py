@@ -6,7 +6,8 @@ limits that an engine puts on its calls, and `Answerer` is an engine as the call
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import CoroutineType
 from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
@@ -15,6 +16,7 @@ from msgspec import Meta
 from toolyard.calls.faults import FAULTS_SCHEMA, FaultPlan
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.policy import Policy
+from toolyard.calls.request import Scope
 from toolyard.calls.tracer import Tracer
 from toolyard.loop.threads import Threads
 from toolyard.model.bindings import ScriptBinding
@@ -24,6 +26,7 @@ from toolyard.model.names import ToolGlob, glob_matcher
 from toolyard.model.tool import Effects, Tool
 from toolyard.registry import ToolRegistry
 from toolyard.registry.prepared import PreparedTool
+from toolyard.registry.simulation import simulating
 from toolyard.registry.snapshot import Snapshot
 from toolyard.schema.options import Text, check_fields
 from toolyard.sessions.gate import Gate
@@ -35,6 +38,7 @@ OutputCheck = Literal["off", "warn", "strict"]
 Abandoned = Literal["hold", "release"]
 
 MAX_RESULT_BYTES = 8 * 1024 * 1024
+_THE_TOOL = "the tool itself"
 
 
 def _read_faults(value: Any, where: str) -> FaultPlan | None:
@@ -124,8 +128,11 @@ class Answerer(Protocol):
     def function_for(self, prepared: PreparedTool) -> Callable[[Any], Any] | None:
         """What `answer` comes down to for a tool that needs nothing but its arguments; None if it needs more."""
 
-    def simulator(self, tool: Tool) -> Answerer:
-        """Who answers when the tool is simulated; raises `Denied` if nobody may."""
+    def simulator(self, tool: Tool, may_execute: bool = True) -> Answerer:
+        """Who answers when the tool is simulated for somebody who may also execute it, or may not.
+
+        Itself, where it answers as it would in earnest and nothing is changed by that; raises `Denied` if nobody may.
+        """
 
     def blocks(self, tool: Tool) -> bool:
         """True if `answer` does its work before it returns, so that an event loop must not call it."""
@@ -139,6 +146,42 @@ class Root(Protocol):
 
     def route(self, tool: Tool) -> Answerer:
         """The engine for a tool; raises `NoEngine` if there is none."""
+
+
+class SimulatedAnswerer:
+    """Answers for a simulation: what the code behind it calls is simulated too, and the result says who answered."""
+
+    def __init__(self, routed: Answerer, tool: Tool, may_execute: bool) -> None:
+        self._answerer = routed.simulator(tool, may_execute)
+        self._may_execute = may_execute
+        self.stands_in = self._answerer is not routed
+        itself = _THE_TOOL if getattr(tool.binding, "simulates", False) else None
+        self._maker = self._answerer.name if self.stands_in else itself
+        self.name, self.settings = self._answerer.name, self._answerer.settings
+        self.gates, self.threads = self._answerer.gates, self._answerer.threads
+        self.idempotent = self._answerer.idempotent
+
+    def answer(self, invocation: Invocation) -> Any:
+        """The value, or a coroutine that gives it."""
+        invocation.simulated_by = self._maker
+        with simulating(self._may_execute):
+            value = self._answerer.answer(invocation)
+        return self._await_answer(value) if type(value) is CoroutineType else value
+
+    async def _await_answer(self, work: Awaitable[Any]) -> Any:
+        with simulating(self._may_execute):
+            return await work
+
+    def function_for(self, prepared: PreparedTool) -> None:
+        """Always by way of `answer`."""
+
+    def simulator(self, tool: Tool, may_execute: bool = True) -> Answerer:
+        """Itself: it is one."""
+        return self
+
+    def blocks(self, tool: Tool) -> bool:
+        """As the engine that answers."""
+        return self._answerer.blocks(tool)
 
 
 class CallPlan:
@@ -160,16 +203,20 @@ class CallPlan:
         *("max_result_bytes", "name", "script_timeout", "settings", "timeout", "tool"),
     )
 
-    def __init__(self, root: Root, prepared: PreparedTool, mode: Mode) -> None:
+    def __init__(self, root: Root, prepared: PreparedTool, mode: Mode, may_execute: bool = True) -> None:
         routed = root.route(prepared.tool)
         for engine in (root, routed):
             _check_scope(engine, prepared.tool)
         self.tool: Tool = prepared.tool
         self.name = self.tool.qualified_name
-        self.engine: Answerer = routed if mode == "execute" else routed.simulator(self.tool)
+        self.engine: Answerer = routed
+        is_run = True
+        if mode == "simulate":
+            self.engine = simulated = SimulatedAnswerer(routed, self.tool, may_execute)
+            is_run = not simulated.stands_in
         self.settings: Settings = self.engine.settings
         self.function: Callable[[Any], Any] | None = self.engine.function_for(prepared)
-        self.is_async: bool = getattr(self.tool.binding, "is_async", False)
+        self.is_async: bool = is_run and getattr(self.tool.binding, "is_async", False)
         self.blocks = self.engine.blocks(self.tool)
         self.faults: FaultPlan | None = routed.settings.faults or root.settings.faults
         """The plan of whoever would execute the call, also where another simulates it; else that of all of them."""
@@ -204,16 +251,38 @@ def _check_scope(engine: Root | Answerer, tool: Tool) -> None:
 class CallPlans(dict[PreparedTool, CallPlan]):
     """The plans for the tools of one snapshot, in one mode."""
 
-    __slots__ = ("mode", "root", "snapshot")
+    __slots__ = ("may_execute", "mode", "restricted", "root", "snapshot")
 
-    def __init__(self, root: Root, snapshot: Snapshot, mode: Mode) -> None:
+    def __init__(self, root: Root, snapshot: Snapshot, mode: Mode, may_execute: bool = True) -> None:
         super().__init__()
-        self.root, self.snapshot, self.mode = root, snapshot, mode
+        self.root, self.snapshot, self.mode, self.may_execute = root, snapshot, mode, may_execute
+        self.restricted: CallPlans = CallPlans(root, snapshot, mode, False) if may_execute else self
+        """Those for whoever may not execute what they call."""
 
     def add(self, prepared: PreparedTool) -> CallPlan:
         """Make the plan of a tool that is called for the first time."""
-        plan = self[prepared] = CallPlan(self.root, prepared, self.mode)
+        plan = self[prepared] = CallPlan(self.root, prepared, self.mode, self.may_execute)
         return plan
+
+
+class ScopedPlans:
+    """The plans of a simulation for somebody who may execute some of the tools."""
+
+    def __init__(self, plans: CallPlans, scope: Scope) -> None:
+        self.snapshot = plans.snapshot
+        self._plans = plans
+        self._scope = scope
+
+    def _plans_for(self, prepared: PreparedTool) -> CallPlans:
+        return self._plans if self._scope.may("execute", prepared.tool) else self._plans.restricted
+
+    def get(self, prepared: PreparedTool) -> CallPlan | None:
+        """The plan of a tool that was called before."""
+        return self._plans_for(prepared).get(prepared)
+
+    def add(self, prepared: PreparedTool) -> CallPlan:
+        """Make the plan of a tool that is called for the first time."""
+        return self._plans_for(prepared).add(prepared)
 
 
 _ASKED_AT_ONCE = 64

@@ -96,6 +96,15 @@ def _refusal(snapshot: Snapshot, request: CallRequest, call: ToolCall) -> ToolRe
     return None
 
 
+def may_execute_all(snapshot: Snapshot, request: CallRequest) -> bool:
+    """True if the caller may also execute whatever the calls may mean."""
+    scope = request.scope
+    if scope is None:
+        return True
+    found = [snapshot.names.get(call.name, ()) for call in request.calls]
+    return all(found) and all(scope.may("execute", prepared.tool) for tools in found for prepared in tools)
+
+
 def check_known(tool: Tool, definitions: frozenset[str]) -> None:
     """Refuse a tool that has become another one since the caller looked at it."""
     if tool.definition_hash not in definitions:

@@ -102,7 +102,7 @@ def make_result(plan: ResultPlan, invocation: Invocation, value: Any) -> tuple[T
         value, metadata = plain_content(value, invocation, plan.max_result_bytes)
     plain, text = plain_answer(value, invocation, plan.max_result_bytes)
     invocation.result_bytes = len(text)
-    if bound.coercions or invocation.attempt > 1 or invocation.fault is not None:
+    if bound.coercions or invocation.attempt > 1 or invocation.fault is not None or invocation.simulated_by is not None:
         metadata |= call_metadata(bound, invocation)
     if plan.accepts_output is not None and not plan.accepts_output(plain):
         violations = check_output(plain, invocation, plan.settings)
@@ -141,6 +141,8 @@ def call_metadata(bound: Bound | None, invocation: Invocation | None) -> dict[st
         metadata["attempts"] = invocation.attempt
     if invocation is not None and invocation.fault is not None:
         metadata["fault"] = invocation.fault.told
+    if invocation is not None and invocation.simulated_by is not None:
+        metadata["simulated_by"] = invocation.simulated_by
     return metadata
 
 

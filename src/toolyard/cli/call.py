@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from toolyard.cli.output import fail_call, print_json, working
+from toolyard.cli.output import fail_call, print_json, warn, working
 from toolyard.cli.yard import ConfigOption, JsonOption, OwnerOption, SkipOption, open_yard
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import InvalidArguments, SessionError, SessionExistsError
@@ -78,5 +78,7 @@ def _show_result(result: ToolResult, json: bool) -> int:
     elif result.error_info is not None:
         fail_call(result.error_info)
     else:
+        if "simulated_by" in result.metadata:
+            warn(f"{result.name} was not run; answered by {result.metadata['simulated_by']}")
         print_json(result.result)
     return 1 if result.is_error else 0

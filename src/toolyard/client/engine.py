@@ -24,6 +24,7 @@ from toolyard.model.errors import (
 )
 from toolyard.registry.bind import find
 from toolyard.registry.prepared import json_text, plain_copy, read_arguments
+from toolyard.registry.simulation import current_simulation
 from toolyard.sessions.state import exact_json, with_setup
 
 MAX_CALLS = 1000
@@ -191,7 +192,8 @@ class RemoteToolEngine(Closing):
         context: Mapping[str, Any] = _NO_CONTEXT,
     ) -> list[ToolResult]:
         """`execute` for async code. Cancelled, it stops waiting; the server goes on and records the calls."""
-        return await self._send_calls("execute", session_id, tool_calls, timeout, owner, context)
+        mode: Mode = "execute" if current_simulation() is None else "simulate"
+        return await self._send_calls(mode, session_id, tool_calls, timeout, owner, context)
 
     async def asimulate(
         self,

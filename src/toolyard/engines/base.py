@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, TypeVar
+from contextlib import nullcontext
+from typing import Any, ClassVar, TypeVar
 from uuid import uuid4
 
 from msgspec.structs import replace
@@ -24,27 +25,26 @@ from toolyard.calls.flow import arun_batch, arun_request, run_batch
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.plan import MAX_RESULT_BYTES, Abandoned, Answerer, CallPath, Gates, OutputCheck, Settings
 from toolyard.calls.policy import Policy
-from toolyard.calls.request import CallRequest, refusals
+from toolyard.calls.request import CallRequest, may_execute_all, refusals
 from toolyard.calls.tracer import Tracer
 from toolyard.engines.execute_override import (
     NO_CONTEXT,
     Overrides,
-    OverridingEngine,
+    calls_left,
     complete_init,
-    drafting,
+    fill_in,
     find_overrides,
     given_options,
-    is_drafting,
+    refuse_effects,
 )
-from toolyard.engines.options import OutwardOptions
 from toolyard.loop.threads import Threads, wrapped
 from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.closing import Closing
-from toolyard.model.errors import ConfigError, Denied, NoEngine
-from toolyard.model.tool import Effects, Tool
+from toolyard.model.errors import ConfigError, NoEngine
+from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
 from toolyard.registry.prepared import PreparedTool
-from toolyard.schema.options import read_arguments
+from toolyard.registry.simulation import current_simulation, simulating
 from toolyard.sessions.history import History
 from toolyard.sessions.session import Session
 from toolyard.sessions.sessions import Sessions
@@ -71,7 +71,7 @@ class ToolEngine(Closing):
     idempotent: bool = False
     """True if `answer` passes `invocation.idempotency_key` on to something that makes a repeat harmless."""
     reaches_out: bool = False
-    """True if calls may change the world outside this process; see `OutwardEngine`."""
+    """True if calls may change the world outside this process; see `EffectfulEngine`."""
     overrides: Overrides = Overrides()
     """Which of the methods below a subclass made its own, as the older style has it."""
     _answers_blocking: ClassVar[bool] = True
@@ -154,8 +154,11 @@ class ToolEngine(Closing):
         """The engine whose limits apply to the tool and which answers it: this one, unless it routes."""
         return self
 
-    def simulator(self, tool: Tool) -> Answerer:
-        """Who answers when the tool is simulated; raises `Denied` if that would change something outside."""
+    def simulator(self, tool: Tool, may_execute: bool = True) -> Answerer:
+        """Who answers when the tool is simulated; raises `Denied` if that would change something.
+
+        Itself: what it keeps in the session is thrown away, and its `answer` is told the mode. See `EffectfulEngine`.
+        """
         return self
 
     @property
@@ -207,16 +210,15 @@ class ToolEngine(Closing):
         """Answer the calls in order and append each, with its result, to the session.
 
         Later calls see what earlier ones left. A failing call is a result with `error_info`, and never loses the
-        others. `timeout` limits each call in place of the engine's own.
+        others. `timeout` limits each call in place of the engine's own. Code that is being simulated executes
+        nothing: its calls are simulated, too.
         """
-        mode: Mode = "execute"
-        if self.overrides.answers_batches:
-            if not self.overrides.execute:
-                from toolyard.loop.home import home_loop
+        if self.overrides.answers_batches and not self.overrides.execute:
+            from toolyard.loop.home import home_loop
 
-                options = given_options(timeout=timeout, owner=owner, context=context)
-                return home_loop.run(self.aexecute(session_id, tool_calls, **options), twin="aexecute")
-            mode = self._asked_for(session_id)
+            options = given_options(timeout=timeout, owner=owner, context=context)
+            return home_loop.run(self.aexecute(session_id, tool_calls, **options), twin="aexecute")
+        mode: Mode = "execute" if current_simulation() is None else "simulate"
         session = self.sessions.find(session_id, owner)
         return run_batch(self._path, session, tool_calls, Batch(mode, timeout, context, on_loop=False))
 
@@ -236,10 +238,10 @@ class ToolEngine(Closing):
             options = given_options(timeout=timeout, owner=owner, context=context)
             return home_loop.run(self.asimulate(session_id, tool_calls, **options), twin="asimulate")
         if self.overrides.answers_batches:
-            with drafting(self, session_id):
-                return self.execute(
-                    session_id, tool_calls, **given_options(timeout=timeout, owner=owner, context=context)
-                )
+            options = given_options(timeout=timeout, owner=owner, context=context)
+            refused = self._refuse_effects(tool_calls)
+            with simulating():
+                return fill_in(refused, self.execute(session_id, calls_left(tool_calls, refused), **options))
         session = self.sessions.find(session_id, owner)
         return run_batch(self._path, session, tool_calls, Batch("simulate", timeout, context, on_loop=False))
 
@@ -289,12 +291,10 @@ class ToolEngine(Closing):
         Cancelled, it stops; the calls that were answered stay in the session, and the one that was under way is
         recorded as interrupted, its effect unknown.
         """
-        mode: Mode = "execute"
-        if self.overrides.answers_batches:
-            if not self.overrides.aexecute:
-                options = given_options(timeout=timeout, owner=owner, context=context)
-                return await wrapped(self.threads.submit(lambda: self.execute(session_id, tool_calls, **options)))
-            mode = self._asked_for(session_id)
+        if self.overrides.answers_batches and not self.overrides.aexecute:
+            options = given_options(timeout=timeout, owner=owner, context=context)
+            return await wrapped(self.threads.submit(lambda: self.execute(session_id, tool_calls, **options)))
+        mode: Mode = "execute" if current_simulation() is None else "simulate"
         session = await self._afind(session_id, owner)
         return await arun_batch(self._path, session, tool_calls, Batch(mode, timeout, context, on_loop=True))
 
@@ -312,13 +312,16 @@ class ToolEngine(Closing):
         if self.overrides.simulate and not self.overrides.asimulate:
             return await wrapped(self.threads.submit(lambda: self.simulate(session_id, tool_calls, **options)))
         if self.overrides.answers_batches:
-            with drafting(self, session_id):
-                return await self.aexecute(session_id, tool_calls, **options)
+            refused = self._refuse_effects(tool_calls)
+            with simulating():
+                return fill_in(refused, await self.aexecute(session_id, calls_left(tool_calls, refused), **options))
         session = await self._afind(session_id, owner)
         return await arun_batch(self._path, session, tool_calls, Batch("simulate", timeout, context, on_loop=True))
 
     async def arun(self, request: CallRequest) -> list[ToolResult]:
         """Everything `aexecute` and `asimulate` can do and more, for the other side of a wire."""
+        if request.mode == "execute" and current_simulation() is not None:
+            request = replace(request, mode="simulate")
         if request.session_id is None:
             if not self._needs_sessions:
                 if len(request.calls) == 1:
@@ -338,10 +341,11 @@ class ToolEngine(Closing):
             options = given_options(
                 timeout=request.timeout or request.at_most, owner=request.owner, context=request.context or None
             )
-            refused = refusals(self.tool_registry.snapshot, request)
-            calls = [call for call, refusal in zip(request.calls, refused, strict=True) if refusal is None]
-            answers = iter(await run(request.session_id, calls, **options) if calls else ())
-            return [refusal or next(answers) for refusal in refused]
+            snapshot = self.tool_registry.snapshot
+            refused = refusals(snapshot, request)
+            calls = calls_left(request.calls, refused)
+            with nullcontext() if request.mode == "execute" else simulating(may_execute_all(snapshot, request)):
+                return fill_in(refused, await run(request.session_id, calls, **options) if calls else ())
         session = await self._afind(request.session_id, request.owner)
         return await arun_request(self._path, session, request)
 
@@ -381,9 +385,10 @@ class ToolEngine(Closing):
     def __repr__(self) -> str:
         return f"{type(self).__name__}(name={self.name!r}, tools={len(self.tool_registry)})"
 
-    def _asked_for(self, session_id: str) -> Mode:
-        """What a subclass's own `execute` is being used for, when it comes down here."""
-        return "simulate" if is_drafting(self, session_id) else "execute"
+    def _refuse_effects(self, calls: Sequence[ToolCall]) -> list[ToolResult | None]:
+        if self.overrides.only_executes:
+            return refuse_effects(self.tool_registry.snapshot, calls)
+        return [None] * len(calls)
 
     async def _afind(self, session_id: str, owner: str | None) -> Session:
         if self.sessions.known(session_id, owner):
@@ -400,67 +405,3 @@ class ToolEngine(Closing):
                 await self.sessions.in_thread(undo)
             raise cancelled
         return value
-
-
-Simulate = Literal["read", "live"]
-
-
-class OutwardEngine(ToolEngine):
-    """Simulates only what reads; `simulate_with` answers the rest in its place, and `simulate="live"` lets all out.
-
-    In a config `simulate_with` is the name of another engine under `tools.engines`.
-    """
-
-    option_structs: ClassVar[tuple[type, ...]] = (OutwardOptions,)
-
-    reaches_out = True
-
-    def __init__(
-        self,
-        registry: ToolRegistry | None = None,
-        *,
-        simulate: Simulate = "read",
-        simulate_with: ToolEngine | str | None = None,
-        **settings: Any,
-    ) -> None:
-        super().__init__(registry, **settings)
-        read_arguments(OutwardOptions, simulate=simulate)
-        if isinstance(simulate_with, str):
-            raise ConfigError(
-                "simulate_with by name works in a config, where engines have names; here, give the engine itself"
-            )
-        if simulate_with is not None and simulate_with.reaches_out:
-            raise ConfigError(f"simulate_with: {simulate_with.name!r} reaches outside itself, so nothing is gained")
-        self.simulates: Simulate = simulate
-        self.simulate_with = simulate_with
-        self._stand_in: Answerer | None = simulate_with
-        if simulate_with is not None and simulate_with.overrides.answers_batches:
-            self._stand_in = OverridingEngine(simulate_with)
-
-    def only_reads(self, tool: Tool) -> bool:
-        """True if calling it changes nothing outside, by all that is known."""
-        return tool.effects is Effects.READ
-
-    def simulator(self, tool: Tool) -> Answerer:
-        """Who answers when the tool is simulated; `Denied` if nobody may."""
-        if self.simulates == "live" or self.only_reads(tool):
-            return self
-        if self._stand_in is None:
-            raise Denied(
-                f"{tool.qualified_name} may change something outside, so it is not simulated by calling it",
-                hint="give its engine simulate_with: <another engine>, or simulate: live to call it for real",
-            )
-        return self._stand_in.route(tool) if isinstance(self._stand_in, ToolEngine) else self._stand_in
-
-    def ended(self, session_id: str, owner: str | None = None) -> None:
-        """What stands in may keep a session of its own."""
-        if isinstance(self._stand_in, OverridingEngine):
-            self._stand_in.teardown(Key(owner or "", session_id))
-        elif self.simulate_with is not None:
-            self.simulate_with.ended(session_id, owner)
-
-    def close(self) -> None:
-        """Close what stands in, too."""
-        if self.simulate_with is not None:
-            self.simulate_with.close()
-        super().close()

@@ -7,25 +7,25 @@ one call at a time among others.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.plan import Gates, Settings
 from toolyard.loop.threads import Threads
 from toolyard.model.call import ToolCall, ToolResult
-from toolyard.model.errors import CallError, ToolFailed
-from toolyard.model.tool import Tool
+from toolyard.model.errors import CallError, Denied, ToolFailed, UnknownToolError
+from toolyard.model.tool import Effects, Tool
+from toolyard.registry.bind import find
 from toolyard.registry.prepared import PreparedTool
+from toolyard.registry.simulation import current_simulation
+from toolyard.registry.snapshot import Snapshot
 from toolyard.sessions.session import Session
 from toolyard.sessions.state import setup_of
 from toolyard.sessions.store import Key
 
 NO_CONTEXT: Mapping[str, Any] = {}
-_DRAFTING: ContextVar[frozenset[tuple[int, str]]] = ContextVar("toolyard_drafting", default=frozenset())
-"""Engines and sessions for which `execute` is being used to simulate."""
 
 
 class Overrides(NamedTuple):
@@ -38,12 +38,16 @@ class Overrides(NamedTuple):
     setup: bool = False
     answers_batches: bool = False
     """True if it answers whole batches itself, past the call path."""
+    only_executes: bool = False
+    """True if all it has is an `execute` that ends there, so that nothing tells it that a call is simulated."""
 
 
 def find_overrides(kind: type, ours: type) -> Overrides:
     """What `kind` made its own of the methods of `ours`."""
-    own = {name: getattr(kind, name) is not getattr(ours, name) for name in Overrides._fields[:-1]}
-    return Overrides(**own)._replace(answers_batches=own["execute"] or own["aexecute"])
+    own = {name: getattr(kind, name) is not getattr(ours, name) for name in (*Overrides._fields[:-2], "answer")}
+    tells = own.pop("answer") or own["simulate"] or own["asimulate"]
+    batches = own["execute"] or own["aexecute"]
+    return Overrides(**own)._replace(answers_batches=batches, only_executes=batches and not tells)
 
 
 class ExecutingEngine(Protocol):
@@ -93,19 +97,35 @@ def complete_init(init: Callable[..., None], ours: Callable[[Any], None]) -> Cal
     return complete
 
 
-@contextmanager
-def drafting(engine: object, session_id: str) -> Iterator[None]:
-    """Within it, what an engine's own `execute` does in that session is a simulation."""
-    token = _DRAFTING.set(_DRAFTING.get() | {(id(engine), session_id)})
+def refuse_effects(snapshot: Snapshot, calls: Sequence[ToolCall]) -> list[ToolResult | None]:
+    """For each call, why an `execute` that cannot tell a simulation is not asked for it, or None."""
+    return [_refuse_effect(snapshot, call) for call in calls]
+
+
+def _refuse_effect(snapshot: Snapshot, call: ToolCall) -> ToolResult | None:
+    allowed = {Effects.READ} if current_simulation() is False else {Effects.READ, Effects.UNKNOWN}
     try:
-        yield
-    finally:
-        _DRAFTING.reset(token)
+        tools = [prepared.tool for prepared in find(snapshot, call.name, hints=False)]
+    except UnknownToolError:
+        return None  # for the engine to say
+    if all(tool.effects in allowed for tool in tools):
+        return None
+    denied = Denied(
+        f"{tools[0].qualified_name} may change something, and its engine has no simulation of its own",
+        hint="override simulate beside execute, or override answer(invocation), which is told the mode",
+    )
+    return ToolResult.failed(call, denied.info)
 
 
-def is_drafting(engine: object, session_id: str) -> bool:
-    """True inside `drafting`."""
-    return (id(engine), session_id) in _DRAFTING.get()
+def calls_left(calls: Sequence[ToolCall], refused: Sequence[ToolResult | None]) -> list[ToolCall]:
+    """The calls that were not refused."""
+    return [call for call, refusal in zip(calls, refused, strict=True) if refusal is None]
+
+
+def fill_in(refused: Sequence[ToolResult | None], results: Sequence[ToolResult]) -> list[ToolResult]:
+    """The results of all calls, in order: refusals, and what became of the calls that were left."""
+    answers = iter(results)
+    return [refusal or next(answers) for refusal in refused]
 
 
 class OverridingEngine:
@@ -156,7 +176,7 @@ class OverridingEngine:
         ask = self.engine.aexecute if invocation.mode == "execute" else self.engine.asimulate
         return _only_value(invocation, await ask(_own_id(invocation.session.key), [invocation.call]))
 
-    def simulator(self, tool: Tool) -> OverridingEngine:
+    def simulator(self, tool: Tool, may_execute: bool = True) -> OverridingEngine:
         """Its own `simulate` knows what to do."""
         return self
 

@@ -13,14 +13,17 @@ from toolyard.links.lm.config import LMOptions
 from toolyard.schema.common_options import McpServerOptions, TlsOptions
 
 
-class OutwardOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Of engines whose calls reach outside."""
+class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Of engines whose calls may have an effect."""
 
     simulate: Annotated[
         Literal["read", "live"],
-        Meta(description="What a simulation may really call: what only reads, or everything."),
+        Meta(
+            description="What a simulation may really call: what changes nothing, or, for callers who may also "
+            "execute, everything."
+        ),
     ]
-    simulate_with: Annotated[Any, Meta(description="The engine that answers simulated calls in place of this one.")]
+    simulate_with: Annotated[Any, Meta(description="The engine that answers what a simulation may not call.")]
 
 
 class RestEngineOptions(TlsOptions, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.plan import Answerer
 from toolyard.engines.base import ToolEngine
+from toolyard.engines.effectful import EffectfulEngine
 from toolyard.model.bindings import PythonBinding, ScriptBinding
 from toolyard.model.errors import ConfigError, NoEngine
 from toolyard.model.tool import Tool
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @register_tool_engine("python")
-class PythonToolEngine(ToolEngine):
+class PythonToolEngine(EffectfulEngine):
     """Calls the function behind a tool.
 
     From sync code a sync tool runs in the caller's thread, an async one on the home loop. From async code an
@@ -120,6 +121,7 @@ class PythonToolEngine(ToolEngine):
 
     def ended(self, session_id: str, owner: str | None = None) -> None:
         """Tell those who answer others."""
+        super().ended(session_id, owner)
         for engine in self._made.values():
             engine.ended(session_id, owner)
 

@@ -34,6 +34,8 @@ class PythonBinding(msgspec.Struct, frozen=True, eq=False):
     """True when `finish` would leave an answer that is JSON already as it is."""
     blocking: bool = True
     """False for a sync callable that returns at once, so that an event loop may call it itself."""
+    simulates: bool = False
+    """True if it is called to be simulated, too, and changes nothing then: it looks at `ctx.mode`."""
 
 
 class ScriptBinding(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from toolyard.model.call import Mode
 from toolyard.model.tool import Tool
 
 Level = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
@@ -41,6 +42,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     tool: Tool
     call_id: str | None = None
     session_id: str | None = None
+    mode: Mode = "execute"
+    """A tool that says it simulates itself is called to be simulated, too, and must change nothing then."""
     context: Mapping[str, Any] = {}
     """What the caller sent along with the call (flow state, locale, ...)."""
     trace: Mapping[str, Any] = {}

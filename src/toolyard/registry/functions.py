@@ -36,6 +36,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     version: str | None = None
     metadata: Mapping[str, Any] | None = None
     blocking: bool = True
+    simulates: bool = False
 
     def __post_init__(self) -> None:
         """Read now what can be read only once: a second tool may be made of it."""
@@ -57,6 +58,7 @@ class ToolOptions(TypedDict, total=False):
     version: str | None
     metadata: Mapping[str, Any] | None
     blocking: bool
+    simulates: bool
 
 
 def function_tool(
@@ -73,6 +75,7 @@ def function_tool(
     version: str | None = None,
     metadata: Mapping[str, Any] | None = None,
     blocking: bool = True,
+    simulates: bool = False,
 ) -> Tool:
     """The tool that calls `fn`: schemas from its annotations, descriptions from its docstring.
 
@@ -83,11 +86,16 @@ def function_tool(
     `blocking=False` promises that a sync function returns at once: it waits for nothing, no file, lock or
     network, and calculates for microseconds. Async callers then run it on their loop and save a thread, and a
     deadline is not kept while it runs.
+
+    `simulates=True` says that the function is called by `simulate` too, whatever its effects, and changes nothing
+    then: it takes `ctx` and looks at `ctx.mode`.
     """
     # pydantic comes with it, and a module that only marks its functions need not wait for that.
     from toolyard.schema.derive.function import derive
 
     derived = derive(fn, parameters=parameters)
+    if simulates and not derived.takes_ctx:
+        raise DefinitionError(f"{label_of(fn)} is said to simulate itself, but takes no ctx, whose mode says when")
     return Tool(
         name=_name_of(fn) if name is None else name,
         namespace=namespace,
@@ -99,11 +107,11 @@ def function_tool(
         tags=_listed(tags),
         aliases=_listed(aliases),
         effects=effects,
-        binding=_make_binding(derived, blocking),
+        binding=_make_binding(derived, blocking, simulates),
     )
 
 
-def _make_binding(derived: Derived, blocking: bool) -> PythonBinding:
+def _make_binding(derived: Derived, blocking: bool, simulates: bool) -> PythonBinding:
     return PythonBinding(
         callable=derived.call,
         is_async=derived.is_async,
@@ -114,6 +122,7 @@ def _make_binding(derived: Derived, blocking: bool) -> PythonBinding:
         returns=derived.returns,
         plain=derived.plain,
         blocking=blocking,
+        simulates=simulates,
     )
 
 

@@ -21,10 +21,11 @@ from toolyard.model.context import ToolContext
 from toolyard.model.errors import InvalidArguments, MalformedSource
 from toolyard.model.json_words import copied, json_type, nearest, pointer_of
 from toolyard.model.names import show
-from toolyard.model.tool import Tool
+from toolyard.model.tool import Effects, Tool
 from toolyard.model.tree_size import is_shallow
 from toolyard.parsing import parse_json
 from toolyard.registry.function_call import function_caller, plain_function, raise_failure, wait_for
+from toolyard.registry.simulation import check_dispatch
 from toolyard.schema.coerce import IntegerPlan, integer_plan
 from toolyard.schema.compile import CompiledSchema, compile_schema, describe
 from toolyard.schema.subschemas import declared_properties
@@ -184,7 +185,15 @@ class PreparedTool:
     @cached_property
     def dispatch(self) -> Callable[[RawArguments, ToolContext | None], Any]:
         """Validates, calls and waits; raises a `CallError`. Arguments are passed on as they are, not copied."""
-        return _dispatcher(self)
+        dispatch = _dispatcher(self)
+        if self.tool.effects is not Effects.WRITE:
+            return dispatch
+
+        def dispatch_write(arguments: RawArguments, ctx: ToolContext | None = None) -> Any:
+            check_dispatch(self.tool)
+            return dispatch(arguments, ctx)
+
+        return dispatch_write
 
     def accepts(self, arguments: Any) -> bool:
         """True if the arguments fit the schema."""

@@ -31,6 +31,7 @@ from toolyard.registry.bind import Bound, bind, bind_exact, find
 from toolyard.registry.enriching import Enricher, in_order
 from toolyard.registry.function_call import settle_function, wait_for
 from toolyard.registry.prepared import RawArguments, read_arguments
+from toolyard.registry.simulation import check_dispatch
 from toolyard.registry.snapshot import (
     Index,
     Part,
@@ -201,12 +202,14 @@ class ToolRegistry:
         if found is not None and len(found) == 1:
             return found[0].dispatch(arguments, ctx)
         prepared, checked = bind_exact(found or find(self.snapshot, name), read_arguments(arguments))
+        check_dispatch(prepared.tool)
         value = prepared.call_function(checked, ctx)
         return wait_for(prepared.tool, value) if type(value) is CoroutineType else value
 
     async def adispatch(self, name: str, arguments: RawArguments = None, *, ctx: ToolContext | None = None) -> Any:
         """`dispatch` for async callers: an async tool is awaited here, a sync one runs inline."""
         prepared, checked = bind_exact(find(self.snapshot, name), read_arguments(arguments))
+        check_dispatch(prepared.tool)
         value = prepared.call_function(checked, ctx)
         return await settle_function(prepared.tool, value) if type(value) is CoroutineType else value
 

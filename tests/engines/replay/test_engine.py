@@ -22,7 +22,7 @@ from toolyard import (
     Unavailable,
 )
 from toolyard.calls.request import CallRequest
-from toolyard.engines.base import OutwardEngine
+from toolyard.engines.effectful import OutwardEngine
 from toolyard.model.call import text
 from toolyard.sessions.sessions import Sessions
 

@@ -55,7 +55,7 @@ def test_simulate_meets_the_faults_that_execute_would_meet_behind_a_cassette(tap
     class Standing(PythonToolEngine):
         """Has another engine simulate."""
 
-        def simulator(self, tool):
+        def simulator(self, tool, may_execute=True):
             return PythonToolEngine(registry)
 
     with ReplayToolEngine(registry, cassette=tape, mode="record", engine=Standing(registry, faults=plan)) as engine:

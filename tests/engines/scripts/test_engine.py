@@ -315,6 +315,13 @@ class TestSimulate:
             [result] = engine.simulate("s", [ToolCall("shout", {"text": "dry"})])
             assert result.result == "DRY" and engine.state_hash("s") == before
 
+    def test_a_script_that_writes_is_not_run(self, tmp_path, engine_class):
+        writes = f"{SHOUT}\nTOOL_EFFECTS = 'write'\n"
+        with yard(tmp_path / "t", {"shout": writes}, engine=engine_class) as (_, _, engine):
+            [result] = engine.simulate("s", [ToolCall("shout", {"text": "dry"})])
+            assert result.result != "DRY" and result.metadata == {"simulated_by": "schema simulator"}
+            assert engine.execute("s", [ToolCall("shout", {"text": "wet"})])[0].result == "WET"
+
 
 class TestTraces:
     BODY = """

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from toolyard.calls.drive import EitherWay, Flow, drive_here
 from toolyard.calls.invocation import Invocation
-from toolyard.engines.base import OutwardEngine, ToolEngine
+from toolyard.engines.base import ToolEngine
+from toolyard.engines.effectful import OutwardEngine
 from toolyard.engines.mcp.answer import read_answer, redact_error
-from toolyard.engines.options import McpEngineOptions, OutwardOptions
+from toolyard.engines.options import McpEngineOptions, SimulationOptions
 from toolyard.loop.threads import renewed_in_child
 from toolyard.model.bindings import McpBinding, McpServer
 from toolyard.model.call import ToolCall
@@ -54,7 +55,7 @@ class MCPToolEngine(OutwardEngine):
 
     option_structs: ClassVar[tuple[type, ...]] = (
         McpEngineOptions,
-        OutwardOptions,
+        SimulationOptions,
     )
 
     type_name = "mcp"

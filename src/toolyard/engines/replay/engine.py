@@ -32,6 +32,7 @@ from toolyard.model.tool import Tool
 from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import bind
+from toolyard.registry.simulation import current_simulation
 from toolyard.schema.options import read_arguments
 from toolyard.sessions.history import Entry
 from toolyard.sessions.store import Key
@@ -257,7 +258,9 @@ class ReplayToolEngine(ToolEngine):
         live = self._style or self.behind.route(invocation.tool)
         if invocation.mode == "execute":
             return live, live.settings.faults, asked
-        simulator = live.simulator(invocation.tool)
+        simulator = live.simulator(invocation.tool, current_simulation() is not False)
+        if simulator is not live:
+            invocation.simulated_by = simulator.name
         # A simulation is worth keeping only where nothing better is known, and only if it is the real thing.
         known = asked is not None and self.cassette.of_call(asked.key)
         return simulator, live.settings.faults, None if known or simulator is not live else asked

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolyard.calls.drive import EitherWay, Flow, drive_here
 from toolyard.calls.invocation import Invocation
-from toolyard.engines.base import OutwardEngine, ToolEngine
-from toolyard.engines.options import OutwardOptions, RestEngineOptions
+from toolyard.engines.base import ToolEngine
+from toolyard.engines.effectful import OutwardEngine
+from toolyard.engines.options import RestEngineOptions, SimulationOptions
 from toolyard.model.bindings import RestBinding
 from toolyard.model.errors import CallError, CallTimeout, Denied, NoEngine, SessionError, Unavailable
 from toolyard.model.tool import Effects, Tool
@@ -74,7 +75,7 @@ class RESTToolEngine(OutwardEngine):
     """
 
     option_structs: ClassVar[tuple[type, ...]] = (
-        OutwardOptions,
+        SimulationOptions,
         RestEngineOptions,
     )
 

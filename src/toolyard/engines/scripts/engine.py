@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolyard.calls.invocation import Invocation
-from toolyard.engines.base import ToolEngine
+from toolyard.engines.effectful import EffectfulEngine
 from toolyard.engines.scripts.runner import ScriptRunner
 from toolyard.model.bindings import ScriptBinding
 from toolyard.model.tool import Tool
@@ -14,16 +14,12 @@ from toolyard.registry import ToolRegistry
 
 
 @register_tool_engine("scripts")
-class ScriptToolEngine(ToolEngine):
+class ScriptToolEngine(EffectfulEngine):
     """Calls the handler of a script file, in a process that is kept for the next call and ended when it hangs.
 
     How scripts are held (sandbox, limits, workers) is said where they are loaded, by `ScriptToolLoader`; each of its
     directories has workers of its own. A call has until its tool's TOOL_TIMEOUT or the caller's own limit, whichever
     comes first: then its process is ended, and nobody knows how far it came. What a script prints is in the trace.
-
-    To simulate a call is to make it, as with functions: a script in its sandbox has nothing outside to change. That
-    is less than the whole truth at level rlimits, where it may write wherever its uid may, and in this process
-    (`isolation: inprocess`), where it can do whatever the server can.
     """
 
     type_name = "scripts"
