@@ -189,3 +189,63 @@ def test_one_function_under_two_names_is_one_tool():
     module = types.ModuleType("twice")
     module.shout = module.again = shout
     assert load(module).tool_names() == ["shout"]
+
+
+PLAIN = """
+import functools, math
+from textwrap import dedent
+def add(a: int, b: int) -> int:
+    "Add."
+    return a + b
+def untyped(a, b):
+    return a + b
+async def later(x: int) -> int:
+    return _half(x)
+@functools.cache
+def cached(x: int) -> int:
+    return x
+def _half(x):
+    return x // 2
+def many(*values: int): ...
+class Thing: ...
+plus = add
+square = lambda x: x * x
+"""
+
+
+def test_a_file_of_plain_functions_gives_its_public_ones_and_lists_what_cannot_be_a_tool(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(PLAIN)
+    registry = load(str(path))
+    assert registry.tool_names() == ["add", "cached", "later", "untyped"]
+    assert registry.dispatch("add", {"a": 1, "b": 2}) == registry.dispatch("untyped", {"a": 1, "b": 2}) == 3
+    assert [item.tool for item in registry.report.rejected] == ["many"]
+
+
+def test_decorated_functions_and_dunder_all_say_which_are_meant(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(f"{PLAIN}\n__all__ = ['later', 'dedent', 'math']")
+    assert load(str(path)).tool_names() == ["dedent", "later"]
+    path.write_text(f"from toolyard import tool\n{PLAIN}\nadd = tool(add)\n")
+    assert load(str(path)).tool_names() == ["add"]
+    path.write_text("import os\nfrom json import dumps\nNUMBER = 1\ndef _own(): ...\n")
+    with pytest.raises(MalformedSource, match="@tool, and no public function"):
+        load(str(path))
+
+
+def test_a_class_without_a_decorated_method_gives_its_own_public_methods():
+    class Desk(types.SimpleNamespace):
+        @property
+        def explosive(self):
+            raise RuntimeError("a loader must not read properties")
+
+        def open_drawer(self, number: int) -> int:
+            return number
+
+        @staticmethod
+        def tidy() -> str:
+            return "done"
+
+        def _locked(self) -> None: ...
+
+    assert load(Desk).tool_names() == load(Desk()).tool_names() == ["open_drawer", "tidy"]

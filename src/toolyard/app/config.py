@@ -283,10 +283,12 @@ def read_config(document: Any, *, base: Path, where: str = "config", env: Mappin
 
 
 def read_anything(config: ConfigLike, *, env: Mapping[str, str] | None = None) -> Config:
-    """A config, from a file or given as a mapping; a catalog file is a config with one source."""
+    """A config, from a file or given as a mapping; a catalog or a Python file is a config with one source."""
     if isinstance(config, Mapping):
         return read_config(config, base=Path(), env=env)
     path = Path(config)
+    if path.suffix == ".py":
+        return Config(where=str(path), base=Path(), loaders=[PluginEntry("python", {"target": str(path)}, str(path))])
     document = read_config_file(path) if _may_be_config(path) else None
     if not is_config(document):
         source = PluginEntry("file", {"path": str(path)}, str(path))

@@ -83,12 +83,14 @@ class ToolLoader(ABC):
 class Intake:
     """Turns the entries of one load into admitted tools, keeping the books for the report.
 
-    `own=False` says that somebody else holds the entries and may change them later, so they are copied.
+    `own=False` says that somebody else holds the entries and may change them later, so they are copied;
+    `lenient` that what is bad is listed, whatever the loader's policy.
     """
 
-    def __init__(self, loader: ToolLoader, *, own: bool = True) -> None:
+    def __init__(self, loader: ToolLoader, *, own: bool = True, lenient: bool = False) -> None:
         self._loader = loader
         self._own = own
+        self._raises = loader.on_error == "raise" and not lenient
         self._candidates: list[AdmittedTool] = []
         self._rewrites: list[Rewrite] = []
         self._rejected: list[Rejection] = []
@@ -134,7 +136,7 @@ class Intake:
 
     def reject(self, error: Exception, where: str, name: str | None = None) -> None:
         """Leave an entry out and list it, or raise, as the loader's policy says."""
-        if self._loader.on_error == "raise":
+        if self._raises:
             raise MalformedSource(f"tool {name!r}: {error}" if name else str(error), where=where) from error
         self._rejected.append(Rejection(where, str(error), name, type(error).__name__))
 

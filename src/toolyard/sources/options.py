@@ -68,7 +68,11 @@ class PythonOptions(LoaderOptions, frozen=True, kw_only=True):
     """Of Python functions."""
 
     target: Annotated[
-        Any, Meta(extra={"locate": locate_script}, description="Module, or Python file, whose functions are tools.")
+        Any,
+        Meta(
+            extra={"locate": locate_script},
+            description="Module or Python file: its `@tool` functions, or all its public ones if none is decorated.",
+        ),
     ]
 
 

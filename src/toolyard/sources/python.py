@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
@@ -25,6 +25,10 @@ class PythonToolLoader(ToolLoader):
     `target` is a module, its dotted path (`"pkg.mod"`, `"pkg.mod:attribute"`) or its file (`"tools.py"`, run
     anew by every load): its `@tool` functions; a class or an instance: its `@tool` methods; a function or a
     list of functions; a typed `Registry`.
+
+    Where nothing is decorated, all public functions are tools: those that `__all__` names or, without it, those
+    defined there whose names begin with no `_`. As nobody chose them one by one, one that cannot be a tool is listed in
+    the report and left out, whatever `on_error` says.
     """
 
     option_structs: ClassVar[tuple[type, ...]] = (PythonOptions,)
@@ -53,12 +57,14 @@ class PythonToolLoader(ToolLoader):
     def load(self) -> list[Tool]:
         """The tools of the target, in definition order."""
         target = _import_target(self.target, self.source) if isinstance(self.target, str) else self.target
-        intake = Intake(self)
         if isinstance(target, Registry):
+            intake = Intake(self)
             for tool in target.tools(self.namespace):
                 intake.take(tool.replace(source=self.source), f"{self.source}.{tool.name}")
             return intake.finish()
-        for name, found in _list_members(target, self.source):
+        chosen = _list_chosen(target, self.source)
+        intake = Intake(self, lenient=not chosen)
+        for name, found in chosen or _list_public(target, self.source):
             self._take_function(intake, name, found)
         return intake.finish()
 
@@ -126,22 +132,38 @@ def _import_longest(path: str) -> Any:
     raise ModuleNotFoundError(f"no module named {path!r}")
 
 
-def _list_members(target: Any, source: str) -> Iterator[tuple[str, Any]]:
+def _list_chosen(target: Any, source: str) -> list[tuple[str, Any]]:
+    """What was given one by one, or is decorated; empty if nothing is."""
     if isinstance(target, (list, tuple)) or (isinstance(target, Sequence) and not isinstance(target, (str, bytes))):
-        return iter([(getattr(item, "__name__", str(index)), item) for index, item in enumerate(target)])
+        return [(getattr(item, "__name__", str(index)), item) for index, item in enumerate(target)]
     if spec_of(target) is not None and not isinstance(target, type):
-        return iter([(getattr(target, "__name__", "tool"), target)])
+        return [(getattr(target, "__name__", "tool"), target)]
     holder = _make_instance(target, source) if isinstance(target, type) else target
-    marked = [(name, getattr(holder, name)) for name in _list_names(holder) if _is_marked(holder, name)]
-    if marked:
-        # One function under two names is one tool.
-        once: dict[Any, str] = {}
-        for name, found in marked:
-            once.setdefault(found, name)
-        return iter([(name, found) for found, name in once.items()])
-    if callable(holder) and not isinstance(holder, ModuleType):
-        return iter([(getattr(holder, "__name__", type(holder).__name__), holder)])
-    raise MalformedSource("no function or method is decorated with @tool", where=source)
+    marked = _list_once(holder, [name for name in _list_names(holder) if _is_marked(holder, name)])
+    if not marked and callable(holder) and not isinstance(holder, ModuleType):
+        return [(getattr(holder, "__name__", type(holder).__name__), holder)]
+    return marked
+
+
+def _list_public(target: Any, source: str) -> list[tuple[str, Any]]:
+    """The public functions of a module, or methods of a class, in which nothing is decorated."""
+    holder = _make_instance(target, source) if isinstance(target, type) else target
+    is_module = isinstance(holder, ModuleType)
+    home = holder.__name__ if is_module else type(holder).__module__
+    named = getattr(holder, "__all__", None) if is_module else None
+    names = [name for name in _list_names(holder) if (name in named if named is not None else not name.startswith("_"))]
+    found = _list_once(holder, [name for name in names if _is_function(holder, name, None if named else home)])
+    if not found:
+        raise MalformedSource("nothing is decorated with @tool, and no public function is defined there", where=source)
+    return found
+
+
+def _list_once(holder: Any, names: list[str]) -> list[tuple[str, Any]]:
+    """One function under two names is one tool, under the first."""
+    once: dict[Any, str] = {}
+    for name in names:
+        once.setdefault(getattr(holder, name), name)
+    return [(name, found) for found, name in once.items()]
 
 
 def _list_names(holder: Any) -> list[str]:
@@ -153,11 +175,21 @@ def _list_names(holder: Any) -> list[str]:
 
 
 def _is_marked(holder: Any, name: str) -> bool:
-    # getattr_static first: reading every attribute would run properties.
-    found = inspect.getattr_static(holder, name, None)
-    if isinstance(found, (staticmethod, classmethod)):
-        found = found.__func__
+    found = _read_static(holder, name)
     return callable(found) and spec_of(found) is not None
+
+
+def _is_function(holder: Any, name: str, home: str | None) -> bool:
+    """A `def` of that module, or of any if there is none; also one in an object that `functools.cache` made of it."""
+    found = _read_static(holder, name)
+    found = found if inspect.isfunction(found) else inspect.getattr_static(found, "__wrapped__", None)
+    return inspect.isfunction(found) and found.__name__ != "<lambda>" and home in (None, found.__module__)
+
+
+def _read_static(holder: Any, name: str) -> Any:
+    # Reading every attribute as usual would run properties.
+    found = inspect.getattr_static(holder, name, None)
+    return found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
 
 
 def _make_instance(cls: type, source: str) -> Any:
