@@ -75,6 +75,7 @@ _EXPORTS = {
         "ToolyardError",
         "Unavailable",
         "UnknownPluginError",
+        "UnknownScriptError",
         "UnknownSessionError",
         "UnknownToolError",
     ],
@@ -185,6 +186,7 @@ if TYPE_CHECKING:
         ToolyardError as ToolyardError,
         Unavailable as Unavailable,
         UnknownPluginError as UnknownPluginError,
+        UnknownScriptError as UnknownScriptError,
         UnknownSessionError as UnknownSessionError,
         UnknownToolError as UnknownToolError,
     )

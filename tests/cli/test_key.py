@@ -85,8 +85,10 @@ def test_a_revoked_key_is_refused_by_the_time_the_command_returns(capsys, ring):
 
 def test_an_unknown_id_is_told(capsys):
     code, _, err = output(capsys, "revoke", "nobody")
-    assert code == 2
-    assert "no key has the id 'nobody'" in err
+    assert code == 1
+    assert "no key is called 'nobody'; `toolyard key list`" in err
+    key = as_json(capsys, "create", "x", "--scope", "*:*")[1]["id"]
+    assert f"did you mean {key}?" in output(capsys, "revoke", key[:-1])[2]
 
 
 @pytest.mark.parametrize(

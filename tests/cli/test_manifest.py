@@ -64,7 +64,7 @@ def test_init_says_what_it_refuses_and_exits_1(told, folder):
 
 def test_add_allows_files_and_approves_changed_ones(told, plain, folder):
     plain("init", "--empty", "--hashed")
-    assert plain("add", "a.py", "later.py")[1]["allow"]["later.py"] is None
+    assert plain("add", "a.py", "later.py", "--absent")[1]["allow"]["later.py"] is None
     folder.put("a.py", script("a", "changed"))
     assert plain("verify")[0] == 1
     assert plain("add", "a.py")[0] == 0
@@ -89,6 +89,8 @@ def test_add_hashed_alone_pins_what_is_allowed_already(plain, folder):
         (["add", "../a.py"], "is a path"),
         (["add", "A.py"], "only in case"),
         (["remove", "aa.py"], "did you mean a.py"),
+        (["add", "a.py", "aa.py"], "did you mean a.py"),
+        (["add", "nope.py"], "--absent"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -96,8 +98,15 @@ def test_what_cannot_be_done_says_why_and_changes_nothing(told, folder, argument
     folder.allow("a.py", "b.py")
     before = folder.manifest.read_bytes()
     code, out, err = told(*arguments)
-    assert code == 2 and reason in err and out == ""
+    assert code == (1 if arguments[-1] in ("aa.py", "nope.py") else 2) and reason in err and out == ""
     assert folder.manifest.read_bytes() == before
+
+
+def test_list_shows_what_is_allowed(told, plain, folder):
+    folder.allow("a.py", "b.py")
+    assert list(plain("list")[1]["allow"]) == ["a.py", "b.py"]
+    code, out, _ = told("list")
+    assert code == 0 and "a.py" in out and ": 2 files allowed" in out
 
 
 def test_remove_leaves_the_file_where_it_is(told, plain, folder):

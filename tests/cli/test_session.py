@@ -115,13 +115,17 @@ def test_an_export_is_an_initial_state(capsys):
 def test_an_unknown_session_is_an_error_with_a_way_on(capsys):
     for command in (["show", "x"], ["export", "x"], ["delete", "x"], ["fork", "x", "y"], ["diff", "x", "y"]):
         code, _, err = output(capsys, "session", *command)
-        assert code == 2
-        assert "no session is called 'x'" in err
+        assert code == 1
+        assert "no session is called 'x'; `toolyard session list`" in err
+    add(capsys, "chat-1", 1)
+    for command in (["show", "chat1"], ["export", "chat1"], ["delete", "chat1"], ["fork", "chat1", "y"]):
+        assert "did you mean chat-1?" in output(capsys, "session", *command)[2]
 
 
 def test_sessions_of_another_owner_are_not_found(capsys):
     as_json(capsys, "call", "desk::add", '{"a": 1, "b": 1}', "--session", "s", "--owner", "ann")
-    assert output(capsys, "session", "show", "s")[0] == 2
+    code, _, err = output(capsys, "session", "show", "s")
+    assert code == 1 and "--owner ann" in err
     assert output(capsys, "session", "show", "s", "--owner", "ann")[0] == 0
 
 
@@ -155,7 +159,7 @@ def test_a_session_without_a_name_is_refused(capsys):
 
 def test_a_simulation_in_a_session_that_is_not_there_is_refused_and_begins_none(capsys):
     code, _, err = output(capsys, "call", "desk::add", '{"a": 1, "b": 1}', "--session", "new", "--simulate")
-    assert code == 2
+    assert code == 1
     assert "no session is called 'new'" in err
     assert as_json(capsys, "session", "list") == (0, [])
     assert as_json(capsys, "call", "desk::add", '{"a": 1, "b": 1}', "--simulate")[1]["result"] == 2

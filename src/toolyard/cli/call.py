@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sys
 from contextlib import redirect_stdout, suppress
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from toolyard.cli.options import YARD, OwnerOption, SkipOption, YardOptions, read_word
 from toolyard.cli.output import fail_call, print_json, warn, working
-from toolyard.cli.yard import ConfigOption, JsonOption, OwnerOption, SkipOption, open_yard
+from toolyard.cli.yard import open_yard
 from toolyard.model.call import ToolCall, ToolResult
-from toolyard.model.errors import InvalidArguments, SessionError, SessionExistsError
+from toolyard.model.errors import ConfigError, InvalidArguments, SessionError, SessionExistsError, UnknownToolError
+from toolyard.model.json_words import pointer_of
+from toolyard.registry import ToolRegistry
+from toolyard.registry.bind import find
 from toolyard.registry.prepared import read_arguments
 
 _ALONE = "toolyard-call"
@@ -20,16 +24,14 @@ _ALONE = "toolyard-call"
 
 def call(
     name: str,
-    arguments: Annotated[str, Parameter(allow_leading_hyphen=True)] = "{}",
     /,
-    *,
+    *arguments: Annotated[str, Parameter(allow_leading_hyphen=True)],
     session: Annotated[str | None, Parameter(name=["--session", "-s"])] = None,
     simulate: Annotated[bool, Parameter(negative="")] = False,
     timeout: float | None = None,
     owner: OwnerOption = None,
-    config: ConfigOption = None,
     skip_bad: SkipOption = False,
-    json: JsonOption = False,
+    options: YardOptions = YARD,
 ) -> int:
     """Call a tool and print its result; exits 1 if the call failed.
 
@@ -38,7 +40,8 @@ def call(
     name
         Qualified name, or a bare name that only one namespace has.
     arguments
-        A JSON object, or - to read it from standard input.
+        KEY=VALUE words, where a value is read as JSON if it is JSON and the tool takes it so, and else as text; or
+        one JSON object; or - to read that from standard input.
     session
         Make the call in this session, which is set up if there is none, and keep it there. Without a `sessions`
         block in the config, sessions are kept in a file of the user's.
@@ -49,8 +52,9 @@ def call(
     """
     if session == "":
         raise SessionError("--session needs the name of a session, and it is empty")
-    request = ToolCall(name, _read_arguments(sys.stdin.read() if arguments == "-" else arguments))
-    with open_yard(config, skip_bad=skip_bad, durable=session is not None) as yard:
+    given = _read_arguments(arguments)
+    with open_yard(options.config, skip_bad=skip_bad, durable=session is not None) as yard:
+        request = ToolCall(name, _settle_values(given, yard.tool_registry, name))
         engine, session_id = yard.tool_engine, session or _ALONE
         # A simulation leaves no trace, so it begins no session either: one that is not there is an error.
         if session is None or not simulate:
@@ -61,15 +65,45 @@ def call(
         # Standard output is for the answer alone, whatever the tool prints.
         with redirect_stdout(sys.stderr), working(f"calling {name}"):
             result = ask(session_id, [request], timeout=timeout, owner=owner)[0]
-    return _show_result(result, json)
+    return _show_result(result, options.json)
 
 
-def _read_arguments(text: str) -> dict[str, object] | str:
+class _Words(dict[str, str]):
+    """Arguments that were written as KEY=VALUE, each value still as it was written."""
+
+
+def _read_arguments(given: tuple[str, ...]) -> _Words | dict[str, object] | str:
     """The arguments as an object; text that is none stays text, which the call path refuses and records."""
+    if given and not given[0].startswith("{") and all("=" in word for word in given):
+        words = _Words()
+        for key, _, value in (word.partition("=") for word in given):
+            if key in words:
+                raise ConfigError(f"{key}=... is given twice; a list is written {key}='[1, 2]'")
+            words[key] = value
+        return words
+    if len(given) > 1:
+        raise ConfigError("write the arguments as KEY=VALUE, each of them, or all of them as one JSON object")
+    text = given[0] if given else "{}"
+    text = sys.stdin.read() if text == "-" else text
     try:
         return read_arguments(text)
     except InvalidArguments:
         return text
+
+
+def _settle_values(given: _Words | dict[str, object] | str, registry: ToolRegistry, name: str) -> dict[str, Any] | str:
+    """Each word as JSON where that is what the tool takes there, and as the text it is where not."""
+    if not isinstance(given, _Words):
+        return given
+    read = tried = {key: read_word(text) for key, text in given.items()}
+    with suppress(UnknownToolError):  # which the call will say
+        for candidate in find(registry.snapshot, name):
+            wrong = {violation.pointer for violation in candidate.compiled.violations(read)}
+            kept = {key for key in read if any(f"{at}/".startswith(f"{pointer_of([key])}/") for at in wrong)}
+            tried = {key: given[key] if key in kept else value for key, value in read.items()}
+            if candidate.compiled.accepts(tried):
+                break
+    return tried
 
 
 def _show_result(result: ToolResult, json: bool) -> int:

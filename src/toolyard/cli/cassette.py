@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
-from toolyard.cli.output import counted, print_json, print_table, print_text, working
-from toolyard.cli.yard import ConfigOption, JsonOption, SkipOption, open_registry
+from toolyard.cli.options import OUTPUT, YARD, OutputOptions, SkipOption, YardOptions
+from toolyard.cli.output import counted, describe_missing, print_json, print_table, print_text, warn, working
+from toolyard.cli.yard import open_registry
 from toolyard.engines.replay.cassette import Cassette, Recording, drift_of
 from toolyard.model.errors import ErrorInfo
 
@@ -18,7 +19,7 @@ NameOption = Annotated[str | None, Parameter(name="--tool", help="Only recording
 _SHOWN = 80
 
 
-def show_(path: Path, /, *, tool: NameOption = None, json: JsonOption = False) -> int:
+def show_(path: Path, /, *, tool: NameOption = None, options: OutputOptions = OUTPUT) -> int:
     """List the recordings of a cassette.
 
     Parameters
@@ -28,8 +29,10 @@ def show_(path: Path, /, *, tool: NameOption = None, json: JsonOption = False) -
     """
     with working(f"reading {path}"):
         cassette = Cassette.load(path)
+    if tool is not None and tool not in cassette.names():
+        warn(describe_missing("recorded tool", tool, cassette.names(), f"cassette show {path}"))
     numbers = [number for number, item in enumerate(cassette.recordings) if tool in (None, item.name)]
-    if json:
+    if options.json:
         print_json([cassette.recordings[number].to_dict() for number in numbers])
         return 0
     rows = [_recording_row(number, cassette.recordings[number]) for number in numbers]
@@ -38,9 +41,7 @@ def show_(path: Path, /, *, tool: NameOption = None, json: JsonOption = False) -
     return 0
 
 
-def check_(
-    path: Path, /, *, config: ConfigOption = None, skip_bad: SkipOption = False, json: JsonOption = False
-) -> int:
+def check_(path: Path, /, *, skip_bad: SkipOption = False, options: YardOptions = YARD) -> int:
     """Hold a cassette against the tools as they are now. Exits 1 if they have moved apart.
 
     Lists tools that are gone or defined otherwise, and recorded arguments that their tool no longer accepts.
@@ -54,9 +55,9 @@ def check_(
     """
     with working(f"reading {path}"):
         cassette = Cassette.load(path)
-    with open_registry(config, skip_bad=skip_bad) as registry:
+    with open_registry(options.config, skip_bad=skip_bad) as registry:
         drift = drift_of(cassette, registry)
-    if json:
+    if options.json:
         print_json(drift.to_dict())
         return 0 if drift.ok else 1
     for line in drift.lines():

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 from cyclopts import Parameter
 
 from toolyard.app import survey
+from toolyard.cli.options import OUTPUT, YARD, OutputOptions, SkipOption, YardOptions
 from toolyard.cli.output import counted, print_json, print_table, print_text, warn, working
-from toolyard.cli.yard import ConfigOption, JsonOption, SkipOption, open_registry
+from toolyard.cli.yard import config_path, domain_registry, open_registry, warn_of_unknown
 from toolyard.constants import VERSION
 from toolyard.dialects import get_dialect
 from toolyard.model.report import LoadReport
 from toolyard.model.tool import Tool
+from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import find
 
 _SHOWN = 50
@@ -23,24 +24,25 @@ _SHOWN = 50
 Markdown = Annotated[bool, Parameter(negative="", help="Print the configuration reference as Markdown instead.")]
 
 
-def check(path: Path, /, *, json: JsonOption = False) -> int:
-    """Load a config or catalog and print what was loaded, rewritten and rejected, and why.
+def check(*, options: YardOptions = YARD) -> int:
+    """Load a config, a catalog or a Python file and print what was loaded, rewritten and rejected, and why.
 
     Exits 1 when anything was rejected or a source failed.
-
-    Parameters
-    ----------
-    path
-        A config (with a `tools:` block) or a catalog file.
     """
-    with working(f"checking {path}"):
-        registry, report = survey(path)
+    path = config_path(options.config)
+    with working(f"checking {path or 'the domains'}"):
+        registry, report = _survey_domains() if path is None else survey(path)
         registry.close()
-    if json:
+    if options.json:
         print_json(report.to_dict())
     else:
         _show_report(report)
     return 0 if report.ok else 1
+
+
+def _survey_domains() -> tuple[ToolRegistry, LoadReport]:
+    registry = domain_registry(skip_bad=True)
+    return registry, registry.report
 
 
 def _show_report(report: LoadReport) -> None:
@@ -74,9 +76,8 @@ def tools(
     *,
     namespace: Annotated[str | None, Parameter(name=["--namespace", "-n"])] = None,
     tag: Annotated[str | None, Parameter(name=["--tag", "-t"])] = None,
-    config: ConfigOption = None,
     skip_bad: SkipOption = False,
-    json: JsonOption = False,
+    options: YardOptions = YARD,
 ) -> int:
     """List the tools, in registration order.
 
@@ -87,13 +88,14 @@ def tools(
     tag
         Only tools with this tag.
     """
-    with open_registry(config, skip_bad=skip_bad) as registry:
+    with open_registry(options.config, skip_bad=skip_bad) as registry:
+        warn_of_unknown(registry, namespace=namespace, tag=tag)
         found = [
             tool
             for tool in registry
             if (namespace is None or tool.namespace == namespace) and (tag is None or tag in tool.tags)
         ]
-    if json:
+    if options.json:
         print_json([tool.to_dict(qualified=True) for tool in found])
         return 0
     rows = [(tool.qualified_name, tool.effects.value, tool.description.partition("\n")[0]) for tool in found]
@@ -106,10 +108,9 @@ def show(
     name: str,
     /,
     *,
-    config: ConfigOption = None,
     skip_bad: SkipOption = False,
     format: str | None = None,  # noqa: A002 - the option is called --format
-    json: JsonOption = False,
+    options: YardOptions = YARD,
 ) -> int:
     """Show a tool's definition, every overload of it.
 
@@ -121,7 +122,7 @@ def show(
         Spell it as a provider does: openai, openai-responses, anthropic, gemini or mcp. What the provider
         cannot be told is listed on standard error.
     """
-    with open_registry(config, skip_bad=skip_bad) as registry:
+    with open_registry(options.config, skip_bad=skip_bad) as registry:
         found = [candidate.tool for candidate in find(registry.snapshot, name)]
         tools = registry.all_tools()
     if format:
@@ -129,7 +130,7 @@ def show(
         print_json(dialect.format_tools(found))
         for line in dialect.report:
             warn(f"{line.tool}{line.pointer}: {line.change}")
-    elif json:
+    elif options.json:
         print_json([describe(tool) for tool in found])
     else:
         for tool in found:
@@ -166,7 +167,7 @@ def _indent_json(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
-def schema(*, json: JsonOption = False, markdown: Markdown = False) -> int:
+def schema(*, markdown: Markdown = False, options: OutputOptions = OUTPUT) -> int:
     """Print the JSON Schema of config files, for editors that complete and check while you type."""
     from toolyard.app.schema import config_reference, config_schema
 
@@ -177,9 +178,9 @@ def schema(*, json: JsonOption = False, markdown: Markdown = False) -> int:
     return 0
 
 
-def version(*, json: JsonOption = False) -> None:
+def version(*, options: OutputOptions = OUTPUT) -> None:
     """Print the version."""
-    if json:
+    if options.json:
         print_json({"version": VERSION})
     else:
         sys.stdout.write(f"{VERSION}\n")

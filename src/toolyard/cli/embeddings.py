@@ -6,21 +6,21 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from toolyard.cli.options import OUTPUT, OutputOptions
 from toolyard.cli.output import print_json, print_text, working
-from toolyard.cli.yard import JsonOption
 
 
 def install_(
     *,
     dry_run: Annotated[bool, Parameter(name="--dry-run", negative="", help="Only say what would be run.")] = False,
-    json: JsonOption = False,
+    options: OutputOptions = OUTPUT,
 ) -> int:
     """Install the weights and what runs them, about 90 MB and no torch, and prepare them."""
     from toolyard.insight.embeddings.choice import install_commands, install_missing
 
     if dry_run:
         commands = install_commands()
-        if json:
+        if options.json:
             print_json({"commands": [["python", *command] for command in commands]})
         else:
             for command in commands:
@@ -32,14 +32,14 @@ def install_(
         install_missing()
     with working("preparing the embedding model"):
         report = _make_report(prepare=True)
-    _show_report(report, json)
+    _show_report(report, options.json)
     return 0 if report["installed"] else 1
 
 
-def status_(*, json: JsonOption = False) -> int:
+def status_(*, options: OutputOptions = OUTPUT) -> int:
     """Say whether the weights are installed, and where they are; 1 if they are not."""
     report = _make_report(prepare=False)
-    _show_report(report, json)
+    _show_report(report, options.json)
     return 0 if report["installed"] else 1
 
 

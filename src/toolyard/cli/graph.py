@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
+from toolyard.cli.options import YARD, SkipOption, YardOptions
 from toolyard.cli.output import counted, print_json, print_text, working
-from toolyard.cli.yard import JsonOption, SkipOption, open_registry
+from toolyard.cli.yard import config_path, open_registry, warn_of_unknown
 from toolyard.model.errors import ConfigError
 from toolyard.model.tool import Tool
 
@@ -31,8 +32,6 @@ _FORMATS = {".html": "html", ".htm": "html", ".dot": "dot", ".mmd": "mermaid", "
 
 
 def graph(
-    config: Path,
-    /,
     *,
     out: Annotated[Path, Parameter(name=["--out", "-o"])],
     top: int = 2,
@@ -42,7 +41,7 @@ def graph(
     linked: Annotated[bool, Parameter(negative="")] = False,
     title: str | None = None,
     skip_bad: SkipOption = False,
-    json: JsonOption = False,
+    options: YardOptions = YARD,
 ) -> int:
     """Write the dataflow of the tools, namespace by namespace, with the strongest edges.
 
@@ -51,8 +50,6 @@ def graph(
 
     Parameters
     ----------
-    config
-        A config (with a `tools:` block) or a catalog file.
     out
         The file to write: `.html` for a page to search, zoom and filter, `.dot` for Graphviz, `.mmd` for Mermaid, or
         `.json`.
@@ -72,10 +69,14 @@ def graph(
     form = _choose_format(out)
     from toolyard.insight.graph import GraphOptions
 
-    options = GraphOptions(top, min_score, namespace, max_edges, linked)
-    with open_registry(config, skip_bad=skip_bad) as registry:
-        summary = _write_graph(registry, options, out, form, title or f"Dataflow of {config.name}")
-    print_json(summary) if json else _print_summary(summary)
+    wanted = GraphOptions(top, min_score, namespace, max_edges, linked)
+    path = config_path(options.config)
+    with open_registry(path, skip_bad=skip_bad) as registry:
+        warn_of_unknown(registry, namespace=namespace)
+        summary = _write_graph(
+            registry, wanted, out, form, title or f"Dataflow of {path.name if path else 'the domains'}"
+        )
+    print_json(summary) if options.json else _print_summary(summary)
     return 0
 
 

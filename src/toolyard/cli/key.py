@@ -13,8 +13,9 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from toolyard.app.config import read_anything
-from toolyard.cli.output import counted, print_json, print_table, print_text
-from toolyard.cli.yard import ConfigOption, JsonOption, config_path
+from toolyard.cli.options import YARD, YardOptions
+from toolyard.cli.output import NotFoundError, counted, describe_missing, print_json, print_table, print_text
+from toolyard.cli.yard import config_path
 from toolyard.model.errors import ConfigError
 from toolyard.serving.identity import POLL, ApiKey, KeyLimits, KeyRing, read_scopes
 from toolyard.sessions.records import open_records
@@ -43,8 +44,7 @@ def create_(
     rate: Annotated[float | None, Parameter(help="Requests a second; the server's default, if not given.")] = None,
     burst: Annotated[float | None, Parameter(help="Requests at once beyond the rate.")] = None,
     concurrency: Annotated[int | None, Parameter(help="Requests running at the same time.")] = None,
-    config: ConfigOption = None,
-    json: JsonOption = False,
+    options: YardOptions = YARD,
 ) -> int:
     """Make a key and print its token, this once.
 
@@ -55,9 +55,9 @@ def create_(
     """
     scopes = read_scopes(scope)
     until = None if expires is None else time.time() + _read_span(expires)
-    with _open_ring(config) as ring:
+    with _open_ring(options.config) as ring:
         key, token = ring.create(name, scopes, expires=until, limits=KeyLimits(rate, burst, concurrency))
-    if json:
+    if options.json:
         print_json({**_describe_key(key), "token": token})
         return 0
     print_text(token)
@@ -65,11 +65,11 @@ def create_(
     return 0
 
 
-def list_(*, config: ConfigOption = None, json: JsonOption = False) -> int:
+def list_(*, options: YardOptions = YARD) -> int:
     """List the keys, without their tokens."""
-    with _open_ring(config) as ring:
+    with _open_ring(options.config) as ring:
         keys = ring.list()
-    if json:
+    if options.json:
         print_json([_describe_key(key) for key in keys])
         return 0
     now = time.time()
@@ -89,7 +89,7 @@ def list_(*, config: ConfigOption = None, json: JsonOption = False) -> int:
     return 0
 
 
-def revoke_(key_id: str, /, *, config: ConfigOption = None, json: JsonOption = False) -> int:
+def revoke_(key_id: str, /, *, options: YardOptions = YARD) -> int:
     """End a key. Every running server refuses it by the time this returns.
 
     Parameters
@@ -97,13 +97,13 @@ def revoke_(key_id: str, /, *, config: ConfigOption = None, json: JsonOption = F
     key_id
         The key, as `toolyard key list` shows it.
     """
-    with _open_ring(config) as ring:
+    with _open_ring(options.config) as ring:
         key = ring.revoke(key_id)
         if key is None:
-            raise ConfigError(f"no key has the id {key_id!r}; `toolyard key list` shows those there are")
+            raise NotFoundError(describe_missing("key", key_id, [known.id for known in ring.list()], "key list"))
         # Servers look every POLL seconds; the second period is for the look itself.
         time.sleep(2 * POLL)
-    if json:
+    if options.json:
         print_json(_describe_key(key))
     else:
         print_text(f"{key.id} ({key.name}) is revoked")

@@ -1,16 +1,19 @@
-"""The `toolyard` command: its subcommands, whose files are imported when they are called."""
+"""The `toolyard` command: its verbs, whose files are imported when they are called."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Sequence
+from typing import Literal
 
 from cyclopts import App, CycloptsError
 
-from toolyard.cli.output import fail, prepare_streams
+from toolyard.cli.file_word import name_file
+from toolyard.cli.options import OUTPUT, OutputOptions
+from toolyard.cli.output import NotFoundError, fail, prepare_streams, print_json, print_text, set_verbosity
 from toolyard.constants import VERSION
-from toolyard.model.errors import CallError, ToolyardError
+from toolyard.model.errors import CallError, ToolyardError, UnknownScriptError, UnknownSessionError
 
 app = App(
     name="toolyard",
@@ -18,8 +21,15 @@ app = App(
     version=VERSION,
     version_flags=["--version"],
 )
-for _target, _help in {
-    "catalog:check": "Load a config or catalog and say what was loaded, rewritten and rejected.",
+_GROUPS = {
+    "session": "Look at sessions and branch them.",
+    "key": "Say who may use a server.",
+    "cassette": "Look at recorded calls and check them against the tools.",
+    "manifest": "Say which scripts of a directory may be loaded.",
+    "embeddings": "The embedding model that search and enrichments use by default.",
+}
+_VERBS = {
+    "catalog:check": "Load a config, catalog or Python file and say what was loaded, rewritten and rejected.",
     "catalog:tools": "List the tools.",
     "catalog:show": "Show one tool, whole.",
     "search:search": "Find tools by what they do.",
@@ -30,76 +40,76 @@ for _target, _help in {
     "serve:mcp": "Serve the tools to one MCP client, over standard input and output.",
     "catalog:schema": "Print the JSON Schema of config files.",
     "catalog:version": "Print the version.",
-}.items():
-    app.command(f"toolyard.cli.{_target}", name=_target.partition(":")[2], help=_help)
+    "session:list_": "List the sessions.",
+    "session:show_": "Show a session, call by call.",
+    "session:fork_": "Begin a session where another one now is.",
+    "session:diff_": "Show where two sessions part.",
+    "session:export_": "Print a session as JSON, whole.",
+    "session:delete_": "End a session.",
+    "key:create_": "Make a key and print its token, this once.",
+    "key:list_": "List the keys.",
+    "key:revoke_": "End a key.",
+    "cassette:show_": "List the recordings.",
+    "cassette:check_": "Say where cassette and tools have moved apart.",
+    "manifest:init_": "Make a manifest that allows the scripts which are there now.",
+    "manifest:list_": "List the files that the manifest allows.",
+    "manifest:add_": "Allow files, or approve what they say now.",
+    "manifest:remove_": "Allow files no longer.",
+    "manifest:verify_": "Check that every allowed file can be loaded.",
+    "manifest:diff_": "Show where directory and manifest part.",
+    "embeddings:install_": "Install its weights, and what runs them without torch.",
+    "embeddings:status_": "Say whether it is installed, and where.",
+}
+"""Every verb by its file and function: those of a group have its name for a file, and end in `_`."""
+
+_groups = {name: App(name=name, help=text) for name, text in _GROUPS.items()}
+for _target, _help in _VERBS.items():
+    _file, _, _function = _target.partition(":")
+    _place = _groups[_file] if _function.endswith("_") else app
+    _place.command(f"toolyard.cli.{_target}", name=_function.removesuffix("_"), help=_help)
+for _group in _groups.values():
+    app.command(_group)
 
 
-_sessions = App(name="session", help="Look at sessions and branch them.")
-for _command, _help in {
-    "list": "List the sessions.",
-    "show": "Show a session, call by call.",
-    "fork": "Begin a session where another one now is.",
-    "diff": "Show where two sessions part.",
-    "export": "Print a session as JSON, whole.",
-    "delete": "End a session.",
-}.items():
-    _sessions.command(f"toolyard.cli.session:{_command}_", name=_command, help=_help)
-app.command(_sessions)
+@app.command
+def completion(
+    shell: Literal["bash", "zsh", "fish"], /, *, install: bool = False, options: OutputOptions = OUTPUT
+) -> int:
+    """Print what completes this command in a shell: `eval "$(toolyard completion bash)"`.
+
+    Parameters
+    ----------
+    shell
+        The shell.
+    install
+        Write it where that shell looks, for all shells to come, and print the place.
+    """
+    text = str(app.install_completion(shell=shell)) if install else app.generate_completion(shell=shell)
+    print_json({"shell": shell, "installed" if install else "script": text}) if options.json else print_text(text)
+    return 0
 
 
-_keys = App(name="key", help="Say who may use a server.")
-for _command, _help in {
-    "create": "Make a key and print its token, this once.",
-    "list": "List the keys.",
-    "revoke": "End a key.",
-}.items():
-    _keys.command(f"toolyard.cli.key:{_command}_", name=_command, help=_help)
-app.command(_keys)
-
-
-_cassettes = App(name="cassette", help="Look at recorded calls and check them against the tools.")
-for _command, _help in {
-    "show": "List the recordings.",
-    "check": "Say where cassette and tools have moved apart.",
-}.items():
-    _cassettes.command(f"toolyard.cli.cassette:{_command}_", name=_command, help=_help)
-app.command(_cassettes)
-
-
-_manifests = App(name="manifest", help="Say which scripts of a directory may be loaded.")
-for _command, _help in {
-    "init": "Make a manifest that allows the scripts which are there now.",
-    "add": "Allow files, or approve what they say now.",
-    "remove": "Allow files no longer.",
-    "verify": "Check that every allowed file can be loaded.",
-    "diff": "Show where directory and manifest part.",
-}.items():
-    _manifests.command(f"toolyard.cli.manifest:{_command}_", name=_command, help=_help)
-app.command(_manifests)
-
-
-_embeddings = App(name="embeddings", help="The embedding model that search and enrichments use by default.")
-for _command, _help in {
-    "install": "Install its weights, and what runs them without torch.",
-    "status": "Say whether it is installed, and where.",
-}.items():
-    _embeddings.command(f"toolyard.cli.embeddings:{_command}_", name=_command, help=_help)
-app.command(_embeddings)
+_NOT_FOUND = (CallError, NotFoundError, UnknownScriptError, UnknownSessionError)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command: 0 done, 1 done with findings or a failed call, 2 could not be done."""
+    """Run one command: 0 done, 1 done with findings, a failed call or a name that is not there, 2 could not be done."""
     prepare_streams()
+    if not sys.stdout.isatty():
+        app.help_formatter = "plain"
     as_json = "--json" in arguments
     try:
-        answer = app(list(arguments), exit_on_error=False, print_error=not as_json, result_action="return_value")
+        command, bound, _ = app.parse_args(name_file(app, arguments), exit_on_error=False, print_error=False)
+        for value in bound.arguments.values():
+            if isinstance(value, OutputOptions):
+                set_verbosity(quiet=value.quiet, verbose=value.verbose)
+        answer = command(*bound.args, **bound.kwargs)
     except CycloptsError as error:
-        if as_json:
-            fail(error, as_json=True)
+        fail(error, as_json=as_json)
         return 2
     except ToolyardError as error:
         fail(error, as_json=as_json)
-        return 1 if isinstance(error, CallError) else 2
+        return 1 if isinstance(error, _NOT_FOUND) else 2
     except BrokenPipeError:
         # The reader has seen enough; there is nobody left to tell, at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

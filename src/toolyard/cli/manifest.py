@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from toolyard.cli.options import OUTPUT, OutputOptions
 from toolyard.cli.output import counted, print_json, print_table, print_text
-from toolyard.cli.yard import JsonOption
 from toolyard.model.errors import ManifestError
 from toolyard.sources.scripts.files import ScriptDirectory
 from toolyard.sources.scripts.manifest import (
@@ -34,11 +34,11 @@ def init_(
         bool, Parameter(negative="", help="Keep the hash of each file: changed bytes are refused.")
     ] = False,
     empty: Annotated[bool, Parameter(negative="", help="Allow nothing yet, whatever is there.")] = False,
-    json: JsonOption = False,
+    options: OutputOptions = OUTPUT,
 ) -> int:
     """Make a manifest that allows the scripts which are there now. Exits 1 if some cannot be allowed."""
     manifest, refused = create_manifest(directory, hashed=hashed, empty=empty)
-    if json:
+    if options.json:
         print_json({**_describe_file(directory, manifest), "refused": refused})
     else:
         _show_files(manifest)
@@ -48,14 +48,22 @@ def init_(
     return 1 if refused else 0
 
 
+def list_(directory: Directory, /, *, options: OutputOptions = OUTPUT) -> int:
+    """List the files that the manifest allows."""
+    with ScriptDirectory(directory) as opened:
+        manifest = read_manifest(opened)
+    return _done(directory, manifest, "", options.json)
+
+
 def add_(
     directory: Directory,
     /,
     *files: str,
+    absent: Annotated[bool, Parameter(negative="", help="Allow also a file that is not there yet.")] = False,
     hashed: Annotated[bool, Parameter(negative="", help="Keep the hash of each file from now on.")] = False,
-    json: JsonOption = False,
+    options: OutputOptions = OUTPUT,
 ) -> int:
-    """Allow files, or approve what they say now; one that is not there yet may be allowed too.
+    """Allow files, or approve what they say now.
 
     Parameters
     ----------
@@ -64,11 +72,11 @@ def add_(
     """
     if not files and not hashed:
         raise ManifestError("name the files to be allowed")
-    manifest = allow_scripts(directory, files, hashed=True if hashed else None)
-    return _done(directory, manifest, f"{counted(len(files), 'file')} added", json)
+    manifest = allow_scripts(directory, files, hashed=True if hashed else None, absent=absent)
+    return _done(directory, manifest, f"{counted(len(files), 'file')} added, ", options.json)
 
 
-def remove_(directory: Directory, /, *files: str, json: JsonOption = False) -> int:
+def remove_(directory: Directory, /, *files: str, options: OutputOptions = OUTPUT) -> int:
     """Allow files no longer; they stay where they are.
 
     Parameters
@@ -79,24 +87,24 @@ def remove_(directory: Directory, /, *files: str, json: JsonOption = False) -> i
     if not files:
         raise ManifestError("name the files to be allowed no longer")
     manifest = disallow_scripts(directory, files)
-    return _done(directory, manifest, f"{counted(len(set(files)), 'file')} removed", json)
+    return _done(directory, manifest, f"{counted(len(set(files)), 'file')} removed, ", options.json)
 
 
-def verify_(directory: Directory, /, *, json: JsonOption = False) -> int:
+def verify_(directory: Directory, /, *, options: OutputOptions = OUTPUT) -> int:
     """Check that every file the manifest allows is there, may be loaded, and has its hash. Exits 1 if one has not."""
     listed = [item for item in _review_files(directory) if item.state != "stray"]
     bad = [item for item in listed if item.state != "ok"]
-    _show_review("Manifest", listed, json)
-    if not json:
+    _show_review("Manifest", listed, options.json)
+    if not options.json:
         print_text(f"{counted(len(listed), 'file')} allowed, {len(bad)} cannot be loaded")
     return 1 if bad else 0
 
 
-def diff_(directory: Directory, /, *, json: JsonOption = False) -> int:
+def diff_(directory: Directory, /, *, options: OutputOptions = OUTPUT) -> int:
     """Show where directory and manifest part: scripts not allowed, missing, changed, or refused. Exits 1 if they do."""
     different = [item for item in _review_files(directory) if item.state != "ok"]
-    _show_review("Differences", different, json)
-    if not json:
+    _show_review("Differences", different, options.json)
+    if not options.json:
         print_text(counted(len(different), "difference"))
     return 1 if different else 0
 
@@ -111,7 +119,7 @@ def _done(directory: Path, manifest: Manifest, what: str, json: bool) -> int:
         print_json(_describe_file(directory, manifest))
     else:
         _show_files(manifest)
-        print_text(f"{directory / MANIFEST}: {what}, {counted(len(manifest.allow), 'file')} allowed")
+        print_text(f"{directory / MANIFEST}: {what}{counted(len(manifest.allow), 'file')} allowed")
     return 0
 
 

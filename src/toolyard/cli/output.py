@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,28 @@ from typing import Any
 
 import msgspec
 
-from toolyard.model.errors import CallError, ErrorInfo
+from toolyard.model.errors import CallError, ErrorInfo, ToolyardError, UnknownToolError
+from toolyard.model.json_words import closest
+
+_log = logging.getLogger("toolyard")
+
+
+class NotFoundError(ToolyardError, KeyError):
+    """Nothing here has the name that was given: a command ends with it as with an unknown tool."""
+
+
+def describe_missing(what: str, name: str, known: Iterable[str], command: str) -> str:
+    """No such thing: the names that may have been meant, or the command that lists those there are."""
+    near = closest(name, known)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"`toolyard {command}` lists those there are"
+    return f"no {what} is called {name!r}; {hint}"
+
+
+def set_verbosity(*, quiet: bool, verbose: bool) -> None:
+    """How much is said on standard error beside errors; servers have a log of their own, of the same level."""
+    _log.setLevel(logging.ERROR if quiet else logging.DEBUG if verbose else logging.NOTSET)
+    if logging.lastResort is not None:
+        logging.lastResort.setLevel(logging.DEBUG if verbose else logging.WARNING)
 
 
 def prepare_streams() -> None:
@@ -74,27 +96,33 @@ def fail(error: Exception, *, as_json: bool = False) -> None:
         print_json({"error": {"type": type(error).__name__, **info}})
         return
     sys.stderr.write(f"toolyard: {visible(str(error))}\n")
-    if isinstance(error, CallError) and error.info.hint:
-        sys.stderr.write(f"  hint: {visible(error.info.hint)}\n")
+    if isinstance(error, CallError):
+        _print_hint(error.info)
 
 
 def fail_call(info: ErrorInfo) -> None:
     """A failed call, for a person: on standard error with its code and hint."""
     effect = "" if info.effect == "none" else f" (effect: {info.effect})"
     sys.stderr.write(f"toolyard: {info.code}: {visible(info.message)}{effect}\n")
-    if info.hint:
-        sys.stderr.write(f"  hint: {visible(info.hint)}\n")
+    _print_hint(info)
+
+
+def _print_hint(info: ErrorInfo) -> None:
+    unknown = "`toolyard tools` lists those there are" if info.code == UnknownToolError.code else None
+    if hint := info.hint or unknown:
+        sys.stderr.write(f"  hint: {visible(hint)}\n")
 
 
 def warn(text: str) -> None:
-    """A remark beside the answer, on standard error."""
-    sys.stderr.write(f"toolyard: {visible(text)}\n")
+    """A remark beside the answer, on standard error, unless it is to be quiet there."""
+    if _log.isEnabledFor(logging.WARNING):
+        sys.stderr.write(f"toolyard: {visible(text)}\n")
 
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
     """A spinner on the terminal while something may take longer than a blink."""
-    if not sys.stderr.isatty():
+    if not (sys.stderr.isatty() and _log.isEnabledFor(logging.WARNING)):
         yield
         return
     from rich.console import Console

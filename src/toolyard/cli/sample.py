@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 from cyclopts import Parameter
 
+from toolyard.cli.options import YARD, SkipOption, YardOptions, read_word
 from toolyard.cli.output import print_json, print_table, print_text, visible
-from toolyard.cli.yard import JsonOption, SkipOption, open_registry
+from toolyard.cli.yard import open_registry, warn_of_unknown
 from toolyard.insight.sample import Sample
 from toolyard.model.errors import ConfigError, SamplingError
 from toolyard.plugins import SAMPLERS, get_tool_sampler
@@ -20,7 +20,6 @@ _OWN = {"k": "say -k", "seed": "say --seed", "registry": "the tools are those of
 
 
 def sample(
-    config: Path,
     type: str,  # noqa: A002 (it is called so in configs)
     /,
     *,
@@ -30,7 +29,7 @@ def sample(
     namespace: Annotated[tuple[str, ...], Parameter(name=["--namespace"], negative="")] = (),
     option: Annotated[tuple[str, ...], Parameter(name=["--option", "-o"], negative="", consume_multiple=False)] = (),
     skip_bad: SkipOption = False,
-    json: JsonOption = False,
+    options: YardOptions = YARD,
 ) -> int:
     """Draw tools with a sampler and print them, with what feeds what.
 
@@ -38,8 +37,6 @@ def sample(
 
     Parameters
     ----------
-    config
-        A config (with a `tools:` block) or a catalog file.
     type
         The sampler: tc/random, tc/chain, tc/fan_out, tc/fan_in, tc/dag, tc/neighbor, tc/sparse, tc/conflict,
         tc/irrelevant, tc/missing, tc/coverage, tc/mix, or one of a plugin.
@@ -58,15 +55,16 @@ def sample(
     if count < 1:
         raise ConfigError(f"--count must be 1 or more, not {count}")
     given = _read_options(type, option, namespace)
-    with open_registry(config, skip_bad=skip_bad) as registry:
+    with open_registry(options.config, skip_bad=skip_bad) as registry:
+        warn_of_unknown(registry, namespace=namespace)
         sampler = get_tool_sampler(type, registry=registry, k=k, seed=seed, **given)
         try:
             samples = [sampler.sample()] if count == 1 else list(sampler.series(count))
         except SamplingError as error:
             if isinstance(error, ConfigError):
                 raise
-            return _report_failure(error, json)
-    _print_sample(type, samples, json)
+            return _report_failure(error, options.json)
+    _print_sample(type, samples, options.json)
     return 0
 
 
@@ -88,15 +86,8 @@ def _read_options(kind: str, given: tuple[str, ...], namespaces: tuple[str, ...]
             raise ConfigError(f"an option is given as NAME=VALUE, not {one!r}")
         if name in _OWN:
             raise ConfigError(f"-o {name}=...: {_OWN[name]}")
-        values.setdefault(name, []).append(_read_value(text))
+        values.setdefault(name, []).append(read_word(text))
     return {name: found[0] if len(found) == 1 else _join_values(kind, name, found) for name, found in values.items()}
-
-
-def _read_value(text: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return text
 
 
 def _join_values(kind: str, name: str, found: list[Any]) -> list[Any]:

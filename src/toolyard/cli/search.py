@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from toolyard.cli.options import YARD, SkipOption, YardOptions
 from toolyard.cli.output import counted, print_json, print_table, print_text, warn
-from toolyard.cli.yard import JsonOption, SkipOption, open_registry
+from toolyard.cli.yard import open_registry, warn_of_unknown
 from toolyard.insight.search.searcher import MOST_HITS, Hit
 from toolyard.model.errors import ConfigError
 
 
 def search(
-    config: Path,
     query: str,
     /,
     *,
@@ -23,14 +22,12 @@ def search(
     tag: Annotated[tuple[str, ...], Parameter(name=["--tag", "-t"], negative="")] = (),
     threshold: float | None = None,
     skip_bad: SkipOption = False,
-    json: JsonOption = False,
+    options: YardOptions = YARD,
 ) -> int:
     """Find the tools that fit a task, best first; nothing where nothing fits, and then it exits 1.
 
     Parameters
     ----------
-    config
-        A config (with a `tools:` block) or a catalog file.
     query
         The task in words, or a tool's name.
     k
@@ -46,11 +43,12 @@ def search(
         raise ConfigError(f"-k must be from 1 to {MOST_HITS}, not {k}")
     if threshold is not None and not 0 <= threshold <= 1:
         raise ConfigError(f"--threshold must be from 0 to 1, not {threshold}")
-    with open_registry(config, skip_bad=skip_bad) as registry:
+    with open_registry(options.config, skip_bad=skip_bad) as registry:
+        warn_of_unknown(registry, namespace=namespace, tag=tag)
         found = registry.search(query, k, namespace=namespace or None, tags=tag or None, threshold=threshold)
     if found.note:
         warn(found.note)
-    if json:
+    if options.json:
         print_json({"hits": [_describe_hit(hit) for hit in found], "mode": found.mode, "note": found.note})
         return 0 if len(found) else 1
     rows = [(f"{hit.score:.2f}", hit.tool.qualified_name, hit.tool.description.partition("\n")[0]) for hit in found]

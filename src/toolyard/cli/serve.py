@@ -17,6 +17,7 @@ from cyclopts import Parameter
 
 from toolyard.app.blocks import McpBlock, ServerBlock
 from toolyard.app.config import Config, read_anything
+from toolyard.cli.options import YARD, YardOptions
 from toolyard.cli.output import visible, warn
 from toolyard.cli.yard import config_path
 from toolyard.model.errors import ConfigError
@@ -32,10 +33,6 @@ _DEFAULT_DOMAINS = ("core",)
 _SCRIPTS = "scripts"
 _HOST, _PORT, _DOMAINS = "TOOL_REGISTRY_HOST", "TOOL_REGISTRY_PORT", "TOOL_REGISTRY_DOMAINS"
 
-ConfigFile = Annotated[
-    Path | None,
-    Parameter(help="Config or catalog file; default: $TOOLYARD_CONFIG, ./toolyard.yaml, or the domains alone."),
-]
 Host = Annotated[
     str | None, Parameter(help="Name or address to listen at. Where other machines can come, there must be an API key.")
 ]
@@ -55,8 +52,6 @@ Inherited = Annotated[int | None, Parameter(show=False)]
 
 
 def serve(
-    config: ConfigFile = None,
-    /,
     *,
     host: Host = None,
     port: Port = None,
@@ -68,6 +63,7 @@ def serve(
     watch: Watch = False,
     fd: Inherited = None,
     link: Inherited = None,
+    options: YardOptions = YARD,
 ) -> int:
     """Serve the tools over HTTP until stopped. Prints one line of JSON with the address once it accepts.
 
@@ -84,7 +80,7 @@ def serve(
         "log": log,
     }
     require_serving("toolyard serve")
-    path = config_path(config)
+    path = config_path(options.config)
     read = Config(where="", base=Path(), loaders=[]) if path is None else read_anything(path)
     block = apply_overrides(read.server, given, os.environ, alone=path is None)
     if watch:
@@ -92,7 +88,10 @@ def serve(
     if fd is not None and link is not None:
         return _run_worker(read, block, fd, link)
     if block.workers > 1:
-        return _run_workers(read, block, [*_list_worker_arguments(path, block), *(["--watch"] if watch else [])])
+        loudness = [f"--{flag}" for flag in ("quiet", "verbose") if getattr(options, flag)]
+        return _run_workers(
+            read, block, [*_list_worker_arguments(path, block), *(["--watch"] if watch else []), *loudness]
+        )
     from toolyard.serving.process.server import serve as run
 
     return 0 if run(read, block, ready=lambda address, text: _announce_address(address, block, text)) else 1
@@ -184,21 +183,20 @@ Sessions = Annotated[bool | None, Parameter(help="Whether there are tools to beg
 
 
 def mcp(
-    config: ConfigFile = None,
-    /,
     *,
     expose: Exposed = None,
     sessions: Sessions = None,
     domains: Domains = None,
     strict: Strict = None,
     log: Log = None,
+    options: YardOptions = YARD,
 ) -> int:
     """Serve the tools to the MCP client that started this, until it closes standard input; SIGHUP loads them again.
 
     Standard output carries the protocol alone; what tools print, and the log, go to standard error.
     """
     require_serving("toolyard mcp", over_http=False)
-    path = config_path(config)
+    path = config_path(options.config)
     read = Config(where="", base=Path(), loaders=[]) if path is None else read_anything(path)
     given = {"domains": domains, "strict": strict, "log": log}
     block = _with_mcp(apply_overrides(read.server, given, os.environ, alone=path is None), expose, sessions)

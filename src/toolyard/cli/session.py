@@ -6,20 +6,21 @@ from datetime import UTC, datetime
 from typing import Any
 
 from toolyard.app.toolyard import Toolyard
-from toolyard.cli.output import counted, print_json, print_table, print_text, working
-from toolyard.cli.yard import ConfigOption, JsonOption, OwnerOption, open_yard
+from toolyard.cli.options import YARD, OwnerOption, YardOptions
+from toolyard.cli.output import counted, describe_missing, print_json, print_table, print_text, working
+from toolyard.cli.yard import open_yard
 from toolyard.model.errors import UnknownSessionError
 
 _SHOWN = 200
 _WIDE = 160
 
 
-def list_(*, owner: OwnerOption = None, config: ConfigOption = None, json: JsonOption = False) -> int:
+def list_(*, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
     """List the stored sessions, of one owner or of all."""
-    with open_yard(config, durable=True) as yard:
+    with open_yard(options.config, durable=True) as yard:
         store = yard.tool_engine.sessions.store
         found = [] if store is None else store.sessions(owner)
-    if json:
+    if options.json:
         print_json([{**_describe_session(item), "used": _write_time(item.used)} for item in found])
         return 0
     rows = [(item.session_id, item.owner, str(item.entries), _write_time(item.used)) for item in found]
@@ -28,9 +29,7 @@ def list_(*, owner: OwnerOption = None, config: ConfigOption = None, json: JsonO
     return 0
 
 
-def show_(
-    session_id: str, /, *, owner: OwnerOption = None, config: ConfigOption = None, json: JsonOption = False
-) -> int:
+def show_(session_id: str, /, *, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
     """Show a session: each call with its result, then what engines keep in it.
 
     Parameters
@@ -38,10 +37,10 @@ def show_(
     session_id
         The session.
     """
-    with open_yard(config, durable=True) as yard:
+    with open_yard(options.config, durable=True) as yard:
         state = _read_state(yard, session_id, owner)
         digest = yard.tool_engine.state_hash(session_id, owner=owner)
-    if json:
+    if options.json:
         print_json({"session_id": session_id, "state_hash": digest, **state})
         return 0
     executions = state.pop("tool_executions")
@@ -61,8 +60,7 @@ def fork_(
     /,
     *,
     owner: OwnerOption = None,
-    config: ConfigOption = None,
-    json: JsonOption = False,
+    options: YardOptions = YARD,
 ) -> int:
     """Begin a session where another one now is; nothing is copied.
 
@@ -73,10 +71,11 @@ def fork_(
     new_id
         What the fork is called.
     """
-    with open_yard(config, durable=True) as yard:
+    with open_yard(options.config, durable=True) as yard:
+        _read_state(yard, session_id, owner)
         yard.tool_engine.setup(new_id, fork_of=session_id, owner=owner)
         digest = yard.tool_engine.state_hash(new_id, owner=owner)
-    if json:
+    if options.json:
         print_json({"session_id": new_id, "fork_of": session_id, "state_hash": digest})
     else:
         print_text(f"{new_id} is a fork of {session_id}, state {digest[:16]}")
@@ -89,8 +88,7 @@ def diff_(
     /,
     *,
     owner: OwnerOption = None,
-    config: ConfigOption = None,
-    json: JsonOption = False,
+    options: YardOptions = YARD,
 ) -> int:
     """Show where two sessions part; exits 1 if they do.
 
@@ -101,12 +99,12 @@ def diff_(
     other_id
         The other.
     """
-    with open_yard(config, durable=True) as yard:
+    with open_yard(options.config, durable=True) as yard:
         left, right = (_read_state(yard, name, owner) for name in (session_id, other_id))
     mine, theirs = left.pop("tool_executions"), right.pop("tool_executions")
     common = _count_shared(mine, theirs)
     same = len(mine) == len(theirs) == common and left == right
-    if json:
+    if options.json:
         sides = {session_id: mine[common:], other_id: theirs[common:]}
         print_json({"equal": same, "common": common, "entries": sides, "state": {session_id: left, other_id: right}})
         return 0 if same else 1
@@ -119,9 +117,7 @@ def diff_(
     return 0 if same else 1
 
 
-def export_(
-    session_id: str, /, *, owner: OwnerOption = None, config: ConfigOption = None, json: JsonOption = False
-) -> int:
+def export_(session_id: str, /, *, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
     """Print a session as one JSON document that `setup(initial_state=...)` takes back.
 
     Parameters
@@ -129,15 +125,13 @@ def export_(
     session_id
         The session.
     """
-    with open_yard(config, durable=True) as yard, working(f"exporting {session_id}"):
+    with open_yard(options.config, durable=True) as yard, working(f"exporting {session_id}"):
         state = _read_state(yard, session_id, owner)
     print_json(state)
     return 0
 
 
-def delete_(
-    session_id: str, /, *, owner: OwnerOption = None, config: ConfigOption = None, json: JsonOption = False
-) -> int:
+def delete_(session_id: str, /, *, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
     """End a session and forget what only it has.
 
     Parameters
@@ -145,10 +139,10 @@ def delete_(
     session_id
         The session.
     """
-    with open_yard(config, durable=True) as yard:
+    with open_yard(options.config, durable=True) as yard:
         _read_state(yard, session_id, owner)
         yard.tool_engine.teardown(session_id, owner=owner)
-    if json:
+    if options.json:
         print_json({"deleted": session_id})
     else:
         print_text(f"{session_id} is deleted")
@@ -166,7 +160,11 @@ def _count_shared(mine: list[Any], theirs: list[Any]) -> int:
 def _read_state(yard: Toolyard, session_id: str, owner: str | None) -> dict[str, Any]:
     state = yard.tool_engine.get_session_state(session_id, owner=owner)
     if state is None:
-        raise UnknownSessionError(f"no session is called {session_id!r}; `toolyard session list` shows those there are")
+        store = yard.tool_engine.sessions.store
+        known = {} if store is None else {item.session_id: item.owner for item in store.sessions(owner)}
+        if session_id in known:
+            raise UnknownSessionError(f"session {session_id!r} is not yours; say --owner {known[session_id]}")
+        raise UnknownSessionError(describe_missing("session", session_id, known, "session list"))
     return state
 
 

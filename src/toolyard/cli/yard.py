@@ -3,40 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
-from cyclopts import Parameter
 
 from toolyard.app.blocks import SessionsBlock
 from toolyard.app.config import Config, read_anything
 from toolyard.app.toolyard import Toolyard, build_parts, build_registry, survey
-from toolyard.cli.output import counted, warn, working
+from toolyard.cli.output import counted, describe_missing, warn, working
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.report import LoadReport
 from toolyard.registry import ToolRegistry
 from toolyard.sources.domains import DomainToolLoader, enabled_domains
-
-ConfigOption = Annotated[
-    Path | None,
-    Parameter(
-        name=["--config", "-c"],
-        help="Config or catalog file; default: $TOOLYARD_CONFIG, ./toolyard.yaml, or the domains of "
-        "$TOOL_REGISTRY_DOMAINS, which are the core tools if it is not set.",
-    ),
-]
-JsonOption = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON, errors included.")]
-SkipOption = Annotated[
-    bool,
-    Parameter(
-        name="--skip-bad", negative="", help="Leave out bad entries and duplicates instead of refusing the file."
-    ),
-]
-
-OwnerOption = Annotated[str | None, Parameter(name="--owner", help="Whose session it is.")]
 
 _DEFAULT = "toolyard.yaml"
 
@@ -113,3 +93,16 @@ def domain_registry(*, skip_bad: bool = False) -> ToolRegistry:
     for rejected in registry.report.rejected:
         warn(f"{rejected.where}: {rejected.reason}")
     return registry
+
+
+def warn_of_unknown(
+    registry: ToolRegistry, *, namespace: str | Iterable[str] | None = None, tag: str | Iterable[str] | None = None
+) -> None:
+    """Say which namespaces and tags that were asked for no tool has, and which may have been meant."""
+    for what, asked, known in (
+        ("namespace", namespace, {tool.namespace for tool in registry}),
+        ("tag", tag, {tag for tool in registry for tag in tool.tags}),
+    ):
+        for name in (asked,) if isinstance(asked, str) else asked or ():
+            if name not in known:
+                warn(describe_missing(what, name, sorted(known), "tools"))

@@ -13,6 +13,7 @@
     |  |- SourceUnavailable
     |  |- MalformedSource(.where)
     |  `- ManifestError
+    |     `- UnknownScriptError(KeyError)
     |- SessionError                       session.unavailable     503
     |  |- SessionBusyError(TimeoutError)  session.busy            409  retryable
     |  |- SessionExistsError(ValueError)  session.exists          409
@@ -157,6 +158,10 @@ class MalformedSource(SourceError, ValueError):
 
 class ManifestError(SourceError):
     """A script manifest is missing, corrupt, or does not match the files beside it."""
+
+
+class UnknownScriptError(ManifestError, KeyError):
+    """The directory, or its manifest, has no script of that name."""
 
 
 class SessionError(ToolyardError):

@@ -102,6 +102,8 @@ def _run_file(path: Path, source: str) -> ModuleType:
     # compilation may be older than an edit within the same second.
     module = ModuleType(f"toolyard_file_{path.stem}_{digest(str(path.resolve()))[:8]}")
     module.__file__ = str(path)
+    if (folder := str(path.resolve().parent)) not in sys.path:
+        sys.path.append(folder)  # what stands beside it can be imported, and hides nothing that is installed
     before = sys.modules.get(module.__name__)
     sys.modules[module.__name__] = module  # annotations and dataclasses look their module up there
     try:

@@ -15,14 +15,14 @@ import secrets
 import sys
 import time
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from toolyard.model.errors import MalformedSource, ManifestError, SourceError, SourceUnavailable
+from toolyard.model.errors import MalformedSource, ManifestError, SourceError, SourceUnavailable, UnknownScriptError
 from toolyard.model.json_words import closest, json_type
 from toolyard.model.names import show
 from toolyard.parsing import parse_json
@@ -240,8 +240,11 @@ def append_script(name: str, path: AnyPath) -> None:
         raise
 
 
-def allow_scripts(path: AnyPath, names: Sequence[str], *, hashed: bool | None = None) -> Manifest:
-    """Allow files, or approve what they say now. `hashed` has the manifest keep hashes from now on."""
+def allow_scripts(path: AnyPath, names: Sequence[str], *, hashed: bool | None = None, absent: bool = True) -> Manifest:
+    """Allow files, or approve what they say now. `hashed` has the manifest keep hashes from now on.
+
+    Unless `absent`, `UnknownScriptError` is raised for one that is not there.
+    """
     for name in names:
         check_name(name)
 
@@ -249,7 +252,11 @@ def allow_scripts(path: AnyPath, names: Sequence[str], *, hashed: bool | None = 
         pins = manifest.hashed if hashed is None else hashed
         allow = dict(manifest.allow)
         _refuse_twins(allow, names)
+        there = list(filter(is_script, directory.names()))
         for name in names:
+            if not absent and name not in there:
+                hint = _guess_script(name, there) or "; --absent allows a file before it is there"
+                raise UnknownScriptError(f"{directory.path} has no script {show(name)}{hint}")
             allow[name] = _hash_script(directory, name, pins)
         if pins and not manifest.hashed:
             allow = {name: pin or _hash_if_usable(directory, name) for name, pin in allow.items()}
@@ -264,13 +271,16 @@ def disallow_scripts(path: AnyPath, names: Sequence[str]) -> Manifest:
     def edit(_: ScriptDirectory, manifest: Manifest) -> Manifest:
         for name in names:
             if name not in manifest.allow:
-                near = closest(name, manifest.allow, count=1)
-                hint = f"; did you mean {near[0]}?" if near else ""
-                raise ManifestError(f"{show(name)} is not in the manifest{hint}")
+                raise UnknownScriptError(f"{show(name)} is not in the manifest{_guess_script(name, manifest.allow)}")
         allow = {name: pin for name, pin in manifest.allow.items() if name not in names}
         return msgspec.structs.replace(manifest, allow=allow)
 
     return change_manifest(path, edit)
+
+
+def _guess_script(name: str, known: Iterable[str]) -> str:
+    near = closest(name, known, count=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def create_manifest(path: AnyPath, *, hashed: bool = False, empty: bool = False) -> tuple[Manifest, dict[str, str]]:

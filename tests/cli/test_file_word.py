@@ -1,0 +1,145 @@
+"""Every verb finds its file in the same four places, and a word is a file by the same rule everywhere."""
+
+import json
+import os
+
+import pytest
+from hypothesis import given, strategies as st
+
+from toolyard.cli.file_word import name_file
+from toolyard.cli.main import app, run
+
+TOOLS = """
+def add(a: int, b: int) -> int:
+    "Add two numbers."
+    return a + b
+def echo(text: str, raw=None) -> list:
+    return [text, raw]
+"""
+VERBS = [
+    ["check"],
+    ["tools"],
+    ["show", "add"],
+    ["search", "add two numbers"],
+    ["call", "add", "a=1", "b=2"],
+    ["sample", "tc/random", "-k", "1", "--seed", "1"],
+    ["graph", "--out", "graph.json"],
+    ["session", "list"],
+]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("TOOLYARD_CONFIG", "TOOL_REGISTRY_DOMAINS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "mine.py").write_text(TOOLS)
+    return tmp_path
+
+
+def answer(capsys, *arguments):
+    code = run([*arguments, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+def test_a_file_is_named_first_by_option_by_the_environment_or_lies_in_the_folder(capsys, monkeypatch, folder, verb):
+    words = 2 if verb[0] == "session" else 1
+    head, rest = verb[:words], verb[words:]
+    expected = answer(capsys, *verb, "-c", "mine.py")
+    assert expected[0] == 0
+    assert answer(capsys, *head, "mine.py", *rest) == expected
+    assert answer(capsys, *head, "--skip-bad" if head[0] in ("tools", "show") else "-q", "mine.py", *rest) == expected
+    monkeypatch.setenv("TOOLYARD_CONFIG", "mine.py")
+    assert answer(capsys, *verb) == expected
+    monkeypatch.delenv("TOOLYARD_CONFIG")
+    (folder / "toolyard.yaml").write_text("tools: [{type: python, target: mine.py}]")
+    code, from_folder = answer(capsys, *verb)
+    assert (code, "mine.py" in json.dumps(from_folder)) == (0, "mine.py" in json.dumps(expected))
+
+
+def test_a_tool_of_a_file_is_named_in_one_word(capsys):
+    assert answer(capsys, "call", "mine.py::add", "a=1", "b=2")[1]["result"] == 3
+    assert answer(capsys, "show", os.path.abspath("mine.py") + "::echo")[1][0]["name"] == "default::echo"
+    assert answer(capsys, "call", "mine.py::default::add", '{"a": 1, "b": 2}')[1]["result"] == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["text=12"], ["12", None]),
+        (["text=1e3", "raw=1e3"], ["1e3", 1000.0]),
+        (["text=null", "raw=null"], ["null", None]),
+        (["text=[1]", "raw=[1]"], ["[1]", [1]]),
+        (["text=a=b", "raw=01"], ["a=b", "01"]),
+        (["text=", 'raw={"a": 1}'], ["", {"a": 1}]),
+        (["text=-x"], ["-x", None]),
+    ],
+    ids=str,
+)
+def test_a_value_is_json_where_the_tool_takes_it_so_and_else_text(capsys, words, expected):
+    assert answer(capsys, "call", "mine.py::echo", *words)[1]["result"] == expected
+
+
+def test_words_that_are_no_arguments_are_refused(capsys):
+    assert run(["call", "mine.py::add", "a=1", "a=2"]) == 2
+    assert "given twice" in capsys.readouterr().err
+    assert run(["call", "mine.py::add", "a=1", "2"]) == 2
+    assert "KEY=VALUE" in capsys.readouterr().err
+    assert run(["call", "mine.py::add", "a=x", "b=1"]) == 1
+    assert "/a: must be integer" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["show", "report.json"],  # a name: there is no such file, and nothing follows
+        ["show", "mine.py", "-c", "other.yaml"],
+        ["show", "--config=other.yaml", "mine.py"],
+        ["call", "n::mine.py"],
+        ["search", "what is in mine.py"],
+        ["cassette", "check", "tape.yaml"],
+        ["manifest", "add", "scripts", "mine.py"],
+        ["graph", "--out", "mine.json"],
+        ["show", "--help"],
+        ["nope", "mine.py"],
+        ["--version"],
+        [],
+    ],
+    ids=" ".join,
+)
+def test_what_is_not_the_file_stays_where_it_is(arguments):
+    assert name_file(app, arguments) == arguments
+
+
+def test_the_file_comes_after_the_files_of_the_verb_itself():
+    assert name_file(app, ["cassette", "check", "tape.yaml", "mine.py"]) == [
+        *("cassette", "check", "--config", "mine.py", "tape.yaml")
+    ]
+
+
+_OPTIONS = [["--json"], ["-q"], ["--skip-bad"], ["--namespace", "a.yaml"], ["-n", "x.py"], ["--tag=b.json"]]
+
+
+@given(st.lists(st.sampled_from(_OPTIONS), max_size=4), st.lists(st.sampled_from(_OPTIONS), max_size=4))
+def test_options_and_their_values_may_stand_around_the_file(before, after):
+    before, after = [word for part in before for word in part], [word for part in after for word in part]
+    assert name_file(app, ["search", *before, "y.yaml", *after, "q"]) == [
+        *("search", "--config", "y.yaml", *before, *after, "q")
+    ]
+
+
+def test_a_file_may_import_what_stands_beside_it(capsys, folder):
+    (folder / "beside_it.py").write_text("FACTOR = 3\n")
+    (folder / "mine.py").write_text(
+        "def times(x: int) -> int:\n    from beside_it import FACTOR\n    return x * FACTOR\n"
+    )
+    assert answer(capsys, "call", "mine.py::times", "x=2")[1]["result"] == 6
+
+
+@pytest.mark.parametrize("verb", ["check", "tools", "serve", "mcp", "graph"])
+def test_a_file_that_is_not_there_is_told_as_json_by_every_verb(capsys, verb):
+    more = ["--out", "x.dot"] if verb == "graph" else []
+    code, told = answer(capsys, verb, "missing.yaml", *more)
+    assert code == 2 and "missing.yaml" in told["error"]["message"]

@@ -1,0 +1,108 @@
+"""What all verbs have in common: options, exit codes, near names, completion, what goes to standard error."""
+
+import json
+import logging
+import subprocess
+
+import pytest
+
+from toolyard.cli.main import _VERBS, app, run
+from toolyard.sources.scripts.manifest import MANIFEST
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("TOOLYARD_CONFIG", "TOOL_REGISTRY_DOMAINS"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "toolyard.yaml").write_text(
+        "tools: [{type: inline, tools: [{name: add}]}]\nsessions: {store: sqlite, path: s.db}\n"
+    )
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / MANIFEST).write_text('{"allow": ["kept.py"]}')
+    yield tmp_path
+    logging.getLogger("toolyard").setLevel(logging.NOTSET)
+
+
+@pytest.mark.parametrize("target", [*_VERBS, "main:completion"])
+def test_every_verb_takes_json_quiet_and_verbose(target):
+    file, _, function = target.partition(":")
+    command = (app[file] if function.endswith("_") else app)[function.removesuffix("_")]
+    names = {name for argument in command.assemble_argument_collection() for name in argument.names}
+    assert names >= {"--json", "--quiet", "-q", "--verbose", "-v"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "near"),
+    [
+        (["show", "ad"], "default::add"),
+        (["call", "ad"], "default::add"),
+        (["session", "show", "chat1"], "chat-1"),
+        (["session", "delete", "chat1"], "chat-1"),
+        (["manifest", "remove", "scripts", "kep.py"], "kept.py"),
+        (["key", "revoke", "k_nope"], "toolyard key list"),
+        (["show", "zzzz"], "toolyard tools"),
+        (["call", "zzzz"], "toolyard tools"),
+    ],
+    ids=" ".join,
+)
+def test_a_name_that_is_not_there_exits_1_whatever_it_names_and_says_what_there_is(capsys, arguments, near):
+    assert run(["call", "add", "--session", "chat-1"]) == 0
+    capsys.readouterr()
+    assert run(arguments) == 1
+    assert near in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--namespace", "--tag"])
+def test_a_filter_that_fits_nothing_says_what_may_have_been_meant(capsys, option):
+    assert run(["tools", option, "defalt"]) == 0
+    said = capsys.readouterr().err
+    assert "defalt" in said and ("did you mean default?" in said or option == "--tag")
+    assert run(["tools", option, "defalt", "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_verbose_tells_what_is_done_and_quiet_nothing_but_errors(capsys, monkeypatch):
+    monkeypatch.setattr(logging.root, "handlers", [])  # those of pytest
+
+    def say() -> int:
+        logging.getLogger("toolyard.some.part").debug("a detail")
+        logging.getLogger("toolyard.some.part").warning("a remark")
+        return 0
+
+    said = {}
+    for option in ("--verbose", "--quiet", "--json"):
+        run(["version", option])
+        capsys.readouterr()
+        say()
+        said[option] = capsys.readouterr().err
+    assert said == {"--verbose": "a detail\na remark\n", "--quiet": "", "--json": "a remark\n"}
+
+
+def test_help_and_usage_errors_draw_no_boxes_for_a_pipe(capsys):
+    run(["--help"])
+    run(["tools", "--help"])
+    assert run(["tools", "--nope"]) == 2
+    shown = capsys.readouterr()
+    assert "--namespace" in shown.out and "Unknown option: --nope" in shown.err
+    assert (shown.out + shown.err).isascii()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_every_verb(capsys, shell):
+    assert run(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert all(target.partition(":")[2].removesuffix("_") in script for target in _VERBS)
+    assert run(["completion", shell, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["script"].strip() == script.strip()
+    if shell == "bash":
+        subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+
+
+def test_completion_is_installed_where_the_shell_looks(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    assert run(["completion", "fish", "--install"]) == 0
+    place = capsys.readouterr().out.strip()
+    assert place.startswith(str(tmp_path)) and "toolyard" in (tmp_path / place).read_text()
