@@ -24,6 +24,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from toolyard import RESTToolLoader, ToolRegistry
+from toolyard.insight.search.searcher import Searcher
 from toolyard.model.errors import ToolyardError
 from toolyard.model.json_words import pointer_of
 from toolyard.schema import compile_schema
@@ -237,7 +238,8 @@ def _try_together(paths: list[Path]) -> bool:
     try:
         registry = ToolRegistry.from_loaders(loaders)
         count = len(registry.to_dicts())
-        hits = registry.search("create an invoice", 3)
+        # By words, which looks at every schema: what vectors of all texts cost is no matter of documents.
+        hits = Searcher(lexical=True).search(registry.snapshot, "create an invoice", 3)
     except Exception as error:  # noqa: BLE001 - as above
         print(f"together: {type(error).__name__}: {error}")
         return True

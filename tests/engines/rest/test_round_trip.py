@@ -70,6 +70,17 @@ def step(received):
 
 
 @SETTINGS
+@given(value=STEP)
+def test_a_value_inside_of_the_query_of_a_path(engine, echo, value):
+    names = {"v": "v", "w": "w"}
+    parameters = tuple(RestParameter(argument=name, name=name, location="path", style="simple") for name in names)
+    parameters += (RestParameter(argument="q", name="q", location="query", style="form"),)
+    binding = RestBinding("POST", "/base?ids={v},{w}&of={v}", echo.url, parameters, named=echo.named)
+    received = sent(engine, echo, binding, {"v": value, "w": "&", "q": "x"})
+    assert parse_qsl(received.raw_query) == [("ids", f"{value},&"), ("of", value), ("q", "x")]
+
+
+@SETTINGS
 @given(value=STEP | NUMBER | st.booleans(), explode=st.booleans(), style=st.sampled_from(["simple", "label", "matrix"]))
 def test_one_value_in_the_path(engine, echo, value, style, explode):
     assume(not (style == "label" and written(value) == "."))

@@ -14,12 +14,6 @@ def document(path, *parameters):
     }
 
 
-def test_a_place_in_the_query_of_a_path_is_a_listed_rejection():
-    loader = loader_of(document("/q?act={a}", {"name": "a", "in": "path", "required": True, "schema": {}}))
-    assert loader.report.loaded == 0
-    assert "query" in loader.report.rejected[0].reason
-
-
 def test_headers_that_follow_from_the_message_are_no_arguments():
     content = document("/x", {"name": "Content-Length", "in": "header", "required": True, "schema": {}})
     assert tool_of(content).parameters.get("properties", {}) == {}

@@ -208,3 +208,34 @@ def test_a_whole_query_string_is_an_exploded_form():
     tool = bound({"name": "all", "in": "querystring", "content": content}, version="3.2.0")
     (found,) = tool.binding.parameters
     assert (found.location, found.style, found.explode, found.media_type) == ("query", "form", True, None)
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters", "left", "sent"),
+    [
+        ("/r?page={page}", [parameter("page", "path")], "/r", {"page": True}),
+        ("/r?page={page}", [parameter("page")], "/r", {"page": False}),
+        ("/r?page={page}", [], "/r", {"page": True}),
+        ("/r?p={page}&size=10", [parameter("page", "path")], "/r?size=10", {"p": True}),
+        ("/r?p={page}", [parameter("page", required=True)], "/r", {"p": True}),
+        (
+            "/{id}?a%5B%5D={a}&b={b}",
+            [parameter("id", "path"), parameter("b", "path")],
+            "/{id}",
+            {"a[]": True, "b": True},
+        ),
+        ("/r{?page,size*}{&x}", [parameter("size")], "/r", {"page": False, "size": False, "x": False}),
+        ("/r?ids={a},{b}&{c}", [], "/r?ids={a},{b}&{c}", {}),
+        ("/{id}/r?owner={id}", [parameter("id", "path")], "/{id}/r?owner={id}", {}),
+        ("/r?fixed=1#a", [], "/r?fixed=1", {}),
+    ],
+)
+def test_a_place_in_the_query_of_a_path_is_a_parameter_of_the_query(path, parameters, left, sent):
+    tool = tool_of(document({"get": operation(parameters=parameters)}, path=path))
+    assert tool.binding.path == left
+    found = {
+        item.name: item.argument in tool.parameters.get("required", ())
+        for item in tool.binding.parameters
+        if item.location == "query"
+    }
+    assert found == sent

@@ -38,7 +38,9 @@ class Template:
         self.target: Target = base
         # What follows '#' only told two paths of one specification apart.
         own, _, query = path.partition("#")[0].partition("?")
-        self.query = _quote_literal(query)
+        asked = _PLACE.split(query)
+        self._query = [_quote_literal(part) for part in asked[::2]]
+        self._query_names = asked[1::2]
         """What the path itself asks for, before any parameter."""
         whole = f"{base.path.rstrip('/')}/{own.lstrip('/')}"
         parts = _PLACE.split(whole)
@@ -53,7 +55,7 @@ class Template:
     @property
     def names(self) -> Sequence[str]:
         """The path parameters, in order."""
-        return self._names
+        return [*self._names, *self._query_names]
 
     def fill(self, values: Mapping[str, str], query: Pairs) -> str:
         """The address with encoded values in their places; `InvalidArguments` if one cannot stand there."""
@@ -65,7 +67,9 @@ class Template:
                 read = unquote(step)
                 if read in _DOTS or ".." in _SEPARATORS.split(read):
                     raise InvalidArguments("the values given make a path that leads upwards")
-        sign, asked = "?", self.query
+        sign, asked = "?", self._query[0]
+        for name, literal in zip(self._query_names, self._query[1:], strict=True):
+            asked += values[name] + literal
         if query:
             pairs = "&".join([f"{name}={value}" for name, value in query])
             asked = f"{asked}&{pairs}" if asked else pairs

@@ -23,7 +23,7 @@ from toolyard.sources.rest.document import (
     version_of,
 )
 from toolyard.sources.rest.names import base_name, describe_operation, distinct_names
-from toolyard.sources.rest.parameters import OperationParameter, Parameters, template_names
+from toolyard.sources.rest.parameters import OperationParameter, Parameters, split_query, template_names
 from toolyard.sources.rest.plan import Assembly, Plan, RestTool, name_arguments
 from toolyard.sources.rest.schemas import Schemas
 from toolyard.sources.rest.servers import Security, Servers, swagger_servers
@@ -164,11 +164,15 @@ class Reader:
 
     def _match_path(self, site: Site, plan: Plan, found: Keys) -> None:
         """Path parameters and the path must tell of the same names."""
-        names = template_names(plan.path)
-        if names is None:
+        if template_names(plan.path) is None:
             raise DefinitionError(f"the braces of the path {site.path[:200]!r} do not pair")
-        if "{" in plan.path.partition("?")[2]:
-            raise DefinitionError(f"the path {site.path[:200]!r} has a place in its query; describe a query parameter")
+        plan.path, asked = split_query(plan.path)
+        for name, place, required in asked:
+            described = found.pop(("path", place), None)
+            if ("query", name) not in found:
+                described = described or found.pop(("query", place), None)
+                found["query", name] = self._parameters.in_query(name, described, required=required)
+        names = template_names(plan.path) or []
         for name in names:
             if ("path", name) in found:
                 continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any, get_args
+from urllib.parse import unquote_plus
 
 from toolyard.model.bindings import Location, RestParameter, Style
 from toolyard.sources.rest.document import Files, Notes, ResolvedRef, list_parameters
@@ -25,6 +26,7 @@ _OURS = frozenset(
 )
 """Headers that follow from the message itself: nobody else can know them."""
 _IN_BRACES = re.compile(r"\{([^{}]+)\}")
+_IN_FORM = re.compile(r"\{[?&]([^{}]+)\}")
 _FORM = "application/x-www-form-urlencoded"
 
 
@@ -90,6 +92,14 @@ class Parameters:
         part = self._schemas.convert({"type": "string"})
         parameter = OperationParameter(name, "path", part, part.node)
         parameter.required = True
+        return parameter
+
+    def in_query(self, name: str, known: OperationParameter | None, *, required: bool) -> OperationParameter:
+        """A parameter that a path has in its query, by what is known of it as another's or not at all."""
+        described = known or self.undescribed(name)
+        parameter = OperationParameter(name, "query", described.part, described.node)
+        parameter.media_type, parameter.style, parameter.explode = described.media_type, "form", True
+        parameter.required = described.required if known else required
         return parameter
 
     def _read_entry(self, here: ResolvedRef, place: str) -> OperationParameter | None:
@@ -182,3 +192,22 @@ def template_names(path: str) -> list[str] | None:
     """What stands in braces in a path; None if the braces do not pair."""
     names = _IN_BRACES.findall(path)
     return names if path.count("{") == path.count("}") == len(names) else None
+
+
+def split_query(path: str) -> tuple[str, list[tuple[str, str, bool]]]:
+    """A path without what its query asks for, `?page={page}` or `{?page,size}`; and names, places, whether needed.
+
+    What holds more than a place stays: `?ids={first},{last}`, or a value that the path has too.
+    """
+    names = [name.strip(" *") for group in _IN_FORM.findall(path) for name in group.split(",")]
+    asked = [(name, name, False) for name in names]
+    own, _, query = _IN_FORM.sub("", path).partition("?")
+    kept: list[str] = []
+    for pair in query.split("&") if query else ():
+        name, _, value = pair.partition("=")
+        place = _IN_BRACES.fullmatch(value)
+        if place and "{" not in name and value not in own:
+            asked.append((unquote_plus(name), place[1], True))
+        else:
+            kept.append(pair)
+    return f"{own}?{'&'.join(kept)}" if kept else own, asked
