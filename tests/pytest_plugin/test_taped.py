@@ -287,3 +287,102 @@ def test_tests_that_share_a_cassette_record_it_from_several_processes(pytest_in,
     assert [file for file in os.listdir(tmp_path / "cassettes") if file.startswith(".")] == []
     assert [file for file in os.listdir(shared) if file.startswith("toolyard-")] == []
     assert "6 passed" in pytest_in("-p", "xdist", "-n", "2")
+
+
+ALONE = """\
+import asyncio, pytest
+from toolyard import PythonToolEngine, ToolCall, ToolRegistry, Toolyard, function_tool
+from tools import look
+
+@pytest.fixture(scope="module")
+def engine():
+    with PythonToolEngine(ToolRegistry([function_tool(look, namespace="n")])) as made:
+        yield made
+
+def places(results):
+    return [result.result["place"] for result in results]
+
+@pytest.mark.toolyard_cassette
+def test_a_yard_of_its_own():
+    with Toolyard.from_config("yard.yaml") as yard:
+        yard.tool_engine.setup("s")
+        assert places(yard.tool_engine.execute("s", [ToolCall("n::look", {"place": "oslo"})])) == ["oslo"]
+        assert len(yard.tool_engine.get_session_state("s")["tool_executions"]) == 1
+        yard.tool_engine.setup("t", fork_of="s")
+        assert places(yard.tool_engine.execute("t", [ToolCall("n::look", {"place": "moss"})])) == ["moss"]
+
+@pytest.mark.toolyard_cassette
+class TestClass:
+    def test_an_engine_of_a_fixture(self, engine):
+        async def ask():
+            await engine.asetup("s")
+            calls = [ToolCall("n::look", {"place": "bodo"})]
+            found = await engine.aexecute("s", calls), await engine.asimulate("s", calls)
+            await engine.ateardown("s")
+            return found
+        assert [places(found) for found in asyncio.run(ask())] == [["bodo"], ["bodo"]]
+
+def test_unmarked_ones_run_live(engine):
+    engine.setup("live")
+    assert places(engine.execute("live", [ToolCall("n::look", {"place": "live"})])) == ["live"]
+"""
+
+
+def test_the_marker_alone_records_and_replays_whatever_engine_is_called(pytest_in, tmp_path):
+    pytest_in.write(ALONE)
+    assert "no cassette" in pytest_in(code=1)
+    assert pytest_in.places == ["live"]
+    pytest_in("--toolyard-record")
+    assert set(pytest_in.places[1:]) == {"oslo", "moss", "bodo", "live"}
+    assert sorted(os.listdir(tmp_path / "cassettes/test_it")) == [
+        "TestClass.test_an_engine_of_a_fixture.jsonl",
+        "test_a_yard_of_its_own.jsonl",
+    ]
+    pytest_in.asked.unlink()
+    assert "toolyard cassettes" not in pytest_in()
+    assert pytest_in.places == ["live"]
+
+
+LIVE = """\
+import pytest
+from toolyard import ToolRegistry, function_tool
+from tools import look
+
+@pytest.mark.toolyard_cassette("weather")
+def test_it():
+    assert ToolRegistry([function_tool(look, namespace="n")]).dispatch("n::look", {"place": "oslo"})
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--toolyard-record",)])
+def test_a_marked_test_that_runs_live_fails_and_says_why(pytest_in, tmp_path, options):
+    pytest_in.write(LIVE)
+    out = pytest_in(*options, code=1)
+    assert "no call of it went through a cassette" in out and "registry.dispatch" in out
+    assert "1 failed" in out and not (tmp_path / "cassettes").exists()
+
+
+def test_what_a_tool_calls_while_it_is_recorded_is_part_of_its_answer(pytest_in, tmp_path):
+    pytest_in.write(
+        """\
+import pytest
+from toolyard import PythonToolEngine, ToolCall, ToolRegistry, function_tool
+from tools import look
+
+def outer(place: str) -> str:
+    inner = PythonToolEngine(ToolRegistry([function_tool(look, namespace="n")]))
+    inner.setup("i")
+    return inner.execute("i", [ToolCall("n::look", {"place": place})])[0].result["place"]
+
+@pytest.mark.toolyard_cassette("outer")
+def test_it():
+    engine = PythonToolEngine(ToolRegistry([function_tool(outer, namespace="n")]))
+    engine.setup("s")
+    assert engine.execute("s", [ToolCall("n::outer", {"place": "oslo"})])[0].result == "oslo"
+"""
+    )
+    pytest_in("--toolyard-record")
+    (line,) = (tmp_path / "cassettes/outer.jsonl").read_text().splitlines()
+    assert json.loads(line)["name"] == "n::outer"
+    assert "toolyard cassettes" not in pytest_in()
+    assert pytest_in.places == ["oslo"]

@@ -1,14 +1,16 @@
 """For pytest: tests whose tool calls are recorded once and played back from then on.
 
     @pytest.mark.toolyard_cassette("weather")
-    def test_the_agent_asks_for_the_weather(toolyard_yard):
-        toolyard_yard.tool_engine.setup("s")
-        ...
+    def test_the_agent_asks_for_the_weather():
+        with Toolyard.from_config("yard.yaml") as yard:
+            yard.tool_engine.setup("s")
+            ...
 
 `pytest --toolyard-record` calls the real tools and writes `cassettes/weather.jsonl` beside the test; without it the
-calls are answered from there. `toolyard_yard` is the yard of `toolyard_config` in pytest's own config, or of the
-marker's `config`; `toolyard_cassette.engine(...)` records an engine that the test made itself. What was recorded and
-never played, or has changed since, is told at the end of the run.
+calls are answered from there, whichever engine the test makes or is given. A marked test that calls no engine fails:
+it would run live. `toolyard_yard` is the yard of `toolyard_config` in pytest's own config, or of the marker's `config`;
+`toolyard_cassette.engine(...)` records one engine alone. What was recorded and never played, or has changed since, is
+told at the end of the run.
 """
 
 from __future__ import annotations
@@ -19,7 +21,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from toolyard.pytest_plugin.marks import DRIFT, DriftSummary, SharedMarks, pytest_runtest_makereport, went_well
+from toolyard.pytest_plugin.marks import (
+    DRIFT,
+    MARK,
+    TAPED,
+    DriftSummary,
+    SharedMarks,
+    pytest_runtest_call,
+    pytest_runtest_makereport,
+    went_well,
+)
 
 if TYPE_CHECKING:
     from toolyard.app.toolyard import Toolyard
@@ -28,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "pytest_addoption",
     "pytest_configure",
+    "pytest_runtest_call",
     "pytest_runtest_makereport",
     "toolyard_cassette",
     "toolyard_yard",
@@ -67,6 +79,18 @@ def toolyard_cassette(request: pytest.FixtureRequest) -> Iterator[Taped]:
     yield taped
     lines = taped.close(keep=went_well(request.node))
     request.node.user_properties.extend((DRIFT, line) for line in lines)
+
+
+@pytest.fixture(autouse=True)
+def _toolyard_marked(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Has the calls of a marked test go through its cassette; nothing for others."""
+    if request.node.get_closest_marker(MARK) is None:
+        yield
+        return
+    taped: Taped = request.getfixturevalue(MARK)
+    request.node.stash[TAPED] = taped
+    with taped.every_engine():
+        yield
 
 
 @pytest.fixture

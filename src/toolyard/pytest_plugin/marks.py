@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+MARK = "toolyard_cassette"
+"""The marker, and the fixture behind it."""
 _GIVEN = "toolyard_marks"
 _MARKS: pytest.StashKey[Path] = pytest.StashKey()
 
@@ -80,6 +82,25 @@ def pytest_runtest_makereport(
     if report.when != "teardown" and not report.passed:
         item.stash[_FAILED] = True
     return report
+
+
+TAPED: pytest.StashKey[Any] = pytest.StashKey()
+"""The cassette of a marked test."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a marked test none of whose calls a cassette could have answered: it ran live, and would again."""
+    result = yield
+    taped = item.stash.get(TAPED, None)
+    if taped is not None and taped.unused:
+        pytest.fail(
+            f"marked {MARK}, but no call of it went through a cassette: what it called, it called live. Calls of "
+            "engines do (execute, simulate, a served yard), but not registry.dispatch, an engine in another process, "
+            "or one with an execute of its own; give that to toolyard_cassette.engine(...), or take the marker away",
+            pytrace=False,
+        )
+    return result
 
 
 def went_well(item: pytest.Item) -> bool:

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
 
 from toolyard.app.toolyard import Toolyard
+from toolyard.calls.plan import CallPath
+from toolyard.engines import base
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.replay import ReplayMatch, ReplayMode, ReplayToolEngine
 from toolyard.model.errors import ConfigError
 from toolyard.model.tool import digest
-from toolyard.pytest_plugin.marks import put_in_place
+from toolyard.pytest_plugin.marks import MARK, put_in_place
 from toolyard.registry import ToolRegistry
 
-_MARK = "toolyard_cassette"
+T = TypeVar("T")
+
 _UNUSUAL = re.compile(r"[^\w.-]+")
 _SUFFIXES = (".jsonl", ".ndjson", ".yaml", ".yml")
 _LONGEST = 100
@@ -45,6 +50,8 @@ class Taped:
         self.path = _cassette_path(item, str(config.getini("toolyard_cassettes")), self.options.name)
         self._config = config
         self._engines: list[ReplayToolEngine] = []
+        self._fronts: dict[int, tuple[ToolEngine, ReplayToolEngine]] = {}
+        """Engines that the test called by themselves, by their identity, and what answers in their place."""
         # The old one stays until the test has gone well.
         self._tape = self.path.with_name(f".{self.path.stem}.{os.getpid()}.new{self.path.suffix}")
         if self.mode == "record":
@@ -60,9 +67,13 @@ class Taped:
             shared = {"policy": engine._path.policy, "redactor": engine._path.redactor}
         if self.mode == "record" and engine is None:
             pytest.fail("--toolyard-record needs an engine to record: toolyard_cassette.engine(engine)", pytrace=False)
-        if self.mode == "replay" and not self.path.exists():
-            pytest.fail(f"no cassette {self.path}; record it with: pytest --toolyard-record", pytrace=False)
-        made = ReplayToolEngine(
+        self._check_cassette()
+        made = self._make_front(tools, engine, shared)
+        self._engines.append(made)
+        return made
+
+    def _make_front(self, tools: ToolRegistry, engine: ToolEngine | None, shared: dict[str, Any]) -> ReplayToolEngine:
+        return ReplayToolEngine(
             tools,
             cassette=self._tape if self.mode == "record" else self.path,
             mode=self.mode,
@@ -71,8 +82,39 @@ class Taped:
             repeat=self.options.repeat,
             **shared,
         )
-        self._engines.append(made)
-        return made
+
+    @contextmanager
+    def every_engine(self) -> Iterator[None]:
+        """Within it, the calls of all engines go through the cassette, whoever made them."""
+        doors = {name: getattr(base, name) for name in _DOORS}
+        for name, door in doors.items():
+            setattr(base, name, partial(_DOORS[name], self, door))
+        try:
+            yield
+        finally:
+            for name, door in doors.items():
+                setattr(base, name, door)
+
+    @property
+    def unused(self) -> bool:
+        """True if no engine's calls could go through the cassette so far."""
+        return not self._engines and not self._fronts
+
+    def divert_path(self, path: CallPath) -> CallPath:
+        """The way through the cassette for the calls of an engine."""
+        engine = path.root
+        if not isinstance(engine, ToolEngine) or isinstance(engine, ReplayToolEngine):
+            return path
+        if id(engine) not in self._fronts:
+            self._check_cassette()
+            shared: dict[str, Any] = {"policy": path.policy, "redactor": path.redactor, "tracer": path.tracer}
+            shared |= {"sessions": engine.sessions, "timeout": engine.settings.timeout}
+            self._fronts[id(engine)] = (engine, self._make_front(engine.tool_registry, engine, shared))
+        return self._fronts[id(engine)][1]._path
+
+    def _check_cassette(self) -> None:
+        if self.mode == "replay" and not self.path.exists():
+            pytest.fail(f"no cassette {self.path}; record it with: pytest --toolyard-record", pytrace=False)
 
     @contextmanager
     def yard(self, config: str | Path | dict[str, Any]) -> Iterator[Toolyard]:
@@ -82,15 +124,51 @@ class Taped:
 
     def close(self, *, keep: bool) -> list[str]:
         """Close the engines, put the new cassette in its place if it is to be kept, and tell what has drifted."""
-        drifts = [engine.drift() for engine in self._engines]
-        for engine in self._engines:
-            engine.close()
+        drifts = [engine.drift() for engine in (*self._engines, *(front for _, front in self._fronts.values()))]
+        for made in self._engines:
+            made.close()
+        for engine, front in self._fronts.values():
+            # The engine is the test's own and may go on: it is let go of, and not closed.
+            engine.joined(engine)
+            front.threads.close()
         if self.mode == "record":
             if keep and self._tape.exists():
                 put_in_place(self._tape, self.path, self._config)
             self._tape.unlink(missing_ok=True)
             return []
         return _drift_lines(drifts)
+
+
+_ANSWERING: ContextVar[bool] = ContextVar("toolyard_taped", default=False)
+"""True for what runs on behalf of a call that goes through the cassette: it is part of that call's answer."""
+
+
+def _divert_call(taped: Taped, door: Callable[..., T], path: CallPath, *rest: Any) -> T:
+    if _ANSWERING.get():
+        return door(path, *rest)
+    token = _ANSWERING.set(True)
+    try:
+        return door(taped.divert_path(path), *rest)
+    finally:
+        _ANSWERING.reset(token)
+
+
+async def _adivert_call(taped: Taped, door: Callable[..., Awaitable[T]], path: CallPath, *rest: Any) -> T:
+    if _ANSWERING.get():
+        return await door(path, *rest)
+    token = _ANSWERING.set(True)
+    try:
+        return await door(taped.divert_path(path), *rest)
+    finally:
+        _ANSWERING.reset(token)
+
+
+_DOORS: dict[str, Callable[..., Any]] = {
+    "run_batch": _divert_call,
+    "arun_batch": _adivert_call,
+    "arun_request": _adivert_call,
+}
+"""By these, and no other way, engines send their calls along the call path."""
 
 
 def _drift_lines(drifts: list[Any]) -> list[str]:
@@ -106,16 +184,16 @@ def _drift_lines(drifts: list[Any]) -> list[str]:
 
 
 def _read_options(item: pytest.Item) -> MarkOptions:
-    mark = item.get_closest_marker(_MARK)
+    mark = item.get_closest_marker(MARK)
     if mark is None:
         return MarkOptions()
     given = {**dict(zip(("name",), mark.args, strict=False)), **mark.kwargs}
     if len(mark.args) > 1 or not given.keys() <= set(MarkOptions.__struct_fields__):
-        raise pytest.UsageError(f"{item.nodeid}: {_MARK} takes a name, config, match and repeat, not {given}")
+        raise pytest.UsageError(f"{item.nodeid}: {MARK} takes a name, config, match and repeat, not {given}")
     try:
         return msgspec.convert(given, MarkOptions)
     except msgspec.ValidationError as error:
-        raise pytest.UsageError(f"{item.nodeid}: {_MARK}: {error}") from None
+        raise pytest.UsageError(f"{item.nodeid}: {MARK}: {error}") from None
 
 
 def _cassette_path(item: pytest.Item, folder: str, name: str | None) -> Path:
