@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 from waiting import SOON, until
 
+from serving.service_support import served
 from serving.wire_support import Echo, answer, closed, early, read_answer, read_answers, running
 from toolyard.serving.process.protocol import MAX_HEAD_BYTES, MAX_PIPELINED
 
@@ -478,3 +479,22 @@ def test_a_head_alone_is_sent_and_a_long_body_is_not_copied():
             assert len(read_answer(line).body) == 300_000
             line.sendall(GET)
             assert read_answer(line).status == 204
+
+
+@pytest.mark.parametrize(
+    ("target", "host", "status"),
+    [
+        (b"http://evil.example/v1/health", b"localhost", 421),
+        (b"HTTP://Evil.example:80/v1/health", b"localhost", 421),
+        (b"http://localhost/v1/health", b"localhost", 200),
+        (b"http://[::1]:80/v1/health", b"evil.example", 200),
+        (b"http://localhost@evil.example/v1/health", b"localhost", 400),
+        (b"http://evil.example@localhost/v1/health", b"localhost", 400),
+        (b"ftp://localhost/v1/health", b"localhost", 400),
+        (b"http://localhost/v1/health", None, 400),
+    ],
+)
+def test_the_host_of_an_absolute_target_is_the_one_that_is_checked(target, host, status):
+    with served() as yard:
+        head = b"" if host is None else b"Host: %s\r\n" % host
+        assert yard.raw(b"GET %s HTTP/1.1\r\n%s\r\n" % (target, head)).status == status

@@ -8,6 +8,7 @@ tests speak to each of them over real sockets.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -37,6 +38,7 @@ _LEAST_RATE = 16 * 1024
 _UNWANTED_BYTES = 1024 * 1024
 """What is read of a body that was answered before it came, to keep the connection."""
 _LINGER_SECONDS = 2.0
+_AUTHORITY_END = re.compile(rb"[/?#]")
 _HOP = frozenset({b"connection", b"upgrade"})
 
 
@@ -152,6 +154,8 @@ class DeadlineProtocol(HttpToolsProtocol):
             self._stop(_large_head())
         if len(self.pipeline) >= MAX_PIPELINED:
             self._stop(_invalid_http(f"more than {MAX_PIPELINED} requests ahead of their answers"))
+        if not self.url.startswith(b"/"):
+            self._read_authority()
         upgrade = self.parser.should_upgrade()
         if upgrade:
             self._ignore_upgrade(self.parser.get_method())
@@ -187,6 +191,14 @@ class DeadlineProtocol(HttpToolsProtocol):
         super().on_response_complete()
         if self._stage == "whole" and self.timeout_keep_alive_task is not None:
             self._limit.waiting[self] = None
+
+    def _read_authority(self) -> None:
+        """Have the host of an absolute target count, as RFC 9112 wants (3.2.2), whatever the Host header says."""
+        scheme, _, rest = self.url.partition(b"://")
+        authority = _AUTHORITY_END.split(rest, maxsplit=1)[0]
+        if scheme.lower() not in (b"http", b"https") or b"@" in authority:
+            self._stop(_invalid_http("its target is neither a path nor an address with a host alone"))
+        self.headers[:] = [(name, authority if name == b"host" else value) for name, value in self.headers]
 
     def _should_upgrade(self) -> bool:
         return False
