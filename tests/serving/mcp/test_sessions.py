@@ -200,7 +200,8 @@ def test_a_session_in_which_a_call_runs_is_not_ended_for_a_new_one():
             assert until(lambda: reading.body)
             body = request("initialize", {"protocolVersion": "2025-11-25"})
             refused = found.post("/mcp", body)
-            assert (refused.status, refused.error["code"]) == (429, "server.overloaded")
+            told = refused.json["error"]["data"]["error"]["code"]
+            assert (refused.status, told, refused.json["id"]) == (429, "server.overloaded", 1)
         assert until(lambda: len(found.service.mcp.subscribers) == 0)
         assert Session(found).send("ping").status == 200
         waiting.end.set()

@@ -210,8 +210,9 @@ def test_a_call_may_be_sent_again_under_its_own_key(client):
     first = result(client.call("desk__count", {"word": "one"}, meta=meta))
     assert result(client.call("desk__count", {"word": "one"}, meta=meta)) == first
     assert len(RAN) == before + 1
-    other = client.call("desk__count", {"word": "two"}, meta=meta)
-    assert other.status in (409, 422)
+    other = client.call("desk__count", {"word": "two"}, meta=meta, number=7)
+    assert (other.status, other.json["id"], other.json["error"]["code"]) == (200, 7, -32000)
+    assert other.json["error"]["data"]["error"]["code"] == "request.conflict"
 
 
 def test_context_and_ids_of_the_caller_reach_the_tool(client):
@@ -385,6 +386,8 @@ def test_too_many_streams_are_refused_and_a_closed_one_makes_room():
             first.wait(1)
             with listening(found, {}) as second:
                 assert second.status == 429
+                assert until(lambda: second.over)
+                assert json.loads(second.body)["error"]["data"]["error"]["code"] == "server.overloaded"
         assert until(lambda: len(found.service.mcp.subscribers) == 0)
         with listening(found, {}) as third:
             assert third.wait(1)

@@ -6,10 +6,11 @@ import socket
 import struct
 import threading
 
+import pytest
 from waiting import SOON, until
 
-from serving.mcp.mcp_support import META, Stateless, request, result
-from serving.service_support import served
+from serving.mcp.mcp_support import META, Session, Stateless, events, request, result
+from serving.service_support import desk_tools, served
 from toolyard import function_tool
 
 
@@ -50,3 +51,17 @@ def test_a_client_that_hung_up_before_its_call_began_has_begun_nothing():
         face.catch_up = real
         assert result(Stateless(found).call("echo", {"text": "x"}))
         assert not ran.is_set()
+
+
+@pytest.mark.parametrize("takes", ["application/json, text/event-stream", "text/event-stream"])
+def test_a_conflict_of_idempotency_keys_is_the_answer_to_the_request(takes):
+    with served(tools=desk_tools()) as found:
+        client = Session(found)
+        meta = {"_meta": {"toolyard/idempotency_key": "once"}}
+        accept = {"accept": takes}
+        client.send("tools/call", {"name": "desk__add", "arguments": {"a": 1, "b": 1}, **meta})
+        params = {"name": "desk__add", "arguments": {"a": 2, "b": 1}, **meta}
+        other = client.send("tools/call", params, number=9, headers=accept)
+        told = other.json if "json" in other.headers["content-type"] else events(other.body)[-1]
+        assert (other.status, told["jsonrpc"], told["id"], told["error"]["code"]) == (200, "2.0", 9, -32000)
+        assert told["error"]["data"]["error"]["code"] == "request.conflict"

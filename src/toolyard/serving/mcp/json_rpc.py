@@ -18,6 +18,7 @@ from toolyard.dialects.mcp_protocol import (
     LEVELS,
     LOG_LEVEL,
     PROTOCOL_VERSION,
+    REFUSED,
     SERVER_INFO,
     STATELESS,
     UNSUPPORTED_VERSION,
@@ -26,6 +27,7 @@ from toolyard.dialects.mcp_protocol import (
     header_text,
     value_at,
 )
+from toolyard.serving.http_fault import HttpFault
 
 WITH_PRIMING = "2025-11-25"
 """From this version on, clients know that a stream may begin with an empty event."""
@@ -44,8 +46,15 @@ CAPABILITIES: Json = {"tools": {"listChanged": True}, "logging": {}}
 RANK = {level: rank for rank, level in enumerate(LEVELS)}
 
 
+_LATER = frozenset({429, 503})
+"""Of HTTP: what the client may try again."""
+
+
 class RpcFault(Exception):
     """Ends a request with a JSON-RPC error. `status` is that of HTTP, where the error says more than its code."""
+
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    """Of HTTP, beside the status."""
 
     def __init__(self, code: int, message: str, data: Any = None, *, status: int | None = None) -> None:
         super().__init__(message)
@@ -53,6 +62,15 @@ class RpcFault(Exception):
         self.message = message
         self.data = data
         self.status = status
+
+
+def refuse_request(fault: HttpFault) -> RpcFault:
+    """What other wires say by a status, as the answer to a request; when to come again is HTTP's affair, too."""
+    if fault.status not in _LATER:
+        return RpcFault(REFUSED, fault.message, fault.envelope())
+    refused = RpcFault(REFUSED, fault.message, fault.envelope(), status=fault.status)
+    refused.headers = fault.headers
+    return refused
 
 
 class RpcMessage(msgspec.Struct, eq=False):

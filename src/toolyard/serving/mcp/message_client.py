@@ -35,6 +35,7 @@ from toolyard.serving.mcp.json_rpc import (
     find_id,
     finish_result,
     read_message,
+    refuse_request,
 )
 from toolyard.serving.mcp.server import McpEndpoint, RequestContext, negotiate_version
 from toolyard.serving.mcp.sessions import InflightRequest, Running, cancel_request
@@ -100,7 +101,7 @@ class MessageClient:
         except RpcFault as fault:
             self._send(encode_error(find_id(document), fault))
         except HttpFault as fault:
-            self._send(encode_error(find_id(document), RpcFault(REFUSED, fault.message, fault.envelope())))
+            self._send(encode_error(find_id(document), refuse_request(fault)))
 
     def close(self) -> None:
         """The peer is gone: nobody waits for what runs."""
@@ -150,7 +151,7 @@ class MessageClient:
         except RpcFault as fault:
             self._send(encode_error(number, fault))
         except HttpFault as fault:
-            self._send(encode_error(number, RpcFault(REFUSED, fault.message, fault.envelope())))
+            self._send(encode_error(number, refuse_request(fault)))
         except ToolyardError as error:
             self._send(encode_error(number, RpcFault(REFUSED, str(error))))
         except Exception as error:  # noqa: BLE001 - the boundary: whatever it is, it must not take others along

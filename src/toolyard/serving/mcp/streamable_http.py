@@ -46,6 +46,7 @@ from toolyard.serving.mcp.json_rpc import (
     find_id,
     is_stateless,
     read_message,
+    refuse_request,
 )
 from toolyard.serving.mcp.message_client import MessageClient
 from toolyard.serving.mcp.server import McpEndpoint, RequestContext, Tell, negotiate_version
@@ -171,6 +172,7 @@ class Reply:
 
 
 SESSION_ID = "mcp-session-id"
+_NOT_ACCEPTABLE = 406
 _STATUS = {
     PARSE_ERROR: 400,
     INVALID_REQUEST: 400,
@@ -205,9 +207,13 @@ class StreamableHttp:
             if stateless:
                 return await self._answer_stateless(request, send, message, takes)
             return await self._answer_in_session(request, send, message, takes)
-        except RpcFault as fault:
+        except (RpcFault, HttpFault) as error:
+            if isinstance(error, HttpFault) and (document is None or error.status == _NOT_ACCEPTABLE):
+                raise
+            fault = refuse_request(error) if isinstance(error, HttpFault) else error
             status = fault.status or (_STATUS.get(fault.code, 200) if stateless else 200)
-            return JsonResponse(encode_error(find_id(document), fault), status)
+            headers = {name.decode(): value.decode() for name, value in fault.headers}
+            return JsonResponse(encode_error(find_id(document), fault), status, headers=headers)
 
     async def open_stream(self, request: Request, send: Send) -> Response | None:
         """What a session is told unasked."""
@@ -266,9 +272,10 @@ class StreamableHttp:
         """Answer, as JSON or as a stream; a fault that comes before anything was said is the caller's to tell."""
         try:
             text = encode_result(turn.message.id, await self._server.answer(turn))
-        except RpcFault as fault:
+        except (RpcFault, HttpFault) as error:
+            fault = refuse_request(error) if isinstance(error, HttpFault) else error
             if reply.may_be_json:
-                raise
+                raise fault from None
             text = encode_error(turn.message.id, fault)
         except BaseException as error:
             if reply.stream is not None:
@@ -358,12 +365,12 @@ def _describe_break(error: BaseException, inflight: InflightRequest | None) -> R
     if isinstance(error, asyncio.CancelledError):
         return RpcFault(REFUSED, "the server did not wait for this any longer; whether it took effect is not known")
     if isinstance(error, HttpFault):
-        return RpcFault(REFUSED, error.message, error.envelope())
+        return refuse_request(error)
     return RpcFault(INTERNAL_ERROR, "the server failed; its log has it")
 
 
 def _only_streams(what: str) -> HttpFault:
-    return HttpFault(406, "request.not_acceptable", f"{what} text/event-stream; accept it")
+    return HttpFault(_NOT_ACCEPTABLE, "request.not_acceptable", f"{what} text/event-stream; accept it")
 
 
 def _only_post() -> HttpFault:
