@@ -235,7 +235,7 @@ def _readmitted(enrichment: Enrichment, declared: Sequence[str], old: PreparedTo
     given = [field for field, value in changes.items() if getattr(tool, field) is not value]
     # Who gave the tool has perhaps marked it; a copy would have lost that.
     made = PreparedTool(tool if type(tool) is Tool and not given else tool.replace(**changes), old.known_compiled)
-    made.place = old.place
+    made.place, made.qualified_only = old.place, old.qualified_only
     if "fingerprint" in before.__dict__:
         made.tool.__dict__["fingerprint"] = before.fingerprint  # of the same parameters, and dear to compute
     if is_guess(made.tool):

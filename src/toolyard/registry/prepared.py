@@ -128,6 +128,8 @@ class PreparedTool:
 
     place: str = ""
     """Where in its source the tool was defined, to be put behind the source's name."""
+    qualified_only: bool = False
+    """True: bare names never mean it."""
 
     def __init__(self, tool: Tool, compiled: CompiledSchema | None = None) -> None:
         self.tool = tool

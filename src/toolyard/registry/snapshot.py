@@ -77,11 +77,12 @@ class Snapshot:
         """Unqualified names and aliases -> the qualified names they may mean."""
         bare: dict[str, list[str]] = {}
         for name, candidates in self.names.items():
-            tool = candidates[0].tool
-            bare.setdefault(tool.name, []).append(name)
+            if not candidates[0].qualified_only:
+                bare.setdefault(candidates[0].tool.name, []).append(name)
         for alias, name in self.aliases.items():
-            namespace = self.names[name][0].tool.namespace
-            bare.setdefault(alias[len(namespace) + 2 :], []).append(name)
+            owner = self.names[name][0]
+            if not owner.qualified_only:
+                bare.setdefault(alias[len(owner.tool.namespace) + 2 :], []).append(name)
         return {key: tuple(dict.fromkeys(names)) for key, names in bare.items()}
 
     def get(self, name: str) -> list[Tool]:
@@ -290,6 +291,8 @@ def _prepare(admitted: AdmittedTool) -> PreparedTool:
     prepared = PreparedTool(admitted.tool, admitted.compiled)
     if admitted.place:
         prepared.place = admitted.place
+    if admitted.qualified_only:
+        prepared.qualified_only = True
     return prepared
 
 

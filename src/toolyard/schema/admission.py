@@ -239,6 +239,8 @@ class AdmittedTool(msgspec.Struct, eq=False):
     """The input schema, where admission had to compile it anyway."""
     place: str = ""
     """Where in its source the tool was defined, to be put behind the source's name."""
+    qualified_only: bool = False
+    """True: bare names never mean it, since whoever gave it may speak for its namespace alone."""
 
 
 def admit_tool(tool: Tool, *, copied: bool = False) -> tuple[AdmittedTool, tuple[Rewrite, ...]]:

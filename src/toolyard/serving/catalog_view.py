@@ -161,6 +161,13 @@ _CHANGING = frozenset({"PUT", "PATCH", "DELETE"})
 _STYLES: dict[str, Style] = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
 
 
+class StoredRegistration(Registration):
+    """A registration as it is kept."""
+
+    qualified_only: bool = False
+    """True: a key that may change its namespace alone registered it, so that it has no say in what bare names mean."""
+
+
 class RegisteredTools(ToolLoader):
     """The source that holds what was registered over HTTP; refreshed when another process changes it."""
 
@@ -172,13 +179,19 @@ class RegisteredTools(ToolLoader):
 
     def load(self) -> list[Tool]:
         """Every registered tool. One that no longer fits is listed as rejected."""
-        intake = Intake(self)
+        intake, bound = Intake(self), set()
         for name, text in self.entries.items():
             try:
-                intake.take(_make_tool(name, msgspec.json.decode(text, type=Registration)), f"registered {name}")
+                stored = msgspec.json.decode(text, type=StoredRegistration)
+                intake.take(_make_tool(name, stored), f"registered {name}")
+                if stored.qualified_only:
+                    bound.add(name)
             except (ConfigError, DefinitionError, msgspec.DecodeError) as error:
                 intake.reject(MalformedSource(str(error)), f"registered {name}", name)
-        return intake.finish()
+        tools = intake.finish()
+        for admitted in self.admitted:
+            admitted.qualified_only = admitted.tool.qualified_name in bound
+        return tools
 
 
 class Registrations:
@@ -212,8 +225,10 @@ class Registrations:
                     raise
             self._seen = version
 
-    async def put(self, name: str, registration: Registration) -> bool:
+    async def put(self, name: str, registration: Registration, *, qualified_only: bool = False) -> bool:
         """Register or replace; True if it is new."""
+        if qualified_only:
+            registration = StoredRegistration(**msgspec.structs.asdict(registration), qualified_only=True)
         text = msgspec.json.encode(registration)
         async with self._changing:
             before = self._source.entries

@@ -42,7 +42,7 @@ class ServedNames:
         self._spelt: dict[str, str] = {}
         for qualified, candidates in snapshot.names.items():
             tool = candidates[0].tool
-            if tool.namespace in enabled and tool.name not in self._bare:
+            if tool.namespace in enabled and tool.name not in self._bare and not candidates[0].qualified_only:
                 # Of two domains with one name the first may be called by it alone.
                 self._bare[tool.name] = qualified
                 self._spelt[qualified] = tool.name

@@ -232,3 +232,56 @@ def test_a_registration_says_which_engine_answers_only_where_one_does():
             refused = server.ask("PUT", "/v1/tools/web::other", body)
             assert refused.status == 400, address
             assert "pw" not in refused.body.decode()
+
+
+class TestBareNames:
+    """What a bare name means concerns everybody; who may change one namespace has no say in it."""
+
+    @pytest.fixture
+    def shop(self, tmp_path):
+        config = {**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "s.db")}}
+        with served(config, tools=desk_tools()) as server:
+            server.token = server.key("*:list,execute,admin", name="owner")
+            server.tenant = server.key("t:admin,list,execute", "core:admin", name="tenant")
+            yield server
+
+    def _invoke(self, shop, name, token=None):
+        answer = shop.invoke(name, {"a": 1, "b": 2}, token=token)
+        return answer.json.get("result", answer.json.get("error", {}).get("code"))
+
+    @pytest.mark.parametrize(
+        "spelling", [{"name": "t::add"}, {"name": "t::x", "aliases": ["add", "desk__add", "echo"]}]
+    )
+    def test_a_namespace_admin_cannot_blur_them(self, shop, spelling):
+        before = [self._invoke(shop, name) for name in ("add", "desk__add", "echo")]
+        body = {
+            "parameters": {"type": "object"},
+            "aliases": spelling.get("aliases", []),
+            "binding": {"type": "simulator"},
+        }
+        assert put(shop, spelling["name"], body, token=shop.tenant).status == 201
+        assert [self._invoke(shop, name) for name in ("add", "desk__add", "echo")] == before
+        assert before[0] == {"result": 3}
+
+    @pytest.mark.parametrize("name", ["t::get_account", "t::desk__add", "core::fresh"])
+    def test_nor_claim_one_that_is_free(self, shop, name):
+        body = {"parameters": {"type": "object"}, "binding": {"type": "simulator"}}
+        bare = name.partition("::")[2]
+        known = self._invoke(shop, bare)
+        assert put(shop, name, body, token=shop.tenant).status == 201
+        assert self._invoke(shop, bare) == known
+        assert shop.get(f"/v1/tools/{name}").status == 200
+
+    def test_whoever_may_change_all_namespaces_can(self, shop):
+        body = {"parameters": {"type": "object"}, "binding": {"type": "simulator"}}
+        assert put(shop, "t::get_account", body).status == 201
+        assert shop.get("/v1/tools/get_account").json["name"] == "t::get_account"
+
+    def test_it_holds_after_a_restart(self, tmp_path):
+        config = {**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "s.db")}}
+        with served(config) as server:
+            token, tenant = server.key("*:list,admin"), server.key("t:admin")
+            assert put(server, "t::get_account", token=tenant).status == 201
+        with served(config) as server:
+            assert server.get("/v1/tools/t::get_account", token=token).status == 200
+            assert server.get("/v1/tools/get_account", token=token).status == 404

@@ -57,7 +57,9 @@ class RegistrationRoutes:
         _check_admin(principal, name)
         _check_server(principal, body)
         try:
-            new = await self._registrations.put(name, body)
+            # What a bare name means concerns everybody, and not only the namespace that the key may change.
+            everywhere = principal.scopes.everywhere("admin")
+            new = await self._registrations.put(name, body, qualified_only=not everywhere)
         except (ConfigError, DefinitionError, MalformedSource) as error:
             raise HttpFault(400, "tool.invalid_definition", str(error)) from None
         except EnrichmentError as error:
