@@ -163,3 +163,15 @@ def test_a_simulation_in_a_session_that_is_not_there_is_refused_and_begins_none(
     assert "no session is called 'new'" in err
     assert as_json(capsys, "session", "list") == (0, [])
     assert as_json(capsys, "call", "desk::add", '{"a": 1, "b": 1}', "--simulate")[1]["result"] == 2
+
+
+@pytest.mark.parametrize(
+    "call", [("desk::add", '{"a": 1, "b": 2}'), ("desk::fail", "{}"), ("desk__add", '{"a": 1, "b": 2}')]
+)
+def test_a_call_without_a_session_leaves_none_behind_where_there_is_a_store(capsys, folder, call):
+    store = "sessions: {store: sqlite, path: s.db}"
+    (folder / "toolyard.yaml").write_text(f"tools: [{{type: python, target: desk.py, namespace: desk}}]\n{store}\n")
+    code, result = as_json(capsys, "call", *call)
+    assert (code, result["result"]) == ((1, None) if "fail" in call[0] else (0, 3))
+    as_json(capsys, "call", *call, "--simulate")
+    assert as_json(capsys, "session", "list") == (0, [])

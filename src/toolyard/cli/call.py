@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import sys
-from contextlib import redirect_stdout, suppress
+from contextlib import ExitStack, redirect_stdout, suppress
 from typing import Annotated, Any
+from uuid import uuid4
 
 from cyclopts import Parameter
+from msgspec.structs import replace
 
 from toolyard.cli.options import YARD, OwnerOption, SkipOption, YardOptions, read_word
 from toolyard.cli.output import fail_call, print_json, warn, working
 from toolyard.cli.yard import open_yard
+from toolyard.dialects.wire_names import read_wire_call
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import ConfigError, InvalidArguments, SessionError, SessionExistsError, UnknownToolError
 from toolyard.model.json_words import pointer_of
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import find
 from toolyard.registry.prepared import read_arguments
-
-_ALONE = "toolyard-call"
-"""The session of a call that is in none; it lives as long as the command."""
 
 
 def call(
@@ -54,8 +54,9 @@ def call(
         raise SessionError("--session needs the name of a session, and it is empty")
     given = _read_arguments(arguments)
     with open_yard(options.config, skip_bad=skip_bad, durable=session is not None) as yard:
-        request = ToolCall(name, _settle_values(given, yard.tool_registry, name))
-        engine, session_id = yard.tool_engine, session or _ALONE
+        called = read_wire_call(yard.tool_registry.snapshot, ToolCall(name))
+        request = replace(called, arguments=_settle_values(given, yard.tool_registry, called.name))
+        engine, session_id = yard.tool_engine, session or f"call-{uuid4().hex}"
         # A simulation leaves no trace, so it begins no session either: one that is not there is an error.
         if session is None or not simulate:
             # Asking first would not help: another process may be setting it up at this moment.
@@ -63,7 +64,10 @@ def call(
                 engine.setup(session_id, owner=owner)
         ask = engine.simulate if simulate else engine.execute
         # Standard output is for the answer alone, whatever the tool prints.
-        with redirect_stdout(sys.stderr), working(f"calling {name}"):
+        with redirect_stdout(sys.stderr), working(f"calling {name}"), ExitStack() as leaving:
+            if session is None:
+                # Of its own, and over with the command: nobody finds it later.
+                leaving.callback(engine.teardown, session_id, owner=owner)
             result = ask(session_id, [request], timeout=timeout, owner=owner)[0]
     return _show_result(result, options.json)
 

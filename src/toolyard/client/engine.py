@@ -11,6 +11,7 @@ import msgspec
 from toolyard.calls.flow import check_calls, check_timeout
 from toolyard.client.registry import RemoteToolRegistry, read_results
 from toolyard.client.wire import API, REQUEST_SECONDS, WireOptions, make_garbled_error, segment
+from toolyard.dialects.wire_names import read_wire_call
 from toolyard.loop.home import home_loop
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.closing import Closing
@@ -274,6 +275,7 @@ class RemoteToolEngine(Closing):
         check_timeout(timeout)
         if len(tool_calls) > MAX_CALLS:
             raise DefinitionError(f"{len(tool_calls):,} calls in one batch; a server takes at most {MAX_CALLS:,}")
+        tool_calls = [read_wire_call(self.tool_registry.snapshot, call) for call in tool_calls]
         seconds = self.timeout if timeout is None else timeout
         results = [self._refuse_call(call) for call in tool_calls]
         sent = [call for call, result in zip(tool_calls, results, strict=True) if result is None]

@@ -35,6 +35,8 @@ from toolyard.schema.subschemas import References, rebuild, types_of
 
 CALL_ID = "toolyard/call_id"
 """The `_meta` key for a call's id, which params and results have no field for."""
+QUALIFIED_NAME = "toolyard/qualified_name"
+"""The `_meta` key under which a server lists what a tool is called in its registry."""
 
 _PASSED_ON = {"title": str, "icons": list, "annotations": dict}
 

@@ -19,13 +19,14 @@ import base64
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.dialects.payload import ChangeLog
-from toolyard.model import Schema, Tool
+from toolyard.model import Schema, Tool, ToolCall
 from toolyard.model.errors import DefinitionError, UnknownToolError
 from toolyard.model.json_words import closest
 from toolyard.model.names import show, split_qualified
@@ -185,6 +186,45 @@ class WireNames:
         near = closest(wire, self._first)
         guess = f"; the closest are {', '.join(near)}" if near else ""
         return UnknownToolError(f"unknown tool {show(wire)}{guess}", details={"closest": near})
+
+
+class Catalog(Protocol):
+    """Tools that stay what they are, such as the snapshot of a registry."""
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """All of them."""
+
+    def __hash__(self) -> int: ...
+
+
+_tables: WeakKeyDictionary[Catalog, WireNames] = WeakKeyDictionary()
+
+
+def wire_names_of(catalog: Catalog) -> WireNames:
+    """The wire names of all tools of a catalog; made when it is first asked for."""
+    found = _tables.get(catalog)
+    if found is None:
+        found = _tables[catalog] = WireNames(catalog.tools)
+    return found
+
+
+def read_wire_call(catalog: Catalog, call: ToolCall) -> ToolCall:
+    """A call by the names that a list in a provider's spelling gives out, as the registry knows it; any other as it is.
+
+    What is spelt like a wire name is one, also where a tool's own bare name or alias is spelt so: nobody can take a
+    name away that was given out for another tool.
+    """
+    if "__" not in call.name or TOOL_NAMESPACE_SEP in call.name:
+        return call
+    names = wire_names_of(catalog)
+    found = names.known(call.name)
+    if found is None:
+        return call
+    tools, arguments = names.candidates(found), call.arguments
+    if len(tools) == 1 and isinstance(arguments, dict) and isinstance(tools[0].parameters.get("properties"), dict):
+        arguments = read_arguments(tools[0].parameters, arguments)
+    return ToolCall(found[0], arguments, call.call_id, call.overload or found[1])
 
 
 def _own_name(name: str) -> str:

@@ -23,6 +23,7 @@ from toolyard.app.toolyard import Toolyard
 from toolyard.engines.scripts.runner import weakest_level
 from toolyard.links.http.link import read_address
 from toolyard.model.bindings import Binding, McpBinding, RestBinding, RestBody, RestParameter, Style
+from toolyard.model.call import ToolCall
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, ToolyardError
 from toolyard.model.json_words import closest
 from toolyard.model.names import show, split_qualified
@@ -93,7 +94,8 @@ class CatalogView:
         """The one tool a name and perhaps a fingerprint stand for, among those the caller may know of."""
         scope = scope_of(principal)
         known = self.names.now.find_name(name, None if scope is None else scope.lists)
-        return self.find_overload(principal, known, name, fingerprint)
+        overload = self.names.now.read_call(ToolCall(name)).overload
+        return self.find_overload(principal, known, name, fingerprint or overload)
 
     def find_overload(
         self, principal: Principal, known: str | None, name: str, fingerprint: str | None, *, by_id: bool = False

@@ -11,10 +11,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from toolyard.app.toolyard import Toolyard
 from toolyard.calls.request import CallRequest, Listener
+from toolyard.constants import TOOL_NAMESPACE_SEP
+from toolyard.dialects.wire_names import read_wire_call
 from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.errors import ErrorInfo, Interrupted, UnknownToolError
 from toolyard.model.tool import Effects, Tool
@@ -42,8 +45,9 @@ class ServedNames:
         self._spelt: dict[str, str] = {}
         for qualified, candidates in snapshot.names.items():
             tool = candidates[0].tool
-            if tool.namespace in enabled and tool.name not in self._bare and not candidates[0].qualified_only:
-                # Of two domains with one name the first may be called by it alone.
+            # Of two domains with one name the first may be called by it alone; wire names stay those of their tools.
+            taken = tool.name in self._bare or tool.name.replace("__", TOOL_NAMESPACE_SEP, 1) in snapshot.names
+            if tool.namespace in enabled and not taken and not candidates[0].qualified_only:
                 self._bare[tool.name] = qualified
                 self._spelt[qualified] = tool.name
 
@@ -55,12 +59,19 @@ class ServedNames:
         """What a request means by a name: a domain's tool by its bare name, everything else as it stands."""
         return self._bare.get(name, name)
 
+    def read_call(self, call: ToolCall) -> ToolCall:
+        """A call as the registry knows it, by whichever name of a tool a list gave out."""
+        if call.name in self.snapshot.names:
+            return call
+        qualified = self._bare.get(call.name)
+        return read_wire_call(self.snapshot, call) if qualified is None else replace(call, name=qualified)
+
     def find_name(self, name: str, sees: Sees | None = None) -> str | None:
         """The qualified name of a tool that is there, by any of its names; None if there is none, or several.
 
         With `sees`, tools for which it is False are not there.
         """
-        for spelling in dict.fromkeys((self.qualify_name(name), name)):
+        for spelling in dict.fromkeys((self.read_call(ToolCall(name)).name, name)):
             try:
                 return find(self.snapshot, spelling, sees=sees, hints=False)[0].tool.qualified_name
             except UnknownToolError:
@@ -128,6 +139,14 @@ class Invoker:
         if principal is NOBODY or qualified == name:
             return qualified
         return qualified if KeyScope(principal).sees(names.snapshot.names[qualified][0].tool) else name
+
+    def resolve_call(self, principal: Principal, call: ToolCall) -> ToolCall:
+        """The call that a caller means. What a name stands for is told only to who sees that tool."""
+        names = self._names.now
+        found = names.read_call(call)
+        if principal is NOBODY or found.name == call.name:
+            return found
+        return found if KeyScope(principal).sees(names.snapshot.names[found.name][0].tool) else call
 
     async def run_calls(
         self,

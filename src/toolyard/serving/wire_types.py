@@ -159,6 +159,8 @@ class ProviderListing(Shape):
     tools: list[Json]
     generation: Count
     changes: list[Json]
+    names: dict[str, str]
+    """The qualified name of each tool, by the name that the list gives it; calls are taken by either."""
     search: Literal["hybrid", "lexical"] | UnsetType = UNSET
     scores: list[Score | None] | UnsetType = UNSET
     next_cursor: str | UnsetType = UNSET

@@ -2,8 +2,11 @@
 
 import pytest
 
+from serving.mcp.mcp_support import Stateless, result
 from serving.service_support import desk_tools, served
-from toolyard import Tool
+from toolyard import Tool, ToolCall, function_tool
+from toolyard.app.blocks import McpBlock
+from toolyard.client import RemoteToolEngine
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +93,7 @@ def test_search_filters_and_pages_go_together(yard):
 @pytest.mark.parametrize("spelling", ["openai", "anthropic", "gemini", "mcp"])
 def test_the_providers_spellings_have_a_tool_each(yard, spelling):
     answer = yard.get(f"/v1/tools?format={spelling}&namespace=core")
-    assert set(answer.json) == {"tools", "generation", "changes"}
+    assert set(answer.json) == {"tools", "generation", "changes", "names"}
     text = answer.body.decode()
     assert all(word in text for word in ("echo", "calc", "time_now", "expression"))
     key = {"openai": "function", "anthropic": "input_schema", "gemini": None, "mcp": "inputSchema"}[spelling]
@@ -139,3 +142,100 @@ def test_a_search_takes_no_more_words_than_it_can_answer_quickly():
         assert (refused.status, refused.error["code"]) == (400, "request.invalid_query")
         found = server.get("/v1/tools?q=number&limit=2").json
         assert [tool["name"] for tool in found["tools"]] == ["tool0", "tool1"]
+
+
+FORMATS = ("openai", "openai-responses", "anthropic", "gemini", "mcp")
+CITY, PLACE, SIZE = {"city": "Rome"}, {"lat": 1.0, "lon": 2.0}, {"value": "four"}
+
+
+def listed_names(yard, spelling, limit):
+    """Every name that the pages of a list give out, with the qualified one."""
+    found, path = [], f"/v1/tools?format={spelling}&limit={limit}"
+    while path:
+        page = yard.get(path).json
+        text = str(page["tools"])
+        assert all(repr(wire) in text for wire in page["names"])
+        found += page["names"].items()
+        path = (
+            f"/v1/tools?format={spelling}&limit={limit}&cursor={page['next_cursor']}" if "next_cursor" in page else ""
+        )
+    return found
+
+
+def answers_on_every_face(yard, wire, args):
+    """What a call by that name gives over each wire."""
+    calls = {"calls": [{"name": wire, "arguments": args}]}
+    yield yard.invoke(wire, args).json["result"]
+    yield yard.post("/v1/calls", calls).json["results"][0]["result"]
+    yield yard.arp(f"by-name-{wire}", wire, args).json["result"]
+    by_id = {"invocation_id": f"by-id-{wire}", "tool_id": f"tool_{wire}", "args": args}
+    yield yard.post("/arp/v1/tool-invocations", by_id).json["result"]
+    yard.post("/v1/sessions", {"session_id": wire})
+    for verb in ("execute", "simulate"):
+        yield yard.post(f"/v1/sessions/{wire}/{verb}", calls).json["results"][0]["result"]
+    yield result(Stateless(yard).call(wire, args))["structuredContent"]
+    session = {"session_id": wire, "calls": calls["calls"]}
+    yield result(Stateless(yard).call("toolyard.session_execute", session))["structuredContent"]["results"][0]["result"]
+    with RemoteToolEngine(yard.url) as engine:
+        engine.setup(f"remote {wire}")
+        yield engine.execute(f"remote {wire}", [ToolCall(wire, args)])[0].result
+
+
+@pytest.fixture(scope="module")
+def odd():
+    """Names that no provider takes, overloads, a name in brackets, and aliases that pass for others' wire names."""
+
+    def filtered(**given: object) -> object:
+        return given
+
+    properties = {"filter[id]": {"type": "string"}}
+    thief = Tool("thief", "rogue", aliases=("desk__add", "other__twice"))
+    filtering = function_tool(filtered, namespace="desk", parameters={"type": "object", "properties": properties})
+    with served(tools=[thief, *desk_tools(), filtering], mcp=McpBlock(sessions=True)) as server:
+        server.url = f"http://127.0.0.1:{server.port}"
+        yield server
+
+
+@pytest.mark.parametrize("spelling", FORMATS)
+def test_names_that_a_list_gives_out_are_the_same_on_every_page_and_are_each_one_tools(odd, spelling):
+    whole = listed_names(odd, spelling, 1000)
+    assert listed_names(odd, spelling, 2) == whole
+    assert len({wire for wire, _ in whole}) == len(whole) == len(odd.get("/v1/tools?limit=1000").json["tools"])
+
+
+@pytest.mark.parametrize(
+    ("qualified", "args", "value"),
+    [
+        ("desk::add", {"a": 1, "b": 2}, 3),
+        ("core::echo", {"text": "hi"}, "hi"),
+        ("wörk/shop::größe 100% / día", SIZE, 4),
+        ("other::twice", {"a": 1, "b": 2}, 3),
+    ],
+)
+def test_a_name_that_a_list_gives_out_is_callable_on_every_face(odd, qualified, args, value):
+    [wire] = {wire for spelling in FORMATS for wire, name in listed_names(odd, spelling, 1000) if name == qualified}
+    plain = [
+        found.get("result", found) if type(found) is dict else found for found in answers_on_every_face(odd, wire, args)
+    ]
+    assert plain == [plain[0]] * len(plain) and value in (
+        plain[0],
+        *(plain[0].values() if type(plain[0]) is dict else ()),
+    )
+    assert odd.get(f"/v1/tools/{wire}").json["name"] in (qualified, qualified.removeprefix("core::"))
+
+
+def test_the_name_of_an_overload_calls_that_one_and_arguments_are_spelt_back(odd):
+    first, second = [wire for wire, name in listed_names(odd, "anthropic", 1000) if name == "desk::where"]
+    assert odd.invoke(first, CITY).status == odd.invoke(second, PLACE).status == 200
+    assert odd.invoke(second, CITY).json["error"]["code"] == "tool.invalid_args"
+    assert odd.get(f"/v1/tools/{second}").status == 200
+    [spelt] = odd.get("/v1/tools?format=anthropic&q=desk::filtered&limit=1").json["tools"]
+    [key] = spelt["input_schema"]["properties"]
+    assert key != "filter[id]"
+    assert odd.invoke(spelt["name"], {key: "x"}).json["result"] == {"filter[id]": "x"}
+
+
+def test_an_mcp_list_says_what_each_tool_is_called_in_the_registry(odd):
+    lines = [line for line in Stateless(odd).tools()["tools"] if not line["name"].startswith("toolyard.")]
+    found = [line["_meta"]["toolyard/qualified_name"] for line in lines]
+    assert found == [tool["qualified_name"] for tool in odd.get("/v1/tools?limit=1000").json["tools"]]

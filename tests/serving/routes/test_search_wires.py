@@ -45,7 +45,7 @@ def test_a_name_is_found_and_filters_hold(yard):
 
 def test_a_provider_spelling_says_how_it_was_looked_for_too(yard):
     answer = yard.get("/v1/tools?q=book_hotel&format=openai")
-    assert set(answer.json) == {"tools", "generation", "changes", "search", "scores"}
+    assert set(answer.json) == {"tools", "generation", "changes", "names", "search", "scores"}
     assert answer.json["scores"][0] == 1
     assert len(answer.json["scores"]) == len(answer.json["tools"])
 

@@ -132,7 +132,7 @@ def _search_now(server: McpEndpoint, turn: RequestContext, given: SearchArgument
     lines = []
     for tool, line in zip(tools, shown, strict=True):
         score = found.score(tool)
-        lines.append({**line, "name": names.spell_tool(tool), **({} if score is None else {"score": score})})
+        lines.append(names.show_tool(tool, line) | ({} if score is None else {"score": score}))
     return _make_result("search_tools", {"tools": lines, "search": found.mode})
 
 

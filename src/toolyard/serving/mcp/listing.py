@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 
 from toolyard.app.blocks import McpBlock
-from toolyard.dialects.mcp import McpDialect, wraps
+from toolyard.dialects.mcp import QUALIFIED_NAME, McpDialect, wraps
 from toolyard.dialects.mcp_protocol import INVALID_PARAMS, HeaderParam, find_header_params
-from toolyard.dialects.wire_names import WireNames
+from toolyard.dialects.wire_names import wire_names_of
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import DefinitionError
 from toolyard.model.tool import Schema, Tool, promises_output
@@ -76,7 +76,7 @@ class McpNames:
     def __init__(self, names: ServedNames, reserved: Iterable[str] = (), *, bare: bool = False) -> None:
         snapshot = self.snapshot = names.snapshot
         self._names = names
-        self.wire = WireNames(snapshot.tools)
+        self.wire = wire_names_of(snapshot)
         taken = set(reserved)
         self._bare: dict[str, str] = {}
         """Wire name by qualified name, where it is a bare one."""
@@ -101,6 +101,12 @@ class McpNames:
         if bare is not None and self.snapshot.names[qualified][0].tool is tool:
             return bare
         return self.wire.encode(tool)
+
+    def show_tool(self, tool: Tool, line: Json) -> Json:
+        """A line of a list, under the name it has here, and with the one it has everywhere."""
+        meta = line.get("_meta")
+        known = meta if isinstance(meta, dict) else {}
+        return {**line, "name": self.spell_tool(tool), "_meta": {**known, QUALIFIED_NAME: tool.qualified_name}}
 
     def find_listed(self, wire: str) -> McpTool | None:
         """The tool that a list shows under that name; None for whatever else a request may call it by."""
@@ -189,7 +195,7 @@ class ToolListing:
         out: dict[str, Any] = {
             "tools": [
                 *(self._builtin if not start else ()),
-                *({**line, "name": names.spell_tool(tool)} for tool, line in zip(page, shown, strict=True)),
+                *(names.show_tool(tool, line) for tool, line in zip(page, shown, strict=True)),
             ]
         }
         if start + self._size < len(seen.tools):

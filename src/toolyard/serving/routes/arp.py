@@ -19,7 +19,7 @@ from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.catalog_view import CatalogView
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal, scope_of
-from toolyard.serving.invoke import Invoker, ServedNames, as_object, collect_details, or_default
+from toolyard.serving.invoke import TOOL_ID, Invoker, ServedNames, as_object, collect_details, or_default
 from toolyard.serving.routes.native_tools import FINGERPRINT
 from toolyard.serving.routing import JsonResponse, Operation, caller_of, digest_json, path_value, query_str, read_json
 from toolyard.serving.wire_types import ArpDefinition, ArpErrorEnvelope, ArpInvocation, ArpResult
@@ -87,7 +87,7 @@ class ArpTools:
         """Call one tool. Whatever comes of the call is a 200; other statuses are for requests that are none."""
         body, plain = await read_json(request, ArpInvocation)
         caller = caller_of(request)
-        name, unknown = self._resolve_tool(caller.principal, body)
+        call, unknown = self._resolve_call(caller.principal, body)
         context: dict[str, Any] = or_default(body.context, {})
         meta = context.get("meta")
 
@@ -96,31 +96,33 @@ class ArpTools:
                 return _answer_failure(body.invocation_id, unknown, 0)
             began = time.perf_counter()
             trace = meta if isinstance(meta, dict) else {}
-            call = ToolCall(name, body.args)
             [result] = await self._invoker.run_calls(caller, [call], context=context, trace=trace)
             return _answer_call(body, result, int((time.perf_counter() - began) * 1000))
 
         return await self._invoker.run_idempotent(
             *(caller, f"invocation:{body.invocation_id}", digest_json(plain), make),
             lambda info: _answer_failure(body.invocation_id, info, 0),
-            tool_name=name,
+            tool_name=call.name,
         )
 
-    def _resolve_tool(self, principal: Principal, body: ArpInvocation) -> tuple[str, ErrorInfo | None]:
-        """The tool that id and name stand for, or why there is none. Both may be given, if they agree."""
-        named = None if body.tool_name is UNSET else self._invoker.resolve_name(principal, body.tool_name)
+    def _resolve_call(self, principal: Principal, body: ArpInvocation) -> tuple[ToolCall, ErrorInfo | None]:
+        """The call of what id and name stand for, or why there is none. Both may be given, if they agree."""
+        given = ToolCall("" if body.tool_name is UNSET else body.tool_name, body.args)
+        named = self._invoker.resolve_call(principal, given)
         if body.tool_id is UNSET:
-            return named or "", None
+            return named, None
         names, scope = self._catalog.names.now, scope_of(principal)
         sees = None if scope is None else scope.sees
         by_id = names.find_id(body.tool_id, sees)
         if by_id is None:
             error = UnknownToolError(f"no tool has the id {show(body.tool_id)}", details=_show_given(body))
-            return named or "", error.info
-        if named is not None and names.find_name(named, sees) != by_id:
+            return named, error.info
+        if body.tool_name is not UNSET and names.find_name(named.name, sees) != by_id:
             both = f"tool_id {show(body.tool_id)} and tool_name {show(body.tool_name)}"
             raise HttpFault(400, "request.conflict", f"{both} are different tools; give one of them")
-        return by_id, None
+        if body.tool_name is UNSET:
+            named = self._invoker.resolve_call(principal, ToolCall(body.tool_id.removeprefix(TOOL_ID), body.args))
+        return msgspec.structs.replace(named, name=by_id), None
 
 
 def _show_given(body: ArpInvocation) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from toolyard.dialects import DIALECTS, get_dialect
+from toolyard.dialects.wire_names import wire_names_of
 from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
 from toolyard.registry.snapshot import Snapshot
@@ -206,8 +207,10 @@ class CatalogRoutes:
         if spelling is None:
             answer["tools"] = [show_native(tool, found.score(tool)) for tool in page]
         else:
-            dialect = get_dialect(spelling, page)
-            answer["tools"] = dialect.format_tools()
+            # Of the whole catalog: an overload is called the same whichever page it stands on.
+            dialect = get_dialect(spelling, page, names=wire_names_of(snapshot))
+            answer["tools"] = dialect.format_tools(page)
+            answer["names"] = {dialect.names.encode(tool): tool.qualified_name for tool in page}
             answer["changes"] = msgspec.to_builtins(dialect.report)
             if found.mode is not None:
                 answer["scores"] = [found.score(tool) for tool in page]

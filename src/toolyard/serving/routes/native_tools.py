@@ -80,9 +80,8 @@ class NativeTools:
         if trace:
             _check_trace(trace)
         caller = caller_of(request)
-        name = self._invoker.resolve_name(caller.principal, path_value(request))
         overload = query_str(request, "fingerprint") if request.scope["query_string"] else None
-        call = ToolCall(name, body.args, None, overload)
+        call = self._invoker.resolve_call(caller.principal, ToolCall(path_value(request), body.args, None, overload))
         context: dict[str, Any] = or_default(body.context, {})
         key = idempotency_key(caller)
         if key is None:
@@ -92,7 +91,7 @@ class NativeTools:
         def make() -> Awaitable[Response]:
             return self._run_call(caller, call, context, trace)
 
-        return await self._invoker.run_idempotent(caller, key, digest, make, _answer_interrupted, tool_name=name)
+        return await self._invoker.run_idempotent(caller, key, digest, make, _answer_interrupted, tool_name=call.name)
 
     async def _run_call(
         self, caller: Caller, call: ToolCall, context: dict[str, Any], trace: dict[str, Any]

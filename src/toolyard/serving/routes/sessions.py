@@ -189,8 +189,8 @@ class SessionRoutes:
         return await self._run_idempotent(request, plain, make)
 
     def _read_call(self, caller: Caller, call: WireCall) -> ToolCall:
-        name = self._invoker.resolve_name(caller.principal, call.name)
-        return ToolCall(name, call.arguments, or_default(call.call_id, None), or_default(call.overload, None))
+        given = ToolCall(call.name, call.arguments, or_default(call.call_id, None), or_default(call.overload, None))
+        return self._invoker.resolve_call(caller.principal, given)
 
     async def _run_idempotent(self, request: Request, plain: Any, make: Callable[[], Awaitable[Response]]) -> Response:
         caller = caller_of(request)
