@@ -89,7 +89,14 @@ class McpServerOptions(TlsOptions, frozen=True, kw_only=True):
             description="Credentials: a mapping with a type, one of bearer, basic, api_key, oauth2, oauth.",
         ),
     ]
-    connect_timeout: Annotated[float, Meta(gt=0, description="Seconds to wait for a connection.")]
+    connect_timeout: Annotated[
+        float | None,
+        Meta(
+            gt=0,
+            description="Seconds that a server has to start or to be reached, and to answer; "
+            "not given: 30 for a command, 10 for a url.",
+        ),
+    ]
     roots: Annotated[
         Any,
         Meta(

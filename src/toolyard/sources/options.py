@@ -169,7 +169,14 @@ class McpConfigOptions(LoaderOptions, frozen=True, kw_only=True):
 
     path: Annotated[str | Path, Meta(description="The file, as other MCP clients have it.")]
     timeout: Annotated[float, Meta(gt=0, description="Seconds that a listing may take.")]
-    connect_timeout: Annotated[float, Meta(gt=0, description="Seconds to wait for a connection.")]
+    connect_timeout: Annotated[
+        float | None,
+        Meta(
+            gt=0,
+            description="Seconds that a server has to start or to be reached, and to answer; "
+            "not given: 30 for a command, 10 for a url.",
+        ),
+    ]
     approved: Annotated[
         str | Path | None, Meta(description="File of the definitions that were approved; others are left out.")
     ]

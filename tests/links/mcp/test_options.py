@@ -37,6 +37,8 @@ def test_how_long_to_connect_is_the_servers_own():
     server = read_server(command="x", connect_timeout=3)
     assert limits_of(server).connect_seconds == 3
     assert server != read_server(command="x")
+    assert limits_of(read_server(command="x")).connect_seconds == 30
+    assert limits_of(read_server("http://a.example/mcp")).connect_seconds == 10
 
 
 def test_other_names_of_a_transport_are_understood():

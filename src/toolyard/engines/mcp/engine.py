@@ -75,7 +75,7 @@ class MCPToolEngine(OutwardEngine):
         verify: bool = True,
         ca: str | None = None,
         cert: str | Sequence[str] | None = None,
-        connect_timeout: float = 10.0,
+        connect_timeout: float | None = None,
         connection: Connection = "shared",
         max_session_connections: int = 100,
         on_progress: OnProgress | None = None,

@@ -119,6 +119,11 @@ def late(name: str, seconds: float | None, effect: Effect = "unknown") -> CallTi
     return CallTimeout(f"{name} did not answer {within}", effect=effect)
 
 
+def unanswered(name: str, seconds: float) -> CallTimeout:
+    """No first answer in the time to connect."""
+    return CallTimeout(f"{name} did not answer within {seconds:g} s; connect_timeout gives it longer", effect="none")
+
+
 def harmless(error: CallError) -> CallError:
     """The same for a call that only reads: whatever came of it, nothing was changed."""
     if error.info.effect != "none":

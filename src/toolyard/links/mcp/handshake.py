@@ -19,16 +19,16 @@ from toolyard.dialects.mcp_protocol import (
     UNSUPPORTED_VERSION,
 )
 from toolyard.links.mcp import framing
-from toolyard.links.mcp.errors import RequestRefused, SessionLostError, late, status_of
+from toolyard.links.mcp.errors import RequestRefused, SessionLostError, status_of, unanswered
 from toolyard.links.mcp.framing import modern_headers
 from toolyard.links.mcp.peer import McpReply, McpWire, Peer, Request
 from toolyard.model.errors import CallError, Denied, Interrupted, Unavailable
 
 _KNOWN = ", ".join((*HANDSHAKE, STATELESS))
-_PROBE = 0.2
-"""Part of the time to connect after which a probe that has no answer is not waited for alone any more."""
+_PROBE, _LONGEST_PROBE = 0.2, 2.0
+"""Part of the time to connect, and seconds, after which a probe without an answer is not waited for alone any more."""
 _PATIENCE = 0.6
-"""Part of it after which a server that answers neither way is taken to have choked on the probe."""
+"""Part of it after which a server that has read both questions and answers neither is taken to have choked."""
 _REFUSALS = frozenset({401, 403})
 
 
@@ -86,19 +86,23 @@ class Handshake:
         probe = loop.create_task(self._discover())
         old: asyncio.Task[Agreement] | None = None
         try:
-            await asyncio.wait({probe}, timeout=left * _PROBE)
+            await asyncio.wait({probe}, timeout=min(left * _PROBE, _LONGEST_PROBE))
             if not probe.done():
                 # Maybe it only starts slowly. It gets both questions, and what it answers first counts.
                 old = loop.create_task(self._initialize())
-                wait = now + left * _PATIENCE - loop.time()
-                await asyncio.wait({probe, old}, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+                end, has_read = now + left * _PATIENCE, False
+                while not (probe.done() or old.done() or has_read):
+                    # One that has not even read the questions is still starting, and is left to it.
+                    has_read = self._wire.has_read()
+                    wait = max(end - loop.time(), left * _PROBE)
+                    await asyncio.wait({probe, old}, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
             if probe.done():
                 return await self._agree_after_probe(probe, old)
             if old is not None and old.done():
                 return await old
         finally:
             await _drop_tasks(probe, old)
-        raise ChokedError(late(self._peer.name, left * _PATIENCE))
+        raise ChokedError(unanswered(self._peer.name, self._peer.limits.connect_seconds))
 
     async def agree_old_way(self) -> Agreement:
         """Only by `initialize`."""

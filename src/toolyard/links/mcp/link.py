@@ -31,6 +31,8 @@ from toolyard.words.redactor import Redactor
 T = TypeVar("T")
 
 FREE = 3
+_PATIENT_SILENCE = 2.0
+"""Seconds after which it is said what is waited for."""
 PATIENT = 1.0
 """Seconds after a failure from which on somebody who needs the server may have it tried."""
 
@@ -219,7 +221,9 @@ class McpLink(Closing):
         return f"<McpLink {self.server.name} ({self.state})>"
 
     async def _list_tools(self, timeout: float) -> Listing:  # noqa: ASYNC109
-        deadline = asyncio.get_running_loop().time() + timeout
+        # A server that still has to start has its own time for that.
+        starting = 0.0 if self._connection is not None else self.limits.connect_seconds
+        deadline = asyncio.get_running_loop().time() + starting + timeout
         return await self._ask_server(lambda connection: list_all(connection, deadline), deadline)
 
     async def _call_tool(self, call: ToolsCall) -> dict[str, Any]:
@@ -273,7 +277,9 @@ class McpLink(Closing):
         self._tend_watchers()
 
     async def _connect(self) -> None:
-        deadline = asyncio.get_running_loop().time() + self.limits.connect_seconds
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.limits.connect_seconds
+        notice = loop.call_later(_PATIENT_SILENCE, self._tell_waiting)
         try:
             connection = await self._finder.find(deadline, self._lose_connection)
         except CallError as error:
@@ -285,6 +291,8 @@ class McpLink(Closing):
             self._attempt = None
             self._go_down(ToolFailed(f"connecting to {self.server.name} failed: {type(error).__name__}", effect="none"))
             return
+        finally:
+            notice.cancel()
         self._attempt = None
         if self.state == "closed":
             await connection.aclose()
@@ -296,6 +304,11 @@ class McpLink(Closing):
         if self._watchers or self.handlers.capabilities():
             connection.listen()
         self._tell_watchers("up")
+
+    def _tell_waiting(self) -> None:
+        done = "start" if self.server.url is None else "answer"
+        seconds = self.limits.connect_seconds
+        _log.warning("waiting for %s to %s, up to %g s (connect_timeout)", self.server.name, done, seconds)
 
     def _lose_connection(self, wire: McpWire, fault: CallError) -> None:
         connection = self._connection

@@ -23,7 +23,9 @@ from toolyard.schema.options import Text, option_type, read_arguments, read_valu
 
 _ALIASES: dict[str, Transport] = {"streamable-http": "http", "streamable_http": "http", "streamableHttp": "http"}
 """What other programs call the same."""
-CONNECT_SECONDS = 10.0
+_REACH_SECONDS = 10.0
+_START_SECONDS = 30.0
+"""What is started may first have to be downloaded, or to load a model."""
 _SHOWN = 200
 _TEXT = option_type(Text)
 
@@ -104,7 +106,7 @@ def _read_web(read: dict[str, Any], kind: Transport) -> McpServer:
         verify=verify,
         ca=ca,
         cert=(cert,) if isinstance(cert, str) else tuple(cert),
-        connect_seconds=read.get("connect_timeout", CONNECT_SECONDS),
+        connect_seconds=read.get("connect_timeout") or _REACH_SECONDS,
     )
     if ("type", "oauth") not in server.auth:  # that would bring in the SDK, which is needed later anyway
         read_credential(server, target.origin)
@@ -136,7 +138,7 @@ def _read_process(read: dict[str, Any]) -> McpServer:
         args=tuple(words[1:]),
         env=tuple(sorted(env.items())),
         cwd=None if cwd is None else str(cwd),
-        connect_seconds=read.get("connect_timeout", CONNECT_SECONDS),
+        connect_seconds=read.get("connect_timeout") or _START_SECONDS,
     )
 
 

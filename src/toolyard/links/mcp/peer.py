@@ -263,6 +263,10 @@ class McpWire(Protocol):
     async def request(self, request: Request) -> McpReply:
         """The answer to a request. Given up on, the server is told so."""
 
+    def has_read(self) -> bool:
+        """False if the server has certainly not read all that it was sent: it is not as far yet."""
+        return True
+
     def tell(self, data: bytes) -> None:
         """Send a notification or an answer, soon; whether it arrives nobody learns."""
 

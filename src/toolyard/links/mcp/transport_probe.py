@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from toolyard.links.mcp.connection import Connection
-from toolyard.links.mcp.errors import SessionLostError, late, status_of
+from toolyard.links.mcp.errors import SessionLostError, status_of, unanswered
 from toolyard.links.mcp.handshake import Agreement, ChokedError, Handshake
 from toolyard.links.mcp.peer import Lost, McpWire, Peer
 from toolyard.links.mcp.transports.sse import SseWire
@@ -123,8 +123,6 @@ class Finder:
             raise Unavailable(f"{peer.name} forgets our session at once") from None
 
     async def _agree_over(self, wire: McpWire, peer: Peer, deadline: float, *, old_only: bool) -> Connection:
-        loop = asyncio.get_running_loop()
-        seconds = deadline - loop.time()
         done = False
         try:
             async with asyncio.timeout_at(deadline):
@@ -133,7 +131,7 @@ class Finder:
                 agreement: Agreement = await (handshake.agree_old_way() if old_only else handshake.agree())
             done = True
         except TimeoutError:
-            raise late(peer.name, seconds, "none") from None
+            raise unanswered(peer.name, peer.limits.connect_seconds) from None
         finally:
             if not done:
                 self._background(_close_quietly(peer, wire))

@@ -72,7 +72,7 @@ class MCPConfigToolLoader(ToolLoader):
         path: str | Path,
         *,
         timeout: float = 30.0,
-        connect_timeout: float = 10.0,
+        connect_timeout: float | None = None,
         approved: str | Path | None = None,
         on_error: str = "skip",
         on_duplicate: str = "skip",

@@ -84,7 +84,7 @@ class MCPToolLoader(ToolLoader):
         ca: str | None = None,
         cert: str | Sequence[str] | None = None,
         timeout: float = 30.0,
-        connect_timeout: float = 10.0,
+        connect_timeout: float | None = None,
         max_tools: int = MAX_TOOLS,
         roots: Any = None,
         sampling: Any = None,

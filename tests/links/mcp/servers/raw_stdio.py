@@ -165,7 +165,7 @@ if MODE == "exit":
 if MODE == "stubborn":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if MODE == "slow":
-    time.sleep(1.5)
+    time.sleep(float(os.environ.get("START_SECONDS", "1.5")))
 if MODE == "junk":
     print("Welcome to the server!\n\n[not json\n{\n")
 for line in sys.stdin:

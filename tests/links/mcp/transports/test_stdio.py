@@ -64,9 +64,17 @@ def test_a_slow_starter_is_not_taken_for_one_that_chokes(links):
     assert link.call("pid", {}) == first
 
 
+def test_a_server_has_all_its_time_to_start_in_and_it_is_said_what_is_waited_for(links, caplog):
+    # 3.5 of 5 s: longer than one that has read the questions may think about them, and than the listing may take.
+    link = links(raw_server("slow", env=(("START_SECONDS", "3.5"),)), connect_seconds=5)
+    assert link.list_tools(timeout=3).tools
+    assert "waiting for stdio: slow to start, up to 5 s (connect_timeout)" in caplog.messages
+    assert link.protocol is not None and len(caplog.messages) == 1
+
+
 def test_a_mute_server_fails_within_the_time_to_connect(links):
     link = links(raw_server("mute"), connect_seconds=1)
-    with pytest.raises(Unavailable, match=r"did not answer within [\d.]+ s") as caught:
+    with pytest.raises(Unavailable, match=r"did not answer within 1 s; connect_timeout gives it longer") as caught:
         link.list_tools(timeout=SOON)
     assert caught.value.info.effect == "none"
     assert link.state == "down"

@@ -50,6 +50,10 @@ class SseWire:
         """The answer to a request."""
         return await self._mailbox.exchange(request, self._send)
 
+    def has_read(self) -> bool:
+        """A request that is not read is refused, or late."""
+        return True
+
     def tell(self, data: bytes) -> None:
         """Send something that nobody answers."""
         if self._ended is None and self._posts < self._peer.limits.max_requests:

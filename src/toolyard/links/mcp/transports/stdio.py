@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import fcntl
 import os
 import signal
+import termios
 import time
 from contextlib import suppress
 from typing import Any
@@ -155,6 +157,14 @@ class StdioWire:
         if not self._writable.is_set():
             await self._wait_writable(request)
         return await self._mailbox.exchange(request, self._send)
+
+    def has_read(self) -> bool:
+        """Whether the pipe is empty; True where that cannot be seen."""
+        pipe = None if self._stdin is None else self._stdin.get_extra_info("pipe")
+        try:
+            return pipe is None or not any(fcntl.ioctl(pipe.fileno(), termios.FIONREAD, bytes(4)))
+        except (OSError, ValueError):
+            return True
 
     def tell(self, data: bytes) -> None:
         """Send something that nobody answers."""

@@ -163,6 +163,10 @@ class StreamableWire:
             self.ended(Unavailable(f"{self._peer.name} has forgotten our session"))
             raise
 
+    def has_read(self) -> bool:
+        """A request that is not read is refused, or late."""
+        return True
+
     def tell(self, data: bytes) -> None:
         """Send something that nobody answers."""
         if self._posts < self._peer.limits.max_requests:
