@@ -1,8 +1,11 @@
 """The code and the promises of seed 000 (registry and loaders), with only the import path changed."""
 
+from pathlib import Path
+
 import pytest
 
 from toolyard import (
+    ConfigError,
     FileToolLoader,
     Tool,
     ToolCall,
@@ -155,3 +158,12 @@ def test_match_and_tool_names_can_be_held_to_namespaces():
     assert registry.tool_names("c") == registry.tool_names("a", namespaces=["c"]) == ["look"]
     with pytest.raises(TypeError, match="namespaces"):
         registry.match(call, namespaces="b")
+
+
+def test_a_path_may_hold_variables_in_code_as_in_a_config(tmp_path, monkeypatch):
+    monkeypatch.setenv("DGT_DATA_DIR", str(tmp_path))
+    for path in ("${DGT_DATA_DIR}/tools.yaml", Path("${DGT_DATA_DIR}/tools.yaml"), "${NOT_SET:-.}/tools.yaml"):
+        assert len(FileToolLoader(path, namespace="weather_api").load()) == 1
+    assert len(ToolRegistry.from_file("${DGT_DATA_DIR}/weather.yaml")) == 1
+    with pytest.raises(ConfigError, match="NOT_SET is not set"):
+        FileToolLoader("${NOT_SET}/tools.yaml")

@@ -134,3 +134,25 @@ def test_enabled_domains_are_configured_by_the_environment(tmp_path):
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=SOON)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/tool-invocations", {"invocation_id": "i", "tool_name": "echo", "args": {"text": "a"}}),
+        ("/v1/tools/tool_echo", None),
+        ("/v1alpha1/tools", None),
+        ("/v1beta1/tool-invocations", {}),
+    ],
+)
+def test_a_client_of_arp_at_the_root_is_told_where_arp_is(url, path, body):
+    from urllib.error import HTTPError
+
+    with pytest.raises(HTTPError) as caught:
+        fetch(f"{url}{path}", body)
+    with caught.value as answer:
+        assert answer.code == 404
+        assert "served under /arp" in json.load(answer)["error"]["message"]
+    if body and body.get("args"):
+        assert fetch(f"{url}/arp{path}", body)["ok"] is True

@@ -4,10 +4,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from toolyard import Tool, ToolRegistry
+from toolyard import ConfigError, PythonToolEngine, Tool, ToolCall, ToolRegistry
 from toolyard.scripts import append_tool_manifest, load_tool_manifest_allowlist, load_tools
 
 pytestmark = pytest.mark.process
@@ -236,3 +237,54 @@ def test_with_hashes_changed_bytes_are_refused(tools, registry):
     (tools / "weather.py").write_text(SINGLE.format(name="get_weather", description="The weather."))
     load_tools(tools, registry)
     assert registry.tool_names() == ["get_weather"]
+
+
+WRITER = """
+import asyncio
+from pathlib import Path
+from toolyard.scripts import append_tool_manifest, load_tools
+
+TOOL_NAME = "write_python_tool"
+TOOL_DESCRIPTION = "Write another tool."
+TOOL_PARAMETERS = {"type": "object", "properties": {"file": {"type": "string"}, "code": {"type": "string"}}}
+
+async def run(file, code):
+    tools = Path("TOOLS")
+    (tools / file).write_text(code)
+    await asyncio.to_thread(append_tool_manifest, file, tools)
+    import yard_seed_host
+    await asyncio.to_thread(load_tools, tools, yard_seed_host.REGISTRY)
+    return "written"
+"""
+
+
+def test_a_tool_that_writes_another_and_allows_it_works_in_process(tools, registry, monkeypatch):
+    monkeypatch.setitem(sys.modules, "yard_seed_host", SimpleNamespace(REGISTRY=registry))
+    (tools / "write_python_tool.py").write_text(WRITER.replace('"TOOLS"', repr(str(tools))))
+    append_tool_manifest("write_python_tool.py", tools)
+    report = load_tools(tools, registry, isolation="inprocess")
+    assert (report.loaded, report.rejected) == (4, ())
+    with PythonToolEngine(registry) as engine:
+        engine.setup("s")
+        code = SINGLE.format(name="made", description="Made by a tool.")
+        (written,) = engine.execute("s", [ToolCall("default::write_python_tool", {"file": "made.py", "code": code})])
+        (made,) = engine.execute("s", [ToolCall("default::made", {"city": "Oslo"})])
+        assert (written.result, made.result) == ("written", "sunny in Oslo")
+    assert "made.py" in load_tool_manifest_allowlist(tools)
+
+
+def test_a_worker_has_the_package_itself(tools, registry):
+    (tools / "versed.py").write_text(
+        "import toolyard.scripts\n" + SINGLE.format(name="versed", description="").replace("sunny in", "versed in")
+    )
+    append_tool_manifest("versed.py", tools)
+    assert load_tools(tools, registry).rejected == ()
+
+
+def test_how_a_directory_is_isolated_is_decided_once(tools, registry):
+    load_tools(tools, registry, isolation="inprocess")
+    assert load_tools(tools, registry).loaded == load_tools(tools, registry, isolation="inprocess").loaded == 3
+    with pytest.raises(ConfigError, match="inprocess"):
+        load_tools(tools, registry, isolation="process")
+    with pytest.raises(ConfigError, match="isolation"):
+        load_tools(tools, ToolRegistry(), isolation="thread")

@@ -22,7 +22,8 @@ from toolyard.model.errors import CallError, ConfigError, ToolyardError
 from toolyard.model.json_words import json_type, nearest
 from toolyard.model.report import LoadReport, SourceReport
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
-from toolyard.schema.options import VARIABLE, Text, Variable, check_keys, expand, option_type, read_options, read_value
+from toolyard.schema.options import Text, Variable, check_keys, option_type, read_options, read_value
+from toolyard.schema.variables import VARIABLE, expand
 from toolyard.words.redactor import Redactor, looks_secret, names_a_secret
 
 _SHORTEST = 6

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import enum
 import operator
-import os
 import re
 import sys
 import types
@@ -75,48 +74,6 @@ class Variable(str):
     """Text that was one variable and nothing else, so that it may stand for a number or a flag."""
 
     __slots__ = ()
-
-
-VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-"""`${NAME}`, `${NAME:-default}`, and `${env:NAME}`, as other programs write it."""
-Found = Callable[[str, str, bool], None]
-
-
-def expand(
-    value: Any,
-    *,
-    where: str = "config",
-    env: Mapping[str, str] | None = None,
-    found: Found | None = None,
-    whole: Callable[[str], Any] = str,
-) -> Any:
-    """The value with variables replaced in every text inside; an unset one without default is an error.
-
-    `found` is told each variable, what it stood for, and whether that is its default. `whole` makes something
-    of a text that was one variable and nothing else.
-    """
-    env = os.environ if env is None else env
-    if isinstance(value, str):
-        if "${" in VARIABLE.sub("", value):
-            raise ConfigError(f"{where}: '${{' without a variable; write ${{NAME}} or ${{NAME:-default}}")
-        text = VARIABLE.sub(lambda match: _replace_variable(match, where, env, found), value)
-        return whole(text) if VARIABLE.fullmatch(value) else text
-    options: dict[str, Any] = {"env": env, "found": found, "whole": whole}
-    if isinstance(value, dict):
-        return {key: expand(item, where=f"{where}.{key}", **options) for key, item in value.items()}
-    if isinstance(value, list):
-        return [expand(item, where=f"{where}[{index}]", **options) for index, item in enumerate(value)]
-    return value
-
-
-def _replace_variable(match: re.Match[str], where: str, env: Mapping[str, str], found: Found | None) -> str:
-    name, default = match.group(1), match.group(2)
-    value = env.get(name, default)
-    if value is None:
-        raise ConfigError(f"{where}: the variable {name} is not set; export it or write ${{{name}:-default}}")
-    if found is not None:
-        found(name, value, name not in env)
-    return value
 
 
 class OptionType(msgspec.Struct, frozen=True):

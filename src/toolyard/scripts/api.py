@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
+from typing import Literal
 from weakref import WeakKeyDictionary
 
+from toolyard.model.errors import ConfigError
 from toolyard.model.report import SourceReport
 from toolyard.plugins import Loader
 from toolyard.registry import ToolRegistry
+from toolyard.schema.variables import expand_place
 from toolyard.sources.scripts.loader import ScriptToolLoader
 from toolyard.sources.scripts.manifest import append_script, load_allowlist
 from toolyard.sources.wrappers import WrappedToolLoader
@@ -19,23 +22,30 @@ _locks: WeakKeyDictionary[ToolRegistry, threading.Lock] = WeakKeyDictionary()
 _making = threading.Lock()
 
 
-def load_tools(directory: Directory, registry: ToolRegistry) -> SourceReport:
+def load_tools(
+    directory: Directory, registry: ToolRegistry, *, isolation: Literal["process", "inprocess"] | None = None
+) -> SourceReport:
     """Register the tools of every allowed script of a directory, and say what came of each file.
 
     What the same directory gave before is replaced, in one swap: changed files by their new code, deleted ones by
     nothing. Tools of other sources stay. A file that is refused or broken is logged and listed; the others load. A
     missing directory, or one without a manifest, gives nothing.
+
+    Handlers run in worker processes; with `isolation="inprocess"` in this one, where they may do what it may: use its
+    globals and the network, write files, and allow and load further tools.
     """
     if not isinstance(registry, ToolRegistry):
         raise TypeError(f"load_tools needs a ToolRegistry, not {type(registry).__name__}")
+    directory = expand_place(os.fspath(directory), "directory")
     with _lock_of(registry):
-        known: Loader | None = next(
-            (loader for loader in registry.loaders if _reads_directory(loader, directory)), None
-        )
+        known: Loader | None = next((one for one in registry.loaders if _is_at(_scripts_of(one), directory)), None)
         if known is None:
-            known = ScriptToolLoader(os.fspath(directory))
+            known = ScriptToolLoader(directory, isolation=isolation or "process")
             registry.attach(known)
         else:
+            inner = _scripts_of(known)
+            if inner is not None and isolation not in (None, inner.isolation):
+                raise ConfigError(f"{directory} is loaded with isolation {inner.isolation!r}, which cannot be changed")
             registry.refresh(only=known)
         # The registry's report, since it knows which names were taken already by another source.
         return next(report for report in reversed(registry.report.sources) if report.source == known.source)
@@ -43,7 +53,7 @@ def load_tools(directory: Directory, registry: ToolRegistry) -> SourceReport:
 
 def load_tool_manifest_allowlist(tools_path: Directory) -> set[str]:
     """The names of the files that may be loaded; none, and a line in the log, if there is no usable manifest."""
-    return load_allowlist(tools_path)
+    return load_allowlist(expand_place(os.fspath(tools_path), "tools_path"))
 
 
 def append_tool_manifest(tool_basename: str, tools_dir: Directory = "tools") -> None:
@@ -52,7 +62,7 @@ def append_tool_manifest(tool_basename: str, tools_dir: Directory = "tools") -> 
     Any number of processes may do so at once. FileNotFoundError if there is no manifest; `ManifestError` if the name
     is not that of a script, or if the manifest is corrupt, which then stays as it is.
     """
-    append_script(tool_basename, tools_dir)
+    append_script(tool_basename, expand_place(os.fspath(tools_dir), "tools_dir"))
 
 
 def _lock_of(registry: ToolRegistry) -> threading.Lock:
@@ -61,7 +71,11 @@ def _lock_of(registry: ToolRegistry) -> threading.Lock:
         return _locks.setdefault(registry, threading.Lock())
 
 
-def _reads_directory(loader: object, directory: Directory) -> bool:
+def _scripts_of(loader: object) -> ScriptToolLoader | None:
     while isinstance(loader, WrappedToolLoader):
         loader = loader.inner
-    return isinstance(loader, ScriptToolLoader) and loader.is_at(directory)
+    return loader if isinstance(loader, ScriptToolLoader) else None
+
+
+def _is_at(loader: ScriptToolLoader | None, directory: str) -> bool:
+    return loader is not None and loader.is_at(directory)

@@ -34,7 +34,7 @@ from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal, scope_of
 from toolyard.serving.invoke import TOOL_ID, CurrentNames
-from toolyard.serving.routing import JsonResponse, caller_of
+from toolyard.serving.routing import ARP_PLACE, JsonResponse, caller_of
 from toolyard.serving.wire_types import McpTarget, Registration, RestTarget, Target
 from toolyard.sessions.records import Records
 from toolyard.sources.base import Intake, ToolLoader
@@ -138,7 +138,9 @@ class CatalogView:
             )
         near = closest(name, list(dict.fromkeys(spell(tool.qualified_name) for tool in tools)))
         hint = f"did you mean {' or '.join(near)}?" if near else None
-        return HttpFault(404, "tool.not_found", f"no tool is called {show(name)}", hint=hint)
+        is_id = not by_id and any(names.tool_id(tool.qualified_name) == name for tool in tools)
+        where = f"; it is a tool_id, and {ARP_PLACE}" if is_id else ""
+        return HttpFault(404, "tool.not_found", f"no tool is called {show(name)}{where}", hint=hint)
 
 
 def show_native(tool: Tool, score: float | None = None) -> dict[str, Any]:

@@ -397,7 +397,15 @@ def path_value(request: Request) -> str:
 
 async def refuse_unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
     """Where no route has the path."""
-    raise HttpFault(404, "route.not_found", "nothing is served at this path", hint="GET /openapi.json lists what is")
+    # In the message: clients of ARP show that, and nothing else of an error.
+    where = f"; {ARP_PLACE}" if _ARP_PATH.match(scope["path"]) else ""
+    raise HttpFault(
+        404, "route.not_found", f"nothing is served at this path{where}", hint="GET /openapi.json lists what is"
+    )
+
+
+_ARP_PATH = re.compile(r"/(v1/tool-invocations|v1(alpha|beta)\d+/)")
+ARP_PLACE = "ARP v1 is served under /arp: add that to the base URL of the client"
 
 
 _Pattern = tuple[tuple[str, str | None], ...]

@@ -32,6 +32,7 @@ from toolyard.model.report import SourceReport
 from toolyard.model.tool import DeferredTool, Effects, Schema, Tool
 from toolyard.parsing import iter_json_lines, locate, parse_json, parse_yaml, paused_gc, read_bytes
 from toolyard.schema.admission import admit_deferred, admit_schema
+from toolyard.schema.variables import expand_place
 from toolyard.sources.base import Intake, ToolLoader
 from toolyard.sources.options import FileOptions, InlineOptions
 from toolyard.sources.table import TABLES, explain_table, find_header
@@ -285,7 +286,7 @@ class FileToolLoader(ToolLoader):
         lazy: bool = False,
         max_bytes: int = MAX_BYTES,
     ) -> None:
-        self.path = Path(path)
+        self.path = Path(expand_place(path, "path"))
         self.namespace = namespace
         self.lazy = lazy
         self.max_bytes = max_bytes

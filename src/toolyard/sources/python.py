@@ -15,6 +15,7 @@ from toolyard.model.errors import DefinitionError, MalformedSource, SourceUnavai
 from toolyard.model.tool import Tool, digest
 from toolyard.registry.functions import spec_of, tool_from
 from toolyard.registry.typed import Registry
+from toolyard.schema.variables import expand_place
 from toolyard.sources.base import Intake, ToolLoader
 from toolyard.sources.options import PythonOptions
 
@@ -41,7 +42,7 @@ class PythonToolLoader(ToolLoader):
         on_error: str = "raise",
         on_duplicate: str = "raise",
     ) -> None:
-        self.target = target
+        self.target = expand_place(target, "target") if isinstance(target, str) else target
         self.namespace = namespace
         self._set_policies(on_error, on_duplicate)
 

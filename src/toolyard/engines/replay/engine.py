@@ -34,6 +34,7 @@ from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import bind
 from toolyard.registry.simulation import current_simulation
 from toolyard.schema.options import read_arguments
+from toolyard.schema.variables import expand_place
 from toolyard.sessions.history import Entry
 from toolyard.sessions.store import Key
 
@@ -94,7 +95,7 @@ class ReplayToolEngine(ToolEngine):
         self.repeat = repeat
         self.behind = engine
         self.reaches_out = mode != "replay" and engine is not None and engine.reaches_out
-        self.cassette = _open_cassette(cassette, mode)
+        self.cassette = _open_cassette(expand_place(cassette, "cassette"), mode)
         self._places = Places(self._slot_of, self._is_recorded)
         self._root: ToolEngine = self
         self._lock = threading.Lock()

@@ -52,6 +52,7 @@ import subprocess
 import sys
 import sysconfig
 from functools import cache
+from pathlib import Path
 
 from toolyard.links.scripts.inside import kernel
 from toolyard.links.scripts.settings import Level, WorkerSettings
@@ -71,9 +72,9 @@ def interpreter() -> str:
 
 @cache
 def module_places() -> tuple[str, ...]:
-    """Where installed packages are; what a `.pth` file adds is not among them."""
+    """Where installed packages are; what a `.pth` file adds is not among them, but for toolyard itself."""
     paths = sysconfig.get_paths()
-    wanted = [*site.getsitepackages(), paths["purelib"], paths["platlib"]]
+    wanted = [*site.getsitepackages(), paths["purelib"], paths["platlib"], str(Path(__file__).parents[3])]
     return tuple(path for path in dict.fromkeys(wanted) if os.path.isdir(path))
 
 

@@ -18,6 +18,7 @@ from toolyard.model.report import Rejection, SourceReport
 from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc, read_bytes
 from toolyard.schema.admission import AdmittedTool
+from toolyard.schema.variables import expand_place
 from toolyard.sources.base import ToolLoader
 from toolyard.sources.options import RestOptions
 
@@ -124,7 +125,7 @@ class RESTToolLoader(ToolLoader):
         on_error: str = "skip",
         on_duplicate: str = "raise",
     ) -> None:
-        self.spec = spec
+        self.spec = spec = expand_place(spec, "spec")
         self.namespace = namespace
         self.base_url = _read_base(base_url)
         self._selection = Selection(include, exclude)
@@ -142,7 +143,8 @@ class RESTToolLoader(ToolLoader):
         if self._url is not None and urlsplit(self._url).username is not None:
             raise ConfigError("the address of a spec may not hold a user or password; give headers=... instead")
         self._path = None if self._url is not None else Path(spec)
-        self._root = Path(ref_root) if ref_root is not None else self._path.parent if self._path else None
+        root = self._path.parent if self._path is not None else None
+        self._root = root if ref_root is None else Path(expand_place(ref_root, "ref_root"))
 
     @property
     def source(self) -> str:

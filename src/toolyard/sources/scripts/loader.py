@@ -16,6 +16,7 @@ from toolyard.model.names import check_namespace
 from toolyard.model.report import Rejection, SourceReport
 from toolyard.model.tool import Tool
 from toolyard.schema.options import read_arguments
+from toolyard.schema.variables import expand_place
 from toolyard.sources.base import ToolLoader
 from toolyard.sources.options import ScriptOptions
 from toolyard.sources.scripts.declarations import (
@@ -86,7 +87,7 @@ class ScriptToolLoader(ToolLoader):
         on_duplicate: str = "skip",
     ) -> None:
         check_namespace(namespace)
-        self.path = Path(path)
+        self.path = Path(expand_place(path, "path"))
         self.namespace = namespace
         given = {"memory_bytes": memory_bytes, "cpu_seconds": cpu_seconds, "files": files, "processes": processes}
         given |= {"file_bytes": file_bytes, "max_output_bytes": max_output_bytes, "max_answer_bytes": max_answer_bytes}
