@@ -107,3 +107,9 @@ def test_the_environment_chooses_where_to_listen_and_what_is_served(clean, monke
         _, err = process.communicate(timeout=3 * SOON)
     assert process.returncode == 0
     assert "serves 3 tools" in err
+
+
+@pytest.mark.parametrize("flag", ["--names", "--expose"])
+def test_what_mcp_clients_see_is_one_of_the_blocks_own_choices(clean, capsys, flag):
+    assert run(["mcp", flag, "nope"]) == 2
+    assert f"{flag}: no such choice 'nope'" in capsys.readouterr().err

@@ -179,12 +179,17 @@ Exposed = Annotated[
     str | None,
     Parameter(help="What the client sees: all tools, or `search`: two tools to find and call the others with."),
 ]
+Names = Annotated[
+    str | None,
+    Parameter(help="How tools are called: qualified, or `bare`: without the namespace where that is unique."),
+]
 Sessions = Annotated[bool | None, Parameter(help="Whether there are tools to begin and branch sessions with.")]
 
 
 def mcp(
     *,
     expose: Exposed = None,
+    names: Names = None,
     sessions: Sessions = None,
     domains: Domains = None,
     strict: Strict = None,
@@ -199,7 +204,10 @@ def mcp(
     path = config_path(options.config)
     read = Config(where="", base=Path(), loaders=[]) if path is None else read_anything(path)
     given = {"domains": domains, "strict": strict, "log": log}
-    block = _with_mcp(apply_overrides(read.server, given, os.environ, alone=path is None), expose, sessions)
+    block = _with_mcp(
+        apply_overrides(read.server, given, os.environ, alone=path is None),
+        {"expose": expose, "names": names, "sessions": sessions},
+    )
     from toolyard.serving.mcp.stdio import take_streams
     from toolyard.serving.metrics import taking_logs
     from toolyard.serving.service import build_service
@@ -214,12 +222,10 @@ def mcp(
     return 0
 
 
-def _with_mcp(block: ServerBlock, expose: str | None, sessions: bool | None) -> ServerBlock:
-    changes: dict[str, Any] = {}
-    if expose is not None:
-        changes["expose"] = read_option(McpBlock, "expose", expose, "--expose")
-    if sessions is not None:
-        changes["sessions"] = sessions
+def _with_mcp(block: ServerBlock, flags: Mapping[str, Any]) -> ServerBlock:
+    changes = {
+        name: read_option(McpBlock, name, value, f"--{name}") for name, value in flags.items() if value is not None
+    }
     return msgspec.structs.replace(block, mcp=msgspec.structs.replace(block.mcp, **changes))
 
 
