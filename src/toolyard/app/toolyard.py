@@ -26,6 +26,7 @@ from toolyard.plugins import ENGINES, ENRICHMENTS, LOADERS, Enrichment, Loader, 
 from toolyard.registry import ToolRegistry
 from toolyard.registry.enriching import in_order
 from toolyard.registry.snapshot import prepare_all
+from toolyard.schema.options import check_kinds
 from toolyard.sources.domains import DomainToolLoader
 from toolyard.words.redactor import Redactor
 
@@ -276,6 +277,7 @@ class Toolyard(Closing):
     """
 
     def __init__(self, registry: ToolRegistry, engine: ToolEngine, *, config: Config | None = None) -> None:
+        check_kinds({"registry": ToolRegistry, "engine": ToolEngine}, registry=registry, engine=engine)
         self.tool_registry = registry
         self.tool_engine = engine
         self.config = config

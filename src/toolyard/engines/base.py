@@ -45,6 +45,7 @@ from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
 from toolyard.registry.prepared import PreparedTool
 from toolyard.registry.simulation import current_simulation, simulating
+from toolyard.schema.options import check_kinds
 from toolyard.sessions.history import History
 from toolyard.sessions.session import Session
 from toolyard.sessions.sessions import Sessions
@@ -53,6 +54,15 @@ from toolyard.sessions.store import Key
 from toolyard.words.redactor import Redactor
 
 T = TypeVar("T")
+
+
+_KINDS: Mapping[str, type] = {
+    "registry": ToolRegistry,
+    "sessions": Sessions,
+    "policy": Policy,
+    "tracer": Tracer,
+    "redactor": Redactor,
+}
 
 
 class ToolEngine(Closing):
@@ -104,6 +114,8 @@ class ToolEngine(Closing):
         namespaces: Sequence[str] | None = None,
         faults: FaultPlan | Mapping[str, Any] | None = None,
     ) -> None:
+        parts = {"sessions": sessions, "policy": policy, "tracer": tracer, "redactor": redactor}
+        check_kinds(_KINDS, registry=registry, **parts)
         self.name = self.type_name if name is None else name
         if not isinstance(self.name, str) or self.name in ("", EXECUTIONS, SETUP):
             raise ConfigError(f"an engine cannot be called {self.name!r}")
@@ -125,7 +137,6 @@ class ToolEngine(Closing):
         self.threads = Threads(threads, f"toolyard-{self.name}")
         self.sessions = Sessions() if sessions is None else sessions
         self._tracer = tracer
-        parts = {"sessions": sessions, "policy": policy, "tracer": tracer, "redactor": redactor}
         self.brought = [part for part, value in parts.items() if value is not None]
         """What it was given of its own, and would not use as part of another engine."""
         self._path = CallPath(self, self.tool_registry, self.sessions, policy=policy, tracer=tracer, redactor=redactor)

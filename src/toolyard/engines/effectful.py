@@ -14,7 +14,7 @@ from toolyard.model.errors import ConfigError, Denied
 from toolyard.model.tool import Effects, Tool
 from toolyard.plugins import get_tool_engine
 from toolyard.registry import ToolRegistry
-from toolyard.schema.options import read_arguments
+from toolyard.schema.options import check_kinds, read_arguments
 from toolyard.sessions.store import Key
 
 Simulate = Literal["read", "live"]
@@ -48,6 +48,7 @@ class EffectfulEngine(ToolEngine):
             raise ConfigError(
                 "simulate_with by name works in a config, where engines have names; here, give the engine itself"
             )
+        check_kinds({"simulate_with": ToolEngine}, simulate_with=simulate_with)
         if simulate_with is not None and simulate_with.reaches_out:
             raise ConfigError(f"simulate_with: {simulate_with.name!r} reaches outside itself, so nothing is gained")
         self.simulates: Simulate = simulate

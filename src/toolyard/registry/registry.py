@@ -26,7 +26,7 @@ from toolyard.model.report import LoadReport
 from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
 from toolyard.plugins import Enrichment, Loader, get_tool_loader
-from toolyard.plugins.protocols import SearchHits, ToolSearch, new_search
+from toolyard.plugins.protocols import SearchHits, ToolSearch, check_loader, new_search
 from toolyard.registry.bind import Bound, bind, bind_exact, find
 from toolyard.registry.enriching import Enricher, in_order
 from toolyard.registry.function_call import settle_function, wait_for
@@ -151,6 +151,8 @@ class ToolRegistry:
         """
         registry = cls()
         kept = list(loaders)
+        for loader in kept:
+            check_loader(loader)
         try:
             registry._enrichments = in_order(enrichments) if enrichments else ()
             prepare_all(kept)
@@ -251,6 +253,7 @@ class ToolRegistry:
         With `keep_failed`, a source that cannot be loaded raises nothing: the report says why, and the next
         `refresh` tries it again.
         """
+        check_loader(loader)
         try:
             with self._reload:
                 try:

@@ -244,6 +244,13 @@ def _place_prefix(where: str) -> str:
     return f"{where}: " if where else ""
 
 
+def check_kinds(kinds: Mapping[str, type], **given: Any) -> None:
+    """Check parts that code gave, and a config cannot: each is of its kind, or left out."""
+    for option, value in given.items():
+        if value is not None and not isinstance(value, kinds[option]):
+            raise ConfigError(f"{option}: must be a {kinds[option].__name__}, not {type(value).__name__}")
+
+
 def check_fields(made: msgspec.Struct, where: str = "") -> None:
     """Check what code gave for the fields of a struct, as a config's would be: for `__post_init__`."""
     for option in options_of(type(made)).values():

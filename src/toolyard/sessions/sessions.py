@@ -56,8 +56,12 @@ class Sessions:
         max_open: int = MAX_OPEN,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        if ttl is not None and ttl <= 0:
-            raise SessionError(f"ttl must be more than 0 seconds, not {ttl}")
+        if store is not None and not callable(getattr(store, "try_hold", None)):
+            raise SessionError(f"store must be a SessionStore, such as SqliteStore(path), not {type(store).__name__}")
+        if ttl is not None and (not isinstance(ttl, int | float) or not ttl > 0):
+            raise SessionError(f"ttl must be more than 0 seconds, not {ttl!r}")
+        if not isinstance(max_open, int) or max_open < 1:
+            raise SessionError(f"max_open must be a whole number, 1 or more, not {max_open!r}")
         self.store = store
         self._clock = clock
         self._threads = Threads(_STORE_THREADS, "toolyard-store")

@@ -28,10 +28,12 @@ import msgspec
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource
 from toolyard.model.json_words import json_type, pointer_of
+from toolyard.model.names import check_namespace
 from toolyard.model.report import SourceReport
 from toolyard.model.tool import DeferredTool, Effects, Schema, Tool
 from toolyard.parsing import iter_json_lines, locate, parse_json, parse_yaml, paused_gc, read_bytes
 from toolyard.schema.admission import admit_deferred, admit_schema
+from toolyard.schema.options import read_arguments
 from toolyard.schema.variables import expand_place
 from toolyard.sources.base import Intake, ToolLoader
 from toolyard.sources.options import FileOptions, InlineOptions
@@ -288,8 +290,11 @@ class FileToolLoader(ToolLoader):
     ) -> None:
         self.path = Path(expand_place(path, "path"))
         self.namespace = namespace
-        self.lazy = lazy
-        self.max_bytes = max_bytes
+        if namespace is not None:
+            check_namespace(namespace)
+        read = read_arguments(FileOptions, lazy=lazy, max_bytes=max_bytes)
+        self.lazy: bool = read["lazy"]
+        self.max_bytes: int = read["max_bytes"]
         self._set_policies(on_error, on_duplicate)
         suffix = self.path.suffix.lower()
         if suffix in TABLES:
@@ -382,6 +387,9 @@ class InlineToolLoader(ToolLoader):
         on_error: str = "raise",
         on_duplicate: str = "raise",
     ) -> None:
+        check_namespace(namespace)
+        if isinstance(tools, (str, bytes)) or not isinstance(tools, (Sequence, Mapping)):
+            raise MalformedSource(f"tools must be a list or a mapping, not {json_type(tools)}", where=self.label)
         self.namespace = namespace
         self._set_policies(on_error, on_duplicate)
         self._tools = tools
@@ -390,8 +398,6 @@ class InlineToolLoader(ToolLoader):
         """The tools, each with `inline#<position>` as its place."""
         intake = Intake(self, own=False)
         named = self._tools.items() if isinstance(self._tools, Mapping) else None
-        if named is None and (isinstance(self._tools, (str, bytes)) or not isinstance(self._tools, Sequence)):
-            raise MalformedSource(f"tools must be a list or a mapping, not {json_type(self._tools)}", where=self.label)
         pairs = named if named is not None else [(None, raw) for raw in self._tools]
         for index, (name, raw) in enumerate(pairs):
             place = f"#/{index if name is None else name}"

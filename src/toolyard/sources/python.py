@@ -11,13 +11,16 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
-from toolyard.model.errors import DefinitionError, MalformedSource, SourceUnavailable
+from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, SourceUnavailable
+from toolyard.model.names import check_namespace
 from toolyard.model.tool import Tool, digest
 from toolyard.registry.functions import spec_of, tool_from
 from toolyard.registry.typed import Registry
 from toolyard.schema.variables import expand_place
 from toolyard.sources.base import Intake, ToolLoader
 from toolyard.sources.options import PythonOptions
+
+_NO_TARGETS = (bool, int, float, bytes, dict)
 
 
 class PythonToolLoader(ToolLoader):
@@ -42,6 +45,11 @@ class PythonToolLoader(ToolLoader):
         on_error: str = "raise",
         on_duplicate: str = "raise",
     ) -> None:
+        if target is None or isinstance(target, _NO_TARGETS):
+            raise ConfigError(
+                f"target: must be a module, its name, a file, functions or a Registry, not {type(target).__name__}"
+            )
+        check_namespace(namespace)
         self.target = expand_place(target, "target") if isinstance(target, str) else target
         self.namespace = namespace
         self._set_policies(on_error, on_duplicate)

@@ -13,6 +13,7 @@ import msgspec
 from toolyard.model.errors import ConfigError
 from toolyard.model.report import SourceReport
 from toolyard.model.tool import Tool
+from toolyard.plugins.protocols import check_loader
 from toolyard.schema.admission import AdmittedTool
 from toolyard.sources.base import ToolLoader
 
@@ -21,6 +22,7 @@ class WrappedToolLoader(ToolLoader):
     """A source that changes what another one gives; policies and connections stay the inner one's."""
 
     def __init__(self, inner: ToolLoader) -> None:
+        check_loader(inner)
         self.inner = inner
         self.on_error = inner.on_error
         self.on_duplicate = inner.on_duplicate

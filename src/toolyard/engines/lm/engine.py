@@ -72,6 +72,7 @@ class LMToolEngine(ToolEngine):
             max_items=max_items,
             max_history_tokens=max_history_tokens,
             repairs=repairs,
+            instruction=instruction,
         )
         self._rounds = 1 + read["repairs"]
         self._root: ToolEngine = self

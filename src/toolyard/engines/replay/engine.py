@@ -33,7 +33,7 @@ from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import bind
 from toolyard.registry.simulation import current_simulation
-from toolyard.schema.options import read_arguments
+from toolyard.schema.options import check_kinds, read_arguments
 from toolyard.schema.variables import expand_place
 from toolyard.sessions.history import Entry
 from toolyard.sessions.store import Key
@@ -80,11 +80,12 @@ class ReplayToolEngine(ToolEngine):
         repeat: bool = True,
         **settings: Any,
     ) -> None:
-        read_arguments(ReplayOptions, mode=mode, match=match)
+        read_arguments(ReplayOptions, mode=mode, match=match, repeat=repeat)
         if isinstance(engine, str):
             raise ConfigError(
                 "engine by name works in a config, where engines have names; here, give the engine itself"
             )
+        check_kinds({"engine": ToolEngine}, engine=engine)
         if engine is None and mode != "replay":
             raise ConfigError(f"mode {mode!r} needs an engine, which answers what is to be recorded")
         if engine is not None:

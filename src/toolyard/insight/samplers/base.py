@@ -263,6 +263,8 @@ class ToolSampler(Generic[O]):
             raise TypeError(f"{cls.__name__} must define `draw(ask)`, which returns `ask.sample(...)`")
 
     def __init__(self, registry: Any, *, k: int | None = None, seed: int | None = None, **options: Any) -> None:
+        if not hasattr(registry, "snapshot"):
+            raise SamplingError(f"a sampler needs a registry, not {type(registry).__name__}")
         self.registry = registry
         given = {**options, "k": k, "seed": seed}
         with _note_requested(_count_requested(k)):

@@ -19,6 +19,7 @@ from toolyard.model.report import Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool
 from toolyard.parsing import parse_json, read_bytes
 from toolyard.schema.admission import AdmittedTool
+from toolyard.schema.options import read_arguments
 from toolyard.schema.variables import expand, expand_place
 from toolyard.sources.base import ToolLoader
 from toolyard.sources.mcp.loader import MCPToolLoader
@@ -78,6 +79,7 @@ class MCPConfigToolLoader(ToolLoader):
         on_duplicate: str = "skip",
     ) -> None:
         self.path = Path(expand_place(path, "path"))
+        read_arguments(McpConfigOptions, timeout=timeout, connect_timeout=connect_timeout)
         self._options: dict[str, Any] = {"timeout": timeout, "connect_timeout": connect_timeout, "approved": approved}
         self._set_policies(on_error, on_duplicate)
         self._servers: list[_Named] = []

@@ -18,6 +18,7 @@ from toolyard.model.report import Rejection, SourceReport
 from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc, read_bytes
 from toolyard.schema.admission import AdmittedTool
+from toolyard.schema.options import read_arguments
 from toolyard.schema.variables import expand_place
 from toolyard.sources.base import ToolLoader
 from toolyard.sources.options import RestOptions
@@ -127,13 +128,15 @@ class RESTToolLoader(ToolLoader):
     ) -> None:
         self.spec = spec = expand_place(spec, "spec")
         self.namespace = namespace
-        self.base_url = _read_base(base_url)
+        self.base_url = _read_base(read_arguments(RestOptions, base_url=base_url)["base_url"])
         self._selection = Selection(include, exclude)
-        self._variables = dict(server_variables or {})
-        self._headers = dict(headers or {})
-        self._timeout = timeout
-        self._max_bytes = max_bytes
-        self._allow_hosts = tuple(allow_hosts)
+        limits: dict[str, Any] = {"timeout": timeout, "max_bytes": max_bytes, "allow_hosts": allow_hosts}
+        read = read_arguments(RestOptions, **limits, server_variables=server_variables, headers=headers)
+        self._variables = dict(read["server_variables"] or {})
+        self._headers = dict(read["headers"] or {})
+        self._timeout: float = read["timeout"]
+        self._max_bytes: int = read["max_bytes"]
+        self._allow_hosts = tuple(read["allow_hosts"])
         self._set_policies(on_error, on_duplicate)
         check_namespace(namespace)
         text = str(spec)
