@@ -225,7 +225,7 @@ class CallPlan:
         self.timeout = self.time_limit(self.settings.timeout)
         self.held = self.settings.abandoned == "hold"
         self.announces = self.tool.effects is not Effects.READ
-        checked = self.tool.output_parameters and self.settings.output_check != "off"
+        checked = prepared.output_parameters and self.settings.output_check != "off"
         self.accepts_output: Callable[[Any], bool] | None = prepared.output.is_valid if checked else None
         self.max_result_bytes = self.settings.max_result_bytes
         self.entry_frame = entry_frame(self.name)

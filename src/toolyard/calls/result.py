@@ -75,7 +75,7 @@ def check_output(plain: Any, invocation: Invocation, settings: Settings) -> list
     prepared = invocation.bound.prepared
     if invocation.fault is not None and invocation.fault.unchecked:
         return []
-    if settings.output_check == "off" or not invocation.tool.output_parameters:
+    if settings.output_check == "off" or not prepared.output_parameters:
         return []
     if prepared.output.is_valid(plain):
         return []

@@ -242,6 +242,11 @@ class DeferredTool(Tool, frozen=True, kw_only=True, dict=True, eq=False):
         # `dataclasses.replace` makes its copy by this: a whole `Tool`, as `replace` does, for want of the raw material.
         return Tool
 
+    def make_schema(self, field: str) -> Schema:
+        """`parameters` or `output_parameters` made anew, so that nobody else can change it; calls are judged by it."""
+        made: Schema = getattr(type(self), field).func(self)
+        return made
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.qualified_name!r})"
 

@@ -15,7 +15,7 @@ from toolyard.parsing import paused_gc
 from toolyard.plugins import ENRICHMENTS, Enrichment
 from toolyard.registry.prepared import PreparedTool
 from toolyard.registry.snapshot import Index, Snapshot, renewed
-from toolyard.schema.admission import admit_schema, admit_tool, is_plain
+from toolyard.schema.admission import admit_schema, admit_tool, is_plain, keep_schema
 from toolyard.schema.compile import CompiledSchema, compile_schema
 
 FIELD = "tool."
@@ -234,7 +234,9 @@ def _readmitted(enrichment: Enrichment, declared: Sequence[str], old: PreparedTo
         changes["parameters"] = before.parameters
     given = [field for field, value in changes.items() if getattr(tool, field) is not value]
     # Who gave the tool has perhaps marked it; a copy would have lost that.
-    made = PreparedTool(tool if type(tool) is Tool and not given else tool.replace(**changes), old.known_compiled)
+    new = tool if type(tool) is Tool and not given else tool.replace(**changes)
+    kept = (old.keep_parameters(), keep_schema(new.output_parameters))
+    made = PreparedTool(new, old.known_compiled, kept)
     made.place, made.qualified_only = old.place, old.qualified_only
     if "fingerprint" in before.__dict__:
         made.tool.__dict__["fingerprint"] = before.fingerprint  # of the same parameters, and dear to compute

@@ -21,11 +21,12 @@ from toolyard.model.context import ToolContext
 from toolyard.model.errors import InvalidArguments, MalformedSource
 from toolyard.model.json_words import copied, json_type, nearest, pointer_of
 from toolyard.model.names import show
-from toolyard.model.tool import Effects, Tool
+from toolyard.model.tool import DeferredTool, Effects, Schema, Tool
 from toolyard.model.tree_size import is_shallow
 from toolyard.parsing import parse_json
 from toolyard.registry.function_call import function_caller, plain_function, raise_failure, wait_for
 from toolyard.registry.simulation import check_dispatch
+from toolyard.schema.admission import Kept, keep_schema, read_kept
 from toolyard.schema.coerce import IntegerPlan, integer_plan
 from toolyard.schema.compile import CompiledSchema, compile_schema, describe
 from toolyard.schema.subschemas import declared_properties
@@ -123,7 +124,8 @@ _HINTED = 50
 class PreparedTool:
     """Made for every registered tool, so it holds next to nothing until it is first called.
 
-    Admission has already shown that the schema compiles; nothing here can fail late.
+    Admission has already shown that the schema compiles; nothing here can fail late. Calls are judged by schemas that
+    nobody else has: those of the tool are handed out, and whoever has them may change them.
     """
 
     place: str = ""
@@ -131,15 +133,39 @@ class PreparedTool:
     qualified_only: bool = False
     """True: bare names never mean it."""
 
-    def __init__(self, tool: Tool, compiled: CompiledSchema | None = None) -> None:
+    def __init__(
+        self, tool: Tool, compiled: CompiledSchema | None = None, kept: tuple[Kept, Kept] | None = None
+    ) -> None:
         self.tool = tool
+        self._kept = kept
         if compiled is not None:
             self.compiled = compiled
 
     @cached_property
+    def parameters(self) -> Schema:
+        """The input schema, for nobody else."""
+        return self._own_schema("parameters")
+
+    @cached_property
+    def output_parameters(self) -> Schema:
+        """The output schema, for nobody else."""
+        return self._own_schema("output_parameters")
+
+    def keep_parameters(self) -> Kept:
+        """The input schema, for a tool that differs from this one in other things."""
+        return keep_schema(self.parameters) if self._kept is None else self._kept[0]
+
+    def _own_schema(self, field: str) -> Schema:
+        if isinstance(self.tool, DeferredTool):
+            return self.tool.make_schema(field)
+        if self._kept is None:
+            self._kept = (keep_schema(self.tool.parameters), keep_schema(self.tool.output_parameters))
+        return read_kept(self._kept[field != "parameters"])
+
+    @cached_property
     def compiled(self) -> CompiledSchema:
         """The compiled input schema."""
-        return compile_schema(self.tool.parameters or _OPEN_OBJECT)
+        return compile_schema(self.parameters or _OPEN_OBJECT)
 
     @property
     def known_compiled(self) -> CompiledSchema | None:
@@ -149,12 +175,12 @@ class PreparedTool:
     @cached_property
     def output(self) -> CompiledSchema:
         """The compiled output schema."""
-        return compile_schema(self.tool.output_parameters)
+        return compile_schema(self.output_parameters)
 
     @cached_property
     def integers(self) -> IntegerPlan:
         """Where the schema wants integers."""
-        return integer_plan(self.tool.parameters)
+        return integer_plan(self.parameters)
 
     @cached_property
     def wants_integers(self) -> bool:
@@ -164,7 +190,7 @@ class PreparedTool:
     @cached_property
     def declared(self) -> frozenset[str]:
         """Names of the declared properties."""
-        return declared_properties(self.tool.parameters)
+        return declared_properties(self.parameters)
 
     @cached_property
     def defaults(self) -> tuple[tuple[str, Any], ...]:
@@ -172,7 +198,7 @@ class PreparedTool:
         if isinstance(self.tool.binding, RestBinding):
             # In an API's description a default is what the server does by itself; to send it may mean something else.
             return ()
-        properties = self.tool.parameters.get("properties") or {}
+        properties = self.parameters.get("properties") or {}
         given = {name: sub["default"] for name, sub in properties.items() if isinstance(sub, dict) and "default" in sub}
         if not given or self.compiled.accepts(given):
             return tuple(given.items())

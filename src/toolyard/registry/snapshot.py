@@ -195,7 +195,7 @@ def read_tools(tools: Iterable[Tool]) -> Part:
     with paused_gc():
         for tool in tools:
             admitted, changes = admit_tool(tool, copied=True)
-            candidates.append(PreparedTool(admitted.tool, admitted.compiled))
+            candidates.append(PreparedTool(admitted.tool, admitted.compiled, admitted.kept))
             rewrites.extend(changes)
     return Part(tuple(candidates), SourceReport(DIRECT, len(candidates), tuple(rewrites)))
 
@@ -288,7 +288,7 @@ def _prepare_all(admitted: Sequence[AdmittedTool], before: Part | None) -> list[
 
 
 def _prepare(admitted: AdmittedTool) -> PreparedTool:
-    prepared = PreparedTool(admitted.tool, admitted.compiled)
+    prepared = PreparedTool(admitted.tool, admitted.compiled, admitted.kept)
     if admitted.place:
         prepared.place = admitted.place
     if admitted.qualified_only:

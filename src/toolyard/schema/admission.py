@@ -163,10 +163,16 @@ _LEAF_KEYWORDS: dict[str, Any] = {
 
 def is_clean(schema: dict[str, Any]) -> bool:
     """True when the schema needs no rewrite, compiles, and is within the budget; False decides nothing."""
+    return bool(_write_clean(schema))
+
+
+def _write_clean(schema: dict[str, Any]) -> bytes:
+    """The JSON text of a clean schema; empty if it is not known to be one."""
     try:
-        return _clean_checker().is_valid(schema) and len(msgspec.json.encode(schema)) <= _MAX_BYTES
+        written = _encode(schema) if _clean_checker().is_valid(schema) else b""
     except (ValueError, TypeError, RecursionError, UnicodeEncodeError):
-        return False
+        return b""
+    return written if len(written) <= _MAX_BYTES else b""
 
 
 @cache
@@ -219,16 +225,42 @@ def admit_schema(schema: Any, *, is_input: bool = True, budget: SchemaBudget = D
 
 def is_plain(schema: Any, *, is_input: bool = True) -> bool:
     """True for a schema that `admit_schema` would return as it is, by the default budget."""
+    return bool(_write_plain(schema, is_input=is_input))
+
+
+def _write_plain(schema: Any, *, is_input: bool = True) -> bytes:
+    """The JSON text of a plain schema; empty if it is not known to be one."""
     if type(schema) is not dict:
-        return False
-    return not schema or ((not is_input or schema.get("type") == "object") and is_clean(schema))
+        return b""
+    if not schema:
+        return b"{}"
+    return _write_clean(schema) if not is_input or schema.get("type") == "object" else b""
+
+
+Kept = bytes | Schema
+"""A schema that nobody else has: its JSON text, or a deep copy where JSON would change it."""
+
+
+def keep_schema(schema: Schema) -> Kept:
+    """The schema as it is now, whatever becomes of it later. To write it out is the quickest copy there is."""
+    try:
+        written = _encode(schema)
+    except (TypeError, ValueError, RecursionError):
+        # Half a surrogate pair, a value that is no JSON.
+        return copy.deepcopy(schema)
+    # A long one may have been short, and hold one value in many places.
+    return written if len(written) <= _LONGEST else copy.deepcopy(schema)
+
+
+def read_kept(kept: Kept) -> Schema:
+    """A schema of one's own."""
+    return copy.deepcopy(kept) if isinstance(kept, dict) else _decode(kept)
 
 
 _MAX_CHANGES = 20
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(tuple[Any, ...]).decode
 _LONGEST = 1 << 18
-"""Bytes of a definition that is copied so. A longer one may have been short, and hold one value in many places."""
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class AdmittedTool(msgspec.Struct, eq=False):
@@ -241,6 +273,8 @@ class AdmittedTool(msgspec.Struct, eq=False):
     """Where in its source the tool was defined, to be put behind the source's name."""
     qualified_only: bool = False
     """True: bare names never mean it, since whoever gave it may speak for its namespace alone."""
+    kept: tuple[Kept, Kept] | None = None
+    """Both schemas as they were admitted: calls are judged by these. None for a tool that makes its own."""
 
 
 def admit_tool(tool: Tool, *, copied: bool = False) -> tuple[AdmittedTool, tuple[Rewrite, ...]]:
@@ -257,17 +291,18 @@ def admit_tool(tool: Tool, *, copied: bool = False) -> tuple[AdmittedTool, tuple
     for alias in tool.aliases:
         check_tool_name(alias)
     admitted, rewrites = _admit_checked(tool)
-    if copied:
+    if copied or admitted.compiled is not None:
+        # What was compiled still looks at its schema, so the tool gets another one.
         _copy_schemas(admitted)
     return admitted, rewrites
 
 
 def _admit_checked(tool: Tool) -> tuple[AdmittedTool, tuple[Rewrite, ...]]:
-    if isinstance(tool, DeferredTool) or (
-        is_plain(tool.output_parameters, is_input=False) and is_plain(tool.parameters)
-    ):
+    if isinstance(tool, DeferredTool):
         return AdmittedTool(tool), ()
-    return _admit_schemas(tool)
+    answer = _write_plain(tool.output_parameters, is_input=False)
+    given = _write_plain(tool.parameters) if answer else b""
+    return (AdmittedTool(tool, kept=(given, answer)), ()) if given else _admit_schemas(tool)
 
 
 def _refuse_types(tool: Tool) -> None:
@@ -290,11 +325,12 @@ def _admit_schemas(tool: Tool) -> tuple[AdmittedTool, tuple[Rewrite, ...]]:
     given = _admit_schema(tool, tool.parameters, is_input=True)
     answer = _admit_schema(tool, tool.output_parameters, is_input=False)
     rewrites: tuple[Rewrite, ...] = ()
+    kept = (keep_schema(given.schema), keep_schema(answer.schema))
     if given.schema is not tool.parameters or answer.schema is not tool.output_parameters:
         tool = tool.replace(parameters=given.schema, output_parameters=answer.schema)
     if given.changes or answer.changes:
         rewrites = (*summarise_changes(tool, given.changes, ""), *summarise_changes(tool, answer.changes, "output "))
-    return AdmittedTool(tool, given.compiled), rewrites
+    return AdmittedTool(tool, given.compiled, kept=kept), rewrites
 
 
 def _admit_schema(tool: Tool, schema: Any, *, is_input: bool) -> Admitted:
@@ -318,32 +354,14 @@ def summarise_changes(tool: Tool, changes: Iterable[Change], prefix: str) -> lis
 
 
 def _copy_schemas(admitted: AdmittedTool) -> None:
-    """Put a tool with schemas of its own in the place of what was admitted.
-
-    To write a definition out and to read it back is the quickest copy there is. Only for what has been admitted: a
-    schema may hold one part in many places, and written out it is as large as if each were its own. Admission has
-    refused what has too many subschemas.
-    """
-    tool = admitted.tool
-    if isinstance(tool, DeferredTool):
-        # It has read its schemas itself, or will.
+    """Put a tool with schemas of its own in the place of what was admitted; one that makes its schemas has them."""
+    if admitted.kept is None:
         return
-    given = (tool.parameters, tool.output_parameters)
-    try:
-        written = _encode(given)
-        own = _decode(written) if len(written) <= _LONGEST else ()
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        own = ()
-    if own == given:
-        admitted.tool = tool.replace(parameters=own[0], output_parameters=own[1])
-    else:
-        # A tuple, half a surrogate pair, a number beyond 64 bits: written out it is something else, or nothing.
-        admitted.tool = _copy_deeply(tool)
-
-
-def _copy_deeply(tool: Tool) -> Tool:
-    try:
-        own = copy.deepcopy((tool.parameters, tool.output_parameters))
-    except RecursionError:
-        raise InvalidSchemaError("schema nests too deeply or contains itself") from None
-    return tool.replace(parameters=own[0], output_parameters=own[1])
+    tool, own = admitted.tool, tuple(map(read_kept, admitted.kept))
+    if own != (tool.parameters, tool.output_parameters):
+        # A tuple, say: written out it is something else.
+        try:
+            own = copy.deepcopy((tool.parameters, tool.output_parameters))
+        except RecursionError:
+            raise InvalidSchemaError("schema nests too deeply or contains itself") from None
+    admitted.tool = tool.replace(parameters=own[0], output_parameters=own[1])

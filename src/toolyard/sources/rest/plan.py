@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from toolyard.model.bindings import RestBinding, RestBody, RestScheme
 from toolyard.model.errors import InvalidSchemaError
+from toolyard.model.json_words import copied
 from toolyard.model.tool import DeferredTool, Schema
 from toolyard.schema.admission import DEFAULT_BUDGET, check_budget
 from toolyard.schema.subschemas import children
@@ -38,6 +39,7 @@ class Assembly:
 
     def __init__(self) -> None:
         self._seen: dict[tuple[SchemaPart, Direction], Any] = {}
+        self._shown: dict[int, tuple[Any, Any]] = {}
         self._fan_out: dict[SchemaPart, int] = {}
         self._proven = False
 
@@ -112,6 +114,21 @@ class Assembly:
         except InvalidSchemaError:
             return _reduce_schema(root, list(definitions))
         return schema, left
+
+    def show(self, schema: Node) -> Node:
+        """A copy to be handed out. Components are copied once for all tools: by these copies no call is judged."""
+        return {
+            key: {name: self._show_part(node) for name, node in value.items()} if key == "$defs" else copied(value)
+            for key, value in schema.items()
+        }
+
+    def _show_part(self, node: Any) -> Any:
+        known = self._shown.get(id(node))
+        if known is None:
+            known = node, copied(node)
+            if node:
+                self._shown[id(node)] = known
+        return known[1]
 
     def _choose_parts(
         self, root: Node, targets: Mapping[str, SchemaPart], direction: Direction
@@ -382,16 +399,21 @@ class RestTool(DeferredTool, frozen=True, kw_only=True, dict=True, eq=False):
 
     plan: Plan
 
+    def make_schema(self, field: str) -> Schema:
+        """Of the document's own parts, which are never handed out."""
+        made = self.plan.input_schema() if field == "parameters" else self.plan.output_schema()
+        return made[0]
+
     # Two threads may both make one of these; either result serves.
     @cached_property  # type: ignore[misc]
     def parameters(self) -> Schema:
         """The arguments, put together when first read."""
-        return self.plan.input_schema()[0]
+        return self.plan.assembly.show(self.plan.input_schema()[0])
 
     @cached_property  # type: ignore[misc]
     def output_parameters(self) -> Schema:
         """The answer, put together when first read."""
-        return self.plan.output_schema()[0]
+        return self.plan.assembly.show(self.plan.output_schema()[0])
 
     @cached_property  # type: ignore[misc]
     def binding(self) -> RestBinding:
