@@ -287,6 +287,12 @@ class _Line:
         chosen = keys is not None and self.keys is None and self.action == "allow"
         return not chosen and bool(self.sessions(session_id))
 
+    def may_hold_for(self, keys: Sequence[str]) -> bool:
+        """True when there is a session in which it holds for a call over a wire that is made with these keys."""
+        if self.keys is not None:
+            return any(map(self.keys, keys))
+        return self.sessions is None or self.action != "allow"
+
 
 class Policy:
     """Rules, budgets and an approver, asked before every call. Never changes after it is made; thread safe.
@@ -387,7 +393,31 @@ class Policy:
         if self._ledger.budgets:
             self._ledger.spend(tool.qualified_name, shared)
 
+    @property
+    def looks_at_keys(self) -> bool:
+        """True if what it says depends on the key that a call is made with."""
+        return any(line.keys is not None for line in self._lines)
+
+    def always_denies(self, tool: Tool, keys: Sequence[str]) -> bool:
+        """True if no call of the tool over a wire with these keys can pass, whatever its session and its arguments."""
+        if any(self.budgets[number].max_calls == 0 for number in self._ledger.matching(tool.qualified_name)):
+            return True
+        for line in self._lines_for(tool):
+            if not line.may_hold_for(keys):
+                continue
+            if line.action != "deny":
+                return False
+            if line.sessions is None:
+                return True
+        raise AssertionError("the default matches every call")
+
     def _find_line(self, tool: Tool, session_id: str, keys: Sequence[str] | None) -> _Line:
+        for line in self._lines_for(tool):
+            if line.for_all_callers or line.holds_for(session_id, keys):
+                return line
+        raise AssertionError("the default matches every call")
+
+    def _lines_for(self, tool: Tool) -> tuple[_Line, ...]:
         # Everything a rule may look at in a tool, so that a redefined tool of the same name is judged anew.
         key = (tool.namespace, tool.name, tool.effects, tool.tags)
         plan = self._plans.get(key)
@@ -396,10 +426,7 @@ class Policy:
             if len(self._plans) >= _REMEMBERED:
                 self._plans.clear()
             self._plans[key] = plan
-        for line in plan:
-            if line.for_all_callers or line.holds_for(session_id, keys):
-                return line
-        raise AssertionError("the default matches every call")
+        return plan
 
     def _plan_lines(self, tool: Tool) -> tuple[_Line, ...]:
         """The lines that may decide about this tool: those that fit, up to the first for every caller."""

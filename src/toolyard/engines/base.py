@@ -161,6 +161,11 @@ class ToolEngine(Closing):
     def discreet(self, value: bool) -> None:
         self._path.discreet = value
 
+    @property
+    def policy(self) -> Policy | None:
+        """What may refuse calls; None if nothing does."""
+        return self._path.policy
+
     def route(self, tool: Tool) -> Answerer:
         """The engine whose limits apply to the tool and which answers it: this one, unless it routes."""
         return self

@@ -107,7 +107,7 @@ def _api_operations(service: Service) -> tuple[Operation, ...]:
 
 def _page_operations(service: Service, renderer: PageRenderer, cookie: SignInCookie) -> tuple[Operation, ...]:
     signing = SignInPages(renderer, service.keys, cookie)
-    return PageRoutes(service.yard.tool_registry, service.invoker, renderer, signing).operations()
+    return PageRoutes(service.catalog, service.invoker, renderer, signing).operations()
 
 
 def _mcp_operations(server: McpEndpoint) -> tuple[Operation, ...]:

@@ -32,9 +32,10 @@ from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.identity import Principal, scope_of
+from toolyard.serving.identity import Principal
 from toolyard.serving.invoke import TOOL_ID, CurrentNames
 from toolyard.serving.routing import ARP_PLACE, JsonResponse, caller_of
+from toolyard.serving.visibility import Visibility
 from toolyard.serving.wire_types import McpTarget, Registration, RestTarget, Target
 from toolyard.sessions.records import Records
 from toolyard.sources.base import Intake, ToolLoader
@@ -66,24 +67,27 @@ class SnapshotCache:
 class CatalogView:
     """The registry as callers see it."""
 
-    def __init__(self, registry: ToolRegistry, names: CurrentNames, cache: SnapshotCache) -> None:
+    def __init__(
+        self, registry: ToolRegistry, names: CurrentNames, cache: SnapshotCache, visibility: Visibility
+    ) -> None:
         self.registry = registry
         self.names = names
-        self._cache = cache
+        self.visibility = visibility
+        self.cache = cache
 
     def list_visible(self, principal: Principal, snapshot: Snapshot) -> Sequence[Tool]:
         """The tools that the caller may know of, in registration order."""
-        scope = scope_of(principal)
-        return snapshot.tools if scope is None else [tool for tool in snapshot.tools if scope.lists(tool)]
+        shows = self.visibility.filter_for(principal)
+        return snapshot.tools if shows is None else [tool for tool in snapshot.tools if shows(tool)]
 
     def answer_listing(self, request: Request, key: str, make: Callable[[Snapshot], Any]) -> Response:
         """An answer of catalog and key alone: written once, and tagged so that it need not travel twice."""
-        snapshot, slot = self.registry.snapshot, (key, caller_of(request).principal.scopes)
-        kept: tuple[bytes, str] | None = self._cache.get(snapshot, slot)
+        snapshot, slot = self.registry.snapshot, (key, self.visibility.slot(caller_of(request).principal))
+        kept: tuple[bytes, str] | None = self.cache.get(snapshot, slot)
         if kept is None:
             body = msgspec.json.encode(make(snapshot))
             kept = body, f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
-            self._cache.put(snapshot, slot, kept)
+            self.cache.put(snapshot, slot, kept)
         body, tag = kept
         wanted = request.headers.get("if-none-match")
         if wanted is not None and _names_tag(tag, wanted):
@@ -92,8 +96,7 @@ class CatalogView:
 
     def find_definition(self, principal: Principal, name: str, fingerprint: str | None) -> Tool:
         """The one tool a name and perhaps a fingerprint stand for, among those the caller may know of."""
-        scope = scope_of(principal)
-        known = self.names.now.find_name(name, None if scope is None else scope.lists)
+        known = self.names.now.find_name(name, self.visibility.filter_for(principal))
         overload = self.names.now.read_call(ToolCall(name)).overload
         return self.find_overload(principal, known, name, fingerprint or overload)
 
@@ -104,9 +107,9 @@ class CatalogView:
 
         `by_id`: `name` is a tool id, and so are the names in what is said of it.
         """
-        scope = scope_of(principal)
-        tools = [] if known is None else self.registry.get(known)
-        if not tools or (scope is not None and not scope.lists(tools[0])):
+        shows = self.visibility.filter_for(principal)
+        tools = [tool for tool in self.registry.get(known or "") if shows is None or shows(tool)]
+        if not tools:
             raise self._unknown_tool(principal, name, by_id)
         if fingerprint is not None:
             tools = [tool for tool in tools if tool.fingerprint.startswith(fingerprint)]

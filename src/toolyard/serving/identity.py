@@ -91,6 +91,11 @@ class Principal(msgspec.Struct, frozen=True):
         """Whose sessions these are; None where there are no keys."""
         return self.key_id
 
+    @property
+    def policy_keys(self) -> tuple[str, ...]:
+        """What the `keys` of a policy's rules are compared with."""
+        return () if self.key_id is None else (self.key_id, self.name)
+
 
 NOBODY = Principal(None, "anonymous", ALL)
 

@@ -172,7 +172,7 @@ class Invoker:
                 timeout=timeout,
                 at_most=self._call_timeout,
                 owner=principal.key_id,
-                keys=() if principal.key_id is None else (principal.key_id, principal.name),
+                keys=principal.policy_keys,
                 context=context,
                 trace=trace,
                 definitions=definitions,

@@ -26,6 +26,7 @@ from toolyard.serving.mcp.builtin_tools import make_builtin_tools
 from toolyard.serving.mcp.server import McpEndpoint
 from toolyard.serving.metrics import Metrics
 from toolyard.serving.session_view import SessionQuota
+from toolyard.serving.visibility import Visibility
 from toolyard.sessions.records import Records, open_records
 
 Work = Callable[[], Coroutine[Any, Any, None]]
@@ -129,7 +130,8 @@ def make_service(
     reads = Admission(_READS, block.max_waiting)
     metrics = _make_metrics(yard, admission) if block.metrics else None
     idempotency = Idempotency(records)
-    names, cache = CurrentNames(registry, yard.domains), SnapshotCache()
+    names = CurrentNames(registry, yard.domains)
+    catalog = CatalogView(registry, names, SnapshotCache(), Visibility(engine.policy))
     invoker = Invoker(yard, names, idempotency, metrics, block.call_timeout)
     quota = SessionQuota(engine.sessions, block.sessions_per_key)
     registrations = Registrations(registry, records)
@@ -142,8 +144,7 @@ def make_service(
         reads=reads,
         quota=quota,
         invoker=invoker,
-        served_names=names,
-        cache=cache,
+        catalog=catalog,
     )
     failing: dict[str, str] = {}
     work: dict[str, Work] = {"answers": idempotency.tend, "mcp": partial(mcp.tend, failing, "mcp")}
@@ -152,7 +153,7 @@ def make_service(
     work |= {} if metrics is None else {"metrics": metrics.run}
     return Service(
         *(yard, block, records, keys, metrics, admission, reads, BodyBudget(_LARGE_BODIES * block.max_body_bytes)),
-        *(quota, idempotency, names, CatalogView(registry, names, cache), invoker, registrations, loaded, mcp),
+        *(quota, idempotency, names, catalog, invoker, registrations, loaded, mcp),
         *(BackgroundTasks(work, failing), failing),
     )
 

@@ -140,8 +140,8 @@ def test_a_search_takes_no_more_words_than_it_can_answer_quickly():
     with served(tools=many(50)) as server:
         refused = server.get("/v1/tools?q=" + "word+" * 200)
         assert (refused.status, refused.error["code"]) == (400, "request.invalid_query")
-        found = server.get("/v1/tools?q=number&limit=2").json
-        assert [tool["name"] for tool in found["tools"]] == ["tool0", "tool1"]
+        found = server.get("/v1/tools?q=tool7&limit=2").json
+        assert found["tools"][0]["name"] == "tool7"
 
 
 FORMATS = ("openai", "openai-responses", "anthropic", "gemini", "mcp")

@@ -17,7 +17,6 @@ from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.errors import ErrorInfo, InvalidArguments, SessionError
 from toolyard.model.tool import Tool
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.identity import scope_of
 from toolyard.serving.mcp.json_rpc import Json
 from toolyard.serving.mcp.server import BuiltinTool, McpEndpoint, RequestContext, make_call_result
 from toolyard.serving.routes.catalog import MAX_QUERY, search_tools as search_catalog
@@ -114,20 +113,18 @@ async def _find_tools(server: McpEndpoint, turn: RequestContext, given: SearchAr
 
 
 def _search_now(server: McpEndpoint, turn: RequestContext, given: SearchArguments) -> Json:
-    names, scope = server.names, scope_of(turn.caller.principal)
+    names, shows = server.names, server.visibility.filter_for(turn.caller.principal)
     tags = frozenset(given.tags)
 
     def wanted(tool: Tool) -> bool:
         mine = (given.namespace is UNSET or tool.namespace == given.namespace) and tags.issubset(tool.tags)
-        return mine and (scope is None or scope.lists(tool))
+        return mine and (shows is None or shows(tool))
 
-    free = given.namespace is UNSET and scope is None and not tags
+    free = given.namespace is UNSET and shows is None and not tags
     threshold = None if given.threshold is UNSET else given.threshold
-    # A name as this face spells it is one that the registry does not know.
-    named = names.resolve_tool(given.query.strip(), turn.caller.principal)
-    query = given.query if named is None else named.tool.qualified_name
-    found = search_catalog(server.yard.tool_registry, names.snapshot, query, None if free else wanted, threshold)
-    tools = found.tools[: given.k]
+    where = None if free else wanted
+    found = search_catalog(server.yard.tool_registry, names.snapshot, given.query, given.k, where, threshold)
+    tools = found.tools
     shown = McpDialect(names=names.wire).format_tools(tools) if tools else []
     lines = []
     for tool, line in zip(tools, shown, strict=True):

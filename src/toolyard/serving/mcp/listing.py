@@ -26,9 +26,10 @@ from toolyard.model.tool import Schema, Tool, promises_output
 from toolyard.parsing import paused_gc
 from toolyard.serving.admission import Admission
 from toolyard.serving.catalog_view import SnapshotCache
-from toolyard.serving.identity import NOBODY, KeyScope, Principal, Scopes, scope_of
+from toolyard.serving.identity import NOBODY, KeyScope, Principal
 from toolyard.serving.invoke import ServedNames
 from toolyard.serving.mcp.json_rpc import Json, RpcFault, encode, finish_result
+from toolyard.serving.visibility import Visibility
 
 TTL_MS = 5000
 """How long a list may be believed; whoever listens is told at once when it changes."""
@@ -91,8 +92,8 @@ class McpNames:
                 self._bare[qualified] = short
                 self._qualified[short] = qualified
         self._known: dict[str, McpTool] = {}
-        self.visible: dict[Scopes, VisibleTools] = {}
-        """What each scope sees of it, once it was asked for."""
+        self.visible: dict[object, VisibleTools] = {}
+        """What is shown of it, by the slot of a caller, once it was asked for."""
 
     def spell_tool(self, tool: Tool) -> str:
         """The name a list shows; each overload has its own."""
@@ -158,8 +159,15 @@ class ToolListing:
     """
 
     def __init__(
-        self, block: McpBlock, builtin: Sequence[Json], cached: Json, reads: Admission, cache: SnapshotCache
+        self,
+        block: McpBlock,
+        builtin: Sequence[Json],
+        cached: Json,
+        reads: Admission,
+        cache: SnapshotCache,
+        visibility: Visibility,
     ) -> None:
+        self._visibility = visibility
         self._builtin = builtin
         self._cached = cached
         """What the stateless version says of how long a page may be believed."""
@@ -172,7 +180,7 @@ class ToolListing:
         """One page, as the result of `tools/list`."""
         if cursor is not None and type(cursor) is not str:
             raise RpcFault(INVALID_PARAMS, "cursor must be text")
-        slot = ("mcp", principal.scopes, cursor, stateless)
+        slot = ("mcp", self._visibility.slot(principal), cursor, stateless)
         body: bytes | None = self._cache.get(names.snapshot, slot)
         if body is None:
             async with self._reads.hold_place(principal):
@@ -203,18 +211,18 @@ class ToolListing:
         return finish_result(out | self._cached, stateless=True) if stateless else encode(out)
 
     def _find_visible(self, names: McpNames, principal: Principal) -> VisibleTools:
-        scopes = names.visible
-        seen = scopes.get(principal.scopes)
+        known, slot = names.visible, self._visibility.slot(principal)
+        seen = known.get(slot)
         if seen is None:
-            scope, tools = scope_of(principal), names.snapshot.tools if self._shows_all else ()
-            if scope is not None:
-                tools = tuple(tool for tool in tools if scope.lists(tool))
+            shows, tools = self._visibility.filter_for(principal), names.snapshot.tools if self._shows_all else ()
+            if shows is not None:
+                tools = tuple(tool for tool in tools if shows(tool))
             digest = hashlib.blake2b(digest_size=_DIGEST)
             for tool in tools:
                 digest.update(f"{names.spell_tool(tool)}\0{tool.definition_hash}\0".encode())
-            if len(scopes) >= _SCOPES:
-                scopes.clear()
-            seen = scopes[principal.scopes] = VisibleTools(tools, digest.digest())
+            if len(known) >= _SCOPES:
+                known.clear()
+            seen = known[slot] = VisibleTools(tools, digest.digest())
         return seen
 
 

@@ -34,9 +34,9 @@ from toolyard.model.context import Notice, Progress
 from toolyard.model.errors import ErrorInfo, SessionError, UnknownToolError
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.admission import Admission
-from toolyard.serving.catalog_view import SnapshotCache
+from toolyard.serving.catalog_view import CatalogView
 from toolyard.serving.identity import Caller, KeyRing
-from toolyard.serving.invoke import CurrentNames, Invoker
+from toolyard.serving.invoke import Invoker
 from toolyard.serving.mcp.event_stream import Replays
 from toolyard.serving.mcp.json_rpc import (
     CAPABILITIES,
@@ -261,9 +261,9 @@ class McpEndpoint:
         reads: Admission,
         quota: SessionQuota,
         invoker: Invoker,
-        served_names: CurrentNames,
-        cache: SnapshotCache,
+        catalog: CatalogView,
     ) -> None:
+        self.visibility = catalog.visibility
         self.yard = yard
         self.server_block = block
         self.block: McpBlock = block.mcp
@@ -284,8 +284,9 @@ class McpEndpoint:
         # Where keys say what is seen, not all clients are told the same.
         scope = "private" if keys is not None and keys.required else "public"
         self._cached: Json = {"ttlMs": TTL_MS, "cacheScope": scope}
-        self._listing = ToolListing(self.block, [tool.shown for tool in builtin], self._cached, reads, cache)
-        self._served_names = served_names
+        shown = [tool.shown for tool in builtin]
+        self._listing = ToolListing(self.block, shown, self._cached, reads, catalog.cache, catalog.visibility)
+        self._served_names = catalog.names
         self._names: McpNames | None = None
         self._catching_up = asyncio.Lock()
         self._cancelled = self._mail = -1

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shlex
 import time
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -15,13 +17,15 @@ from starlette.types import Scope
 
 from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.tool import Tool
-from toolyard.registry import ToolRegistry
+from toolyard.serving.catalog_view import CatalogView
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import KeyRing, KeyScope
 from toolyard.serving.invoke import Invoker
 from toolyard.serving.pages.form import FilledForm, FormField, form_fields, pretty, read_form, read_json_form, skeleton
 from toolyard.serving.pages.views import PageRenderer, browse, near, overloads, redirect, static_file, tool_path
+from toolyard.serving.routes.catalog import MAX_QUERY, MOST_HITS, search_tools
 from toolyard.serving.routing import BODY, Operation, caller_of, path_value, query_str
+from toolyard.serving.visibility import Shows
 
 _KEY = re.compile(r"ty_[A-Za-z0-9_-]{20,200}")
 _NEXT = re.compile(r"/(?:tool/[A-Za-z0-9%:._~!$&'()*+,;=@-]+)?(?:\?[A-Za-z0-9%:._~!$&'()*+,;=@/-]*)?")
@@ -153,8 +157,8 @@ class ToolSheet(msgspec.Struct, frozen=True):
 class PageRoutes:
     """Everything that people look at."""
 
-    def __init__(self, registry: ToolRegistry, invoker: Invoker, renderer: PageRenderer, signing: SignInPages) -> None:
-        self._registry = registry
+    def __init__(self, catalog: CatalogView, invoker: Invoker, renderer: PageRenderer, signing: SignInPages) -> None:
+        self._catalog = catalog
         self._invoker = invoker
         self._renderer = renderer
         self._signing = signing
@@ -176,11 +180,18 @@ class PageRoutes:
 
     async def show_index(self, request: Request) -> Response:
         """`GET /`: the tools, by namespace."""
-        query = (query_str(request, "q") or "")[:200]
+        query = (query_str(request, "q") or "")[:MAX_QUERY]
         namespace = query_str(request, "namespace") or ""
         page = query_str(request, "page") or ""
         number = int(page[:9]) if page.isascii() and page.isdigit() else 1
-        listing = browse(self._registry.snapshot, caller_of(request).principal.scopes, query, namespace, number)
+        registry, snapshot = self._catalog.registry, self._catalog.registry.snapshot
+
+        def search(shows: Shows | None) -> Sequence[Tool] | None:
+            return search_tools(registry, snapshot, query, MOST_HITS, shows).tools if query.strip() else None
+
+        shows = self._catalog.visibility.filter_for(caller_of(request).principal)
+        # Off the loop: the first search of a catalog makes its index.
+        listing = await asyncio.to_thread(browse, snapshot, shows, namespace, number, search)
         return self._renderer.render(request, "index.html", listing=listing, query=query, namespace=namespace)
 
     async def show_tool(self, request: Request) -> Response:
@@ -231,12 +242,12 @@ class PageRoutes:
         return static_file("icon.svg")
 
     def _find_overloads(self, request: Request) -> list[Tool]:
-        name, scopes = path_value(request), caller_of(request).principal.scopes
-        snapshot = self._registry.snapshot
-        found = overloads(snapshot, scopes, name)
+        name, shows = path_value(request), self._catalog.visibility.filter_for(caller_of(request).principal)
+        snapshot = self._catalog.registry.snapshot
+        found = overloads(snapshot, shows, name)
         if not found:
             # The same words for a tool that may not be seen: that it exists is not everybody's to know.
-            details = {"candidates": near(snapshot, scopes, name)}
+            details = {"candidates": near(snapshot, shows, name)}
             raise HttpFault(404, "tool.not_found", f"There is no tool called {name[:200]}.", details=details)
         return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -16,13 +16,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from toolyard.constants import VERSION
+from toolyard.model.errors import UnknownToolError
 from toolyard.model.json_words import closest
 from toolyard.model.tool import Effects, Tool
+from toolyard.registry.bind import find
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.http_fault import Headers, HttpFault
-from toolyard.serving.identity import KeyRing, Scopes
+from toolyard.serving.identity import KeyRing
 from toolyard.serving.pages.form import pretty
 from toolyard.serving.routing import caller_of
+from toolyard.serving.visibility import Shows
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -218,7 +221,6 @@ def _environment() -> Environment:
 
 
 PAGE_SIZE = 100
-_MAX_WORDS = 10
 
 
 class PageEntry(msgspec.Struct, frozen=True):
@@ -226,7 +228,6 @@ class PageEntry(msgspec.Struct, frozen=True):
 
     name: str
     tools: tuple[Tool, ...]
-    haystack: str
 
     @property
     def tool(self) -> Tool:
@@ -257,14 +258,26 @@ _Index = dict[str, list[PageEntry]]
 _indexes: WeakKeyDictionary[Snapshot, _Index] = WeakKeyDictionary()
 
 
-def browse(snapshot: Snapshot, scopes: Scopes, query: str, namespace: str, page: int) -> CatalogPage:
-    """Names that hold every word of the query in their name, description or tags."""
-    index = _index(snapshot)
-    words = query.lower().split()[:_MAX_WORDS]
-    visible = {name: entries for name, entries in index.items() if scopes.allows("list", name)}
-    fitting = {name: [one for one in entries if _fits(one, words)] for name, entries in visible.items()}
-    chosen = fitting if not namespace else {namespace: fitting.get(namespace, [])}
-    flat = [entry for entries in chosen.values() for entry in entries]
+def browse(
+    snapshot: Snapshot,
+    shows: Shows | None,
+    namespace: str,
+    page: int,
+    search: Callable[[Shows | None], Sequence[Tool] | None],
+) -> CatalogPage:
+    """The names that may be seen, by namespace; or those that a search of them found, the best first."""
+    visible = _list_visible(snapshot, shows)
+    names = {entry.name: entry for entries in visible.values() for entry in entries}
+    found = _find_entries(names, search(shows))
+    fitting = visible
+    if found is not None:
+        fitting = {name: [one for one in found if one.tool.namespace == name] for name in visible}
+    flat = list(names.values()) if found is None else found
+    if namespace:
+        # Asked again: what is left out before it is ranked leaves room for others.
+        inside = search(lambda tool: tool.namespace == namespace and (shows is None or shows(tool)))
+        chosen = _find_entries(names, inside)
+        flat = fitting.get(namespace, []) if chosen is None else chosen
     pages = max(1, -(-len(flat) // PAGE_SIZE))
     page = min(max(page, 1), pages)
     return CatalogPage(
@@ -277,24 +290,36 @@ def browse(snapshot: Snapshot, scopes: Scopes, query: str, namespace: str, page:
     )
 
 
-def overloads(snapshot: Snapshot, scopes: Scopes, name: str) -> list[Tool]:
-    """Every overload of a name, alias or unmistakable bare name; empty for one that may not be seen."""
-    found = snapshot.get(name)
-    if not found:
-        homes = [home for home in snapshot.bare_names.get(name, ()) if _may_see(snapshot, scopes, home)]
-        found = snapshot.get(homes[0]) if len(homes) == 1 else []
-    return found if found and scopes.allows("list", found[0].namespace) else []
+def overloads(snapshot: Snapshot, shows: Shows | None, name: str) -> list[Tool]:
+    """Every overload of a name, alias or unmistakable bare name that may be seen."""
+    try:
+        found = find(snapshot, name, sees=shows, hints=False)
+    except UnknownToolError:
+        return []
+    return [candidate.tool for candidate in found if shows is None or shows(candidate.tool)]
 
 
-def near(snapshot: Snapshot, scopes: Scopes, name: str) -> list[str]:
+def near(snapshot: Snapshot, shows: Shows | None, name: str) -> list[str]:
     """Names that may have been meant, among those that may be seen."""
+    return closest(name, [one.name for entries in _list_visible(snapshot, shows).values() for one in entries])
+
+
+def _list_visible(snapshot: Snapshot, shows: Shows | None) -> _Index:
     index = _index(snapshot)
-    visible = [one.name for key, entries in index.items() if scopes.allows("list", key) for one in entries]
-    return closest(name, visible)
+    if shows is None:
+        return index
+    visible: _Index = {}
+    for namespace, entries in index.items():
+        for entry in entries:
+            tools = tuple(tool for tool in entry.tools if shows(tool))
+            if tools:
+                visible.setdefault(namespace, []).append(PageEntry(entry.name, tools))
+    return visible
 
 
-def _may_see(snapshot: Snapshot, scopes: Scopes, name: str) -> bool:
-    return scopes.allows("list", snapshot.names[name][0].tool.namespace)
+def _find_entries(names: Mapping[str, PageEntry], hits: Sequence[Tool] | None) -> list[PageEntry] | None:
+    """The entries of what was found, each once; None if nothing was looked for."""
+    return None if hits is None else [names[name] for name in dict.fromkeys(tool.qualified_name for tool in hits)]
 
 
 def _index(snapshot: Snapshot) -> _Index:
@@ -303,19 +328,9 @@ def _index(snapshot: Snapshot) -> _Index:
         found = {}
         for name, candidates in snapshot.names.items():
             tools = tuple(candidate.tool for candidate in candidates)
-            found.setdefault(tools[0].namespace, []).append(PageEntry(name, tools, _haystack(name, tools)))
+            found.setdefault(tools[0].namespace, []).append(PageEntry(name, tools))
         _indexes[snapshot] = found
     return found
-
-
-def _haystack(name: str, tools: Sequence[Tool]) -> str:
-    return "\n".join(
-        [name, *(part for tool in tools for part in (tool.description, *tool.tags, *tool.aliases))]
-    ).lower()
-
-
-def _fits(entry: PageEntry, words: list[str]) -> bool:
-    return all(word in entry.haystack for word in words)
 
 
 def _grouped(entries: list[PageEntry]) -> list[NamespaceGroup]:

@@ -77,8 +77,8 @@ class ArpTools:
     async def get_tool(self, request: Request) -> Response:
         """One definition by its tool id; 409 for an overloaded one unless the fingerprint says which."""
         tool_id, principal = path_value(request), caller_of(request).principal
-        names, scope = self._catalog.names.now, scope_of(principal)
-        known = names.find_id(tool_id, None if scope is None else scope.lists)
+        names = self._catalog.names.now
+        known = names.find_id(tool_id, self._catalog.visibility.filter_for(principal))
         fingerprint = query_str(request, "fingerprint")
         tool = self._catalog.find_overload(principal, known, tool_id, fingerprint, by_id=True)
         return JsonResponse(show_arp_definition(names, tool))

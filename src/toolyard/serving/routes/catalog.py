@@ -1,25 +1,18 @@
-"""What tools there are: lists, the spellings of the providers, and looking tools up, as all wires do it.
-
-What fits the task comes first, as the registry's search has it, with its score. A few words may also be meant as words:
-then what has all of them in its name, description or tags follows, without a score, the beginning of a word being
-enough. More words than that are a task, and where no tool fits it, none is shown.
-"""
+"""What tools there are: lists, the spellings of the providers, and looking tools up, as all wires do it."""
 
 from __future__ import annotations
 
 import asyncio
-import re
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from toolyard.dialects import DIALECTS, get_dialect
-from toolyard.dialects.wire_names import wire_names_of
+from toolyard.dialects.wire_names import read_wire_call, wire_names_of
+from toolyard.model.call import ToolCall
 from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
 from toolyard.registry.snapshot import Snapshot
@@ -37,18 +30,12 @@ from toolyard.serving.routing import (
 )
 from toolyard.serving.wire_types import NativeListing, ProviderListing, V0Listed
 
+MOST_HITS = 100
+"""Of one search; those of `registry.search` are no more."""
 MAX_QUERY = 500
 """Characters of a query on every wire, which are answered quickly."""
-MOST_WORDS = 12
-_FEW_WORDS = 4
-"""Words that may be meant as words, and not as a task."""
-_MOST_HITS = 50
-_WORD = re.compile(r"[^\W_]+")
-_PREFIXES = 50
-"""Words that one that is not a word of its own may be the beginning of."""
-_IN_NAME, _IN_TEXT = 4, 2
-
-_indexes: WeakKeyDictionary[Snapshot, WordIndex] = WeakKeyDictionary()
+_AT_ONCE = 200
+"""Tools whose vectors are made while somebody waits, which takes about a second, once."""
 
 
 class CatalogHits(NamedTuple):
@@ -56,7 +43,7 @@ class CatalogHits(NamedTuple):
 
     tools: Sequence[Tool]
     scores: Mapping[int, float]
-    """By the identity of a tool: how likely it is what was asked for. Not there for one that only has the words."""
+    """By the identity of a tool: how likely it is what was asked for."""
     mode: str | None
 
     def score(self, tool: Tool) -> float | None:
@@ -69,70 +56,20 @@ def search_tools(
     registry: ToolRegistry,
     snapshot: Snapshot,
     text: str,
+    k: int,
     where: Callable[[Tool], bool] | None,
     threshold: float | None = None,
 ) -> CatalogHits:
-    """The tools that a query finds among those that `where` allows.
+    """What `registry.search` gives for a query and as many hits, among the tools that `where` allows.
 
-    With a `threshold` nothing is offered unless the best has that score. Vectors that are not there yet are made
-    meanwhile, and words alone are compared.
+    Vectors of a large catalog that are not there yet are made meanwhile, and words alone are compared.
     """
-    hits = registry.searcher.search(snapshot, text, _MOST_HITS, where=where, wait=False, threshold=threshold)
-    found = {id(hit.tool): hit.tool for hit in hits}
-    if threshold is None and len(_WORD.findall(text)) <= _FEW_WORDS:
-        scores = index_words(snapshot).search(text)
-        # The best first; among equals, the first registered.
-        for place in sorted(scores, key=lambda place: (-scores[place], place)):
-            tool = snapshot.tools[place]
-            if where is None or where(tool):
-                found.setdefault(id(tool), tool)
-    return CatalogHits(list(found.values()), {id(hit.tool): hit.score for hit in hits}, hits.mode)
-
-
-def index_words(snapshot: Snapshot) -> WordIndex:
-    """The index of a snapshot; made when it is first asked for, which takes a while where there are many tools."""
-    found = _indexes.get(snapshot)
-    if found is None:
-        found = _indexes[snapshot] = WordIndex(snapshot)
-    return found
-
-
-class WordIndex:
-    """Which tools have which words, and how much that counts."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._places: dict[str, dict[int, int]] = {}
-        for place, tool in enumerate(snapshot.tools):
-            for word, weight in _words_of_tool(tool):
-                places = self._places.setdefault(word, {})
-                places[place] = max(weight, places.get(place, 0))
-        self._vocabulary = sorted(self._places)
-
-    def search(self, text: str) -> dict[int, int]:
-        """Scores of the tools, by their place in the snapshot, that have all of the words; no words, no tools."""
-        scores: dict[int, int] | None = None
-        for wanted in dict.fromkeys(_WORD.findall(text.lower())[:MOST_WORDS]):
-            found: dict[int, int] = {}
-            for word in self._matching_words(wanted):
-                for place, weight in self._places[word].items():
-                    found[place] = max(weight, found.get(place, 0))
-            known = scores
-            scores = found if known is None else {p: known[p] + weight for p, weight in found.items() if p in known}
-        return scores or {}
-
-    def _matching_words(self, wanted: str) -> list[str]:
-        """The word itself, or those that begin with it."""
-        if wanted in self._places:
-            return [wanted]
-        start = bisect_left(self._vocabulary, wanted)
-        return [word for word in self._vocabulary[start : start + _PREFIXES] if word.startswith(wanted)]
-
-
-def _words_of_tool(tool: Tool) -> Iterator[tuple[str, int]]:
-    for text in (tool.namespace, tool.name, *tool.aliases):
-        yield from ((word, _IN_NAME) for word in _WORD.findall(text.lower()))
-    for text in (tool.description, *tool.tags):
-        yield from ((word, _IN_TEXT) for word in _WORD.findall(text.lower()))
+    if "___" in text:
+        # A name that only lists in a provider's spelling have.
+        text = read_wire_call(snapshot, ToolCall(text.strip())).name
+    wait = len(snapshot.tools) <= _AT_ONCE
+    hits = registry.searcher.search(snapshot, text, k, where=where, wait=wait, threshold=threshold)
+    return CatalogHits([hit.tool for hit in hits], {id(hit.tool): hit.score for hit in hits}, hits.mode)
 
 
 _MOST = 1000
@@ -196,12 +133,13 @@ class CatalogRoutes:
         snapshot = self._catalog.registry.snapshot
         limit = query_int(request, "limit", 1, _MOST, 100)
         start = int(query_str(request, "cursor") or 0)
-        found = self._filter_tools(request, snapshot)
+        found = self._filter_tools(request, snapshot, start + limit)
         page = found.tools[start : start + limit]
         answer: dict[str, Any] = {"tools": [], "generation": snapshot.generation}
         if found.mode is not None:
             answer["search"] = found.mode
-        if start + limit < len(found.tools):
+        if start + limit < (len(found.tools) if found.mode is None else min(len(found.tools) + 1, MOST_HITS)):
+            # A search is asked for as many as fill the page, so that one more is a guess.
             answer["next_cursor"] = str(start + limit)
         spelling = query_str(request, "format")
         if spelling is None:
@@ -216,7 +154,7 @@ class CatalogRoutes:
                 answer["scores"] = [found.score(tool) for tool in page]
         return JsonResponse(answer)
 
-    def _filter_tools(self, request: Request, snapshot: Snapshot) -> CatalogHits:
+    def _filter_tools(self, request: Request, snapshot: Snapshot, k: int) -> CatalogHits:
         """The tools that were asked for; if by words, the best first."""
         tools, query = self._catalog.list_visible(caller_of(request).principal, snapshot), read_query(request)
         namespaces, tags = set(query.get("namespace", ())), set(query.get("tag", ()))
@@ -229,4 +167,4 @@ class CatalogRoutes:
             return CatalogHits(tools, {}, None)
         allowed = set(map(id, tools))
         where = None if tools is snapshot.tools else lambda tool: id(tool) in allowed
-        return search_tools(self._catalog.registry, snapshot, words, where, threshold)
+        return search_tools(self._catalog.registry, snapshot, words, min(k, MOST_HITS), where, threshold)

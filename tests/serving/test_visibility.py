@@ -1,0 +1,112 @@
+"""What a policy denies a caller whatever they send is shown to them on no face, and to call it is denied."""
+
+import re
+
+import httpx
+import pytest
+
+from serving.mcp.mcp_support import Stateless, result
+from serving.service_support import served
+from toolyard.app.blocks import McpBlock
+from toolyard.calls.policy import Budget, Policy, Rule
+from toolyard.model.tool import Effects, Tool
+
+NAMES = ("read", "pay", "wipe", "ask", "team", "spent", "night", "later")
+TOOLS = [
+    {"name": name, "description": f"Move money {name}.", "tags": ["risky"] if name == "wipe" else []} for name in NAMES
+]
+POLICY = {
+    "rules": [
+        {"allow": "bank::team", "keys": "trusted"},
+        {"deny": ["bank::pay", "bank::team"]},
+        {"deny": "*", "tags": "risky"},
+        {"ask": "bank::ask"},
+        {"deny": "bank::night", "sessions": "night-*"},
+        {"allow": "bank::later", "sessions": "later-*"},
+        {"deny": "bank::later"},
+    ],
+    "budgets": [{"max_calls": 0, "tools": "bank::spent"}],
+}
+SHOWN = {"bank::read", "bank::ask", "bank::night"}
+
+
+@pytest.fixture(scope="module")
+def yard(tmp_path_factory):
+    config = {
+        "tools": [{"type": "inline", "namespace": "bank", "tools": TOOLS}],
+        "sessions": {"store": "sqlite", "path": str(tmp_path_factory.mktemp("shown") / "s.db")},
+        "policy": POLICY,
+    }
+    with served(config, page=True, mcp=McpBlock(sessions=True)) as server:
+        server.tokens = {name: server.key("bank:*", name=name) for name in ("trusted", "other")}
+        yield server
+
+
+def bank_names(text):
+    """The qualified names in a list of whichever form, wire names spelt back."""
+    return {f"bank::{name}" for name in re.findall(r"bank(?:::|__|%3A%3A)([a-z]+)", text)}
+
+
+def faces(yard, token):
+    """Every list and search there is, as one text each."""
+    for path in ("/v1/tools", "/v1/tools?limit=100", "/v1/tools?q=move+money", "/arp/v1/tools"):
+        yield path, yard.get(path, token=token).body.decode()
+    for spelling in ("openai", "openai-responses", "anthropic", "gemini", "mcp"):
+        yield spelling, yard.get(f"/v1/tools?format={spelling}", token=token).body.decode()
+    yield "tools/list", str(Stateless(yard, token).tools())
+    with httpx.Client(base_url=f"http://127.0.0.1:{yard.port}") as page:
+        page.post("/sign-in", data={"key": token}, headers={"origin": str(page.base_url)})
+        yield "page", page.get("/").text
+        yield "page search", page.get("/?q=move+money").text
+
+
+@pytest.mark.parametrize(("name", "more"), [("other", set()), ("trusted", {"bank::team"})])
+def test_lists_and_searches_of_every_face_leave_out_what_is_always_denied(yard, name, more):
+    found = {face: bank_names(text) for face, text in faces(yard, yard.tokens[name])}
+    assert found == dict.fromkeys(found, SHOWN | more)
+    hidden = yard.get("/v1/tools/bank::pay", token=yard.tokens[name])
+    assert hidden.status == 404 and "bank::pay" not in str(hidden.json.get("details"))
+
+
+def test_what_is_not_shown_is_denied_when_it_is_called_and_not_unknown(yard):
+    token = yard.tokens["other"]
+    for name in ("pay", "wipe", "team", "spent", "later"):
+        assert yard.invoke(f"bank::{name}", {}, token=token).json["error"]["code"] == "tool.denied"
+        assert yard.invoke(f"bank__{name}", {}, token=token).json["error"]["code"] == "tool.denied"
+        assert yard.arp(f"id-{name}", f"bank::{name}", {}, token=token).json["error"]["code"] == "tool.denied"
+        called = result(Stateless(yard, token).call(f"bank__{name}"))
+        assert called["structuredContent"]["error"]["code"] == "tool.denied"
+    assert yard.invoke("bank::read", {}, token=token).status == 200
+
+
+def test_a_search_over_mcp_leaves_it_out_too_and_so_does_a_server_without_keys():
+    config = {"tools": [{"type": "inline", "namespace": "bank", "tools": TOOLS}], "policy": POLICY}
+    with served(config, mcp=McpBlock(expose="search")) as server:
+        found = result(Stateless(server).call("search_tools", {"query": "move money", "k": 50}))
+        assert bank_names(str(found["structuredContent"])) == SHOWN
+        assert bank_names(server.get("/v1/tools").body.decode()) == SHOWN
+
+
+@pytest.mark.parametrize(
+    ("rules", "default", "denied"),
+    [
+        ([], "deny", True),
+        ([], "ask", False),
+        ([Rule("allow", "*", sessions=("a",))], "deny", True),
+        ([Rule("allow", "*", sessions=("a",), keys=("k",))], "deny", False),
+        ([Rule("allow", "*", keys=("other",))], "deny", True),
+        ([Rule("ask", "*", sessions=("a",))], "deny", False),
+        ([Rule("deny", "*", sessions=("a",))], "allow", False),
+        ([Rule("deny", "*", sessions=("*",))], "allow", True),
+        ([Rule("deny", "*", keys=("k",))], "allow", True),
+        ([Rule("deny", "*", effects=(Effects.WRITE,))], "allow", False),
+    ],
+)
+def test_a_policy_knows_what_it_denies_whatever_is_sent(rules, default, denied):
+    assert Policy(rules, default).always_denies(Tool("t", "n", effects=Effects.READ), ("k",)) is denied
+
+
+def test_a_budget_of_none_denies_always_and_one_that_is_used_up_does_not():
+    tool = Tool("t", "n")
+    assert Policy(budgets=[Budget(0)]).always_denies(tool, ())
+    assert not Policy(budgets=[Budget(1)]).always_denies(tool, ())
