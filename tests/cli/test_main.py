@@ -97,7 +97,9 @@ def test_completion_knows_every_verb(capsys, shell):
     assert run(["completion", shell, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["script"].strip() == script.strip()
     if shell == "bash":
-        subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+        words = "COMP_WORDS=(toolyard session sh); COMP_CWORD=2; _toolyard; echo ${COMPREPLY[@]}; complete -p toolyard"
+        done = subprocess.run(["bash"], input=f"{script}\n{words}", text=True, check=True, capture_output=True)
+        assert done.stdout.splitlines() == ["show", "complete -o default -F _toolyard toolyard"]
 
 
 def test_completion_is_installed_where_the_shell_looks(capsys, tmp_path, monkeypatch):

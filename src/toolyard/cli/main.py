@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 
 from toolyard.cli.file_word import name_file
 from toolyard.cli.options import OUTPUT, OutputOptions
@@ -73,7 +73,11 @@ for _group in _groups.values():
 
 @app.command
 def completion(
-    shell: Literal["bash", "zsh", "fish"], /, *, install: bool = False, options: OutputOptions = OUTPUT
+    shell: Literal["bash", "zsh", "fish"],
+    /,
+    *,
+    install: Annotated[bool, Parameter(negative="")] = False,
+    options: OutputOptions = OUTPUT,
 ) -> int:
     """Print what completes this command in a shell: `eval "$(toolyard completion bash)"`.
 
@@ -84,7 +88,12 @@ def completion(
     install
         Write it where that shell looks, for all shells to come, and print the place.
     """
-    text = str(app.install_completion(shell=shell)) if install else app.generate_completion(shell=shell)
+    # A file may stand as a word, which only `name_file` knows: where nothing else fits, bash offers files.
+    text = app.generate_completion(shell=shell).replace("\ncomplete -F ", "\ncomplete -o default -F ")
+    if install:
+        place = app.install_completion(shell=shell)
+        place.write_text(text)
+        text = str(place)
     print_json({"shell": shell, "installed" if install else "script": text}) if options.json else print_text(text)
     return 0
 
