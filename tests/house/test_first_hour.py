@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from waiting import SOON
 
+from toolyard import SourceUnavailable, Toolyard
+
 pytestmark = pytest.mark.process
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "first-hour.md").read_text()
@@ -140,3 +142,10 @@ def test_each_task_takes_the_commands_that_the_page_says(shell, task):
 
 def test_the_page_has_the_seven_tasks():
     assert len(TASKS) == 7
+
+
+def test_an_api_whose_document_is_behind_a_key_says_which_option_is_missing(pets):
+    source = {"type": "rest", "spec": f"{pets}/openapi.json", "engine": "api"}
+    engines = {"api": {"type": "rest", "auth": {"type": "bearer", "token": TOKEN}}}
+    with pytest.raises(SourceUnavailable, match=r"answers 401.*`headers`.*not with the request for the document"):
+        Toolyard.from_config({"tools": {"registry": [source], "engines": engines}})

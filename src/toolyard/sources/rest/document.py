@@ -97,8 +97,9 @@ def fetch_document(url: str, *, headers: Mapping[str, str], timeout: float, max_
     if answer.status in (401, 403):
         given = "the headers given for it are refused" if headers else "it wants to know who asks"
         raise SourceUnavailable(
-            f"{_show_url(url)} answers {answer.status}: {given}; give the source `headers`, as "
-            "{authorization: Bearer ...}: an engine's `auth` goes with calls, not with the request for the document"
+            # No example of a header here: what hides secrets in errors would hide it, and the rest of the line.
+            f"{_show_url(url)} answers {answer.status}: {given}; give the source `headers` with the credential: "
+            "an engine's `auth` goes with calls, not with the request for the document"
         )
     if answer.status != 200:
         raise SourceUnavailable(f"{_show_url(url)} answers {answer.status} instead of a document")
