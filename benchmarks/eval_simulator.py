@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.material import corpus_folder
-from benchmarks.simulator_chains import run_chains
+from benchmarks.simulator_chains import STEPS, run_chains
 from benchmarks.simulator_limits import allows_nothing
 from toolyard import FileToolLoader, RESTToolLoader, ToolCall, ToolRegistry, get_tool_engine
 from toolyard.engines.base import ToolEngine
@@ -27,7 +27,6 @@ from toolyard.model.errors import ToolyardError
 
 ROOT = Path(__file__).resolve().parents[1]
 ROUNDS = 3
-STEPS = ("create", "get", "list", "update", "delete", "gone")
 
 
 @dataclass
@@ -44,12 +43,15 @@ class Score:
     faults: list[str] = field(default_factory=list)
     chains: int = 0
     whole: int = 0
+    nameless: int = 0
+    """Chains whose create has no place for anything to call the entity by; never whole."""
+    chain_faults: list[str] = field(default_factory=list)
     steps: Counter[str] = field(default_factory=Counter)
     tried: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Score) -> None:
         """Take another into account."""
-        for name in ("tools", "schemas", "answers", "valid", "impossible", "chains", "whole"):
+        for name in ("tools", "schemas", "answers", "valid", "impossible", "chains", "whole", "nameless"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.steps += other.steps
         self.tried += other.tried
@@ -57,23 +59,24 @@ class Score:
     def row(self) -> str:
         """One line of the table."""
         valid = f"{100 * self.valid / self.answers:.2f}%" if self.answers else ""
-        steps = [f"{self.steps[step]}/{self.tried[step]}" if self.tried[step] else "" for step in STEPS[1:]]
+        steps = [f"{self.steps[step]}/{self.tried[step]}" if self.tried[step] else "" for step in STEPS]
         whole = f"{self.whole}/{self.chains}" if self.chains else ""
-        cells = [self.name[:60], f"{self.schemas}/{self.tools}", valid, str(self.impossible or ""), whole, *steps]
+        counts = [f"{self.schemas}/{self.tools}", valid, str(self.impossible or ""), whole, str(self.nameless or "")]
+        cells = [self.name[:60], *counts, *steps]
         return "| " + " | ".join(cells) + " |"
 
 
 def main(arguments: list[str]) -> int:
     """Print the table; 1 if an answer was not valid."""
-    print("| file | with a schema | valid | impossible | chains | get | list | update | delete | gone |")
-    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+    print("| file | with a schema | valid | impossible | chains | nameless |", " | ".join(STEPS), "|")
+    print("|---" + "|---:" * (5 + len(STEPS)) + "|")
     total = Score("all")
     for path in files(arguments):
         score = score_of(path)
         if score is not None and (score.schemas or score.chains):
             print(score.row())
             total.add(score)
-            for fault in score.faults[:5]:
+            for fault in [*score.faults[:5], *score.chain_faults]:
                 print(f"  {fault}", file=sys.stderr)
     print(total.row())
     return 0 if total.valid == total.answers else 1
@@ -128,9 +131,11 @@ def score_of(path: Path, *, rounds: int = ROUNDS, chains: bool = True) -> Score 
             _answers(engine, tool, score, rounds)
         for chain in run_chains(engine, list(registry)) if chains else ():
             score.chains += 1
-            score.whole += all(chain.values())
-            score.tried.update(chain.keys())
-            score.steps.update(step for step, good in chain.items() if good)
+            score.whole += all(chain.held.values())
+            score.nameless += chain.nameless
+            score.chain_faults += chain.faults
+            score.tried.update(chain.held.keys())
+            score.steps.update(step for step, good in chain.held.items() if good)
     return score
 
 

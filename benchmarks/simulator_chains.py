@@ -1,38 +1,68 @@
-"""Chains of calls that only make sense together: make something, look at it, change it, remove it, look again."""
+"""Families of tools that only make sense together: make something, look at it, list, change and remove it, look again.
+
+Which tools form a family is what the simulator works out from paths and names. What was sent and what came back is
+found here by other means, so that a simulator which looks in the wrong place is caught: the entity of an answer is the
+object that has the id, the entity of a request is the part whose names that object shares.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+from benchmarks.simulator_evidence import (
+    answers_with_id,
+    body_of,
+    find_entities,
+    locate_entity,
+    lost_values,
+    names_of,
+    node_at,
+    own_values,
+    sent_entity,
+)
 from toolyard import Tool, ToolCall, ToolResult
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.simulator import Simulator
 from toolyard.engines.simulator.draw import Draw, GaveUp
 from toolyard.engines.simulator.profile import Profile
 from toolyard.engines.simulator.values import SchemaValues
+from toolyard.model.bindings import RestBinding
 from toolyard.words.identifiers import plain_letters
 
 Kinds = dict[str, dict[str, Profile]]
+STEPS = ("create", "id", "sent", "get", "list", "update", "delete", "gone")
+"""`id`: the answer of create says what to call it by; `sent`: the values that were sent are in that answer."""
 
 
-def run_chains(engine: ToolEngine, tools: list[Tool]) -> Iterator[dict[str, bool]]:
-    """Each chain that these tools allow, with the steps that were tried and whether they held."""
+def run_chains(engine: ToolEngine, tools: list[Tool]) -> Iterator[Chain]:
+    """Each chain that these tools allow, run."""
+    for kind, verbs in find_families(tools).items():
+        chain = Chain(engine, kind, verbs)
+        chain.run()
+        yield chain
+
+
+def find_families(tools: list[Tool]) -> Kinds:
+    """By kind of entity, who creates and who gets one, and who else deals with it."""
     simulator = Simulator()
     kinds: Kinds = {}
     for tool in tools:
         profile = simulator.profile(tool)
-        verb = "update" if profile.role.verb == "replace" else profile.role.verb
+        verb = _verb_of(profile)
         if verb in ("none", "act") or profile.role.single:
             continue
         # PATCH says which fields; PUT may make one.
         if verb not in kinds.setdefault(profile.role.kind, {}) or profile.role.verb == "update":
             kinds[profile.role.kind][verb] = profile
-    for kind, verbs in kinds.items():
-        if "create" in verbs and "get" in verbs:
-            chain = Chain(engine, kind, verbs).run()
-            if chain:
-                yield chain
+    return {kind: verbs for kind, verbs in kinds.items() if "create" in verbs and "get" in verbs}
+
+
+def _verb_of(profile: Profile) -> str:
+    binding = profile.tool.binding
+    if isinstance(binding, RestBinding) and binding.method.upper() == "POST" and binding.path.rstrip("/").endswith("}"):
+        return "update" if binding.body is not None else "act"
+    return "update" if profile.role.verb == "replace" else profile.role.verb
 
 
 class Chain:
@@ -40,59 +70,118 @@ class Chain:
 
     def __init__(self, engine: ToolEngine, kind: str, verbs: dict[str, Profile]) -> None:
         self._engine, self._verbs = engine, verbs
+        self.kind = kind
         self._session = f"chain {kind}"
-        self._held: dict[str, bool] = {}
+        self.held: dict[str, bool] = {}
+        """The steps that were tried, and whether they held."""
+        self.faults: list[str] = []
+        self.nameless = False
+        """True if nothing that create answers with, or is sent, could say what to call the entity by."""
         self._scope: dict[str, Any] = {}
         self._known: dict[str, Any] = {}
 
-    def run(self) -> dict[str, bool]:
-        """The steps; empty if nothing that was made could be called by a name."""
+    def run(self) -> None:
+        """Take the steps."""
         self._engine.setup(self._session)
         try:
             self._steps()
         finally:
             self._engine.teardown(self._session)
-        return self._held
+
+    def _note(self, step: str, good: bool, why: object = "") -> None:
+        self.held[step] = self.held.get(step, True) and good
+        if not good:
+            self.faults.append(f"{self.kind}: {step}: {str(why)[:160]}")
 
     def _steps(self) -> None:
-        arguments, made = self._call("create")
-        if made.is_error:
-            self._held["create"] = False
-            return
         create, get = self._verbs["create"], self._verbs["get"]
-        self._scope = {name: arguments.get(name) for name in create.role.scope}
-        thing = _inside(made.result, create) or {}
-        self._known = {**create.sent_fields(arguments), **thing}
-        if self._key(get) is None:
+        arguments, made = self._call("create")
+        self._note("create", not made.is_error, made.error)
+        if made.is_error:
             return
-        self._held["create"] = True
+        fields = get.role.fields
+        self._scope = {name: arguments.get(name) for name in create.role.scope}
+        _, thing = locate_entity(made.result, get.role)
+        body = body_of(create, arguments)
+        self._known = {**sent_entity(body, thing), **thing}
+        if self._key(get) is None:
+            self.nameless = not answers_with_id(create, fields)
+            self._note("id", False, "nothing to call it by")
+            return
+        self._note("id", True)
+        sent = self._compare("sent", create, body, made.result)
         _, got = self._call("get")
-        shown = _inside(got.result, get)
-        # What is no object, the bytes of a file for instance, can only be there or not.
-        self._held["get"] = not got.is_error and (get.entity_path is None or _agree(_showable(thing, get), shown or {}))
-        listing = self._can_list()
-        if listing:
-            self._held["list"] = self._listed()
+        self._note("get", not got.is_error, got.error)
+        self._compare("get", get, body, got.result)
+        if self._can_list():
+            self._list(sent)
         if self._key(self._verbs.get("update")) is not None:
             self._update(get)
         if self._key(self._verbs.get("delete")) is not None:
             _, gone = self._call("delete")
-            self._held["delete"] = not gone.is_error
-            self._held["gone"] = self._call("get")[1].is_error and not (listing and self._listed())
+            self._note("delete", not gone.is_error, gone.error)
+            self._note("gone", self._call("get")[1].is_error, "it is still shown")
+            if self._can_list():
+                self._note("gone", not self._listed(), "it is still listed")
+
+    def _compare(self, step: str, profile: Profile, body: Any, result: Any) -> dict[str, Any]:
+        """Note what of the values sent an answer does not have, though it could."""
+        path, shown = locate_entity(result, self._verbs["get"].role)
+        if profile.values is None:
+            node: Any = True
+            sent = sent_entity(body, shown)
+        else:
+            node = node_at(profile.values, path)
+            sent = sent_entity(body, names_of(profile.values, node) or shown)
+        sent = {name: value for name, value in sent.items() if name not in self._own_names()}
+        lost = list(lost_values(profile.values, sent, shown, node))
+        self._note(step, not lost, lost)
+        return sent
+
+    def _own_names(self) -> set[str]:
+        fields = self._verbs["get"].role.fields
+        return {name for name in self._known if plain_letters(name) in fields}
+
+    def _list(self, sent: dict[str, Any]) -> None:
+        found = self._listed()
+        self._note("list", bool(found), "it is not listed")
+        if found and self._verbs["list"].values is not None:
+            path, shown = found[0]
+            values = self._verbs["list"].values
+            lost = list(lost_values(values, sent, shown, node_at(values, path)))
+            self._note("list", not lost, lost)
+
+    def _listed(self) -> list[tuple[tuple[str, ...], dict[str, Any]]]:
+        _, result = self._call("list")
+        return [] if result.is_error else find_entities(result.result, self._verbs["get"].role.fields, self._names())
+
+    def _names(self) -> list[str]:
+        return _calls(self._known, self._verbs["get"].role.fields)
+
+    def _update(self, get: Profile) -> None:
+        update = self._verbs["update"]
+        arguments, result = self._call("update")
+        self._note("update", not result.is_error, result.error)
+        if result.is_error:
+            return
+        body = body_of(update, arguments)
+        _, got = self._call("get")
+        self._note("update", not got.is_error, got.error)
+        if not got.is_error:
+            sent = self._compare("update", get, body, got.result)
+            self._known |= {name: value for name, value in sent.items() if name in self._known}
 
     def _key(self, profile: Profile | None) -> str | None:
         """What that tool can call the thing by, of what a caller knows about it."""
-        names = [] if profile is None else _names(self._known, profile.role.fields)
-        return next((name for name in names if profile is not None and self._takes(profile, name)), None)
+        if profile is None or profile.role.key is None:
+            return None
+        return next((name for name in _calls(self._known, profile.role.fields) if self._takes(profile, name)), None)
 
     def _can_list(self) -> bool:
-        place = self._verbs["list"].list_path if "list" in self._verbs else None
-        if place is None:
-            return "list" in self._verbs and self._verbs["list"].is_free
-        if not self._is_among():
+        profile = self._verbs.get("list")
+        if profile is None or not self._is_among():
             return False
-        fields = self._verbs["get"].role.fields
-        return any(plain_letters(name) in (*fields, "metadata") for name in place.properties)
+        return profile.is_free or answers_with_id(profile, self._verbs["get"].role.fields, listed=True)
 
     def _is_among(self) -> bool:
         """False if the list has to be asked for others: its `status` may only be one that this thing does not have."""
@@ -106,42 +195,6 @@ class Chain:
         profile = self._verbs["list"]
         needed = profile.tool.parameters.get("required") or ()
         return {name: self._known[name] for name in needed if name in self._known and name not in profile.role.scope}
-
-    def _update(self, get: Profile) -> None:
-        update = self._verbs["update"]
-        arguments, result = self._call("update")
-        if not result.is_error:
-            self._known |= update.sent_fields(arguments)
-        _, got = self._call("get")
-        shown = _inside(got.result, get)
-        place = get.entity_path
-        if got.is_error or result.is_error or (shown is None and place is not None):
-            self._held["update"] = False
-            return
-        changed = {plain_letters(name): value for name, value in update.sent_fields(arguments).items()}
-        names = [name for name in shown or () if plain_letters(name) in changed]
-        values = get.values
-        self._held["update"] = all(
-            (shown or {})[name] == changed[plain_letters(name)]
-            or (
-                values is not None
-                and place is not None
-                and not values.checker(place.properties.get(name, True))(changed[plain_letters(name)])
-            )
-            for name in names
-        )
-
-    def _listed(self) -> bool:
-        profile = self._verbs["list"]
-        _, result = self._call("list")
-        if result.is_error:
-            return False
-        items: Any = result.result
-        for name in profile.list_path.names if profile.list_path is not None else ("items",):
-            items = items.get(name) if isinstance(items, dict) else None
-        fields = self._verbs["get"].role.fields
-        called = set(_names(self._known, fields))
-        return any(not called.isdisjoint(_names(item, fields)) for item in items or () if isinstance(item, dict))
 
     def _takes(self, profile: Profile, key: str) -> bool:
         arguments = _arguments(profile.tool, {str(profile.role.key): key}, full=False)
@@ -160,12 +213,20 @@ class Chain:
         return arguments, self._engine.execute(self._session, [call])[0]
 
 
+def _calls(thing: dict[str, Any], fields: tuple[str, ...]) -> list[str]:
+    """What a thing can be called by, the likeliest first."""
+    values = own_values(thing)
+    found = [values.get(field) for field in fields]
+    return [
+        str(value) for value in found if isinstance(value, (str, int)) and not isinstance(value, bool) and value != ""
+    ]
+
+
 def _arguments(tool: Tool, known: dict[str, Any], *, full: bool) -> dict[str, Any]:
     """Arguments that the tool takes: those that are known, and what it needs, or most of what it may have."""
     values = SchemaValues(tool.parameters or {"type": "object"})
-    x = tool.qualified_name.encode()
     try:
-        arguments: dict[str, Any] = values.make(Draw(x))
+        arguments: dict[str, Any] = values.make(Draw(tool.qualified_name.encode()))
     except GaveUp:
         arguments = {}
     if not full:
@@ -179,37 +240,3 @@ def _arguments(tool: Tool, known: dict[str, Any], *, full: bool) -> dict[str, An
             elif not isinstance(value, str):
                 arguments[name] = str(value)
     return arguments
-
-
-def _inside(result: Any, profile: Profile) -> dict[str, Any] | None:
-    for name in profile.entity_path.names if profile.entity_path is not None else ():
-        result = result.get(name) if isinstance(result, dict) else None
-    return result if isinstance(result, dict) else None
-
-
-def _names(thing: dict[str, Any], fields: tuple[str, ...]) -> list[str]:
-    """What a thing can be called by, the likeliest first."""
-    inner = thing.get("metadata")
-    letters = {plain_letters(name): value for name, value in (inner if isinstance(inner, dict) else {}).items()}
-    letters |= {plain_letters(name): value for name, value in thing.items()}
-    values = [letters.get(field) for field in fields]
-    return [
-        str(value) for value in values if isinstance(value, (str, int)) and not isinstance(value, bool) and value != ""
-    ]
-
-
-def _showable(thing: dict[str, Any], get: Profile) -> dict[str, Any]:
-    """What of a thing the other tool may show: one that says it makes a task cannot be blamed for not being one."""
-    place, values = get.entity_path, get.values
-    if place is None or values is None:
-        return thing
-    return {name: value for name, value in thing.items() if values.checker(place.properties.get(name, True))(value)}
-
-
-def _agree(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """True if both say the same where both say something simple."""
-    return all(
-        one[name] == other[name] or (type(one[name]) is int and str(one[name]) == other[name])
-        for name in one
-        if name in other and not isinstance(one[name], (dict, list)) and not isinstance(other[name], (dict, list))
-    )

@@ -4,7 +4,7 @@ import json
 
 from hypothesis import given, strategies as st
 
-from toolyard.engines.simulator.entities import EntityStore
+from toolyard.engines.simulator.entities import EntityStore, merge_fields
 
 
 class Kept(dict):
@@ -70,3 +70,10 @@ def test_kinds_do_not_mix():
     EntityStore(state, "pets").add({"id": "a"}, {})
     assert EntityStore(state, "owners").find("a", ("id",)) is None
     assert EntityStore(state, "owners").numbers() == []
+
+
+def test_what_is_new_takes_the_place_of_what_is_known_in_any_spelling():
+    known = {"friendlyName": "One", "size": 1, "address": {"City": "Ulm", "zip": "1"}}
+    new = {"FriendlyName": "Two", "address": {"city": "Bonn"}}
+    assert merge_fields(known, new) == {"size": 1, "FriendlyName": "Two", "address": {"zip": "1", "city": "Bonn"}}
+    assert merge_fields(known, new, deep=False)["address"] == {"city": "Bonn"}

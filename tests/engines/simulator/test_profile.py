@@ -66,6 +66,11 @@ def test_a_path_that_gives_a_list_lists():
     assert at("GET", "/pet/findByStatus", lists=True) == ("list", "n/pet", None, ())
 
 
+def test_a_path_that_ends_in_what_says_which_ones_lists():
+    assert at("GET", "/buckets/{clusterId}", lists=True) == ("list", "n/buckets", None, ())
+    assert at("GET", "/buckets/{bucketId}", lists=True) == ("get", "n/buckets", "bucketId", ())
+
+
 def test_things_have_what_arguments_call_them_by():
     assert fields_of("petId", "pet")[:2] == ("petid", "id")
     assert fields_of("issue_number", "issue")[:2] == ("issuenumber", "number")

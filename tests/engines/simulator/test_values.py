@@ -160,6 +160,36 @@ def test_a_schema_that_nothing_satisfies_still_gives_something_to_look_at():
     assert [list(value) for value in made(schema, 2)] == [["x"], ["x"]]
 
 
+def an_object(**properties):
+    return {"type": "object", "properties": properties}
+
+
+TEXT, WHOLE = {"type": "string"}, {"type": "integer"}
+OVERLAPPING = {
+    "optional properties": [an_object(a=TEXT), an_object(b=WHOLE)],
+    "one in the other": [an_object(a=TEXT), {"allOf": [an_object(a=TEXT), an_object(b=WHOLE)]}],
+    "three": [an_object(a=TEXT), an_object(b=WHOLE), an_object(c={"type": "array"})],
+    "lists": [{"type": "array", "items": an_object(a=TEXT)}, {"type": "array", "items": an_object(b=TEXT)}],
+    "further down": [an_object(data=an_object(a=TEXT)), an_object(data=an_object(b=TEXT))],
+    "references": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}],
+    "anything else": [an_object(a=TEXT), {}],
+    "numbers": [{"type": "integer"}, {"type": "number"}],
+}
+
+
+@pytest.mark.parametrize("name", OVERLAPPING)
+@pytest.mark.parametrize("inside", [False, True], ids=["whole", "part"])
+def test_of_branches_that_overlap_exactly_one_holds(name, inside):
+    schema = {"oneOf": OVERLAPPING[name]}
+    schema = {**an_object(part=schema), "required": ["part"]} if inside else schema
+    all_valid({**schema, "$defs": {"a": an_object(a=TEXT), "b": an_object(b=TEXT)}})
+
+
+def test_branches_are_told_apart_by_what_nobody_was_told():
+    schema = {"oneOf": [an_object(name=TEXT), {"allOf": [an_object(name=TEXT), an_object(seen=WHOLE)]}]}
+    assert [value["name"] for value in all_valid(schema, name="Rex")] == ["Rex"] * 12
+
+
 def test_what_is_not_required_and_cannot_be_made_is_left_out():
     schema = {
         "type": "object",

@@ -31,8 +31,10 @@ class _Plan(msgspec.Struct, frozen=True):
     rest: Make | None
     least: int
     most: int
-    accepts: Check | None
-    """What an item may be, if all have to be different."""
+    accepts: Check
+    """Whether a value is one of the items after them."""
+    distinct: bool
+    """True if all have to be different."""
 
     @property
     def weight(self) -> int:
@@ -62,8 +64,7 @@ def array_maker(source: MakerSource, schema: dict[str, Any], name: str) -> Make:
     most = _MOST_ITEMS if most is None else int(most)
     if least > most or least > _MOST_ITEMS:
         raise GaveUp("no array has that many items")
-    accepts = source.checker(rest) if schema.get("uniqueItems") is True else None
-    return _make_arrays(_Plan(first, maker, least, most, accepts))
+    return _make_arrays(_Plan(first, maker, least, most, source.checker(rest), schema.get("uniqueItems") is True))
 
 
 def _make_arrays(plan: _Plan) -> Make:
@@ -71,11 +72,15 @@ def _make_arrays(plan: _Plan) -> Make:
     front, weight = min(len(first), plan.most), plan.weight
 
     def make(draw: Draw) -> list[Any]:
+        known, draw.known = draw.known, None
         draw.depth = depth = draw.depth + 1
         draw.spent += weight
         draw.worked(weight)
         if draw.spent > TOO_MANY or depth > _DEEPEST:
             raise GaveUp("a value needs too many others")
+        if type(known) is list and not first and least <= len(known) <= plan.most:
+            draw.depth = depth - 1
+            return _fit_items(known, plan, draw)
         lean = depth > DEEP or draw.spent > LEAVES
         out: list[Any] = []
         for at in range(max(front, least if lean else draw.between(*usual))):
@@ -90,12 +95,23 @@ def _make_arrays(plan: _Plan) -> Make:
                     raise
                 draw.depth, draw.spent = depth, spent
                 break
-        if plan.accepts is not None:
+        if plan.distinct:
             out = _make_distinct(out, draw, plan, plan.accepts)
         draw.depth = depth - 1
         return out
 
     return make
+
+
+def _fit_items(known: list[Any], plan: _Plan, draw: Draw) -> list[Any]:
+    """The items that are known, each as it may be there."""
+    found = []
+    for item in known:
+        value = fit_known(item, plan.rest, plan.accepts, draw) if plan.rest is not None else UNFIT
+        if value is UNFIT:
+            raise GaveUp("what is known does not fit")
+        found.append(value)
+    return found
 
 
 def _prefix_nodes(schema: dict[str, Any]) -> list[SubSchema]:
@@ -189,6 +205,9 @@ def object_maker(source: MakerSource, schema: dict[str, Any]) -> Make:
     weight = 1 + len(fields)
 
     def make(draw: Draw) -> dict[str, Any]:
+        known = None
+        if draw.known is not None:
+            known, draw.known = _known_fields(draw.known), None
         draw.depth = depth = draw.depth + 1
         draw.spent = spent = draw.spent + weight
         draw.worked(weight)
@@ -198,6 +217,11 @@ def object_maker(source: MakerSource, schema: dict[str, Any]) -> Make:
         lean = depth > DEEP or spent > LEAVES
         out: dict[str, Any] = {}
         for name, key, maker, always, accepts in fields:
+            if known is not None and key in known:
+                value = fit_known(known[key], maker, accepts, draw)
+                if value is not UNFIT:
+                    out[name] = value
+                    continue
             if echo is not None and key in echo and depth <= _ECHOED and (depth == 1 or key not in COMMON):
                 value = echo[key]
                 if accepts(value):
@@ -216,6 +240,45 @@ def object_maker(source: MakerSource, schema: dict[str, Any]) -> Make:
         return out
 
     return make
+
+
+def fit_known(value: Any, make: Make, accepts: Check, draw: Draw) -> Any:
+    """What is known, as this part may have it: in another spelling, completed, or by its id; else `UNFIT`."""
+    for spelling in spellings_of(value):
+        if accepts(spelling):
+            return copied(spelling)
+    depth, spent = draw.depth, draw.spent
+    draw.known = value
+    try:
+        made = make(draw)
+    except GaveUp:
+        draw.depth, draw.spent, made = depth, spent, None
+    draw.known = None
+    fits = type(made) is dict or (type(made) is list and type(value) is list)
+    return made if fits and accepts(made) else UNFIT
+
+
+def _known_fields(known: Any) -> dict[str, Any] | None:
+    """By names in plain letters; what is no object is what one is called by."""
+    if type(known) is dict:
+        return {plain_letters(name): value for name, value in known.items()}
+    return dict.fromkeys(OWN, known) if type(known) in (str, int) else None
+
+
+def spellings_of(value: Any) -> tuple[Any, ...]:
+    """A value as it came, as a number if it is one in text, as text, and what an object is called by."""
+    if isinstance(value, dict):
+        return (value, *[item for name, item in value.items() if plain_letters(name) in OWN])
+    if isinstance(value, str):
+        numeric = value.isascii() and value.isdigit() and len(value) < 16
+        return (value, int(value)) if numeric else (value, value == "true") if value in _FLAGS else (value,)
+    if isinstance(value, bool):
+        return (value, str(value).lower())
+    return (value, str(value)) if isinstance(value, (int, float)) else (value,)
+
+
+_FLAGS = ("true", "false")
+UNFIT: Any = object()
 
 
 def _read_fields(source: MakerSource, schema: dict[str, Any]) -> list[ObjectField]:

@@ -44,6 +44,8 @@ class Draw:
     """True if something that is not allowed is better than nothing."""
     room = ROOM
     """Repetitions that may still be written by a pattern; then no more than it needs."""
+    known: Any = None
+    """What is known of the very value that is made next; whoever makes an object or an array takes it."""
     _work = 0
 
     def __init__(self, key: bytes, echo: dict[str, Any] | None = None, must: frozenset[str] = frozenset()) -> None:
@@ -138,26 +140,53 @@ class Lazy:
         return (self._function or self.function())(argument)
 
 
-_SIMPLE = (0, 1, -1, 10, -10, 1000, -1000, 10**6, -(10**6), 0.5, "", "a", "A", "1", True, False, None)
+SIMPLE: tuple[Any, ...] = (
+    0,
+    1,
+    -1,
+    10,
+    -10,
+    1000,
+    -1000,
+    10**6,
+    -(10**6),
+    0.5,
+    "",
+    "a",
+    "A",
+    "1",
+    "a text that is no word, number or date",
+    {},
+    [],
+    True,
+    False,
+    None,
+)
 """What is worth a try where nothing else was found."""
 
 
+Mend = Callable[[Any], Iterator[Any]]
+"""Other values for one that does not pass."""
+
+
 class Choice:
-    """One of several makers; with a check, the first whose value passes."""
+    """One of several makers; with a check, the first whose value passes, as it is or as `mend` would have it."""
 
-    __slots__ = ("_check", "_nulls", "_sample", "_shallow", "makers")
+    __slots__ = ("_check", "_mend", "_nulls", "_sample", "_shallow", "makers")
 
-    def __init__(self, makers: list[tuple[int, Make]], check: Check | None) -> None:
+    def __init__(self, makers: list[tuple[int, Make]], check: Check | None, mend: Mend | None = None) -> None:
         self.makers = [make for _, make in makers if make is not nothing]
         self._nulls = len(self.makers) < len(makers)
         self._shallow = [make for _, make in sorted(makers, key=lambda pair: pair[0])]
         self._check = check
+        self._mend = mend
         self._sample: tuple[Any, ...] | None = None
 
     def __call__(self, draw: Draw) -> Any:
         """A value by one of them."""
-        depth, spent, check = draw.depth, draw.spent, self._check
+        depth, spent, known, check = draw.depth, draw.spent, draw.known, self._check
         for make in self._try_order(draw):
+            draw.known = known
             try:
                 value = make(draw)
             except GaveUp:
@@ -165,6 +194,9 @@ class Choice:
                 continue
             if check is None or check(value):
                 return value
+            for mended in self._mend(value) if self._mend is not None else ():
+                if check(mended):
+                    return mended
         if draw.loose:
             return self.makers[0](draw) if self.makers else None
         return self._sample_value()
@@ -200,4 +232,4 @@ class Choice:
                         continue
                     if self._check is None or self._check(value):
                         return (value,)
-        return () if self._check is None else tuple(filter(self._check, _SIMPLE))[:1]
+        return () if self._check is None else tuple(filter(self._check, SIMPLE))[:1]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 from toolyard.engines.simulator.draw import Draw, Make, encode
-from toolyard.engines.simulator.profile import AnswerPath, Profile, own_names
+from toolyard.engines.simulator.profile import ID_ENDS, AnswerPath, Profile, own_names
 from toolyard.model.json_words import copied
 from toolyard.words.identifiers import plain_letters
 
@@ -18,7 +18,7 @@ Fields = dict[str, Any]
 StoredName = list[Any]
 """The number of a thing, and what it is called by."""
 
-_INSIDE = ("metadata", "attributes", "properties")
+_INSIDE = ("metadata", "attributes", "properties", "meta", "sys", "info")
 """Parts of a thing in which its name may be."""
 _LONGEST = 100
 _PAGE = 32
@@ -178,13 +178,14 @@ class AnswerWriter:
     def assign_ids(self, number: int, known: Fields, path: AnswerPath | None) -> Fields:
         """Ids that go up one by one, where whole numbers are ids."""
         values = self.profile.values
+        taken = {plain_letters(name) for name in known}
         if self.profile.is_free or path is None or values is None:
-            return {} if "id" in known else {"id": FIRST_ID + number}
+            return {} if "id" in taken else {"id": FIRST_ID + number}
         noun = plain_letters(self.profile.role.noun)
         found: Fields = {}
         for name, node in path.properties.items():
             letters = plain_letters(name)
-            if name not in known and (letters in _COUNTED or letters == noun + "id"):
+            if letters not in taken and (letters in _COUNTED or letters == noun + "id"):
                 value = number if letters == "number" else FIRST_ID + number
                 if values.checker(node)(value):
                     found[name] = value
@@ -195,32 +196,16 @@ class AnswerWriter:
         values = self.profile.values
         if values is None:
             return known
-        known = self._spell_fields(known, path)
         own = own_names(self.profile.role.noun)
         echo = {**self._parents, **{plain_letters(name): value for name, value in known.items()}}
         # What it can be asked for by is not to be left out.
-        draw = Draw(self.key + b"%d" % number, echo, frozenset((*echo, *own, *own.values(), "metadata", "name")))
+        ids = [plain_letters(name) for name in path.properties if plain_letters(name).endswith(ID_ENDS)]
+        draw = Draw(self.key + b"%d" % number, echo, frozenset((*echo, *own.values(), *ids, "metadata")))
+        draw.known = {**{own[name]: value for name, value in echo.items() if name in own}, **known}
         value = values.make_part(maker, values.checker(path.node), draw)
         if isinstance(value, dict):
-            self.store.write(number, {**known, **copied(value)})
+            self.store.write(number, merge_fields(known, copied(value)))
         return value
-
-    def _spell_fields(self, known: Fields, path: AnswerPath) -> Fields:
-        """What is known as that part of an answer has it: its `pet_id` as `id`, and numbers that came as text."""
-        values, own = self.profile.values, own_names(self.profile.role.noun)
-        if values is None:
-            return known
-        theirs = {own.get(plain_letters(name), ""): value for name, value in known.items()}
-        found = dict(known)
-        for name, node in path.properties.items():
-            letters = plain_letters(name)
-            value = known.get(name, theirs.get(letters))
-            if not isinstance(value, (str, int)) or isinstance(value, bool):
-                continue
-            if name in known or letters in theirs:
-                accepts = values.checker(node)
-                found[name] = next((spelling for spelling in spellings_of(value) if accepts(spelling)), value)
-        return found
 
     def show_entity(self, number: int, known: Fields, arguments: dict[str, Any]) -> Any:
         """An answer with the entity in it."""
@@ -231,30 +216,19 @@ class AnswerWriter:
                 return self.fit_schema(known, arguments)
             return self.make_answer(arguments, {**known, **arguments})
         entity = self.make_entity(number, known, maker, path)
-        return self.put_part(path.names, entity, arguments) if path.names else entity
+        return self.wrap_entities(path, [entity], arguments) if path.names else entity
 
-    def put_part(
+    def wrap_entities(
         self,
-        names: tuple[str, ...],
-        part: Any,
+        path: AnswerPath,
+        entities: list[Any],
         arguments: dict[str, Any],
         known: Fields | None = None,
         must: frozenset[str] = frozenset(),
     ) -> Any:
-        """An answer with that part in its place; without it where the schema will not have it."""
-        known = arguments if known is None else known
-        whole = self.make_answer(arguments, known, must=must.union(map(plain_letters, names)))
-        changed = copied(whole)
-        at: Any = changed
-        for name in names[:-1]:
-            if not isinstance(at, dict):
-                return whole
-            at = at.setdefault(name, {})
-        if not isinstance(at, dict):
-            return whole
-        at[names[-1]] = part
-        values = self.profile.values
-        return changed if values is None or values.check(changed) else whole
+        """An answer with these in their place; others in theirs where the schema will not have them."""
+        must = must.union(map(plain_letters, path.names))
+        return self.make_answer(arguments, arguments if known is None else known, must=must, whole=path.wrap(entities))
 
     def make_answer(
         self,
@@ -262,14 +236,16 @@ class AnswerWriter:
         known: Fields,
         text: bytes | None = None,
         must: frozenset[str] = frozenset(),
+        whole: Any = None,
     ) -> Any:
-        """An answer by the schema of the tool alone, with what is known under its name."""
+        """An answer by the schema of the tool alone, with what is known under its name; `whole` in its very place."""
         values = self.profile.values
         if values is None:
             return {}
         text = self.profile.prefix + encode(arguments) if text is None else text
-        echo = {**_WELL, **{plain_letters(name): value for name, value in known.items()}}
-        return values.make(Draw(text, echo, must))
+        draw = Draw(text, {**_WELL, **{plain_letters(name): value for name, value in known.items()}}, must)
+        draw.known = whole
+        return values.make(draw)
 
     def fit_schema(self, value: Any, arguments: dict[str, Any]) -> Any:
         """The value, or where the schema will not have it, another."""
@@ -277,7 +253,12 @@ class AnswerWriter:
         return value if values is None or values.check(value) else self.make_answer(arguments, arguments)
 
 
-def spellings_of(key: Any) -> tuple[Any, ...]:
-    """A key as it came, as a number if it is one in text, and as text."""
-    numeric = isinstance(key, str) and key.isascii() and key.isdigit() and len(key) < 16
-    return (key, int(key), str(key)) if numeric else (key, str(key))
+def merge_fields(known: Fields, new: Fields, *, deep: bool = True) -> Fields:
+    """What is known and what is new, one spelling of each name, the new one; `deep`: within objects too."""
+    before = {plain_letters(name): value for name, value in known.items()}
+    letters = {plain_letters(name) for name in new}
+    merged = {name: value for name, value in known.items() if plain_letters(name) not in letters}
+    for name, value in new.items():
+        old = before.get(plain_letters(name))
+        merged[name] = merge_fields(old, value) if deep and isinstance(old, dict) and isinstance(value, dict) else value
+    return merged

@@ -11,6 +11,7 @@ from typing import Any
 
 from toolyard.engines.simulator.draw import Draw, encode
 from toolyard.engines.simulator.entities import FIRST_ID, AnswerWriter, Fields
+from toolyard.engines.simulator.profile import ITEM
 from toolyard.model.json_words import copied
 from toolyard.words.identifiers import plain_letters
 
@@ -166,12 +167,11 @@ class ListingCall:
         made = [
             writer.make_entity(number, store.read(number), profile.list_maker, profile.list_path) for number in shown
         ]
-        if not profile.list_path.names:
-            return writer.fit_schema(made, self._arguments)
-        names = profile.list_path.names
-        whole = writer.put_part(names, made, self._arguments, must=SAID)
+        path = profile.list_path
+        whole = writer.wrap_entities(path, made, self._arguments, must=SAID)
         if profile.values is not None:
-            pages.correct_counts(whole, names, (len(made), len(numbers)), profile.values.check)
+            front = path.names[: path.names.index(ITEM)]
+            pages.correct_counts(whole, front, (len(made), len(numbers)), profile.values.check)
         return whole
 
     def _find_matches(self) -> list[int]:

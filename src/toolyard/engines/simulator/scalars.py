@@ -35,7 +35,7 @@ _ROUNDED = 1e15
 """Numbers above it are not told apart by their decimals."""
 _GREATEST = 1.7e308
 _IDS = frozenset({"id", "ids", "uuid", "guid", "sid", "key", "number", "sha", "token", "etag"})
-OWN = frozenset(("id", "sid", "uuid", "guid"))
+OWN = frozenset(("id", "sid", "uuid", "guid", "gid", "uid"))
 """Names, in plain letters, by which most things are called."""
 _WHOLE: Mapping[str, tuple[int, int]] = {
     "int8": (-128, 127),

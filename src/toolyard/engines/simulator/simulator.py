@@ -10,9 +10,9 @@ from threading import Lock
 from typing import Any
 
 from toolyard.calls.invocation import Invocation
-from toolyard.engines.simulator.containers import COMMON
+from toolyard.engines.simulator.containers import COMMON, spellings_of
 from toolyard.engines.simulator.draw import Draw, GaveUp, encode
-from toolyard.engines.simulator.entities import AnswerWriter, EntityStore, Fields, spellings_of
+from toolyard.engines.simulator.entities import AnswerWriter, EntityStore, Fields, merge_fields
 from toolyard.engines.simulator.listing import ListingCall
 from toolyard.engines.simulator.profile import Profile, own_names
 from toolyard.model.errors import InvalidOutput, ToolFailed
@@ -80,9 +80,10 @@ class CrudCall:
             known = self._fields_by_key(given)
             number = store.add(known, called)
         else:
-            known = store.read(number)
+            known = merge_fields(self._fields_by_key(given), store.read(number))
         if role.verb in ("update", "replace"):
-            known = {**known, **copied(self._profile.sent_fields(arguments))}
+            sent = copied(self._profile.sent_fields(arguments))
+            known = merge_fields(known, sent, deep=role.verb == "update")
         return self._writer.show_entity(number, known, arguments)
 
     def _create_one(self, arguments: dict[str, Any]) -> Any:
@@ -125,9 +126,7 @@ class CrudCall:
         ]
         if path is None:
             return writer.make_answer(arguments, known)
-        if not path.names:
-            return writer.fit_schema(made, arguments)
-        return writer.put_part(path.names, made, arguments, known)
+        return writer.wrap_entities(path, made, arguments, known)
 
     def _delete_one(self, arguments: dict[str, Any], number: int | None, called: dict[str, Any]) -> Any:
         if number is None:

@@ -7,15 +7,17 @@ value is allowed (`oneOf`, `not`, `if` and the like), the value is checked on th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from itertools import islice
 from typing import Any
 
 from toolyard.engines.simulator.containers import array_maker, object_maker
-from toolyard.engines.simulator.draw import LEAVES, Check, Choice, Draw, GaveUp, Lazy, Make, nothing
+from toolyard.engines.simulator.draw import LEAVES, SIMPLE, Check, Choice, Draw, GaveUp, Lazy, Make, nothing
 from toolyard.engines.simulator.scalars import OWN, choose_value, flag, integer_maker, number_maker, text_maker
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.schema import compile_schema
 from toolyard.schema.fold import COMPOSED, SchemaWay, allowed_types, find_ways
-from toolyard.schema.subschemas import SubSchema
+from toolyard.schema.subschemas import SubSchema, resolve_pointer
 from toolyard.words.identifiers import plain_letters
 
 _OBJECT = frozenset({"properties", "required", "additionalProperties", "patternProperties", "minProperties"})
@@ -28,6 +30,10 @@ _TRIES = ((0, False), (0, False), (LEAVES + 1, False), (-10 * LEAVES, False), (1
 """How values of a whole schema are tried: as usual, with little in them, with all, and by any means."""
 _KEPT = ("$schema", "$defs", "definitions")
 _ROOT = "root of it all"
+_FOLLOWED = 20
+"""References in a row that are followed."""
+_VARIANTS = 2000
+"""Values that are tried to tell two branches apart."""
 _PYTHON: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "boolean": (bool,),
@@ -44,7 +50,7 @@ class SchemaValues:
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self.root = _move_into_definitions(schema)
-        self.check: Check = compile_schema(schema).is_valid
+        self.check: Check = Lazy(lambda: compile_schema(schema).is_valid)
         self._made: dict[tuple[int, str], Make] = {}
         self._kept: list[SubSchema] = []
         """Nodes whose ids are in use."""
@@ -80,7 +86,43 @@ class SchemaValues:
             makers = [pair for pair in makers if pair[1] is not nothing] or makers
         if len(makers) == 1 and not checked:
             return makers[0][1]
-        return Choice(makers, self.checker(node) if checked else None)
+        branches = _list_branches(self.root, node) if checked else []
+        mend = partial(self._tell_apart, branches) if len(branches) > 1 else None
+        return Choice(makers, self.checker(node) if checked else None, mend)
+
+    def _tell_apart(self, branches: list[SubSchema], value: Any) -> Iterator[Any]:
+        """Values like this one, of fewer branches: what only the others speak of is made to contradict them."""
+        # What is in the value already is changed last of all.
+        for kept in (frozenset(value) if isinstance(value, dict) else frozenset(), frozenset[str]()):
+            for own in branches:
+                if not self.checker(own)(value):
+                    continue
+                changed = value
+                for other in branches:
+                    if other is not own and self.checker(other)(changed):
+                        changed = self._contradict(changed, own, other, kept)
+                yield changed
+
+    def _contradict(self, value: Any, own: SubSchema, other: SubSchema, kept: frozenset[str]) -> Any:
+        accepts, refuses = self.checker(own), self.checker(other)
+        ways = islice(self._variants(value, own, other, kept), _VARIANTS)
+        return next((way for way in ways if accepts(way) and not refuses(way)), value)
+
+    def _variants(self, value: Any, own: SubSchema, other: SubSchema, kept: frozenset[str]) -> Iterator[Any]:
+        mine, theirs = item_node(self.root, own), item_node(self.root, other)
+        if isinstance(value, list) and mine is not None and theirs is not None:
+            for first in self._variants(value[0] if value else {}, mine, theirs, kept):
+                yield [first, *value[1:]]
+        elif isinstance(value, dict):
+            said, declared = properties_of(self.root, own) or {}, properties_of(self.root, other) or {}
+            for name in sorted(declared, key=lambda name: name in said):
+                if name not in kept:
+                    yield from ({**value, name: simple} for simple in SIMPLE)
+                if isinstance(value.get(name), (dict, list)):
+                    inner = self._variants(value[name], said.get(name, True), declared[name], kept)
+                    yield from ({**value, name: part} for part in inner)
+        else:
+            yield from SIMPLE
 
     def _kind_maker(self, way: SchemaWay, node: SubSchema, kind: str, name: str) -> tuple[int, Make]:
         """A maker, and how much more it takes than the simplest value."""
@@ -124,6 +166,8 @@ class SchemaValues:
         if node is self.root:
             return self.check
         around = {key: self.root[key] for key in _KEPT if key in self.root}
+        if not any(True for _ in _list_references(node)):
+            around = {key: value for key, value in around.items() if key == "$schema"}
         try:
             return compile_schema({**around, "allOf": [node]}).is_valid
         except InvalidSchemaError:
@@ -131,7 +175,7 @@ class SchemaValues:
 
     def make(self, draw: Draw) -> Any:
         """A value of the whole schema; one that is not quite allowed if none was found that is, or `GaveUp`."""
-        maker = self._whole
+        maker, known = self._whole, draw.known
         if maker is None:
             maker = self._whole = self.build(self.root, "")
         try:
@@ -141,27 +185,63 @@ class SchemaValues:
         else:
             if self.check(value):
                 return value
+        draw.known = known
         return self.make_part(maker, self.check, draw)
 
     def make_part(self, maker: Make, check: Check, draw: Draw) -> Any:
         """A value by that maker that passes the check, if there is any; `GaveUp` if none at all can be made."""
         found: list[Any] = []
-        why = GaveUp("the schema allows nothing")
+        why, known = GaveUp("the schema allows nothing"), draw.known
         for spent, loose in _TRIES:
-            draw.spent, draw.depth, draw.loose = spent, 0, loose
+            draw.spent, draw.depth, draw.loose, draw.known = spent, 0, loose, known
             try:
                 value = maker(draw)
             except GaveUp as error:
                 why = error
-                draw.echo = None
+                draw.echo = known = None
                 draw.again(b"%d %b" % (spent, draw.key))
                 continue
             if check(value):
                 return value
+            # What is known may be what is not allowed.
+            known = None if found else known
             found = [value]
         if not found:
             raise why
         return found[0]
+
+
+def item_node(root: dict[str, Any], node: SubSchema) -> SubSchema | None:
+    """What the items of an array there are; None if there is no array."""
+    for way in find_ways(root, node):
+        kinds = allowed_types(way.schema)
+        items = way.schema.get("items")
+        if isinstance(items, dict) and (kinds is None or "array" in kinds):
+            return items
+    return None
+
+
+def properties_of(root: dict[str, Any], node: SubSchema) -> dict[str, Any] | None:
+    """What an object there has; None if there is no object, or nothing is said about it."""
+    for way in find_ways(root, node):
+        kinds = allowed_types(way.schema)
+        properties = way.schema.get("properties")
+        if isinstance(properties, dict) and properties and (kinds is None or "object" in kinds):
+            return properties
+    return None
+
+
+def _list_branches(root: dict[str, Any], node: SubSchema) -> list[SubSchema]:
+    """The branches of which exactly one must hold, where a node has such, itself or by reference."""
+    for _ in range(_FOLLOWED):
+        if not isinstance(node, dict):
+            return []
+        if isinstance(node.get("oneOf"), list):
+            return list(node["oneOf"])
+        parts = node.get("allOf")
+        ref = node.get("$ref") or (parts[0].get("$ref") if isinstance(parts, list) and len(parts) == 1 else None)
+        node = resolve_pointer(root, ref) if isinstance(ref, str) else True
+    return []
 
 
 def _fail_with(why: str) -> Make:

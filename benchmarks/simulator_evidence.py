@@ -1,0 +1,171 @@
+"""Where an entity is in what was sent and in what came back, found without asking the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from toolyard.engines.simulator.profile import Profile, Role
+from toolyard.engines.simulator.values import SchemaValues
+from toolyard.model.bindings import RestBinding
+from toolyard.schema.fold import find_ways
+from toolyard.words.identifiers import plain_letters
+from toolyard.words.plurals import singular
+
+Path = tuple[str, ...]
+_ABOUT = frozenset(("metadata", "meta", "attributes", "properties", "sys", "system", "info"))
+"""Parts of an entity in which its name may be."""
+_DEEPEST = 4
+_LOOKS = 3000
+
+
+def own_values(thing: dict[str, Any]) -> dict[str, Any]:
+    """Values by their names in plain letters, those about the thing itself included."""
+    inner = [value for name, value in thing.items() if plain_letters(name) in _ABOUT and isinstance(value, dict)]
+    return {plain_letters(name): value for part in (*inner, thing) for name, value in part.items()}
+
+
+def body_of(profile: Profile, arguments: dict[str, Any]) -> Any:
+    """What is sent about the entity: the body, or all that does not say which entity or whose."""
+    binding = profile.tool.binding
+    if isinstance(binding, RestBinding) and binding.body is not None:
+        if binding.body.argument is not None:
+            return arguments.get(binding.body.argument)
+        names = binding.body.properties
+        return {names[name]: value for name, value in arguments.items() if name in names}
+    aside = {*profile.role.scope, *profile.ignored, profile.role.key}
+    rest = {name: value for name, value in arguments.items() if name not in aside}
+    body = profile.body_argument
+    return {**rest, **rest.pop(body)} if body in rest and isinstance(rest[body], dict) else rest
+
+
+def sent_entity(body: Any, names: Any) -> dict[str, Any]:
+    """The part of a body that has most of these names; the outermost of equals."""
+    parts = level = [body[0] if isinstance(body, list) and body else body]
+    for _ in range(2):
+        inner = [value for part in level if isinstance(part, dict) for value in part.values()]
+        level = [value[0] if isinstance(value, list) and value else value for value in inner]
+        parts = [*parts, *level]
+    objects = [part for part in parts if isinstance(part, dict)]
+    letters = {plain_letters(name) for name in names}
+    return max(objects, key=lambda part: len(letters.intersection(map(plain_letters, part))), default={})
+
+
+def locate_entity(result: Any, role: Role) -> tuple[Path, dict[str, Any]]:
+    """The outermost object of an answer that can be called by a field of the role, and the way there.
+
+    Of several the one that is called as the thing is, and last of all what is about others.
+    """
+    nouns = (plain_letters(role.noun), plain_letters(role.noun.rpartition(" ")[2]))
+
+    def order(pair: tuple[Path, Any]) -> int:
+        name = plain_letters(pair[0][-1]) if pair[0] else ""
+        return 0 if name in nouns or singular(name) in nouns else 2 if name in _ABOUT else 1
+
+    level: list[tuple[Path, Any]] = [((), result)]
+    for _ in range(_DEEPEST):
+        objects = [(path, value) for path, value in level if isinstance(value, dict)]
+        objects.sort(key=order)
+        for path, value in objects:
+            if not own_values(value).keys().isdisjoint(role.fields):
+                return path, value
+        level = [((*path, name), inner) for path, value in objects for name, inner in value.items()]
+        level += [((*path, "[]"), inner[0]) for path, inner in level if isinstance(inner, list) and inner]
+    return (), result if isinstance(result, dict) else {}
+
+
+def find_entities(result: Any, fields: Path, called: list[str]) -> list[tuple[Path, dict[str, Any]]]:
+    """Objects anywhere in an answer that are called so."""
+    found = []
+    stack: list[tuple[Path, Any]] = [((), result)]
+    while stack:
+        path, value = stack.pop()
+        if isinstance(value, list):
+            stack += [((*path, "[]"), item) for item in value]
+        elif isinstance(value, dict):
+            own = own_values(value)
+            if any(str(own[field]) in called for field in fields if field in own):
+                found.append((path, value))
+            stack += [((*path, name), item) for name, item in value.items()]
+    return sorted(found, key=lambda pair: len(pair[0]))
+
+
+def names_of(values: SchemaValues, node: Any) -> dict[str, Any]:
+    """The properties that objects of a part may have."""
+    found: dict[str, Any] = {}
+    for way in find_ways(values.root, node):
+        properties = way.schema.get("properties")
+        for name, sub in (properties if isinstance(properties, dict) else {}).items():
+            found.setdefault(name, sub)
+    return found
+
+
+def items_of(values: SchemaValues, node: Any) -> Any:
+    """What the items of a part may be; None if it is no array."""
+    for way in find_ways(values.root, node):
+        if isinstance(way.schema.get("items"), dict):
+            return way.schema["items"]
+    return None
+
+
+def node_at(values: SchemaValues, path: Path) -> Any:
+    """The schema of that part of an answer; True if it says nothing about it."""
+    node: Any = values.root
+    for name in path:
+        node = items_of(values, node) if name == "[]" else names_of(values, node).get(name)
+        if node is None:
+            return True
+    return node
+
+
+def answers_with_id(profile: Profile, fields: Path, *, listed: bool = False) -> bool:
+    """Whether an answer may have one of these fields; inside a list, or outside of any."""
+    if profile.values is None or profile.is_free:
+        return True
+    looks = 0
+    level: list[tuple[bool, Any]] = [(False, profile.values.root)]
+    for _ in range(_DEEPEST):
+        below: list[tuple[bool, Any]] = []
+        for inside, node in level:
+            looks += 1
+            if looks > _LOOKS:
+                return False
+            items = items_of(profile.values, node)
+            below += [(True, items)] if items is not None else []
+            names = names_of(profile.values, node)
+            if inside == listed and any(plain_letters(name) in fields for name in names):
+                return True
+            below += [(inside, sub) for sub in names.values()]
+        level = below
+    return False
+
+
+def lost_values(values: SchemaValues | None, sent: Any, shown: Any, node: Any, path: str = "") -> Iterator[str]:
+    """Where an answer does not have what was sent, though its schema allows it there."""
+    if isinstance(sent, dict):
+        names = {} if values is None else names_of(values, node)
+        theirs = {plain_letters(name): name for name in (names or (shown if isinstance(shown, dict) else {}))}
+        for name, value in sent.items():
+            their = theirs.get(plain_letters(name))
+            if their is not None:
+                inner = shown.get(their) if isinstance(shown, dict) else None
+                yield from lost_values(values, value, inner, names.get(their, True), f"{path}/{their}")
+    elif isinstance(sent, list) and isinstance(shown, list) and len(sent) == len(shown):
+        items = True if values is None else items_of(values, node)
+        for at, (one, other) in enumerate(zip(sent, shown, strict=True)):
+            yield from lost_values(values, one, other, True if items is None else items, f"{path}/{at}")
+    elif not _same(sent, shown) and (
+        values is None or any(values.checker(node)(way) for way in (sent, str(sent), _number(sent)))
+    ):
+        yield f"{path}: {str(sent)[:30]!r} sent, {str(shown)[:30]!r} shown"
+
+
+def _same(sent: Any, shown: Any) -> bool:
+    return bool(sent == shown) or str(sent).lower() == str(shown).lower() or _number(sent) == _number(shown)
+
+
+def _number(value: Any) -> Any:
+    try:
+        return float(value) if isinstance(value, str) and not value.isdigit() else int(value)
+    except (TypeError, ValueError):
+        return value
