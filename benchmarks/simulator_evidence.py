@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from toolyard.engines.simulator.profile import Profile, Role
+from toolyard.engines.simulator.profile import Profile
+from toolyard.engines.simulator.roles import Role
 from toolyard.engines.simulator.values import SchemaValues
 from toolyard.model.bindings import RestBinding
 from toolyard.schema.fold import find_ways
@@ -40,15 +41,19 @@ def body_of(profile: Profile, arguments: dict[str, Any]) -> Any:
 
 
 def sent_entity(body: Any, names: Any) -> dict[str, Any]:
-    """The part of a body that has most of these names; the outermost of equals."""
+    """The part of a body that has most of these names; one further in counts for half as much."""
     parts = level = [body[0] if isinstance(body, list) and body else body]
     for _ in range(2):
         inner = [value for part in level if isinstance(part, dict) for value in part.values()]
         level = [value[0] if isinstance(value, list) and value else value for value in inner]
         parts = [*parts, *level]
-    objects = [part for part in parts if isinstance(part, dict)]
     letters = {plain_letters(name) for name in names}
-    return max(objects, key=lambda part: len(letters.intersection(map(plain_letters, part))), default={})
+    found: tuple[float, dict[str, Any]] = (-1.0, {})
+    for at, part in enumerate(parts):
+        if isinstance(part, dict):
+            count = len(letters.intersection(map(plain_letters, part))) / (2 if at else 1)
+            found = (count, part) if count > found[0] else found
+    return found[1]
 
 
 def locate_entity(result: Any, role: Role) -> tuple[Path, dict[str, Any]]:
@@ -155,7 +160,8 @@ def lost_values(values: SchemaValues | None, sent: Any, shown: Any, node: Any, p
         for at, (one, other) in enumerate(zip(sent, shown, strict=True)):
             yield from lost_values(values, one, other, True if items is None else items, f"{path}/{at}")
     elif not _same(sent, shown) and (
-        values is None or any(values.checker(node)(way) for way in (sent, str(sent), _number(sent)))
+        values is None
+        or any(values.checker(node)(way) for way in (sent, _number(sent), *([] if sent is None else [str(sent)])))
     ):
         yield f"{path}: {str(sent)[:30]!r} sent, {str(shown)[:30]!r} shown"
 

@@ -212,7 +212,14 @@ class ToolEngine(Closing):
         JSON; engines find it in `invocation.setup`. Raises `SessionExistsError` (a ValueError) for an id that is taken.
         """
         given = read_setup(args, kwargs)
+        first = {} if fork_of is not None else self.first_states()
+        if first:
+            initial_state = {**first, **(initial_state or {})}
         self.sessions.open(session_id, owner=owner, initial_state=initial_state, fork_of=fork_of, setup=given)
+
+    def first_states(self) -> dict[str, dict[str, Any]]:
+        """What engines keep in a session from its beginning, by their names; `initial_state` takes its place."""
+        return {}
 
     def execute(
         self,

@@ -71,6 +71,7 @@ class MultiToolEngine(ToolEngine):
             for secret in engine.secrets:
                 self._path.redactor.add(secret)
         self._styles = {id(e): OverridingEngine(e) for e in self._answering_engines() if e.overrides.answers_batches}
+        self._some_need_sessions = any(engine._needs_sessions for engine in self._answering_engines())
 
     def let_answer(self, binding: type, make: Callable[[], ToolEngine]) -> None:
         """Tools with that binding are answered by what `make` gives, once there are any."""
@@ -90,7 +91,11 @@ class MultiToolEngine(ToolEngine):
 
     @property
     def _needs_sessions(self) -> bool:
-        return bool(self._styles)
+        return self._some_need_sessions
+
+    def first_states(self) -> dict[str, dict[str, Any]]:
+        """Those of every engine."""
+        return {name: state for engine in self._answering_engines() for name, state in engine.first_states().items()}
 
     def route(self, tool: Tool) -> Answerer:
         """The engine of the tool's namespace, else of its source, else of its binding, else the default."""

@@ -2,7 +2,7 @@
 
 from engines.engine_support import call
 from toolyard import LMToolEngine, RestBinding, Tool, ToolRegistry
-from toolyard.engines.simulator.profile import role_of
+from toolyard.engines.simulator.roles import role_of
 
 TEXT, WHOLE = {"type": "string"}, {"type": "integer"}
 

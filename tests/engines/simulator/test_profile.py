@@ -1,77 +1,216 @@
-"""What tools seem to do, from their names and paths alone."""
+"""Families of tools as real services have them: bodies in envelopes, ids of every name, updates by POST, other spellings.
+
+Each holds what it is told: what is created comes back, lists and updates see it, and what is deleted is gone.
+"""
 
 import pytest
+from hypothesis import given, strategies as st
 
-from toolyard import RestBinding, Tool
-from toolyard.engines.simulator.profile import fields_of, role_of
-from toolyard.model.bindings import RestParameter
+from engines.engine_support import call
+from toolyard import LMToolEngine, RestBinding, Tool, ToolRegistry
+from toolyard.model.bindings import RestBody, RestParameter
+
+TEXT, WHOLE = {"type": "string"}, {"type": "integer"}
+ENVELOPES = {
+    "none": (),
+    "noun": ("page",),
+    "data": ("data",),
+    "own word": ("entry",),
+    "two": ("response", "page"),
+    "list of one": ("pages", "[]"),
+}
+UPDATES = (("PUT", "put_page"), ("PATCH", "patch_page"), ("POST", "UpdatePage"), ("POST", "post_pages_id"))
 
 
-def named(name, *parameters, lists=False):
-    schema = {"type": "object", "properties": {parameter: {} for parameter in parameters}, "required": list(parameters)}
-    role = role_of(Tool(name, "n", parameters=schema), lists=lists)
-    return role.verb, role.kind, role.key
+def an_object(**properties):
+    return {"type": "object", "properties": properties}
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        (("create_user", "name"), ("create", "n/user", None)),
-        (("addUser", "name"), ("create", "n/user", None)),
-        (("get_user", "user_id"), ("get", "n/user", "user_id")),
-        (("getUserById", "id"), ("get", "n/user", "id")),
-        (("users.list",), ("list", "n/user", None)),
-        (("search_users", "query"), ("list", "n/user", None)),
-        (("get_all_users",), ("list", "n/user", None)),
-        (("update_user", "user_id", "name"), ("update", "n/user", "user_id")),
-        (("remove-user", "userId"), ("delete", "n/user", "userId")),
-        (("delete_blog_post", "post_id"), ("delete", "n/blog post", "post_id")),
-        (("get_weather", "city"), ("none", "n/", None)),
-        (("calculate_area", "width"), ("none", "n/", None)),
-    ],
+def wrapped(schema, envelope):
+    for name in reversed(envelope):
+        schema = {"type": "array", "items": schema} if name == "[]" else an_object(**{name: schema})
+    return schema
+
+
+def wrap(value, envelope):
+    for name in reversed(envelope):
+        value = [value] if name == "[]" else {name: value}
+    return value
+
+
+def opened(value, envelope):
+    for name in envelope:
+        value = value[0] if name == "[]" else value[name]
+    return value
+
+
+def operation(name, method, path, output, body=None):
+    """A tool as an OpenAPI document gives it: the properties of the body are arguments."""
+    keys = [part.strip("{}") for part in path.split("/") if part.startswith("{")]
+    fields = {} if body is None else body["properties"]
+    return Tool(
+        name,
+        "n",
+        parameters=an_object(**dict.fromkeys(keys, TEXT), **fields),
+        output_parameters=output,
+        binding=RestBinding(
+            method,
+            path,
+            "",
+            tuple(RestParameter(argument=key, name=key, location="path") for key in keys),
+            None
+            if body is None
+            else RestBody(media_type="application/json", properties={field: field for field in fields}),
+        ),
+    )
+
+
+class Family:
+    """Create, get, list, update and delete of pages, each in its envelope, in a session."""
+
+    def __init__(self, sent, shown, *, asked=(), answered=(), key="id", update=("PUT", "put_page")):
+        self.asked, self.answered, self.key = asked, answered, key
+        body, answer = wrapped(sent, asked), wrapped(shown, answered)
+        item = f"/pages/{{page_{key}}}"
+        self.update = update[1]
+        # A list in a list would be several lists.
+        listed = {"type": "array", "items": answer} if "[]" not in answered else answer
+        self.engine = LMToolEngine(
+            ToolRegistry(
+                [
+                    operation("create_page", "POST", "/pages", answer, body),
+                    operation("get_page", "GET", item, answer),
+                    operation("list_pages", "GET", "/pages", listed),
+                    operation(update[1], update[0], item, answer, body),
+                    operation("delete_page", "DELETE", item, {}),
+                ]
+            ),
+            lm_config={"type": "schema", "seed": 5},
+        )
+        self.engine.setup("s")
+
+    def __call__(self, name, sent=None, /, **arguments):
+        (result,) = self.engine.execute(
+            "s", [call(name, **({} if sent is None else wrap(sent, self.asked)), **arguments)]
+        )
+        return result
+
+    def shown(self, name, sent=None, /, **arguments):
+        result = self(name, sent, **arguments)
+        assert result.error is None
+        return opened(result.result, self.answered)
+
+    def check_whole(self, first, second):
+        """Every step of a life, with the values that were sent; returns what was created."""
+        made = self.shown("create_page", first)
+        assert made.items() >= first.items()
+        at = {f"page_{self.key}": str(made[self.key])}
+        assert self.shown("get_page", **at).items() >= made.items()
+        (item,) = self("list_pages").result if "[]" not in self.answered else [self("list_pages").result]
+        assert opened(item, self.answered) == made
+        self(self.update, second, **at)
+        assert self.shown("get_page", **at) == {**made, **second}
+        assert not self("delete_page", **at).is_error
+        assert self("get_page", **at).is_error
+        return made
+
+
+PAGE = an_object(title=TEXT, body=TEXT)
+
+
+@pytest.mark.parametrize("update", UPDATES, ids=lambda update: f"{update[0]} {update[1]}")
+@pytest.mark.parametrize("answered", ENVELOPES)
+@pytest.mark.parametrize("asked", [name for name in ENVELOPES if name != "list of one"])
+def test_what_is_sent_comes_back_in_whatever_envelopes(asked, answered, update):
+    shown = an_object(id=WHOLE, title=TEXT, body=TEXT)
+    family = Family(PAGE, shown, asked=ENVELOPES[asked], answered=ENVELOPES[answered], update=update)
+    made = family.check_whole({"title": "First", "body": "b"}, {"title": "Second"})
+    assert made["id"] == 1001
+
+
+@pytest.mark.parametrize("update", UPDATES[1:], ids=lambda update: f"{update[0]} {update[1]}")
+def test_json_api_keeps_its_attributes_apart_from_the_id(update):
+    attributes = {**an_object(title=TEXT, body=TEXT, createdAt=TEXT), "required": ["createdAt"]}
+    sent = an_object(type={"const": "pages"}, attributes=PAGE)
+    family = Family(
+        sent, an_object(id=TEXT, type=TEXT, attributes=attributes), asked=("data",), answered=("data",), update=update
+    )
+    made = family.shown("create_page", {"type": "pages", "attributes": {"title": "First", "body": "b"}})
+    assert made["attributes"].items() >= {"title": "First", "body": "b"}.items() and made["id"]
+    family(family.update, {"type": "pages", "attributes": {"title": "Second"}}, page_id=made["id"])
+    shown = family.shown("get_page", page_id=made["id"])
+    assert (shown["attributes"]["title"], shown["attributes"]["createdAt"]) == (
+        "Second",
+        made["attributes"]["createdAt"],
+    )
+
+
+@pytest.mark.parametrize("key", ["id", "gid", "sid", "uuid", "guid", "key", "slug", "number", "code"])
+@pytest.mark.parametrize("kind", [TEXT, {"type": ["string", "null"]}, WHOLE], ids=["text", "nullable", "whole"])
+def test_what_is_created_can_be_called_by_its_id_whatever_that_is_called(key, kind):
+    shown = an_object(title=TEXT, body=TEXT, **{key: kind})
+    made = Family(PAGE, shown, answered=("page",), key=key).check_whole({"title": "First"}, {"title": "Second"})
+    assert made[key] is not None
+
+
+def test_a_name_is_an_id_where_paths_are_made_of_names():
+    named = an_object(name=TEXT, size=WHOLE)
+    made = Family(named, named, asked=("page",), answered=("page",), key="name").check_whole(
+        {"name": "blue", "size": 3}, {"size": 4}
+    )
+    assert made == {"name": "blue", "size": 3}
+
+
+SPELLINGS = ("friendly_name", "friendlyName", "FriendlyName", "friendly-name", "FRIENDLY_NAME")
+
+
+@given(
+    st.sampled_from(SPELLINGS), st.sampled_from(SPELLINGS), st.sampled_from(UPDATES), st.sampled_from(list(ENVELOPES))
 )
-def test_names_say_what_is_done_to_what(given, expected):
-    assert named(*given) == expected
+def test_a_field_is_one_however_requests_and_answers_spell_it(asked, shown, update, envelope):
+    answered = ENVELOPES[envelope]
+    family = Family(an_object(**{asked: TEXT}), an_object(sid=TEXT, **{shown: TEXT}), answered=answered, update=update)
+    made = family.shown("create_page", {asked: "One"})
+    assert made[shown] == "One"
+    family(update[1], {asked: "Two"}, page_id=made["sid"])
+    assert family.shown("get_page", page_id=made["sid"])[shown] == "Two"
 
 
-def at(method, path, *arguments, lists=False):
-    names = [part[1:-1] for part in path.split("/") if part.startswith("{")]
-    parameters = tuple(RestParameter(argument=name, name=name, location="path") for name in names)
-    schema = {"type": "object", "properties": {name: {} for name in (*names, *arguments)}}
-    role = role_of(Tool("x", "n", parameters=schema, binding=RestBinding(method, path, "", parameters)), lists=lists)
-    return role.verb, role.kind, role.key, role.scope
+def test_what_answers_show_otherwise_is_the_same_thing():
+    """A reference that is sent by id and shown as an object, numbers of forms, items that get ids of their own."""
+    sent = an_object(owner=TEXT, size=TEXT, lines={"type": "array", "items": an_object(sku=TEXT)})
+    line = {**an_object(id=TEXT, sku=TEXT), "required": ["id", "sku"]}
+    owner = {**an_object(gid=TEXT, name=TEXT), "required": ["gid", "name"]}
+    shown = an_object(id=TEXT, owner=owner, size=WHOLE, lines={"type": "array", "items": line})
+    family = Family(sent, shown)
+    made = family.shown("create_page", {"owner": "77", "size": "12", "lines": [{"sku": "a"}, {"sku": "b"}]})
+    assert (made["owner"]["gid"], made["size"]) == ("77", 12)
+    assert [line["sku"] for line in made["lines"]] == ["a", "b"] and all(line["id"] for line in made["lines"])
+    assert family.shown("get_page", page_id=made["id"]) == made
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        (("POST", "/pets"), ("create", "n/pets", None, ())),
-        (("GET", "/pets/{petId}"), ("get", "n/pets", "petId", ())),
-        (("PATCH", "/pets/{petId}"), ("update", "n/pets", "petId", ())),
-        (("PUT", "/pets/{petId}"), ("replace", "n/pets", "petId", ())),
-        (("DELETE", "/pets/{petId}"), ("delete", "n/pets", "petId", ())),
-        (("POST", "/users/{user}/pets"), ("create", "n/users/{}/pets", None, ("user",))),
-        (("GET", "/users/{user}/pets/{pet}"), ("get", "n/users/{}/pets", "pet", ("user",))),
-        (("POST", "/pets/{petId}/archive"), ("act", "n/pets", "petId", ())),
-        (("PUT", "/pet", "id"), ("replace", "n/pet", "id", ())),
-        (("GET", "/settings"), ("get", "n/settings", None, ())),
-    ],
-)
-def test_paths_say_what_is_done_to_what(given, expected):
-    assert at(*given) == expected
+def test_an_object_that_belongs_to_the_thing_is_no_envelope():
+    profile = an_object(city=TEXT)
+    family = Family(an_object(profile=profile), an_object(id=TEXT, profile=profile))
+    made = family.shown("create_page", {"profile": {"city": "Ulm"}})
+    assert made["profile"] == {"city": "Ulm"}
 
 
-def test_a_path_that_gives_a_list_lists():
-    assert at("GET", "/pets", lists=True) == ("list", "n/pets", None, ())
-    assert at("GET", "/pet/findByStatus", lists=True) == ("list", "n/pet", None, ())
+def test_a_post_that_says_what_it_does_changes_nothing_else():
+    """`POST /pages/{id}` of a tool that is called publish is no update."""
+    family = Family(PAGE, an_object(id=WHOLE, title=TEXT, body=TEXT), update=("POST", "publish_page"))
+    made = family.shown("create_page", {"title": "First"})
+    family("publish_page", {"title": "Second"}, page_id=str(made["id"]))
+    assert family.shown("get_page", page_id=str(made["id"]))["title"] == "First"
 
 
-def test_a_path_that_ends_in_what_says_which_ones_lists():
-    assert at("GET", "/buckets/{clusterId}", lists=True) == ("list", "n/buckets", None, ())
-    assert at("GET", "/buckets/{bucketId}", lists=True) == ("get", "n/buckets", "bucketId", ())
-
-
-def test_things_have_what_arguments_call_them_by():
-    assert fields_of("petId", "pet")[:2] == ("petid", "id")
-    assert fields_of("issue_number", "issue")[:2] == ("issuenumber", "number")
-    assert "name" in fields_of("repo", "repo")
+@pytest.mark.parametrize("kind", ["card", "cash", "debit"])
+def test_of_several_forms_it_is_the_one_that_has_what_was_sent(kind):
+    forms = [
+        {**an_object(type={"enum": [name]}, id=TEXT, **{name: TEXT}), "required": ["id", "type"]}
+        for name in ("card", "cash", "debit")
+    ]
+    sent = an_object(method=an_object(type=TEXT, card=TEXT, cash=TEXT, debit=TEXT))
+    family = Family(sent, an_object(id=TEXT, method={"anyOf": forms}))
+    made = family.shown("create_page", {"method": {"type": kind, kind: "mine"}})
+    assert (made["method"]["type"], made["method"][kind]) == (kind, "mine") and made["method"]["id"]

@@ -78,6 +78,8 @@ class LMToolEngine(ToolEngine):
         self._root: ToolEngine = self
         self._client: Any = None
         self._simulator: Any = None
+        self._world: tuple[Any, dict[str, Any]] | None = None
+        """The tools that there were, and what a session of theirs begins with."""
         config: Mapping[str, Any] = {"type": _SCHEMA} if lm_config is None else lm_config
         if isinstance(config, Mapping) and config.get("type") == _SCHEMA:
             self._simulator = _make_simulator(config)
@@ -110,6 +112,20 @@ class LMToolEngine(ToolEngine):
     def joined(self, root: ToolEngine) -> None:
         """From then on, that one's tools may stand in the history."""
         self._root = root
+
+    def first_states(self) -> dict[str, dict[str, Any]]:
+        """The world of the simulator, if it has one: made once for the tools that there are."""
+        if self._simulator is None or self._simulator.world is None:
+            return {}
+        root, snapshot = self._root, self._root.tool_registry.snapshot
+        if self._world is None or self._world[0] is not snapshot:
+            own = [tool for tool in snapshot.tools if root.takes(tool) and root.route(tool) is self]
+            self._world = snapshot, self._simulator.first_state(own)
+        return {self.name: self._world[1]}
+
+    @property
+    def _needs_sessions(self) -> bool:
+        return super()._needs_sessions or (self._simulator is not None and self._simulator.world is not None)
 
     def answer(self, invocation: Invocation) -> Any:
         """The simulator's value; with a model, a coroutine for it."""

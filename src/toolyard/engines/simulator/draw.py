@@ -9,6 +9,7 @@ which one of several schemas must hold.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from hashlib import blake2b, shake_128
 from itertools import chain, islice
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import msgspec
 
 from toolyard.model.json_words import copied
+from toolyard.words.identifiers import plain_letters
 
 LEAVES = 300
 """Values after which only what must be there is made."""
@@ -165,6 +167,16 @@ SIMPLE: tuple[Any, ...] = (
 """What is worth a try where nothing else was found."""
 
 
+def count_same(value: Any, known: Any) -> int:
+    """How much of what is known a value has, whatever the names are spelt like."""
+    if isinstance(value, dict) and isinstance(known, dict):
+        there = {plain_letters(name): item for name, item in value.items()}
+        return sum(count_same(there.get(plain_letters(name)), item) for name, item in known.items())
+    if isinstance(value, list) and isinstance(known, list):
+        return sum(map(count_same, value, known))
+    return int(value == known)
+
+
 Mend = Callable[[Any], Iterator[Any]]
 """Other values for one that does not pass."""
 
@@ -185,6 +197,8 @@ class Choice:
     def __call__(self, draw: Draw) -> Any:
         """A value by one of them."""
         depth, spent, known, check = draw.depth, draw.spent, draw.known, self._check
+        if known is not None and len(self.makers) > 1:
+            return self._keep_most(draw, known)
         for make in self._try_order(draw):
             draw.known = known
             try:
@@ -200,6 +214,20 @@ class Choice:
         if draw.loose:
             return self.makers[0](draw) if self.makers else None
         return self._sample_value()
+
+    def _keep_most(self, draw: Draw, known: Any) -> Any:
+        """The value that has most of what is known; each maker by itself is asked for one."""
+        depth, spent = draw.depth, draw.spent
+        found: list[tuple[int, Any]] = []
+        for make in self.makers:
+            draw.depth, draw.spent, draw.known = depth, spent, known
+            with suppress(GaveUp):
+                value = Choice([(0, make)], self._check, self._mend)(draw)
+                found.append((-count_same(value, known), value))
+        draw.known = None
+        if not found:
+            raise GaveUp("no way of several was found to work")
+        return min(found, key=lambda pair: pair[0])[1]
 
     def _try_order(self, draw: Draw) -> Iterator[Make]:
         if draw.depth > DEEP or draw.spent > LEAVES:

@@ -6,11 +6,12 @@ what they are called by in pages, so that one more entity is not all of them wri
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 from typing import Any
 
 from toolyard.engines.simulator.draw import Draw, Make, encode
-from toolyard.engines.simulator.profile import ID_ENDS, AnswerPath, Profile, own_names
+from toolyard.engines.simulator.profile import AnswerPath, Profile
+from toolyard.engines.simulator.roles import ID_ENDS, own_names
 from toolyard.model.json_words import copied
 from toolyard.words.identifiers import plain_letters
 
@@ -30,7 +31,7 @@ class EntityStore:
 
     def __init__(self, state: MutableMapping[str, Any], kind: str) -> None:
         self._state = state
-        self._kind = kind
+        self.kind = kind
         self._index: dict[str, Any] = state.get(kind) or {"next": 1, "live": 0, "gone": [], "written": False}
         self._pages: dict[int, list[StoredName]] = {}
 
@@ -66,7 +67,7 @@ class EntityStore:
 
     def read(self, number: int) -> Fields:
         """What is known about one."""
-        fields: Fields = self._state.get(f"{self._kind}#{number}") or {}
+        fields: Fields = self._state.get(f"{self.kind}#{number}") or {}
         return fields
 
     def add(self, fields: Fields, called: dict[str, Any]) -> int:
@@ -75,7 +76,7 @@ class EntityStore:
         self._index["next"] = number + 1
         self._index["live"] += 1
         self._write_page(number, [*self._read_page(number), [number, _handles_of(fields) | _short_texts(called)]])
-        self._state[f"{self._kind}#{number}"] = fields
+        self._state[f"{self.kind}#{number}"] = fields
         self._save_index()
         return number
 
@@ -86,7 +87,7 @@ class EntityStore:
         if new != page:
             self._write_page(number, new)
         if self.read(number) != fields:
-            self._state[f"{self._kind}#{number}"] = fields
+            self._state[f"{self.kind}#{number}"] = fields
 
     def remove(self, number: int) -> None:
         """Forget one, but not that it was there."""
@@ -95,8 +96,8 @@ class EntityStore:
         self._index["gone"] += gone
         self._index["live"] -= len(gone)
         self._write_page(number, [entry for entry in page if entry[0] != number])
-        if f"{self._kind}#{number}" in self._state:
-            del self._state[f"{self._kind}#{number}"]
+        if f"{self.kind}#{number}" in self._state:
+            del self._state[f"{self.kind}#{number}"]
         self.mark_written()
 
     def mark_gone(self, called: dict[str, Any]) -> None:
@@ -120,15 +121,27 @@ class EntityStore:
         """The entries among which that number is, or would be."""
         at = number // _PAGE
         if at not in self._pages:
-            self._pages[at] = self._state.get(f"{self._kind}#page {at}") or []
+            self._pages[at] = self._state.get(f"{self.kind}#page {at}") or []
         return self._pages[at]
 
     def _write_page(self, number: int, entries: list[StoredName]) -> None:
         at = number // _PAGE
-        self._pages[at] = self._state[f"{self._kind}#page {at}"] = entries
+        self._pages[at] = self._state[f"{self.kind}#page {at}"] = entries
 
     def _save_index(self) -> None:
-        self._state[self._kind] = self._index
+        self._state[self.kind] = self._index
+
+
+def store_key(kind: str, scope: Iterable[Any]) -> str:
+    """Under which name those of one kind are kept that belong to the same others, however these are written."""
+    whose = [None if value is None else str(value) for value in scope]
+    return f"{kind} {encode(whose).decode()}" if whose else kind
+
+
+def find_name(fields: Fields, names: tuple[str, ...]) -> str | None:
+    """What an entity is called by, the likeliest of these."""
+    handles = _handles_of(fields)
+    return next((handles[name] for name in names if name in handles), None)
 
 
 def _find_entry(entries: Iterator[StoredName], value: str, fields: tuple[str, ...]) -> int | None:

@@ -146,8 +146,10 @@ _WORDS = re.compile(r"[\w\s.@-]+")
 class ListingCall:
     """What is asked for, among the entities of a session."""
 
-    def __init__(self, writer: AnswerWriter, arguments: dict[str, Any]) -> None:
+    def __init__(self, writer: AnswerWriter, arguments: dict[str, Any], *, invents: bool) -> None:
         self._writer = writer
+        self._invents = invents
+        """True if some are made up where there are none."""
         self._arguments = arguments
         aside = {*writer.profile.role.scope, *writer.profile.ignored}
         self._filters = {plain_letters(name): value for name, value in arguments.items() if name not in aside}
@@ -156,7 +158,7 @@ class ListingCall:
         """Those that are there and fit; some made up where nobody has made or asked for any."""
         writer, store = self._writer, self._writer.store
         numbers = self._find_matches()
-        if not numbers and not store.is_written:
+        if not numbers and self._invents and not store.is_written:
             numbers = self._invent_entities()
         pages = PageRequest(self._filters)
         shown = pages.cut_page(numbers)
@@ -184,7 +186,7 @@ class ListingCall:
         for number in store.numbers():
             fields = {plain_letters(name): value for name, value in store.read(number).items()} if filters else {}
             if all(_field_matches(fields.get(name), value) for name, value in filters.items()) and (
-                not store.is_written or self._has_words(fields)
+                (self._invents and not store.is_written) or self._has_words(fields)
             ):
                 found.append(number)
         return found

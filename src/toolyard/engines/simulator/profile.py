@@ -1,27 +1,27 @@
 """`Profile`: all that is worked out once about a tool that is simulated.
 
-What it seems to do, by its path, its name and its parameters: make, show, list, change or remove something (`Role`);
-and where in its answer the entity is, or the list of entities, that it is about (`AnswerPath`).
+What it seems to do (`Role`), and where the entity is that it is about: in what is sent, inside of which envelopes, and
+in the answer, alone or in a list (`AnswerPath`).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
 
+from toolyard.engines.simulator.containers import COMMON
 from toolyard.engines.simulator.draw import Make, encode
+from toolyard.engines.simulator.roles import nouns_of, own_names, role_of
 from toolyard.engines.simulator.scalars import OWN
 from toolyard.engines.simulator.values import SchemaValues, item_node, properties_of
 from toolyard.model.bindings import RestBinding
-from toolyard.model.tool import Effects, Tool
+from toolyard.model.tool import Tool
 from toolyard.schema.fold import allowed_types
 from toolyard.schema.subschemas import SubSchema
-from toolyard.words.identifiers import plain_letters, split_identifier
+from toolyard.words.identifiers import plain_letters
 from toolyard.words.plurals import singular
-from toolyard.words.verbs import CRUD_BY_METHOD, CRUD_BY_VERB, CrudVerb
 
 _WRAPPERS = (
     "data",
@@ -100,7 +100,7 @@ def _wrapped_name(root: dict[str, Any], properties: dict[str, SubSchema], noun: 
     if _has_own_id(properties, noun):
         return None
     letters = {plain_letters(name): name for name in reversed(properties)}
-    for plain in (*_nouns(noun), *_WRAPPERS):
+    for plain in (*nouns_of(noun), *_WRAPPERS):
         name = letters.get(plain)
         if name is not None and properties_of(root, properties[name]):
             return name
@@ -109,13 +109,8 @@ def _wrapped_name(root: dict[str, Any], properties: dict[str, SubSchema], noun: 
     return rest[0] if inside and _has_own_id(inside, noun) else None
 
 
-def _nouns(noun: str) -> tuple[str, ...]:
-    """What a thing may be called in plain letters: as a whole, and by its last word."""
-    return plain_letters(noun), plain_letters(noun.rpartition(" ")[2])
-
-
 def _has_own_id(properties: Mapping[str, SubSchema], noun: str) -> bool:
-    ids = {*OWN, "sha", *[name + end for name in _nouns(noun) if name for end in OWN]}
+    ids = {*OWN, "sha", *[name + end for name in nouns_of(noun) if name for end in OWN]}
     return any(plain_letters(name) in ids for name in properties)
 
 
@@ -160,225 +155,9 @@ def _rank_path(path: tuple[str, ...], noun: str, among: Collection[str]) -> int:
     if not path:
         return 0
     last = plain_letters(path[-1])
-    if singular(last) in _nouns(noun) or last in _nouns(noun):
+    if singular(last) in nouns_of(noun) or last in nouns_of(noun):
         return 0 + len(path) - 1
     return 1 + len(path) - 1 if last in among else 5
-
-
-_LINKS = frozenset(("by", "for", "with", "from", "in", "of", "to", "using", "via", "on", "at", "as", "and"))
-_EMPTY = frozenset(
-    ("all", "new", "the", "a", "an", "details", "detail", "info", "information", "my", "one", "multiple")
-)
-_SEVERAL = frozenset(("batch", "bulk", "many", "several"))
-_EMPTY |= _SEVERAL
-ID_ENDS = (
-    "id",
-    "uuid",
-    "guid",
-    "sid",
-    "gid",
-    "uid",
-    "number",
-    "key",
-    "slug",
-    "code",
-    "name",
-    "login",
-    "ref",
-    "arn",
-    "handle",
-)
-_IDS = ("id", "uuid", "sid", "guid", "gid", "uid", "key")
-_PARAMETER = re.compile(r"\{([^{}]+)\}")
-
-
-class Role(msgspec.Struct, frozen=True):
-    """What a tool does with things of one kind."""
-
-    verb: CrudVerb = "none"
-    kind: str = ""
-    """Which things; the same for all tools that deal with them."""
-    noun: str = ""
-    """What to call one of them."""
-    key: str | None = None
-    """The argument that says which one."""
-    fields: tuple[str, ...] = ()
-    """Where such a thing has what the key says, in plain letters, the likeliest first."""
-    scope: tuple[str, ...] = ()
-    """Arguments that say whose things."""
-    single: bool = False
-    """True if there is only one thing of that kind, for each scope."""
-    writes: bool = False
-    """True if calling it twice is not the same as calling it once."""
-
-
-def role_of(tool: Tool, *, lists: bool) -> Role:
-    """What the tool seems to do; `lists` says that its output has a list of objects in it."""
-    binding = tool.binding
-    role = (
-        _role_by_path(tool, binding, lists)
-        if isinstance(binding, RestBinding)
-        else _role_by_name(tool, tool.name, "", lists)
-    )
-    writes = tool.effects is Effects.WRITE or role.verb in ("create", "act")
-    return msgspec.structs.replace(role, kind=f"{tool.namespace}/{role.kind}", writes=writes)
-
-
-def fields_of(key: str, noun: str) -> tuple[str, ...]:
-    """Properties in which a thing may have what an argument calls it by."""
-    name, thing = plain_letters(key), plain_letters(noun)
-    found = [name]
-    rest = name.removeprefix(thing) if thing else name
-    if rest == "" or name in ("username", "user"):
-        found += ["name", "slug", "label", "login", "username", "fullname", *_IDS, "number", "type"]
-    elif rest != name:
-        found.append(rest)
-    ending = next((end for end in ID_ENDS if name.endswith(end)), None)
-    if ending is not None:
-        found += [ending, thing + ending]
-    return tuple(dict.fromkeys((*found, *_IDS, thing + "id")))
-
-
-def own_names(noun: str) -> dict[str, str]:
-    """What a thing calls itself, by what others call it, in plain letters: `petid` is its `id`."""
-    thing, tail = plain_letters(noun), plain_letters(noun.rpartition(" ")[2])
-    return {start + end: end for start in (thing, tail) if start for end in ID_ENDS}
-
-
-def _role_by_path(tool: Tool, binding: RestBinding, lists: bool) -> Role:
-    parts = [part for part in binding.path.split("/") if part]
-    method = binding.method.lower()
-    if method == "post" and len(parts) > 1 and parts[-1].lower() in _SEVERAL:
-        parts.pop()
-    if not parts:
-        return Role()
-    named = {item.name: item.argument for item in binding.parameters if item.location == "path"}
-    last = _PARAMETER.findall(parts[-1])
-    if not last:
-        return _role_by_last_word(tool, parts, method, lists, named)
-    after = parts[-1].rpartition("}")[2].lstrip(":.")
-    front = parts[:-1]
-    noun = _noun_of(front) or plain_letters(last[-1])
-    key = named.get(last[-1])
-    if key is None:
-        return Role()
-    verb: CrudVerb = CRUD_BY_METHOD.get(method, "none")
-    if after and after not in ("json", "xml"):
-        verb = "act"
-    elif method == "post":
-        verb = _verb_of_post(tool, binding)
-    kind, scope = _collection_of(front, named)
-    if verb == "get" and lists and not _is_own_key(plain_letters(key), noun):
-        return Role("list", kind, noun, scope=scope)
-    return Role(verb, kind, noun, key, fields_of(key, noun), scope)
-
-
-def _is_own_key(letters: str, noun: str) -> bool:
-    """False for what says which ones rather than which one: `/buckets/{clusterId}`, `/pets/{type}`."""
-    return letters in ID_ENDS or any(letters.startswith(name) or letters.endswith(name) for name in _nouns(noun))
-
-
-def _verb_of_post(tool: Tool, binding: RestBinding) -> CrudVerb:
-    """What a POST on one thing does: changes it by what is sent, unless the name of the tool says otherwise."""
-    word = next((word for word in split_identifier(tool.name) if word in CRUD_BY_VERB and word != "post"), "")
-    said = CRUD_BY_VERB.get(word, "update")
-    if binding.body is None or said in ("act", "list"):
-        return "act"
-    return "replace" if said == "create" else "update"
-
-
-def _collection_of(parts: list[str], named: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    kind = "/".join("{}" if "{" in part else part for part in parts)
-    names = [name for part in parts for name in _PARAMETER.findall(part)]
-    return kind, tuple(named[name] for name in names if name in named)
-
-
-def _noun_of(parts: list[str]) -> str:
-    plain = [part for part in parts if "{" not in part]
-    return (
-        " ".join([*split_identifier(plain[-1])[:-1], singular(split_identifier(plain[-1])[-1])])
-        if plain and split_identifier(plain[-1])
-        else ""
-    )
-
-
-def _role_by_last_word(tool: Tool, parts: list[str], method: str, lists: bool, named: Mapping[str, str]) -> Role:
-    """A path that ends in a word: all things of a kind, or something that is done."""
-    words = split_identifier(parts[-1])
-    spoken = [word for word in words if word in CRUD_BY_VERB]
-    if spoken and (len(words) > 1 or method == "post" or spoken[0] in ("search", "find", "list")):
-        front, scope = _collection_of(parts[:-1], named)
-        if len(parts) > 1 and "{" in parts[-2] and CRUD_BY_VERB[spoken[0]] in ("act", "get", "update"):
-            item = _role_by_path(tool, _drop_last_part(tool.binding, parts), lists)
-            return msgspec.structs.replace(item, verb="act" if method != "get" else item.verb)
-        role = _role_by_name(tool, parts[-1], _noun_of(parts[:-1]), lists)
-        kind = front if role.noun == _noun_of(parts[:-1]) else f"{front}/{role.noun}".lstrip("/")
-        return msgspec.structs.replace(role, kind=kind, scope=scope)
-    kind, scope = _collection_of(parts, named)
-    noun = _noun_of(parts)
-    if method == "get":
-        return Role("list" if lists else "get", kind, noun, scope=scope, single=not lists)
-    if method == "post":
-        return Role("create", kind, noun, scope=scope)
-    key = _find_key(tool, noun, loose=False) if method in ("put", "patch", "delete") else None
-    if key is not None and key not in scope:
-        return Role(CRUD_BY_METHOD.get(method, "none"), kind, noun, key, fields_of(key, noun), scope)
-    return Role(CRUD_BY_METHOD.get(method, "none"), kind, noun, scope=scope, single=True)
-
-
-def _drop_last_part(binding: Any, parts: list[str]) -> RestBinding:
-    shorter: RestBinding = msgspec.structs.replace(binding, path="/" + "/".join(parts[:-1]))
-    return shorter
-
-
-def _role_by_name(tool: Tool, name: str, context: str, lists: bool) -> Role:
-    words = split_identifier(name)
-    at = next(
-        (index for index in (0, len(words) - 1, *range(len(words))) if words and words[index] in CRUD_BY_VERB),
-        None,
-    )
-    if at is None:
-        return Role()
-    verb = CRUD_BY_VERB[words[at]]
-    rest = words[:at] + words[at + 1 :]
-    cut = next((index for index, word in enumerate(rest) if word in _LINKS), len(rest))
-    if verb in ("create", "delete") and rest[:1] in (["to"], ["from"]):
-        return Role("act")  # to what: to something else
-    thing = [word for word in rest[:cut] if word not in _EMPTY and word not in ("id", "list")]
-    plural = bool(thing) and singular(thing[-1]) != thing[-1]
-    noun = " ".join([*thing[:-1], singular(thing[-1])]) if thing else context
-    if not noun:
-        return Role()
-    key = _find_key(tool, noun, loose=verb in ("delete", "update", "replace", "act"))
-    if verb == "get" and (lists or (plural and key is None) or "all" in rest or "list" in rest) and key is None:
-        verb = "list"
-    if verb == "list" and not lists and tool.output_parameters.get("properties"):
-        verb = "get"
-    if verb in ("get", "delete", "update", "replace", "act") and key is None:
-        return Role("act" if verb == "act" else "none")
-    keyed = verb not in ("create", "list")
-    return Role(verb, noun, noun, key if keyed else None, fields_of(key, noun) if keyed and key else ())
-
-
-def _find_key(tool: Tool, noun: str, *, loose: bool) -> str | None:
-    """The argument that says which thing is meant."""
-    properties = tool.parameters.get("properties")
-    names = [str(name) for name in properties] if isinstance(properties, dict) else []
-    by_letters: dict[str, str] = {plain_letters(name): name for name in reversed(names)}
-    thing = plain_letters(noun)
-    tail = plain_letters(noun.rpartition(" ")[2])
-    for start in (thing, tail):
-        for end in ("id", "uuid", "gid", "number", "key", "code", "slug", "sid", "name"):
-            if start + end in by_letters:
-                return by_letters[start + end]
-    for plain in ("id", "uuid", "gid", thing, tail):
-        if plain in by_letters:
-            return by_letters[plain]
-    if loose:
-        required = tool.parameters.get("required") or ()
-        ids = [name for name in names if name in required and plain_letters(name).endswith(("id", "number"))]
-        return ids[0] if len(ids) == 1 else None
-    return None
 
 
 class Profile:
@@ -426,6 +205,21 @@ class Profile:
     def _maker_of(self, path: AnswerPath | None) -> Make | None:
         return None if path is None or self.values is None else self.values.maker(path.node, self.role.noun)
 
+    def views(self) -> list[tuple[AnswerPath, Make]]:
+        """Where the tool shows entities, and who makes them there."""
+        pairs = ((self.entity_path, self.entity_maker), (self.list_path, self.list_maker))
+        shown = pairs[1:] if self.role.verb == "list" else pairs[:1]
+        return [(path, maker) for path, maker in shown if path is not None and maker is not None]
+
+    def parents(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Whose entities are meant, by names in plain letters that mean nothing else in an entity."""
+        own = own_names(self.role.noun)
+        return {
+            plain_letters(name): arguments[name]
+            for name in self.role.scope
+            if name in arguments and plain_letters(name) not in COMMON and plain_letters(name) not in own
+        }
+
     def _find_envelope(self) -> tuple[str, ...]:
         """In the body: what is called as the thing or as envelopes are, or is all there is, and is no part of it."""
         root = self.tool.parameters
@@ -438,7 +232,7 @@ class Profile:
         found: tuple[str, ...] = ()
         while len(found) < _DEEPEST:
             letters = {plain_letters(name): name for name in properties if name not in aside}
-            names = [*_nouns(self.role.noun), *wrapped, *_WRAPPERS, *(letters if len(letters) == 1 else ())]
+            names = [*nouns_of(self.role.noun), *wrapped, *_WRAPPERS, *(letters if len(letters) == 1 else ())]
             opened = next((letters[plain] for plain in names if plain in letters and plain not in own), None)
             inside = None if opened is None else properties_of(root, properties[opened])
             if opened is None or inside is None:
@@ -458,8 +252,20 @@ class Profile:
             found = {binding.body.properties.get(name, name): value for name, value in found.items()}
         if role.key is None:
             return found
+        # A list of those to be changed has the one that is meant.
+        found = next(iter(self.sent_entities(found)), found)
         # It keeps its name, whatever the body says.
         return {name: value for name, value in found.items() if plain_letters(name) not in role.fields}
+
+    def sent_entities(self, sent: dict[str, Any]) -> list[dict[str, Any]]:
+        """The entities themselves, where several are sent: the body is a list, or `labels` of a label."""
+        names = nouns_of(self.role.noun)
+        for name, value in sent.items():
+            if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+                letters = plain_letters(name)
+                if name == self.body_argument or (letters not in names and singular(letters) in names):
+                    return value
+        return []
 
 
 _CREDENTIALS = frozenset(("apikey", "accesstoken", "authtoken", "token", "authorization", "auth", "password", "secret"))

@@ -5,53 +5,54 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Iterable, MutableMapping
 from threading import Lock
 from typing import Any
 
 from toolyard.calls.invocation import Invocation
-from toolyard.engines.simulator.containers import COMMON, spellings_of
+from toolyard.engines.simulator.containers import spellings_of
 from toolyard.engines.simulator.draw import Draw, GaveUp, encode
-from toolyard.engines.simulator.entities import AnswerWriter, EntityStore, Fields, merge_fields
+from toolyard.engines.simulator.entities import AnswerWriter, EntityStore, Fields, merge_fields, store_key
 from toolyard.engines.simulator.listing import ListingCall
-from toolyard.engines.simulator.profile import Profile, own_names
-from toolyard.model.errors import InvalidOutput, ToolFailed
+from toolyard.engines.simulator.profile import Profile
+from toolyard.engines.simulator.roles import Role
+from toolyard.engines.simulator.world import ONLY, World
+from toolyard.links.lm.config import WorldOptions
+from toolyard.model.errors import ConfigError, InvalidOutput, ToolFailed
 from toolyard.model.json_words import copied
 from toolyard.model.tool import Tool
+from toolyard.schema.options import check_keys, option_type, read_value
 from toolyard.words.identifiers import plain_letters
-from toolyard.words.plurals import singular
 
 _MADE = ("created", "createdcount", "inserted", "insertedcount", "added", "count", "total", "totalcount", "processed")
 """What an answer calls the number of entities that were created."""
-_ONLY = "it"
-"""What the one entity is called of which there is only one."""
+ENTITIES = 3
+"""Of each kind, where a world does not say how many."""
 
 
 class CrudCall:
     """What a session knows, as one call sees and changes it."""
 
-    def __init__(self, profile: Profile, seed: int | str, state: MutableMapping[str, Any]) -> None:
+    def __init__(
+        self, profile: Profile, seed: int | str, state: MutableMapping[str, Any], *, closed: bool = False
+    ) -> None:
         self._profile = profile
         self._seed = seed
         self._state = state
+        self._closed = closed
+        """True if there is nothing but what was there at first or has been created."""
 
     def answer(self, arguments: dict[str, Any]) -> Any:
         """The call's value, what it does to the entities of the session done."""
         role = self._profile.role
-        scope = [arguments.get(name) for name in role.scope]
-        kind = f"{role.kind} {encode(scope).decode()}" if scope else role.kind
-        own = own_names(role.noun)
-        parents = {
-            plain_letters(name): arguments[name]
-            for name in role.scope
-            if name in arguments and plain_letters(name) not in COMMON and plain_letters(name) not in own
-        }
+        kind = store_key(role.kind, [arguments.get(name) for name in role.scope])
         self._store = EntityStore(self._state, kind)
-        self._writer = AnswerWriter(self._profile, self._store, encode([self._seed, kind]), parents)
+        key, parents = encode([self._seed, kind]), self._profile.parents(arguments)
+        self._writer = AnswerWriter(self._profile, self._store, key, parents)
         if role.verb == "create":
             return self._create_one(arguments)
         if role.verb == "list":
-            return ListingCall(self._writer, arguments).answer()
+            return ListingCall(self._writer, arguments, invents=not self._closed).answer()
         if role.verb == "none" or (role.key is None and not role.single):
             return self._answer_other(arguments)
         if role.single and role.verb == "get" and set(arguments) - set(role.scope):
@@ -62,16 +63,15 @@ class CrudCall:
         """Show, change or delete the one that is asked for."""
         role, store = self._profile.role, self._store
         given = None if role.key is None else arguments.get(role.key)
-        key: Any = _ONLY if given is None else given
-        called, fields = ({"@": _ONLY}, ("",)) if given is None else ({str(role.key): given}, role.fields)
+        key: Any = ONLY if given is None else given
+        called, fields = ({"@": ONLY}, ("",)) if given is None else ({str(role.key): given}, role.fields)
         number = store.find(key, fields)
         gone = number is None and store.is_gone(key, fields)
-        if gone and role.verb != "replace":
-            raise ToolFailed(
-                f"there is no {role.noun or 'such thing'}{'' if given is None else f' {given!r}'}: it was deleted",
-                hint="it was removed earlier in this session",
-                effect="none",
-            )
+        absent = number is None and self._closed and given is not None
+        if (gone or absent) and role.verb != "replace":
+            raise _absence_error(role, given, gone=gone)
+        if number is None and self._closed and role.verb == "get":
+            return self._answer_other(arguments)
         if role.verb == "delete":
             return self._delete_one(arguments, number, called)
         if number is None:
@@ -87,7 +87,7 @@ class CrudCall:
         return self._writer.show_entity(number, known, arguments)
 
     def _create_one(self, arguments: dict[str, Any]) -> Any:
-        several = self._sent_entities(arguments)
+        several = self._profile.sent_entities(self._profile.sent_fields(arguments))
         if several:
             return self._create_all(several, arguments)
         known = copied(self._profile.sent_fields(arguments))
@@ -95,17 +95,6 @@ class CrudCall:
         self._store.mark_written()
         ids = self._writer.assign_ids(number, known, self._profile.entity_path)
         return self._writer.show_entity(number, {**ids, **known}, arguments)
-
-    def _sent_entities(self, arguments: dict[str, Any]) -> list[Fields]:
-        """The entities themselves, where a call creates several: the body is a list, or `labels` of a label."""
-        noun = self._profile.role.noun
-        names = (plain_letters(noun), plain_letters(noun.rpartition(" ")[2]))
-        for name, value in self._profile.sent_fields(arguments).items():
-            if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
-                letters = plain_letters(name)
-                if name == self._profile.body_argument or (letters not in names and singular(letters) in names):
-                    return value
-        return []
 
     def _create_all(self, several: list[Fields], arguments: dict[str, Any]) -> Any:
         profile, store, writer = self._profile, self._store, self._writer
@@ -170,6 +159,15 @@ class CrudCall:
         return {"id" if role.key is None or profile.is_free else role.key: key}
 
 
+def _absence_error(role: Role, given: Any, *, gone: bool) -> ToolFailed:
+    name = f"{role.noun or 'such thing'}{'' if given is None else f' {given!r}'}"
+    return ToolFailed(
+        f"there is no {name}: it was deleted" if gone else f"there is no {name}",
+        hint="it was removed earlier in this session" if gone else "list what there is, or create it",
+        effect="none",
+    )
+
+
 _KEPT = 20_000
 """Tools whose profiles are kept."""
 
@@ -179,11 +177,17 @@ class Simulator:
 
     Entities that calls create, change and delete are kept in the session's state, and later calls show them. Which
     tools belong together is worked out from their paths, names and parameters. May be called from any thread.
+
+    Without a `world`, what is asked for and nobody made is made up, and is there from then on. With one, a session
+    begins with so many entities of each kind (`first_state`), and nothing is there but these and what calls create.
     """
 
-    def __init__(self, seed: int | str = 0, *, stateful: bool = True) -> None:
+    def __init__(self, seed: int | str = 0, *, stateful: bool = True, world: WorldOptions | None = None) -> None:
         self.seed = seed
         self._stateful = stateful
+        self.world = None if world is None else _read_world(world, seed)
+        if self.world is not None and not stateful:
+            raise ConfigError("world: what is there has to be remembered; remove stateful: false")
         self._profiles: dict[int, Profile] = {}
         self._lock = Lock()
 
@@ -194,9 +198,17 @@ class Simulator:
         if profile.plain or not self._stateful:
             return self._value_by_arguments(profile, arguments)
         try:
-            return CrudCall(profile, self.seed, invocation.state).answer(arguments)
+            closed = self.world is not None
+            return CrudCall(profile, self.seed, invocation.state, closed=closed).answer(arguments)
         except GaveUp as error:
             raise _contradiction_error(tool, error) from None
+
+    def first_state(self, tools: Iterable[Tool]) -> dict[str, Any]:
+        """What the state of a session is at first, if these are the tools."""
+        if self.world is None:
+            return {}
+        profiles = [self.profile(tool) for tool in tools]
+        return self.world.populate(profile for profile in profiles if profile.role.verb != "none")
 
     def value(self, tool: Tool, arguments: dict[str, Any]) -> Any:
         """A value for these arguments, as if nothing had happened before."""
@@ -223,6 +235,13 @@ class Simulator:
             return values.make(Draw(profile.prefix + encode(arguments), echo_of(arguments) if arguments else None))
         except GaveUp as error:
             raise _contradiction_error(profile.tool, error) from None
+
+
+def _read_world(world: Any, seed: int | str) -> World:
+    wanted = option_type(WorldOptions)
+    check_keys(world, wanted.keys, "world")
+    given = read_value(wanted, world, "world")
+    return World(given.get("seed", seed), given.get("entities", ENTITIES))
 
 
 def _contradiction_error(tool: Tool, error: GaveUp) -> InvalidOutput:

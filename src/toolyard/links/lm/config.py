@@ -50,6 +50,13 @@ def _check_field(value: str | None, where: str) -> str | None:
     return value
 
 
+class WorldOptions(TypedDict, total=False):
+    """What there is in a session that nothing real is behind, before anything happens in it."""
+
+    seed: Annotated[int | str, Meta(description="What the entities are drawn from; the simulator's if not given.")]
+    entities: Annotated[int, Meta(ge=0, le=1000, description="How many there are of each kind.")]
+
+
 class LMOptions(TypedDict, total=False):
     """The keys of `lm_config` and what they hold, for config files and type checkers."""
 
@@ -79,6 +86,11 @@ class LMOptions(TypedDict, total=False):
     temperature: Annotated[float | None, Meta(ge=0, description="How freely the model speaks.")]
     max_tokens: Annotated[int | None, Meta(ge=1, description="Longest answer.")]
     seed: Annotated[int | None, Meta(description="Makes answers repeatable where the server can.")]
+    stateful: Annotated[bool, Meta(description="Of schema: whether a session remembers what its calls made.")]
+    world: Annotated[
+        WorldOptions | None,
+        Meta(description="Of schema: what a session has at first; then reads never make anything up."),
+    ]
     extra: Annotated[dict[str, Any], Meta(description="What else goes into each request.")]
 
 
@@ -164,6 +176,7 @@ def read_lm_config(block: Any, where: str = "lm_config") -> LMConfig:
 def _check_fitting(block: Mapping[str, Any], kind: str, where: str) -> None:
     """Refuse what this provider would ignore."""
     unused = [key for key in _ONLY_ON_A_WIRE if kind == "llama" and key in block]
+    unused += [key for key in ("stateful", "world") if key in block]
     if kind == "anthropic" and "seed" in block:
         unused.append("seed")
     if kind != "openai" and "strict" in block:

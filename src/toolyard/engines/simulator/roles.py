@@ -1,0 +1,235 @@
+"""`Role`: what a tool seems to do, by its path, name and parameters: make, show, list, change or remove something."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from toolyard.model.bindings import RestBinding
+from toolyard.model.tool import Effects, Tool
+from toolyard.words.identifiers import plain_letters, split_identifier
+from toolyard.words.plurals import singular
+from toolyard.words.verbs import CRUD_BY_METHOD, CRUD_BY_VERB, CrudVerb
+
+_LINKS = frozenset(("by", "for", "with", "from", "in", "of", "to", "using", "via", "on", "at", "as", "and"))
+_EMPTY = frozenset(
+    ("all", "new", "the", "a", "an", "details", "detail", "info", "information", "my", "one", "multiple")
+)
+_SEVERAL = frozenset(("batch", "bulk", "many", "several"))
+_EMPTY |= _SEVERAL
+ID_ENDS = (
+    "id",
+    "uuid",
+    "guid",
+    "sid",
+    "gid",
+    "uid",
+    "number",
+    "key",
+    "slug",
+    "code",
+    "name",
+    "login",
+    "ref",
+    "arn",
+    "handle",
+)
+_IDS = ("id", "uuid", "sid", "guid", "gid", "uid", "key")
+_PARAMETER = re.compile(r"\{([^{}]+)\}")
+
+
+class Role(msgspec.Struct, frozen=True):
+    """What a tool does with things of one kind."""
+
+    verb: CrudVerb = "none"
+    kind: str = ""
+    """Which things; the same for all tools that deal with them."""
+    noun: str = ""
+    """What to call one of them."""
+    key: str | None = None
+    """The argument that says which one."""
+    fields: tuple[str, ...] = ()
+    """Where such a thing has what the key says, in plain letters, the likeliest first."""
+    scope: tuple[str, ...] = ()
+    """Arguments that say whose things."""
+    single: bool = False
+    """True if there is only one thing of that kind, for each scope."""
+    writes: bool = False
+    """True if calling it twice is not the same as calling it once."""
+
+
+def nouns_of(noun: str) -> tuple[str, ...]:
+    """What a thing may be called in plain letters: as a whole, and by its last word."""
+    return plain_letters(noun), plain_letters(noun.rpartition(" ")[2])
+
+
+def role_of(tool: Tool, *, lists: bool) -> Role:
+    """What the tool seems to do; `lists` says that its output has a list of objects in it."""
+    binding = tool.binding
+    role = (
+        _role_by_path(tool, binding, lists)
+        if isinstance(binding, RestBinding)
+        else _role_by_name(tool, tool.name, "", lists)
+    )
+    writes = tool.effects is Effects.WRITE or role.verb in ("create", "act")
+    return msgspec.structs.replace(role, kind=f"{tool.namespace}/{role.kind}", writes=writes)
+
+
+def fields_of(key: str, noun: str) -> tuple[str, ...]:
+    """Properties in which a thing may have what an argument calls it by."""
+    name, thing = plain_letters(key), plain_letters(noun)
+    found = [name]
+    rest = name.removeprefix(thing) if thing else name
+    if rest == "" or name in ("username", "user"):
+        found += ["name", "slug", "label", "login", "username", "fullname", *_IDS, "number", "type"]
+    elif rest != name:
+        found.append(rest)
+    ending = next((end for end in ID_ENDS if name.endswith(end)), None)
+    if ending is not None:
+        found += [ending, thing + ending]
+    return tuple(dict.fromkeys((*found, *_IDS, thing + "id")))
+
+
+def own_names(noun: str) -> dict[str, str]:
+    """What a thing calls itself, by what others call it, in plain letters: `petid` is its `id`."""
+    thing, tail = plain_letters(noun), plain_letters(noun.rpartition(" ")[2])
+    return {start + end: end for start in (thing, tail) if start for end in ID_ENDS}
+
+
+def _role_by_path(tool: Tool, binding: RestBinding, lists: bool) -> Role:
+    parts = [part for part in binding.path.split("/") if part]
+    method = binding.method.lower()
+    if method == "post" and len(parts) > 1 and parts[-1].lower() in _SEVERAL:
+        parts.pop()
+    if not parts:
+        return Role()
+    named = {item.name: item.argument for item in binding.parameters if item.location == "path"}
+    last = _PARAMETER.findall(parts[-1])
+    if not last:
+        return _role_by_last_word(tool, parts, method, lists, named)
+    after = parts[-1].rpartition("}")[2].lstrip(":.")
+    front = parts[:-1]
+    noun = _noun_of(front) or plain_letters(last[-1])
+    key = named.get(last[-1])
+    if key is None:
+        return Role()
+    verb: CrudVerb = CRUD_BY_METHOD.get(method, "none")
+    if after and after not in ("json", "xml"):
+        verb = "act"
+    elif method == "post":
+        verb = _verb_of_post(tool, binding)
+    kind, scope = _collection_of(front, named)
+    if verb == "get" and lists and not _is_own_key(plain_letters(key), noun):
+        return Role("list", kind, noun, scope=scope)
+    return Role(verb, kind, noun, key, fields_of(key, noun), scope)
+
+
+def _is_own_key(letters: str, noun: str) -> bool:
+    """False for what says which ones rather than which one: `/buckets/{clusterId}`, `/pets/{type}`."""
+    return letters in ID_ENDS or any(letters.startswith(name) or letters.endswith(name) for name in nouns_of(noun))
+
+
+def _verb_of_post(tool: Tool, binding: RestBinding) -> CrudVerb:
+    """What a POST on one thing does: changes it by what is sent, unless the name of the tool says otherwise."""
+    word = next((word for word in split_identifier(tool.name) if word in CRUD_BY_VERB and word != "post"), "")
+    said = CRUD_BY_VERB.get(word, "update")
+    if binding.body is None or said in ("act", "list"):
+        return "act"
+    return "replace" if said == "create" else "update"
+
+
+def _collection_of(parts: list[str], named: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    kind = "/".join("{}" if "{" in part else part for part in parts)
+    names = [name for part in parts for name in _PARAMETER.findall(part)]
+    return kind, tuple(named[name] for name in names if name in named)
+
+
+def _noun_of(parts: list[str]) -> str:
+    plain = [part for part in parts if "{" not in part]
+    return (
+        " ".join([*split_identifier(plain[-1])[:-1], singular(split_identifier(plain[-1])[-1])])
+        if plain and split_identifier(plain[-1])
+        else ""
+    )
+
+
+def _role_by_last_word(tool: Tool, parts: list[str], method: str, lists: bool, named: Mapping[str, str]) -> Role:
+    """A path that ends in a word: all things of a kind, or something that is done."""
+    words = split_identifier(parts[-1])
+    spoken = [word for word in words if word in CRUD_BY_VERB]
+    if spoken and (len(words) > 1 or method == "post" or spoken[0] in ("search", "find", "list")):
+        front, scope = _collection_of(parts[:-1], named)
+        if len(parts) > 1 and "{" in parts[-2] and CRUD_BY_VERB[spoken[0]] in ("act", "get", "update"):
+            item = _role_by_path(tool, _drop_last_part(tool.binding, parts), lists)
+            return msgspec.structs.replace(item, verb="act" if method != "get" else item.verb)
+        role = _role_by_name(tool, parts[-1], _noun_of(parts[:-1]), lists)
+        kind = front if role.noun == _noun_of(parts[:-1]) else f"{front}/{role.noun}".lstrip("/")
+        return msgspec.structs.replace(role, kind=kind, scope=scope)
+    kind, scope = _collection_of(parts, named)
+    noun = _noun_of(parts)
+    if method == "get":
+        return Role("list" if lists else "get", kind, noun, scope=scope, single=not lists)
+    if method == "post":
+        return Role("create", kind, noun, scope=scope)
+    key = _find_key(tool, noun, loose=False) if method in ("put", "patch", "delete") else None
+    if key is not None and key not in scope:
+        return Role(CRUD_BY_METHOD.get(method, "none"), kind, noun, key, fields_of(key, noun), scope)
+    return Role(CRUD_BY_METHOD.get(method, "none"), kind, noun, scope=scope, single=True)
+
+
+def _drop_last_part(binding: Any, parts: list[str]) -> RestBinding:
+    shorter: RestBinding = msgspec.structs.replace(binding, path="/" + "/".join(parts[:-1]))
+    return shorter
+
+
+def _role_by_name(tool: Tool, name: str, context: str, lists: bool) -> Role:
+    words = split_identifier(name)
+    at = next(
+        (index for index in (0, len(words) - 1, *range(len(words))) if words and words[index] in CRUD_BY_VERB),
+        None,
+    )
+    if at is None:
+        return Role()
+    verb = CRUD_BY_VERB[words[at]]
+    rest = words[:at] + words[at + 1 :]
+    cut = next((index for index, word in enumerate(rest) if word in _LINKS), len(rest))
+    if verb in ("create", "delete") and rest[:1] in (["to"], ["from"]):
+        return Role("act")  # to what: to something else
+    thing = [word for word in rest[:cut] if word not in _EMPTY and word not in ("id", "list")]
+    plural = bool(thing) and singular(thing[-1]) != thing[-1]
+    noun = " ".join([*thing[:-1], singular(thing[-1])]) if thing else context
+    if not noun:
+        return Role()
+    key = _find_key(tool, noun, loose=verb in ("delete", "update", "replace", "act"))
+    if verb == "get" and (lists or (plural and key is None) or "all" in rest or "list" in rest) and key is None:
+        verb = "list"
+    if verb == "list" and not lists and tool.output_parameters.get("properties"):
+        verb = "get"
+    if verb in ("get", "delete", "update", "replace", "act") and key is None:
+        return Role("act" if verb == "act" else "none")
+    keyed = verb not in ("create", "list")
+    return Role(verb, noun, noun, key if keyed else None, fields_of(key, noun) if keyed and key else ())
+
+
+def _find_key(tool: Tool, noun: str, *, loose: bool) -> str | None:
+    """The argument that says which thing is meant."""
+    properties = tool.parameters.get("properties")
+    names = [str(name) for name in properties] if isinstance(properties, dict) else []
+    by_letters: dict[str, str] = {plain_letters(name): name for name in reversed(names)}
+    thing = plain_letters(noun)
+    tail = plain_letters(noun.rpartition(" ")[2])
+    for start in (thing, tail):
+        for end in ("id", "uuid", "gid", "number", "key", "code", "slug", "sid", "name"):
+            if start + end in by_letters:
+                return by_letters[start + end]
+    for plain in ("id", "uuid", "gid", thing, tail):
+        if plain in by_letters:
+            return by_letters[plain]
+    if loose:
+        required = tool.parameters.get("required") or ()
+        ids = [name for name in names if name in required and plain_letters(name).endswith(("id", "number"))]
+        return ids[0] if len(ids) == 1 else None
+    return None
