@@ -7,11 +7,14 @@ import pytest
 from toolyard import (
     ConfigError,
     FileToolLoader,
+    MCPToolLoader,
     PythonToolLoader,
     ReplayToolEngine,
     RESTToolLoader,
     ScriptToolLoader,
+    SqliteStore,
     ToolRegistry,
+    Toolyard,
 )
 from toolyard.plugins import get_tool_loader
 from toolyard.scripts import append_tool_manifest, load_tool_manifest_allowlist, load_tools
@@ -24,6 +27,11 @@ TAKERS = [
     lambda place: ScriptToolLoader(f"{place}/scripts").load(),
     lambda place: get_tool_loader("mcp_config", path=f"{place}/servers.json").load(),
     lambda place: ReplayToolEngine(ToolRegistry(), cassette=f"{place}/tape.jsonl").close(),
+    lambda place: RESTToolLoader("spec.json", base_url=f"http://service.example{place}"),
+    lambda place: MCPToolLoader(f"http://service.example{place}", namespace="n"),
+    lambda place: MCPToolLoader("http://service.example", namespace="n", approved=f"{place}/approved.json"),
+    lambda place: SqliteStore(f"{place}/sessions.db").close(),
+    lambda place: Toolyard.from_config(f"{place}/catalog.json").close(),
     lambda place: load_tools(f"{place}/scripts", ToolRegistry()),
     lambda place: load_tool_manifest_allowlist(f"{place}/scripts"),
     lambda place: append_tool_manifest("a.py", f"{place}/scripts"),

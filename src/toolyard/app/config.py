@@ -23,7 +23,7 @@ from toolyard.model.json_words import json_type, nearest
 from toolyard.model.report import LoadReport, SourceReport
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
 from toolyard.schema.options import Text, Variable, check_keys, option_type, read_options, read_value
-from toolyard.schema.variables import VARIABLE, expand
+from toolyard.schema.variables import VARIABLE, expand, expand_place
 from toolyard.words.redactor import Redactor, looks_secret, names_a_secret
 
 _SHORTEST = 6
@@ -287,7 +287,7 @@ def read_anything(config: ConfigLike, *, env: Mapping[str, str] | None = None) -
     """A config, from a file or given as a mapping; a catalog or a Python file is a config with one source."""
     if isinstance(config, Mapping):
         return read_config(config, base=Path(), env=env)
-    path = Path(config)
+    path = Path(expand_place(config, "config"))
     if path.suffix == ".py":
         return Config(where=str(path), base=Path(), loaders=[PluginEntry("python", {"target": str(path)}, str(path))])
     document = read_config_file(path) if _may_be_config(path) else None

@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from toolyard.model.errors import SessionError
 from toolyard.schema.options import locate_file
+from toolyard.schema.variables import expand_place
 from toolyard.sessions.store import tables
 from toolyard.sessions.store.base import Delete, Key, Write
 from toolyard.sessions.store.group_commit import StoreFailing
@@ -56,7 +57,7 @@ class SqliteStore(SqlStore):
     ) -> None:
         if durability not in ("normal", "full"):
             raise SessionError(f"durability is {durability!r}; use 'normal' or 'full'")
-        self._path = Path(path).absolute()
+        self._path = Path(expand_place(path, "path")).absolute()
         self._busy_timeout = busy_timeout
         self._closed = False
         self._read_lock = threading.Lock()

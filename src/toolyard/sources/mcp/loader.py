@@ -25,6 +25,7 @@ from toolyard.schema.admission import AdmittedTool, admit_tool, summarise_change
 from toolyard.schema.definition import hinted_effects, note_lost_parameters, read_input, trim_name
 from toolyard.schema.normalise import Change
 from toolyard.schema.options import read_arguments
+from toolyard.schema.variables import expand_place
 from toolyard.sources.base import ToolLoader
 from toolyard.sources.options import LoaderOptions, McpSourceOptions
 from toolyard.words.echoes import echoes_of
@@ -99,6 +100,7 @@ class MCPToolLoader(ToolLoader):
         self.namespace = namespace
         reach: dict[str, Any] = {"headers": headers, "auth": auth, "verify": verify, "ca": ca, "cert": cert}
         reach |= {"args": args, "env": env, "cwd": cwd}
+        url = expand_place(url, "url") if isinstance(url, str) else url
         self.server = read_server(url, command, transport=transport, connect_timeout=connect_timeout, **reach)
         self._redactor = Redactor(secrets_of(self.server))
         self._echoes = echoes_of(credentials_of(self.server))
@@ -106,7 +108,7 @@ class MCPToolLoader(ToolLoader):
         read = read_arguments(McpSourceOptions, timeout=timeout, max_tools=max_tools)
         self._timeout, self._max_tools = read["timeout"], read["max_tools"]
         self._set_policies(on_error, on_duplicate)
-        self.approved = None if approved is None else Path(approved)
+        self.approved = None if approved is None else Path(expand_place(approved, "approved"))
         self._label: str | None = None
         self._followed: Followed | None = None
         self._known: dict[str, _Known] = {}

@@ -128,7 +128,8 @@ class RESTToolLoader(ToolLoader):
     ) -> None:
         self.spec = spec = expand_place(spec, "spec")
         self.namespace = namespace
-        self.base_url = _read_base(read_arguments(RestOptions, base_url=base_url)["base_url"])
+        base: str | None = read_arguments(RestOptions, base_url=base_url)["base_url"]
+        self.base_url = _read_base(None if base is None else expand_place(base, "base_url"))
         self._selection = Selection(include, exclude)
         limits: dict[str, Any] = {"timeout": timeout, "max_bytes": max_bytes, "allow_hosts": allow_hosts}
         read = read_arguments(RestOptions, **limits, server_variables=server_variables, headers=headers)
