@@ -391,7 +391,7 @@ async def test_patience_with_another_process_ends(place):
 async def test_answers_are_forgotten_when_they_are_old(server):
     clock, monotonic = Clock(), Clock()
     once = Idempotency(server.records, clock, keep=100.0, monotonic=monotonic)
-    server.records._clock = clock
+    server.records.clock = clock
     server.once, tool = once, Tool()
     await server.ask(tool)
     for moment in (clock, monotonic):
@@ -404,7 +404,7 @@ async def test_answers_are_forgotten_when_they_are_old(server):
 async def test_a_clock_that_is_set_makes_nothing_old(server, jump):
     clock, monotonic = Clock(), Clock()
     once = Idempotency(server.records, clock, keep=10_000.0, monotonic=monotonic)
-    server.records._clock = clock
+    server.records.clock = clock
     server.once, tool = once, Tool()
     await server.ask(tool)
     clock.now += jump

@@ -7,7 +7,9 @@ import pytest
 
 from sessions.session_support import SOON, Clock, add, entry, numbers
 from toolyard.model.errors import SessionBusyError, SessionError, SessionExistsError, UnknownSessionError
+from toolyard.sessions.records import open_records
 from toolyard.sessions.sessions import Sessions
+from toolyard.sessions.store.sqlite import SqliteStore
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -163,6 +165,34 @@ def test_a_session_that_is_found_too_late_is_over():
     assert sessions.state("s") is None
     assert session.over
     sessions.open("s")
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_setting_the_clock_of_the_machine_ends_no_session(stored, tmp_path, monkeypatch):
+    store = SqliteStore(tmp_path / "s.db") if stored else None
+    sessions, records = Sessions(store, ttl=3600), open_records(store)
+    sessions.open("s")
+    records.put("answer", "", "a", b"kept")
+    real = time.time
+    for jump in (86_400, -86_400):
+        monkeypatch.setattr(time, "time", lambda jump=jump: real() + jump)
+        add(sessions, sessions.find("s"))
+        sessions.open(f"other{jump}")
+        assert sessions.state("s") is not None
+        assert records.expire("answer", records.clock() - 3600) == 0
+    sessions.close()
+
+
+def test_stored_expiries_go_by_the_clock_of_the_store(tmp_path):
+    class Ahead(SqliteStore):
+        def now(self):
+            return time.time() + 1000
+
+    sessions = Sessions(Ahead(tmp_path / "s.db"), ttl=500)
+    sessions.open("s")
+    [found] = sessions.store.sessions()
+    assert found.used > time.time() + 900
+    sessions.close()
 
 
 def test_a_session_in_use_does_not_end():

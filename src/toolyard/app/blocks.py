@@ -30,6 +30,7 @@ from toolyard.schema.options import (
     read_option,
     read_value,
 )
+from toolyard.sessions.memory_quota import MAX_BYTES, MAX_SESSION_BYTES
 from toolyard.sessions.sessions import MAX_OPEN, Sessions
 from toolyard.sources.base import ToolLoader
 
@@ -256,8 +257,18 @@ class SessionsBlock(msgspec.Struct, frozen=True, kw_only=True):
 
     def open(self) -> Sessions:
         """Connect to the store and give out sessions from it."""
-        store = None if self.store == MEMORY else SESSION_STORES.create(self.store, **self.options)
-        return Sessions(store, ttl=self.ttl, max_open=self.max_open)
+        if self.store == MEMORY:
+            return Sessions(ttl=self.ttl, max_open=self.max_open, **self.options)
+        return Sessions(SESSION_STORES.create(self.store, **self.options), ttl=self.ttl, max_open=self.max_open)
+
+
+class MemoryOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of the process's memory sessions may take."""
+
+    max_session_bytes: Annotated[
+        int, Meta(ge=1, description="Most bytes that one session in memory may hold; its next call is then refused.")
+    ] = MAX_SESSION_BYTES
+    max_bytes: Annotated[int, Meta(ge=1, description="Most bytes that all sessions in memory may hold.")] = MAX_BYTES
 
 
 def _store_names() -> list[str]:
@@ -269,7 +280,7 @@ def _store_class(store: str) -> type:
 
 
 def _options_of_store(store: str) -> Mapping[str, ConfigOption]:
-    return {} if store == MEMORY else plugin_options(_store_class(store))
+    return options_of(MemoryOptions) if store == MEMORY else plugin_options(_store_class(store))
 
 
 def _common_options() -> dict[str, ConfigOption]:

@@ -43,6 +43,7 @@ from toolyard.model.errors import CallError, DefinitionError, NoEngine, SessionE
 from toolyard.registry.bind import Bound, bind
 from toolyard.registry.simulation import current_simulation
 from toolyard.sessions.history import call_text, interrupted, read_entry
+from toolyard.sessions.memory_quota import full_error
 from toolyard.sessions.session import Session, Stay
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.state import Changes
@@ -109,6 +110,8 @@ def batch_flow(
     path: CallPath, session: Session, calls: Sequence[ToolCall], batch: Batch, results: list[ToolResult]
 ) -> Flow:
     """Take the turn, answer the calls in order, give it back."""
+    if session.full and batch.mode == "execute":
+        path.sessions.quota.check(session)
     inflight, take, stay, deserted = _check_batch(session, calls, batch), None, None, False
     gate, sessions = session.gate, path.sessions
     try:
@@ -270,7 +273,7 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
     invocation, announced, cancelled, batch.bound = None, False, None, None
     trace = None if path.tracer is None else CallTrace(path.tracer, session, call, batch.mode)
     try:
-        bound = batch.bound = _bind_call(plans, batch, call)
+        bound = batch.bound = _bind_call(plans, batch, session, call)
         plan = _plan_call(plans, batch, bound, trace)
         if path.policy is not None:
             ask = _check_policy(path, path.policy, batch, session, bound)
@@ -305,10 +308,11 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
         batch.leave_behind(invocation)
     if session.durable and not session.over:
         cancelled = yield from _store_entry(path, invocation, path.sessions.addition(session, entry, changes), trace)
-    if changes or path.counting:
+    if changes or path.counting or session.room < len(entry):
         _commit_entry(path, session, entry, changes, invocation)
     elif session.kept:
         session.history.append(entry)
+        session.room -= len(entry)
     if trace is not None:
         trace.end(invocation, result)
     if cancelled is not None:
@@ -323,6 +327,8 @@ def _commit_entry(
     if not session.kept:
         return
     session.commit(entry, changes)
+    if session.room < 0:
+        path.sessions.quota.measure(session)
     if path.counting and session.counts is not None and invocation is not None and invocation.begun:
         name = invocation.tool.qualified_name
         session.counts[name] = session.counts.get(name, 0) + 1
@@ -336,7 +342,9 @@ def _store_entry(path: CallPath, invocation: Invocation | None, write: Write, tr
         raise
 
 
-def _bind_call(plans: CallPlans | ScopedPlans, batch: Batch, call: ToolCall) -> Bound:
+def _bind_call(plans: CallPlans | ScopedPlans, batch: Batch, session: Session, call: ToolCall) -> Bound:
+    if session.full:
+        raise Unavailable(str(full_error(session)), retryable=False)
     if batch.left_behind is not None and not batch.left_behind.done():
         raise Unavailable(
             "an earlier call of this session is still running past its deadline, so this one was not begun",

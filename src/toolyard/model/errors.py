@@ -17,6 +17,7 @@
     |- SessionError                       session.unavailable     503
     |  |- SessionBusyError(TimeoutError)  session.busy            409  retryable
     |  |- SessionExistsError(ValueError)  session.exists          409
+    |  |- SessionFullError                session.full            507
     |  `- UnknownSessionError(KeyError)   session.not_found       404
     |- CallError(.info)
     |  |- UnknownToolError(KeyError)      tool.not_found          404
@@ -178,6 +179,13 @@ class SessionBusyError(SessionError, TimeoutError):
     code = "session.busy"
     http_status = 409
     retryable = True
+
+
+class SessionFullError(SessionError):
+    """The session holds as many bytes as it may, or all in memory together do. Nothing of the batch was run."""
+
+    code = "session.full"
+    http_status = 507
 
 
 class SessionExistsError(SessionError, ValueError):
@@ -361,6 +369,7 @@ _BY_CODE: Mapping[str, type[ToolyardError]] = {
         SessionError,
         SessionBusyError,
         SessionExistsError,
+        SessionFullError,
         UnknownSessionError,
         UnknownToolError,
         StaleDefinition,

@@ -24,7 +24,13 @@ from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from toolyard.loop.threads import outlast
-from toolyard.model.errors import SessionBusyError, SessionError, SessionExistsError, UnknownSessionError
+from toolyard.model.errors import (
+    SessionBusyError,
+    SessionError,
+    SessionExistsError,
+    SessionFullError,
+    UnknownSessionError,
+)
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.stored_answers import (
     StoredResponse,
@@ -63,7 +69,7 @@ _T = TypeVar("_T")
 
 
 # Raised before anything has run, each by its own promise; about all other errors nobody knows.
-_NOTHING_RAN = (HttpFault, SessionBusyError, SessionExistsError, UnknownSessionError)
+_NOTHING_RAN = (HttpFault, SessionBusyError, SessionExistsError, SessionFullError, UnknownSessionError)
 
 
 class KeySlot(NamedTuple):
@@ -138,14 +144,14 @@ class Idempotency:
     def __init__(
         self,
         records: Records,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         *,
         keep: float = KEEP,
         patience: float = 90.0,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._records = records
-        self._clock = clock
+        self._clock = records.clock if clock is None else clock
         self._keep = keep
         self._patience = patience
         self._monotonic = monotonic
@@ -155,7 +161,7 @@ class Idempotency:
         self._name = secrets.token_hex(12)
         self._signing_on: asyncio.Task[None] | None = None
         self._claims = 0
-        self._offset = clock() - monotonic()
+        self._offset = self._clock() - monotonic()
         self._sweep_at = monotonic() + _SWEEP
         self._closing = False
         self._failing = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -22,10 +23,12 @@ _START = b"\0" * 32
 class Segment:
     """The first `count` entries of a tail that somebody shares, and what came before them."""
 
-    __slots__ = ("before", "count", "digest", "end", "entries")
+    __slots__ = ("before", "charge", "count", "digest", "end", "entries", "size")
 
-    def __init__(self, before: Segment | None, entries: list[bytes], count: int) -> None:
+    def __init__(self, before: Segment | None, entries: list[bytes], count: int, charge: object = None) -> None:
         self.before = before
+        self.charge = charge
+        self.size: int | None = None
         self.entries = entries
         self.count = count
         self.end: int = count + (0 if before is None else before.end)
@@ -35,7 +38,7 @@ class Segment:
 class History:
     """Entries as JSON text, in order. One appends at a time; anybody may read or fork meanwhile."""
 
-    __slots__ = ("_before", "_digested", "_shared", "_tail", "append")
+    __slots__ = ("_before", "_digested", "_measured", "_shared", "_tail", "append", "charge")
 
     def __init__(self, before: Segment | None = None) -> None:
         self._before = before
@@ -44,6 +47,24 @@ class History:
         """Add one entry. The list's own method, since every call comes by here."""
         self._digested: tuple[int, bytes] | None = None
         self._shared = 0
+        self._measured = (0, 0)
+        self.charge: Any = None
+        """What its tail is charged with, where that is counted; as long as somebody shares the tail, it is."""
+
+    @property
+    def own_size(self) -> int:
+        """Bytes of the entries since it was forked."""
+        count, size = self._measured
+        if count > len(self._tail):
+            count = size = 0
+        new = self._tail[count:]
+        self._measured = (count + len(new), size + sum(map(len, new)))
+        return self._measured[1]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all entries."""
+        return self.own_size + sum(map(_segment_size, self._line()))
 
     def fork(self, *, throw_away: bool = False) -> History:
         """A history that begins where this one now ends."""
@@ -52,7 +73,7 @@ class History:
             return History(self._before)
         if not throw_away and count > self._shared:
             self._shared = count
-        return History(Segment(self._before, self._tail, count))
+        return History(Segment(self._before, self._tail, count, self.charge))
 
     def forget(self) -> None:
         """Let go of entries that no fork shares; nothing may be appended afterwards."""
@@ -96,6 +117,12 @@ class History:
             segment = segment.before
         line.reverse()
         return line
+
+
+def _segment_size(segment: Segment) -> int:
+    if segment.size is None:
+        segment.size = sum(map(len, segment.entries[: segment.count]))
+    return segment.size
 
 
 def _digest_of(line: list[Segment]) -> bytes:

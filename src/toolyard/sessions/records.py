@@ -17,6 +17,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from toolyard.loop.threads import Threads
 from toolyard.model.errors import SessionError
+from toolyard.sessions.steady_clock import steady_clock
 from toolyard.sessions.store.base import ExpireRecords, Key, Outcome, PutRecord, RecordWrite, RemoveRecord, SessionStore
 from toolyard.sessions.store.sql import SqlStore
 from toolyard.sessions.store.tables import UNWATCHED, Record, get_record, list_records, record_version
@@ -56,6 +57,9 @@ class Records(ABC):
     @abstractmethod
     def get(self, kind: str, owner: str, name: str) -> bytes | None:
         """The value, or None."""
+
+    clock: Callable[[], float]
+    """By which `expire` counts."""
 
     @abstractmethod
     def remove(self, kind: str, owner: str, name: str, *, old: bytes | None = None) -> bool:
@@ -177,7 +181,7 @@ class MemoryRecords(Records):
         clock: Callable[[], float] = time.time,
         most: Mapping[str, int] = MappingProxyType({"answer": MOST_ANSWERS}),
     ) -> None:
-        self._clock = clock
+        self.clock = clock
         self._most = most
         self._kinds: dict[str, _Kind] = {}
         self._held: set[tuple[str, str, str]] = set()
@@ -189,7 +193,7 @@ class MemoryRecords(Records):
             known = self._kind(kind)
             if new and self._value(known, owner, name) is not None:
                 return False
-            known.put(owner, name, value, self._clock())
+            known.put(owner, name, value, self.clock())
             known.make_room(owner, name)
             return True
 
@@ -214,7 +218,7 @@ class MemoryRecords(Records):
             known = self._kind(kind)
             if self._value(known, owner, name) != old:
                 return False
-            known.put(owner, name, value, self._clock())
+            known.put(owner, name, value, self.clock())
             known.make_room(owner, name)
             return True
 
@@ -290,7 +294,7 @@ class SqlRecords(Records):
 
     def __init__(self, store: SqlStore, *, clock: Callable[[], float] = time.time) -> None:
         self._store = store
-        self._clock = clock
+        self.clock = clock
         self._threads = Threads(_THREADS, "toolyard-records")
         # Counted from a random number: no two objects, in whatever process, give the same stamp.
         self._stamps = itertools.count(secrets.randbits(62))
@@ -345,7 +349,7 @@ class SqlRecords(Records):
     def _put(
         self, kind: str, owner: str, name: str, value: bytes, *, new: bool = False, old: bytes | None = None
     ) -> PutRecord:
-        return PutRecord(kind, owner, name, value, self._clock(), next(self._stamps), Outcome(), new, old)
+        return PutRecord(kind, owner, name, value, self.clock(), next(self._stamps), Outcome(), new, old)
 
     def _write(self, write: RecordWrite) -> int:
         self._store.write(write)
@@ -365,8 +369,9 @@ def _lock_key(kind: str, owner: str, name: str) -> Key:
     return Key(owner, f"\0{kind}\0{name}")
 
 
-def open_records(store: SessionStore | None, *, clock: Callable[[], float] = time.time) -> Records:
+def open_records(store: SessionStore | None, *, clock: Callable[[], float] | None = None) -> Records:
     """The records beside these sessions: in the same database, or in memory if there is none."""
+    clock = steady_clock(store) if clock is None else clock
     if store is None:
         return MemoryRecords(clock=clock)
     if not isinstance(store, SqlStore):

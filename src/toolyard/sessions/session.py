@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from contextvars import ContextVar
 from typing import Any
@@ -43,8 +44,8 @@ class Session:
     """What is known of one session. Appending is for whoever has its turn."""
 
     __slots__ = (
-        *("answered", "branch", "counts", "drafted", "durable", "flights", "gate", "history", "holder", "is_alone"),
-        *("kept", "key", "looked_at", "over", "state", "taken", "told", "used"),
+        *("answered", "branch", "counts", "drafted", "durable", "flights", "full", "gate", "history", "holder"),
+        *("is_alone", "kept", "key", "looked_at", "over", "room", "state", "taken", "told", "used"),
     )
 
     def __init__(
@@ -72,6 +73,10 @@ class Session:
         self.taken = False
         """True while somebody has the turn by `Sessions.enter`; cleared as it is given back."""
         self.over = False
+        self.full = False
+        """True where nothing more may be added to it."""
+        self.room: int = sys.maxsize
+        """Bytes that may be added before it is measured; where nobody counts, all there are."""
         self.kept = True
         """False for a session that nobody will ever read: nothing need be written down in it."""
         self.is_alone = False
@@ -107,7 +112,9 @@ class Session:
 
     def commit(self, entry: bytes, changes: Changes | None = None) -> None:
         """Add an entry and what its call changed, as one step."""
+        self.room -= len(entry)
         if changes:
+            self.room -= sum(len(value) for value in changes.values() if value is not None)
             with _committing:
                 self.state.apply(changes)
                 self.history.append(entry)

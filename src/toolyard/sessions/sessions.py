@@ -13,8 +13,10 @@ from typing import Any, TypeVar
 from toolyard.loop.threads import Threads, outlast
 from toolyard.model.errors import SessionError, SessionExistsError, UnknownSessionError
 from toolyard.sessions.history import History, interrupted, read_entry
+from toolyard.sessions.memory_quota import MAX_BYTES, MAX_SESSION_BYTES, MemoryQuota
 from toolyard.sessions.session import INSIDE, Session, busy_error, check_session_id, inside_itself_error
 from toolyard.sessions.state import Changes, State, read_changes, read_initial, write_changes
+from toolyard.sessions.steady_clock import steady_clock
 from toolyard.sessions.store.base import (
     Append,
     Create,
@@ -45,7 +47,8 @@ _CACHED = 10_000
 class Sessions:
     """Finds, opens and ends sessions; without a store they live as long as this object.
 
-    `ttl` ends sessions that many seconds after their last use. `max_open` bounds how many there may be.
+    `ttl` ends sessions that many seconds after their last use. `max_open` bounds how many there may be, and without
+    a store `max_session_bytes` how large each may become, `max_bytes` all of them together.
     """
 
     def __init__(
@@ -54,7 +57,9 @@ class Sessions:
         *,
         ttl: float | None = None,
         max_open: int = MAX_OPEN,
-        clock: Callable[[], float] = time.time,
+        max_session_bytes: int = MAX_SESSION_BYTES,
+        max_bytes: int = MAX_BYTES,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         if store is not None and not callable(getattr(store, "try_hold", None)):
             raise SessionError(f"store must be a SessionStore, such as SqliteStore(path), not {type(store).__name__}")
@@ -63,14 +68,15 @@ class Sessions:
         if not isinstance(max_open, int) or max_open < 1:
             raise SessionError(f"max_open must be a whole number, 1 or more, not {max_open!r}")
         self.store = store
-        self._clock = clock
+        self._clock = steady_clock(store) if clock is None else clock
         self._threads = Threads(_STORE_THREADS, "toolyard-store")
         self.ttl = ttl
         self.max_open = max_open
+        self.quota = MemoryQuota(max_session_bytes, max_bytes)
         self.at_hand: dict[Key | str, Session] = {}
         """Sessions in memory, by id; by owner and id if they have one."""
         self._change = threading.RLock()
-        self._swept = clock()
+        self._swept = self._clock()
         self._counted = (float("-inf"), 0)
 
     def open(
@@ -87,7 +93,7 @@ class Sessions:
         if initial_state is not None and fork_of is not None:
             raise SessionError("a fork begins with the state of what it forks; give initial_state or fork_of, not both")
         key = Key(owner or "", session_id)
-        if self.store is not None and _slot_of(key) in self.at_hand:
+        if self.store is not None and key.slot in self.at_hand:
             with suppress(UnknownSessionError):  # another process may have ended it
                 self.current(session_id, owner)
         parent = None if fork_of is None else self.current(fork_of, owner)
@@ -95,15 +101,16 @@ class Sessions:
         changes |= setup or {}
         with self._change:
             self._sweep()
-            if _slot_of(key) in self.at_hand:
+            if key.slot in self.at_hand:
                 raise SessionExistsError(f"session {session_id!r} is already set up; tear it down or pick another id")
             self._check_room()
             if parent is not None and parent.over:
                 raise UnknownSessionError(f"session {fork_of!r} is over")
             session, base = self._new(key, parent, entries, changes)
+            self.quota.admit(session)
             # Found by others from now on; its gate is shut until the store has it.
             session.gate.enter_at_once()
-            self.at_hand[_slot_of(key)] = session
+            self.at_hand[key.slot] = session
         try:
             if self.store is not None:
                 branch = None if parent is None else parent.branch
@@ -143,7 +150,7 @@ class Sessions:
 
     def known(self, session_id: str, owner: str | None = None) -> bool:
         """True if `find` needs no store for it."""
-        return self.store is None or _slot_of(Key(owner or "", session_id)) in self.at_hand
+        return self.store is None or Key(owner or "", session_id).slot in self.at_hand
 
     def current(self, session_id: str, owner: str | None = None) -> Session:
         """The session, with what other processes added to it meanwhile."""
@@ -156,10 +163,11 @@ class Sessions:
         """End a session; nothing happens if there is none."""
         key = Key(owner or "", session_id)
         with self._change:
-            session = self.at_hand.pop(_slot_of(key), None)
+            session = self.at_hand.pop(key.slot, None)
             if session is not None:
                 session.over = True
                 session.forget()
+                self.quota.release(session)
         if self.store is not None:
             self.store.write(Delete(key))
 
@@ -402,7 +410,7 @@ class Sessions:
         if self.store is None:
             return None
         with self._change:
-            session = self.at_hand.get(_slot_of(key))
+            session = self.at_hand.get(key.slot)
             if session is not None:
                 return session
             stored = self.store.load(key)
@@ -410,7 +418,7 @@ class Sessions:
                 return None
             session = Session.stored(key, stored)
             self._make_room()
-            self.at_hand[_slot_of(key)] = session
+            self.at_hand[key.slot] = session
         if stored.intent is not None:
             self._look_again(session)
         return session
@@ -463,15 +471,17 @@ class Sessions:
     def _tell_of_use(self, session: Session) -> None:
         if self.ttl is not None and session.used - session.told > self.ttl / 4 and not session.over:
             session.told = session.used
-            self._durable().submit(Touch(session.key, session.branch, session.used), _never_mind)
+            # If the store does not hear of it, it may expire too early; nothing is lost that was acknowledged.
+            self._durable().submit(Touch(session.key, session.branch, session.used), lambda _error: None)
 
     def _gone(self, session: Session) -> None:
-        self.at_hand.pop(_slot_of(session.key), None)
+        self.at_hand.pop(session.key.slot, None)
 
     def _check_room(self) -> None:
         count = len(self.at_hand) if self.store is None else self._stored_count(self.store)
         if count >= self.max_open:
             raise SessionError(f"{count:,} sessions are open, the most allowed; tear some down, or set a ttl")
+        self.quota.check_total()
         self._make_room()
 
     def _stored_count(self, store: SessionStore) -> int:
@@ -487,13 +497,4 @@ class Sessions:
             return
         idle = sorted((s for s in self.at_hand.values() if not s.gate.busy), key=lambda s: s.used)
         for session in idle[: _CACHED // 10]:
-            self.at_hand.pop(_slot_of(session.key), None)
-
-
-def _never_mind(error: BaseException | None) -> None:
-    """A session may expire too early if the store did not hear of its use; nothing is lost that was acknowledged."""
-
-
-def _slot_of(key: Key) -> Key | str:
-    # Most sessions have no owner, and looking up text is quicker than looking up a pair.
-    return key if key.owner else key.session_id
+            self.at_hand.pop(session.key.slot, None)

@@ -56,6 +56,11 @@ class State:
         """A state that begins as this one is now."""
         return State((*self._below, self._top) if self._top else self._below)
 
+    @property
+    def size(self) -> int:
+        """Bytes of all values."""
+        return sum(len(value) for layer in (*self._below, self._top) for value in layer.values() if value is not None)
+
     def slots(self) -> list[Slot]:
         """Every slot with a value, sorted."""
         merged: Changes = {}

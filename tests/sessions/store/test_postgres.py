@@ -4,6 +4,7 @@ import itertools
 import subprocess
 import sys
 import threading
+import time
 
 import psycopg
 import pytest
@@ -318,3 +319,12 @@ def test_without_psycopg_the_error_says_what_to_install():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.startswith("SessionError") and "pip install 'toolyard[postgres]'" in out
+
+
+def test_the_time_is_that_of_the_server(postgres_place, monkeypatch):
+    store = postgres_place.open()
+    real = time.time()
+    monkeypatch.setattr(time, "time", lambda: real + 86_400)
+    # The server is on this machine, whose clock nobody has really set.
+    assert abs(store.now() - real) < 3600
+    store.close()

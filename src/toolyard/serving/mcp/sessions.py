@@ -115,13 +115,13 @@ class McpSessions:
         idle: float,
         most: int,
         clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
+        wall: Callable[[], float] | None = None,
     ) -> None:
         self._records = records
         self._idle = idle
         self._most = most
         self._clock = clock
-        self._wall = wall
+        self._wall = records.clock if wall is None else wall
         self._forget = forget
         self._here: dict[tuple[str, str], McpSession] = {}
         """By owner and id."""
@@ -306,4 +306,4 @@ async def forget_lost(records: Records) -> None:
     """Throw away what was meant for somebody who is gone."""
     if records.shared:
         for kind in (_CANCEL, _MAIL):
-            await records.aexpire(kind, time.time() - _LOST_SECONDS)
+            await records.aexpire(kind, records.clock() - _LOST_SECONDS)

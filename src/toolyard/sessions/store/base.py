@@ -82,6 +82,11 @@ class Key(msgspec.Struct, frozen=True, array_like=True):
     owner: str
     session_id: str
 
+    @property
+    def slot(self) -> Key | str:
+        """What it is looked up by: most sessions have no owner, and looking up text is quicker than a pair."""
+        return self if self.owner else self.session_id
+
 
 class Create(msgspec.Struct, frozen=True):
     """A new session, on a new branch."""

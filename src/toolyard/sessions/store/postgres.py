@@ -140,5 +140,9 @@ class PostgresStore(SqlStore):
 
         return self._reader.use(read)
 
+    def now(self) -> float:
+        """The time by the server's clock: that of this machine may be another."""
+        return float(self._read(lambda run: run("SELECT extract(epoch FROM clock_timestamp())", ()).fetchone()[0]))
+
     def _number(self, key: Key) -> int:
         return lock_number(self._address.schema, key.owner, key.session_id, bits=63)
