@@ -175,3 +175,7 @@ def test_a_call_without_a_session_leaves_none_behind_where_there_is_a_store(caps
     assert (code, result["result"]) == ((1, None) if "fail" in call[0] else (0, 3))
     as_json(capsys, "call", *call, "--simulate")
     assert as_json(capsys, "session", "list") == (0, [])
+
+
+def test_a_tool_is_shown_by_the_name_that_a_providers_list_gives_it(capsys):
+    assert as_json(capsys, "show", "desk__add") == as_json(capsys, "show", "desk::add")

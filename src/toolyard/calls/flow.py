@@ -191,10 +191,9 @@ def _answer_calls(
     inflight: InflightCalls | None,
     results: list[ToolResult],
 ) -> Flow:
-    current = current_plans(path, batch.mode)
-    plans: CallPlans | ScopedPlans = current
+    plans: CallPlans | ScopedPlans = current_plans(path, batch.mode)
     if batch.mode == "simulate":
-        plans = _restrict_plans(current, batch)
+        plans = _restrict_plans(current_plans(path, batch.mode), batch)
         if session.kept:
             if path.counting:
                 count_calls(session, plans.snapshot)

@@ -14,6 +14,8 @@ from toolyard.cli.output import counted, print_json, print_table, print_text, wa
 from toolyard.cli.yard import config_path, domain_registry, open_registry, warn_of_unknown
 from toolyard.constants import VERSION
 from toolyard.dialects import get_dialect
+from toolyard.dialects.wire_names import read_wire_call
+from toolyard.model.call import ToolCall
 from toolyard.model.report import LoadReport
 from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
@@ -123,7 +125,8 @@ def show(
         cannot be told is listed on standard error.
     """
     with open_registry(options.config, skip_bad=skip_bad) as registry:
-        found = [candidate.tool for candidate in find(registry.snapshot, name)]
+        called = read_wire_call(registry.snapshot, ToolCall(name)).name
+        found = [candidate.tool for candidate in find(registry.snapshot, called)]
         tools = registry.all_tools()
     if format:
         dialect = get_dialect(format, tools)

@@ -85,10 +85,12 @@ class ToolEngine(Closing):
     overrides: Overrides = Overrides()
     """Which of the methods below a subclass made its own, as the older style has it."""
     _answers_blocking: ClassVar[bool] = True
+    _only_executes_async: ClassVar[bool] = False
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         cls.overrides = find_overrides(cls, ToolEngine)
+        cls._only_executes_async = cls.overrides.aexecute and not cls.overrides.execute
         cls._answers_blocking = not inspect.iscoroutinefunction(cls.answer)
         if "__init__" in cls.__dict__:
             cls.__init__ = complete_init(cls.__init__, ToolEngine.__init__)  # type: ignore[method-assign]
@@ -236,7 +238,7 @@ class ToolEngine(Closing):
         others. `timeout` limits each call in place of the engine's own. Code that is being simulated executes
         nothing: its calls are simulated, too.
         """
-        if self.overrides.answers_batches and not self.overrides.execute:
+        if self._only_executes_async:
             from toolyard.loop.home import home_loop
 
             options = given_options(timeout=timeout, owner=owner, context=context)
