@@ -108,3 +108,20 @@ def test_completion_is_installed_where_the_shell_looks(capsys, tmp_path, monkeyp
     assert run(["completion", "fish", "--install"]) == 0
     place = capsys.readouterr().out.strip()
     assert place.startswith(str(tmp_path)) and "toolyard" in (tmp_path / place).read_text()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["check"], ["tools"], ["show", "f"], ["call", "f"], ["search", "f"], ["session", "list"]),
+        *(["sample", "tc/random", "-k", "1"], ["graph", "--out", "g.json"]),
+    ],
+    ids=" ".join,
+)
+def test_what_a_file_prints_when_it_is_run_stays_out_of_the_answer(capsys, folder, monkeypatch, arguments):
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder))
+    (folder / "noisy.py").write_text("print('noise')\ndef f() -> int:\n    print('noise')\n    return 1\n")
+    assert run([*arguments, "-c", "noisy.py", "--json"]) == 0
+    shown = capsys.readouterr()
+    json.loads(shown.out)
+    assert "noise" in shown.err

@@ -113,3 +113,14 @@ def test_the_environment_chooses_where_to_listen_and_what_is_served(clean, monke
 def test_what_mcp_clients_see_is_one_of_the_blocks_own_choices(clean, capsys, flag):
     assert run(["mcp", flag, "nope"]) == 2
     assert f"{flag}: no such choice 'nope'" in capsys.readouterr().err
+
+
+@pytest.mark.process
+def test_what_a_served_file_prints_does_not_come_before_the_address(clean, tmp_path):
+    (tmp_path / "noisy.py").write_text("print('noise')\ndef f() -> int:\n    return 1\n")
+    command = ["-m", "toolyard", "serve", str(tmp_path / "noisy.py"), "--port", "0", "--log", "off"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with warm_toolyard().start(command, **pipes) as server:
+        assert json.loads(server.stdout.readline())["port"]
+        server.terminate()
+        assert "noise" in server.communicate()[1]

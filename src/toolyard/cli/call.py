@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack, redirect_stdout, suppress
+from contextlib import ExitStack, suppress
 from typing import Annotated, Any
 from uuid import uuid4
 
@@ -63,8 +63,7 @@ def call(
             with suppress(SessionExistsError):
                 engine.setup(session_id, owner=owner)
         ask = engine.simulate if simulate else engine.execute
-        # Standard output is for the answer alone, whatever the tool prints.
-        with redirect_stdout(sys.stderr), working(f"calling {name}"), ExitStack() as leaving:
+        with working(f"calling {name}"), ExitStack() as leaving:
             if session is None:
                 # Of its own, and over with the command: nobody finds it later.
                 leaving.callback(engine.teardown, session_id, owner=owner)

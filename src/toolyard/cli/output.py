@@ -6,7 +6,7 @@ import io
 import logging
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 import msgspec
@@ -121,11 +121,15 @@ def warn(text: str) -> None:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """A spinner on the terminal while something may take longer than a blink."""
-    if not (sys.stderr.isatty() and _log.isEnabledFor(logging.WARNING)):
-        yield
-        return
-    from rich.console import Console
+    """A spinner on the terminal while something may take longer than a blink.
 
-    with Console(stderr=True).status(what):
-        yield
+    Standard output is for the answer alone: what tools print meanwhile, when loaded or called, goes beside it.
+    """
+    with redirect_stdout(sys.stderr):
+        if not (sys.stderr.isatty() and _log.isEnabledFor(logging.WARNING)):
+            yield
+            return
+        from rich.console import Console
+
+        with Console(stderr=True).status(what):
+            yield

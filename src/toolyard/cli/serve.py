@@ -8,9 +8,9 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import msgspec
 from cyclopts import Parameter
@@ -94,7 +94,10 @@ def serve(
         )
     from toolyard.serving.process.server import serve as run
 
-    return 0 if run(read, block, ready=lambda address, text: _announce_address(address, block, text)) else 1
+    out = sys.stdout
+    # Standard output is for the address alone, whatever tools print.
+    with redirect_stdout(sys.stderr):
+        return 0 if run(read, block, ready=lambda address, text: _announce_address(address, block, text, out)) else 1
 
 
 def apply_overrides(
@@ -145,7 +148,7 @@ def _run_workers(read: Config, block: ServerBlock, arguments: list[str]) -> int:
     with listen(block) as listener:
         address = address_of(listener)
         workers = WorkerPool(own_command(arguments), listener, block, say=warn)
-        return 0 if workers.run(lambda text: _announce_address(address, block, text)) else 1
+        return 0 if workers.run(lambda text: _announce_address(address, block, text, sys.stdout)) else 1
 
 
 def _run_worker(read: Config, block: ServerBlock, fd: int, link: int) -> int:
@@ -154,16 +157,17 @@ def _run_worker(read: Config, block: ServerBlock, fd: int, link: int) -> int:
 
     with socket.socket(fileno=link) as parent:
         listener = socket.socket(fileno=fd)
-        done = run(
-            *(read, block),
-            ready=lambda _, text: tell_parent(parent, text),
-            listener=listener,
-            lifeline=parent,
-        )
+        with redirect_stdout(sys.stderr):
+            done = run(
+                *(read, block),
+                ready=lambda _, text: tell_parent(parent, text),
+                listener=listener,
+                lifeline=parent,
+            )
     return 0 if done else 1
 
 
-def _announce_address(address: Address, block: ServerBlock, text: str) -> None:
+def _announce_address(address: Address, block: ServerBlock, text: str, out: TextIO) -> None:
     import json
 
     sys.stderr.write("".join(f"{visible(line)}\n" for line in text.splitlines()))
@@ -171,8 +175,8 @@ def _announce_address(address: Address, block: ServerBlock, text: str) -> None:
     line = {"url": address.url, "host": address.host, "port": address.port, "pid": os.getpid()}
     # Whoever started the server need not be there to read it.
     with suppress(BrokenPipeError):
-        sys.stdout.write(json.dumps({**line, "workers": block.workers}) + "\n")
-        sys.stdout.flush()
+        out.write(json.dumps({**line, "workers": block.workers}) + "\n")
+        out.flush()
 
 
 Exposed = Annotated[
