@@ -177,6 +177,29 @@ def test_writing_outside_of_its_directory(tried, level, home):
     assert tried(write, {"path": "own"}).result == "written"
 
 
+def test_memory_and_semaphores_of_posix_are_files_that_only_some_levels_deny(tried, level):
+    """What the table of `sandbox` says: below Landlock nothing looks at paths."""
+    name = f"test-yard-{uuid.uuid4().hex}"
+    bodies = {
+        name: "import _posixshmem\nos.close(_posixshmem.shm_open(given['name'], os.O_CREAT | os.O_RDWR, mode=0o600))",
+        f"sem.{name}": "import _multiprocessing\n_multiprocessing.SemLock(1, 1, 1, given['name'], False)",
+        f"{name}-file": "open('/dev/shm' + given['name'] + '-file', 'w').close()",
+    }
+    for file, body in bodies.items():
+        left = Path("/dev/shm", file)
+        try:
+            seen = tried(attempt(f"{body}\nreturn 'made'"), {"name": f"/{name}"}).result
+            assert left.exists() is (level == "rlimits")
+            assert seen == {"landlock": "PermissionError"}.get(level, "made")
+        finally:
+            left.unlink(missing_ok=True)
+
+
+def test_that_a_file_is_there_is_told_where_its_world_is_the_servers(tried, level, home):
+    seen = tried(attempt("return os.stat(given['path']).st_size"), {"path": str(home / "open")}).result
+    assert seen == ("FileNotFoundError" if level == "bwrap" else (home / "open").stat().st_size)
+
+
 def test_its_own_file_cannot_be_read_or_changed_at_the_higher_levels(tried, level, tmp_path):
     path = str(tmp_path / "t" / "evil.py")
     opening = attempt("open(given['path'], given['mode'])\nreturn 'opened'")

@@ -5,6 +5,7 @@ What a script tries                    bwrap        landlock     rlimits
 a secret of the server's environment   not there    denied       denied if root started the server
 a file of the server's owner, 0600     not there    denied       denied if root started the server
 a file that everybody may read         not there    denied       readable
+that a file is there, its size, times  not there    told         told
 a file outside its own folder          not there    denied       as its uid may
  it wants to write
 mode, owner, attributes of a file      not there    denied (5)   as its uid may
@@ -15,8 +16,10 @@ a signal to another worker             denied (3)   denied (3)   delivered
 a signal to the server                 not there    denied (3)   denied if root started the server
 limits, priority, processors, memory   denied (1)   denied (1)   denied (1)
  of another process
-memory, queues of System V and POSIX   denied (1)   denied (1)   denied (1)
- that outlive the process
+memory and queues of System V, queues  denied (1)   denied (1)   denied (1)
+ of POSIX, that outlive the process
+memory and semaphores of POSIX, files  gone with    denied       as its uid may (6)
+ in /dev/shm                            its world
 processes that outlive the call        ended        ended (4)    ended (4)
 memory, files, processes, file size    limited      limited      limited
 CPU                                    until the deadline, or `cpu_seconds`
@@ -33,6 +36,7 @@ CPU                                    until the deadline, or `cpu_seconds`
     refuses to change them by path, in the script's own folder too (`shutil.copyfile` works, `shutil.copy` does not).
     Left is what can be done with an open file, which the packages are that a script may read; and the times of any
     file of the user whose path it knows.
+(6) They are files in a folder that everybody may write to, like /tmp: only Landlock and bwrap look at paths.
 
 At level rlimits, a server that root did not start and its scripts are one user: a script can read and end what that
 user can, the server itself included. That level keeps accidents apart, not enemies.
