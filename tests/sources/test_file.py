@@ -372,3 +372,39 @@ def test_a_table_under_another_name_is_refused_as_one(tmp_path, name, text):
 def test_rows_in_json_are_a_table_too(write):
     with pytest.raises(MalformedSource, match=r"this is a table.*\"name\": ..., \"about\": ..."):
         FileToolLoader(write([["name", "about"], ["add", "Adds."]])).load()
+
+
+HUGE = 3 << 20
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"default": "x" * HUGE},
+        {"enum": ["x" * HUGE]},
+        {"enum": ["x" * 1000] * (HUGE // 1000)},
+        {"default": [1] * HUGE},
+        {"description": "x" * HUGE},
+        {"type": "object", "properties": {"x" * HUGE: {}}},
+    ],
+    ids=["default", "enum", "enum of many", "list", "description", "name"],
+)
+def test_a_schema_with_a_huge_value_costs_its_entry_alone(tmp_path, schema):
+    path = tmp_path / "t.json"
+    bad = {**WEATHER, "name": "bad", "parameters": {"type": "object", "properties": {"a": schema}}}
+    path.write_text(json.dumps([bad, {**WEATHER, "name": "worse", "description": "x" * HUGE}, WEATHER]))
+    loader = FileToolLoader(path, on_error="skip")
+    assert [tool.name for tool in loader.load()] == ["get_weather"]
+    assert "bytes" in loader.report.rejected[0].reason or "enum" in loader.report.rejected[0].reason
+    assert "characters" in loader.report.rejected[1].reason
+
+
+def test_the_limit_of_a_file_names_its_option(tmp_path):
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps([WEATHER]))
+    with pytest.raises(MalformedSource, match="raise max_bytes"):
+        FileToolLoader(path, max_bytes=10).load()
+    with path.open("r+b") as file:
+        file.truncate((64 << 20) + 1)
+    with pytest.raises(MalformedSource, match="67,108,864 bytes"):
+        FileToolLoader(path).load()

@@ -68,7 +68,12 @@ def _show_report(report: LoadReport) -> None:
     if report.rejected:
         rows = [(item.where, item.tool or "", item.reason) for item in report.rejected[:_SHOWN]]
         print_table("Rejected", ["where", "tool", "why"], rows)
-    for what, total in (("changes", len(changes)), ("rejections", len(report.rejected))):
+    warnings = report.warnings
+    if warnings:
+        shown = [(item.tool, item.pointer, item.kind, item.text) for item in warnings[:_SHOWN]]
+        print_table("Warnings", ["tool", "at", "kind", "what"], shown)
+    totals = (("changes", len(changes)), ("rejections", len(report.rejected)), ("warnings", len(warnings)))
+    for what, total in totals:
         if total > _SHOWN:
             print_text(f"... and {total - _SHOWN} more {what}; --json lists all")
     print_text(f"{counted(report.loaded, 'tool')} loaded, {len(report.rejected):,} rejected")

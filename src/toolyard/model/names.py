@@ -23,7 +23,7 @@ _ALL_PLAIN = re.compile(rf"(?:{_PLAIN.pattern}\n)*")
 
 # Zero-width and bidirectional controls are format characters (Cf); these few render as nothing
 # although Unicode files them elsewhere.
-_INVISIBLE = frozenset("\u115f\u1160\u3164\uffa0\u2800\u034f\u17b4\u17b5") | {
+INVISIBLE = frozenset("\u115f\u1160\u3164\uffa0\u2800\u034f\u17b4\u17b5") | {
     *map(chr, range(0xFE00, 0xFE10)),
     *map(chr, range(0xE0100, 0xE01F0)),
 }
@@ -97,16 +97,17 @@ def _problem(name: str) -> str | None:
     if name[0] == ":" or name[-1] == ":":
         return "may not begin or end with a colon"
     for char in name:
-        if char in _INVISIBLE or unicodedata.category(char) in _HIDDEN_CATEGORIES:
+        if char in INVISIBLE or unicodedata.category(char) in _HIDDEN_CATEGORIES:
             return f"contains the invisible or control character {char!a}"
         if char.isspace() and char != " ":
             return f"contains the white space {char!a}; only the plain space is allowed"
     if not unicodedata.is_normalized("NFC", name):
         return f"is not in Unicode normal form C; write {unicodedata.normalize('NFC', name)!a}"
-    return _look_alike(name)
+    return find_mixed_scripts(name)
 
 
-def _look_alike(name: str) -> str | None:
+def find_mixed_scripts(name: str) -> str | None:
+    """What is wrong with a name whose letters are of several scripts that look alike; None if nothing is."""
     scripts: dict[str, str] = {}
     for char in name:
         if char.isascii():
@@ -124,6 +125,38 @@ def _look_alike(name: str) -> str | None:
         letters = ", ".join(f"{scripts[s]!a} ({s.title()})" for s in mixed)
         return f"mixes scripts whose letters look alike: {letters}"
     return None
+
+
+_LATIN_TWINS = (
+    # Cyrillic, Greek, Armenian, Coptic, Latin's own
+    (
+        "\u0430\u0441\u0501\u0435\u04bb\u0456\u0458\u043a\u04cf\u043c\u043d\u043e\u0440\u051b\u0433\u0455\u0442",
+        "acdehijklmhopqrst",
+    ),
+    ("\u0443\u04af\u0475\u051d\u0445\u044c\u0432\u043f\u0438\u0437\u0431", "yyvwxbbnu36"),
+    (
+        "\u03b1\u03b2\u03b3\u03b5\u03b7\u03b9\u03ba\u03bd\u03bf\u03c1\u03c3\u03c4\u03c5\u03c7\u03c9\u03bc\u03b6",
+        "abyenikvopotuxwuz",
+    ),
+    ("\u0561\u0563\u0566\u0570\u0575\u0578\u057d\u057c\u0585\u0581\u0584\u056c\u057e\u0574", "wqqhjnunogplum"),
+    ("\u2c81\u2c89\u2c93\u2c95\u2c99\u2c9b\u2c9f\u2ca3\u2ca5\u2ca7\u2ca9\u2cad", "aeikmnopctyx"),
+    ("\u0261\u0131\u0251\u0269", "giai"),
+    # Cherokee and Lisu: capitals, which casefold leaves or makes so
+    (
+        "\u13aa\u13a0\u13a1\u13a2\u13a5\u13ab\u13ac\u13b3\u13b7\u13bb\u13c0\u13c3\u13d2\u13d9\u13da\u13de\u13df\u13e2\u13e6\u13f4",
+        "adrtijewmhgzrvslcpkb",
+    ),
+    (
+        "\ua4ee\ua4d0\ua4da\ua4d3\ua4f0\ua4dd\ua4d6\ua4e7\ua4f2\ua4d9\ua4d7\ua4e1\ua4df\ua4e0\ua4f3\ua4d1\ua4e3\ua4e2\ua4d4\ua4f4\ua4e6\ua4ea\ua4eb\ua4ec\ua4dc",
+        "abcdefghijklmnoprstuvwxyz",
+    ),
+)
+_TO_LATIN = {ord(char): twin for chars, twins in _LATIN_TWINS for char, twin in zip(chars, twins, strict=True)}
+
+
+def fold_look_alikes(name: str) -> str:
+    """The name in the Latin letters that it looks like; equal for names that people cannot tell apart."""
+    return name.casefold() if name.isascii() else name.casefold().translate(_TO_LATIN)
 
 
 _REACHES_A_TOOL = re.compile(r"::|[*?\[]")

@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
+
+from toolyard.model.warnings import DefinitionWarning, find_look_alikes
 
 State = Literal["ok", "stale", "failed"]
 
@@ -42,6 +45,8 @@ class SourceReport(msgspec.Struct, frozen=True):
     state: State = "ok"
     error: str | None = None
     """Why the source is stale (its last good tools are still served) or failed."""
+    warnings: Sequence[DefinitionWarning] = ()
+    """What should be looked at before a model sees it; nothing was left out for it."""
 
     @property
     def entries(self) -> int:
@@ -64,6 +69,7 @@ class SourceReport(msgspec.Struct, frozen=True):
             "rewritten": self.rewritten,
             "rewrites": msgspec.to_builtins(self.rewrites),
             "rejected": msgspec.to_builtins(self.rejected),
+            "warnings": msgspec.to_builtins(list(self.warnings)),
         }
 
 
@@ -88,10 +94,21 @@ class LoadReport(msgspec.Struct, frozen=True):
         return tuple(item for source in self.sources for item in source.rewrites)
 
     @property
+    def warnings(self) -> tuple[DefinitionWarning, ...]:
+        """Warnings of all sources, and those about names of several."""
+        tools = [tool for source in self.sources for tool in getattr(source.warnings, "tools", ())]
+        return (*(item for source in self.sources for item in source.warnings), *find_look_alikes(tools))
+
+    @property
     def ok(self) -> bool:
         """True when every source answered and nothing was rejected."""
         return not self.rejected and all(source.state == "ok" for source in self.sources)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON."""
-        return {"ok": self.ok, "loaded": self.loaded, "sources": [source.to_dict() for source in self.sources]}
+        return {
+            "ok": self.ok,
+            "loaded": self.loaded,
+            "sources": [source.to_dict() for source in self.sources],
+            "warnings": msgspec.to_builtins(list(self.warnings)),
+        }

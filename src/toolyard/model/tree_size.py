@@ -96,6 +96,20 @@ def fits(value: Any, *, max_values: int, max_depth: int) -> bool:
     return True
 
 
+def written_size(value: Any, *, most: int) -> int:
+    """About how many bytes the value has when it is written; just above `most` if it has more than that."""
+    size, stack = 0, [value]
+    while stack and size <= most:
+        item = stack.pop()
+        size += 2 + (len(item) if isinstance(item, str) else 0)
+        if isinstance(item, dict):
+            stack.extend(item)
+            stack.extend(item.values())
+        elif isinstance(item, (list, tuple)):
+            stack.extend(item)
+    return size
+
+
 class _Walk:
     """A thing that holds others, and how many of them have been counted."""
 

@@ -25,6 +25,7 @@ from toolyard.model.errors import (
 from toolyard.model.names import qualify
 from toolyard.model.report import LoadReport, Rejection, Rewrite, SourceReport, State
 from toolyard.model.tool import Tool
+from toolyard.model.warnings import Warnings
 from toolyard.parsing import paused_gc
 from toolyard.plugins import Loader
 from toolyard.registry.prepared import PreparedTool
@@ -197,7 +198,8 @@ def read_tools(tools: Iterable[Tool]) -> Part:
             admitted, changes = admit_tool(tool, copied=True)
             candidates.append(PreparedTool(admitted.tool, admitted.compiled, admitted.kept))
             rewrites.extend(changes)
-    return Part(tuple(candidates), SourceReport(DIRECT, len(candidates), tuple(rewrites)))
+    warnings = Warnings((), [candidate.tool for candidate in candidates])
+    return Part(tuple(candidates), SourceReport(DIRECT, len(candidates), tuple(rewrites), warnings=warnings))
 
 
 def prepare_all(loaders: Iterable[Loader]) -> None:
@@ -250,8 +252,15 @@ def read_loader(loader: Loader, before: Part | None = None) -> Part:
         loaded=len(candidates),
         rewrites=(*report.rewrites, *rewrites),
         rejected=(*report.rejected, *rejected),
+        warnings=_warn_about(report, candidates),
     )
     return Part(tuple(candidates), full, loader)
+
+
+def _warn_about(report: SourceReport, candidates: Iterable[PreparedTool]) -> Warnings:
+    """What the source warned of itself, and what there will be to say about these tools."""
+    given = report.warnings.given if isinstance(report.warnings, Warnings) else report.warnings
+    return Warnings(given, [candidate.tool for candidate in candidates])
 
 
 def _admit_all(loader: Loader, tools: list[Tool]) -> tuple[list[AdmittedTool], list[Rewrite], list[Rejection]]:
@@ -302,10 +311,10 @@ def _from(loader: Loader, tool: Tool) -> Tool:
 
 def joined(first: Part, second: Part) -> Part:
     """Two parts of tools that callers made, as one."""
-    report = SourceReport(
-        DIRECT, first.report.loaded + second.report.loaded, (*first.report.rewrites, *second.report.rewrites)
-    )
-    return Part((*first.candidates, *second.candidates), report)
+    candidates = (*first.candidates, *second.candidates)
+    rewrites = (*first.report.rewrites, *second.report.rewrites)
+    warnings = Warnings((), [candidate.tool for candidate in candidates])
+    return Part(candidates, SourceReport(DIRECT, len(candidates), rewrites, warnings=warnings))
 
 
 def failed(loader: Loader, error: ToolyardError | OSError) -> Part:
@@ -325,5 +334,5 @@ def without(part: Part, names: Set[str]) -> Part:
     kept = tuple(c for c in part.candidates if c.tool.qualified_name not in names)
     if len(kept) == len(part.candidates):
         return part
-    report = msgspec.structs.replace(part.report, loaded=len(kept))
+    report = msgspec.structs.replace(part.report, loaded=len(kept), warnings=_warn_about(part.report, kept))
     return msgspec.structs.replace(part, candidates=kept, report=report)

@@ -20,10 +20,11 @@ import jsonschema_rs
 import msgspec
 
 from toolyard.model.errors import DefinitionError, InvalidSchemaError
-from toolyard.model.json_words import IN_PLACE, JSON_TYPES, pointer_of
+from toolyard.model.json_words import IN_PLACE, JSON_TYPES, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, pointer_of
 from toolyard.model.names import are_plain, check_namespace, check_tool_name, show
 from toolyard.model.report import Rewrite
 from toolyard.model.tool import INFERRED, SOURCES, DeferredTool, Schema, Tool
+from toolyard.model.tree_size import written_size
 from toolyard.schema.compile import CompiledSchema, compile_schema
 from toolyard.schema.normalise import Change, normalise
 from toolyard.schema.subschemas import Path, children, resolve_pointer
@@ -38,6 +39,8 @@ class SchemaBudget(msgspec.Struct, frozen=True):
     """Subschemas that may judge one value, all `$ref`s followed."""
     pattern_length: int = 1_000
     enum: int = 10_000
+    bytes: int = 2 << 20
+    """Of text and values in it: descriptions, defaults, enums, examples."""
 
 
 DEFAULT_BUDGET = SchemaBudget()
@@ -45,7 +48,7 @@ DEFAULT_BUDGET = SchemaBudget()
 
 def check_budget(schema: dict[str, Any], budget: SchemaBudget = DEFAULT_BUDGET) -> None:
     """Raise `InvalidSchemaError` where the schema exceeds the budget. Never recurses."""
-    nodes = 0
+    nodes = size = 0
     branching = False
     stack: list[tuple[Path, int, Any]] = [((), 0, schema)]
     while stack:
@@ -58,6 +61,12 @@ def check_budget(schema: dict[str, Any], budget: SchemaBudget = DEFAULT_BUDGET) 
         if isinstance(node, dict):
             branching = branching or not IN_PLACE.isdisjoint(node)
             _check_node(path, node, budget)
+            for key, value in node.items():
+                if key not in SCHEMA_LISTS | SCHEMA_SINGLES:
+                    # The names in a map of schemas; the schemas come up by themselves.
+                    size += written_size(list(value) if key in SCHEMA_MAPS else value, most=budget.bytes)
+                if size > budget.bytes:
+                    raise _over_budget((*path, key), f"schema takes more than {budget.bytes:,} bytes")
             stack.extend((path + step, depth + 1, sub) for step, sub in children(node))
     if branching:
         _check_fan_out(schema, budget)
@@ -286,6 +295,8 @@ def admit_tool(tool: Tool, *, copied: bool = False) -> tuple[AdmittedTool, tuple
         raise DefinitionError(f"expected a Tool, got {type(tool).__name__}")
     if type(tool.namespace) is not str or type(tool.description) is not str or type(tool.metadata) is not dict:
         _refuse_types(tool)
+    if len(tool.description) > DEFAULT_BUDGET.bytes:
+        raise DefinitionError(f"the description of tool {show(tool.name)} has {len(tool.description):,} characters")
     check_namespace(tool.namespace)
     check_tool_name(tool.name)
     for alias in tool.aliases:

@@ -16,9 +16,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource
+from toolyard.model.names import show
 from toolyard.model.report import Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool
+from toolyard.model.warnings import DefinitionWarning, Warnings
 from toolyard.plugins import Policy
 from toolyard.schema.admission import AdmittedTool, admit_tool, summarise_changes
 from toolyard.schema.definition import read_definition
@@ -39,6 +42,8 @@ class ToolLoader(ABC):
     admitted: Sequence[AdmittedTool] = ()
     """What the last `load` gave, ready for a registry; empty for loaders that leave the checks to it."""
     _report: SourceReport | None = None
+    _given_namespace: str | None = None
+    _is_locked: bool = False
 
     @abstractmethod
     def load(self) -> list[Tool]:
@@ -72,6 +77,16 @@ class ToolLoader(ABC):
     def close(self) -> None:  # noqa: B027 - most sources hold no connection
         """Let go of connections."""
 
+    def _lock_namespaces(self, namespaces: str, given: str | None) -> None:
+        """Read the option; `given` is the namespace that the operator gave, if any."""
+        if namespaces not in ("open", "locked"):
+            raise ConfigError(f"namespaces of {type(self).__name__} must be 'open' or 'locked', not {namespaces!r}")
+        if namespaces == "locked" and given is None:
+            raise ConfigError("namespaces: locked needs a namespace that the tools are kept in; give one")
+        self._is_locked = namespaces == "locked"
+        # The default is what nobody gave: entries that name another namespace take nothing from anybody.
+        self._given_namespace = given if self._is_locked or given != TOOL_DEFAULT_NAMESPACE else None
+
     def _set_policies(self, on_error: str, on_duplicate: str) -> None:
         for option, value in (("on_error", on_error), ("on_duplicate", on_duplicate)):
             if value not in _POLICIES:
@@ -94,6 +109,7 @@ class Intake:
         self._candidates: list[AdmittedTool] = []
         self._rewrites: list[Rewrite] = []
         self._rejected: list[Rejection] = []
+        self._warnings: list[DefinitionWarning] = []
 
     def define(
         self,
@@ -125,6 +141,7 @@ class Intake:
             self.reject(error, where, tool.name)
 
     def _admit(self, tool: Tool, changes: Sequence[Change], place: str) -> None:
+        self._check_namespace(tool)
         candidate, rewrites = admit_tool(tool, copied=not self._own)
         if place:
             candidate.place = place
@@ -133,6 +150,16 @@ class Intake:
             self._rewrites.extend(summarise_changes(tool, changes, ""))
         if rewrites:
             self._rewrites.extend(rewrites)
+
+    def _check_namespace(self, tool: Tool) -> None:
+        given = self._loader._given_namespace
+        if given is None or tool.namespace == given:
+            return
+        claim = f"claims the namespace {show(tool.namespace)}, and the source was given {given!r}"
+        if self._loader._is_locked:
+            raise DefinitionError(f"{claim}, which is locked")
+        text = f"{claim}; 'namespaces: locked' refuses that"
+        self._warnings.append(DefinitionWarning(tool.qualified_name, "/namespace", "namespace", text))
 
     def reject(self, error: Exception, where: str, name: str | None = None) -> None:
         """Leave an entry out and list it, or raise, as the loader's policy says."""
@@ -143,7 +170,12 @@ class Intake:
     def finish(self) -> list[Tool]:
         """Write the loader's report and hand over the tools."""
         self._loader.admitted = self._candidates
+        tools = [candidate.tool for candidate in self._candidates]
         self._loader._report = SourceReport(
-            self._loader.source, len(self._candidates), tuple(self._rewrites), tuple(self._rejected)
+            self._loader.source,
+            len(tools),
+            tuple(self._rewrites),
+            tuple(self._rejected),
+            warnings=Warnings(self._warnings, tools),
         )
-        return [candidate.tool for candidate in self._candidates]
+        return tools

@@ -31,6 +31,7 @@ from toolyard.model.json_words import json_type, pointer_of
 from toolyard.model.names import check_namespace
 from toolyard.model.report import SourceReport
 from toolyard.model.tool import DeferredTool, Effects, Schema, Tool
+from toolyard.model.warnings import Warnings
 from toolyard.parsing import iter_json_lines, locate, parse_json, parse_yaml, paused_gc, read_bytes
 from toolyard.schema.admission import admit_deferred, admit_schema
 from toolyard.schema.options import read_arguments
@@ -264,7 +265,7 @@ _YAML = frozenset({".yaml", ".yml"})
 _JSON = frozenset({".json"})
 _LINES = frozenset({".jsonl", ".ndjson"})
 
-MAX_BYTES = 256 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 _LOCATED = 50
 
 
@@ -287,6 +288,7 @@ class FileToolLoader(ToolLoader):
         on_duplicate: str = "raise",
         lazy: bool = False,
         max_bytes: int = MAX_BYTES,
+        namespaces: str = "open",
     ) -> None:
         self.path = Path(expand_place(path, "path"))
         self.namespace = namespace
@@ -296,6 +298,7 @@ class FileToolLoader(ToolLoader):
         self.lazy: bool = read["lazy"]
         self.max_bytes: int = read["max_bytes"]
         self._set_policies(on_error, on_duplicate)
+        self._lock_namespaces(namespaces, namespace)
         suffix = self.path.suffix.lower()
         if suffix in TABLES:
             raise ConfigError(f"{self.path}: {explain_table()}")
@@ -326,11 +329,13 @@ class FileToolLoader(ToolLoader):
 
     def _admit_index(self, tools: list[IndexedTool]) -> bool:
         """False if some name needs the full load to be judged, skipped or explained."""
+        if self.namespace is not None and any(tool.namespace != self.namespace for tool in tools):
+            return False
         try:
             self.admitted = admit_deferred(tools)
         except DefinitionError:
             return False
-        self._report = SourceReport(self.source, len(tools))
+        self._report = SourceReport(self.source, len(tools), warnings=Warnings((), tools))
         return True
 
     def _load_document(self, data: bytes, intake: Intake) -> None:
@@ -386,12 +391,14 @@ class InlineToolLoader(ToolLoader):
         *,
         on_error: str = "raise",
         on_duplicate: str = "raise",
+        namespaces: str = "open",
     ) -> None:
         check_namespace(namespace)
         if isinstance(tools, (str, bytes)) or not isinstance(tools, (Sequence, Mapping)):
             raise MalformedSource(f"tools must be a list or a mapping, not {json_type(tools)}", where=self.label)
         self.namespace = namespace
         self._set_policies(on_error, on_duplicate)
+        self._lock_namespaces(namespaces, namespace)
         self._tools = tools
 
     def load(self) -> list[Tool]:

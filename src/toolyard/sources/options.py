@@ -40,6 +40,15 @@ class LoaderOptions(msgspec.Struct, frozen=True, kw_only=True):
     ]
 
 
+class CatalogOptions(LoaderOptions, frozen=True, kw_only=True):
+    """Of sources whose entries may name a namespace of their own."""
+
+    namespaces: Annotated[
+        Literal["open", "locked"],
+        Meta(description="Whether an entry may name another namespace than the one given here, or is refused."),
+    ]
+
+
 class DomainOptions(LoaderOptions, frozen=True, kw_only=True):
     """Of the domains that packages bring."""
 
@@ -48,7 +57,7 @@ class DomainOptions(LoaderOptions, frozen=True, kw_only=True):
     ]
 
 
-class FileOptions(LoaderOptions, frozen=True, kw_only=True):
+class FileOptions(CatalogOptions, frozen=True, kw_only=True):
     """Of a catalog file."""
 
     path: Annotated[str | Path, Meta(description="The file: JSON, JSON lines or YAML.")]
@@ -56,7 +65,7 @@ class FileOptions(LoaderOptions, frozen=True, kw_only=True):
     max_bytes: Annotated[int, Meta(ge=1, description="Size of the largest file that is read.")]
 
 
-class InlineOptions(LoaderOptions, frozen=True, kw_only=True):
+class InlineOptions(CatalogOptions, frozen=True, kw_only=True):
     """Of tools that stand in the config itself."""
 
     tools: Annotated[
@@ -64,7 +73,7 @@ class InlineOptions(LoaderOptions, frozen=True, kw_only=True):
     ]
 
 
-class PythonOptions(LoaderOptions, frozen=True, kw_only=True):
+class PythonOptions(CatalogOptions, frozen=True, kw_only=True):
     """Of Python functions."""
 
     target: Annotated[

@@ -44,6 +44,7 @@ class PythonToolLoader(ToolLoader):
         *,
         on_error: str = "raise",
         on_duplicate: str = "raise",
+        namespaces: str = "open",
     ) -> None:
         if target is None or isinstance(target, _NO_TARGETS):
             raise ConfigError(
@@ -53,6 +54,7 @@ class PythonToolLoader(ToolLoader):
         self.target = expand_place(target, "target") if isinstance(target, str) else target
         self.namespace = namespace
         self._set_policies(on_error, on_duplicate)
+        self._lock_namespaces(namespaces, namespace)
 
     @property
     def source(self) -> str:

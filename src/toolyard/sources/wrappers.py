@@ -13,6 +13,7 @@ import msgspec
 from toolyard.model.errors import ConfigError
 from toolyard.model.report import SourceReport
 from toolyard.model.tool import Tool
+from toolyard.model.warnings import Warnings
 from toolyard.plugins.protocols import check_loader
 from toolyard.schema.admission import AdmittedTool
 from toolyard.sources.base import ToolLoader
@@ -51,7 +52,13 @@ class WrappedToolLoader(ToolLoader):
             for rewrite in self.inner.report.rewrites
             if rewrite.tool in names
         )
-        self._report = SourceReport(self.source, len(pairs), rewrites, self.inner.report.rejected)
+        warned = getattr(self.inner.report.warnings, "given", ())
+        warnings = tuple(
+            msgspec.structs.replace(warning, tool=names[warning.tool]) for warning in warned if warning.tool in names
+        )
+        self._report = SourceReport(
+            self.source, len(pairs), rewrites, self.inner.report.rejected, warnings=Warnings(warnings, [])
+        )
         return [new for _, new in pairs]
 
     @property
