@@ -139,6 +139,7 @@ $(VENV)/.llama: $(STAMP)
 soak: rig $(VENV)/.llama
 	TOOLYARD_SOAK=1 $(BIN)/python $(PYTEST) -m ''
 	$(BIN)/python tests/parsing/yaml/soak_yaml_fuzz.py 600
+	$(BIN)/python tests/schema/soak_cost.py
 	$(BIN)/python tests/engines/soak_crash.py 100
 	$(BIN)/python tests/engines/soak_calls.py 1000000
 	$(BIN)/python tests/serving/soak_nodes.py 30

@@ -179,3 +179,46 @@ def test_off_looks_at_nothing():
     _, result = checked("off")
     assert result.result == {"a": "text"}
     assert result.metadata == {}
+
+
+def long_list() -> list:
+    return ["x"] * 200_000
+
+
+def deep_answer() -> dict:
+    value: dict = {}
+    for _ in range(24):
+        value = {"c": value}
+    return value
+
+
+CODES = {"type": "array", "items": {"enum": [f"c{number}" for number in range(250)]}}
+TWICE_ITSELF = {"type": "object", "properties": {"c": {"oneOf": [{"$ref": "#"}, {"$ref": "#"}]}}}
+
+
+@pytest.mark.parametrize(
+    ("tool", "output", "pointer"), [(long_list, CODES, "/0"), (deep_answer, TWICE_ITSELF, "/c")], ids=["long", "deep"]
+)
+def test_a_long_or_deep_answer_that_breaks_its_promise_is_told_at_its_first_places(tool, output, pointer):
+    from toolyard.registry.functions import function_tool
+
+    engine = engine_of(output_check="warn", timeout=60)
+    engine.tool_registry.add(function_tool(tool, namespace="n", output_parameters=output))
+    result = engine.execute("s", [call(tool.__name__)])[0]
+    violations = result.metadata["output_violations"]
+    assert violations[0]["pointer"] == pointer
+    assert len(violations) <= 100
+
+
+def test_an_answer_that_takes_too_long_to_judge_is_kept_and_said_not_to_be_judged():
+    from toolyard.registry.functions import function_tool
+
+    def numbers() -> list:
+        return [49] * 95_000
+
+    engine = engine_of(output_check="warn", timeout=60)
+    output = {"type": "array", "items": {"oneOf": [{"const": number} for number in range(50)]}}
+    engine.tool_registry.add(function_tool(numbers, namespace="n", output_parameters=output))
+    result = engine.execute("s", [call("numbers")])[0]
+    assert len(result.result) == 95_000
+    assert "which is the limit" in result.metadata["output_violations"][0]["message"]

@@ -200,7 +200,7 @@ class CallPlan:
             "is_async",
             "is_limited",
         ),
-        *("max_result_bytes", "name", "script_timeout", "settings", "timeout", "tool"),
+        *("max_result_bytes", "name", "script_timeout", "settings", "small_output", "timeout", "tool"),
     )
 
     def __init__(self, root: Root, prepared: PreparedTool, mode: Mode, may_execute: bool = True) -> None:
@@ -226,7 +226,9 @@ class CallPlan:
         self.held = self.settings.abandoned == "hold"
         self.announces = self.tool.effects is not Effects.READ
         checked = prepared.output_parameters and self.settings.output_check != "off"
-        self.accepts_output: Callable[[Any], bool] | None = prepared.output.is_valid if checked else None
+        self.accepts_output: Callable[[Any], bool] | None = prepared.output.judge_small if checked else None
+        self.small_output = prepared.output.max_bytes if checked else 0
+        """Bytes of JSON text; a longer answer is measured before it is judged."""
         self.max_result_bytes = self.settings.max_result_bytes
         self.entry_frame = entry_frame(self.name)
 

@@ -15,7 +15,7 @@ from toolyard.model.call import CONTENT, Content, ToolResult
 from toolyard.model.errors import InvalidOutput, SessionError, ToolFailed
 from toolyard.model.tree_size import fits, is_small
 from toolyard.registry.bind import Bound
-from toolyard.schema.compile import describe
+from toolyard.schema.violations import describe
 from toolyard.sessions.history import call_text, entry_text, result_text
 from toolyard.sessions.state import Changes
 from toolyard.words.echoes import echoes_of
@@ -42,6 +42,7 @@ class ResultPlan(Protocol):
     settings: Settings
     max_result_bytes: int
     accepts_output: Callable[[Any], bool] | None
+    small_output: int
     entry_frame: tuple[bytes, bytes]
 
 
@@ -77,8 +78,6 @@ def check_output(plain: Any, invocation: Invocation, settings: Settings) -> list
         return []
     if settings.output_check == "off" or not prepared.output_parameters:
         return []
-    if prepared.output.is_valid(plain):
-        return []
     violations = prepared.output.violations(plain)
     if invocation.replayed:
         violations = [violation for violation in violations if not hides(plain, violation.pointer)]
@@ -104,7 +103,7 @@ def make_result(plan: ResultPlan, invocation: Invocation, value: Any) -> tuple[T
     invocation.result_bytes = len(text)
     if bound.coercions or invocation.attempt > 1 or invocation.fault is not None or invocation.simulated_by is not None:
         metadata |= call_metadata(bound, invocation)
-    if plan.accepts_output is not None and not plan.accepts_output(plain):
+    if plan.accepts_output is not None and (len(text) > plan.small_output or not plan.accepts_output(plain)):
         violations = check_output(plain, invocation, plan.settings)
         if violations:
             metadata["output_violations"] = violations

@@ -102,7 +102,8 @@ SCHEMA_SINGLES = frozenset(
 """Keywords whose value is one subschema (`items` may also be a list in older drafts)."""
 
 IN_PLACE = frozenset(
-    {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "$ref", "$dynamicRef"}
+    {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"}
+    | {"$ref", "$dynamicRef", "$recursiveRef"}
 )
 """Keywords whose subschemas judge the same value again, and so can multiply the work."""
 

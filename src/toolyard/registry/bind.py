@@ -21,10 +21,10 @@ from toolyard.model.tree_size import is_small
 from toolyard.registry.prepared import Arguments, PreparedTool, json_text, plain_copy, read_arguments
 from toolyard.registry.snapshot import Snapshot
 from toolyard.schema.coerce import Coercion, coerce, integral_floats
-from toolyard.schema.compile import describe
+from toolyard.schema.compile import MAX_VIOLATIONS
+from toolyard.schema.explainer import Fault
+from toolyard.schema.violations import Violation, describe
 
-_SMALL_TEXT = 4096
-"""Bytes of JSON text that cannot hold an integer of too many digits."""
 _has_float = re.compile(rb"[0-9][.eE]").search
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -69,10 +69,10 @@ def _bind_small(prepared: PreparedTool, arguments: Arguments) -> Bound | None:
         return None
     try:
         sent = _encode(arguments)
-        if len(sent) > _SMALL_TEXT:
+        if len(sent) > prepared.small_bytes:
             return None
         copy = _decode(sent)
-        if not prepared.compiled.is_valid(copy) or (prepared.wants_integers and _has_float(sent)):
+        if not prepared.compiled.judge_small(copy) or (prepared.wants_integers and _has_float(sent)):
             return None
     except (ValueError, TypeError):
         return None
@@ -84,7 +84,7 @@ def _bind_small(prepared: PreparedTool, arguments: Arguments) -> Bound | None:
 
 def _bind_slowly(candidates: tuple[PreparedTool, ...], arguments: Arguments, sent: bytes) -> Bound:
     arguments = plain_copy(arguments, sent)
-    winner = _most_specific(candidates, arguments)
+    winner = _most_specific(candidates, arguments) if len(candidates) > 1 else None
     repairs: Sequence[Coercion] = ()
     if winner is None:
         winner, arguments, repairs = _coerced(candidates, arguments)
@@ -161,22 +161,28 @@ def _coerced(
     candidates: tuple[PreparedTool, ...], arguments: Arguments
 ) -> tuple[PreparedTool, Arguments, Sequence[Coercion]]:
     best: tuple[int, PreparedTool, Arguments, Sequence[Coercion]] | None = None
+    violations: list[list[Violation]] = []
     for candidate in candidates:
-        repaired = coerce(candidate.compiled, arguments)
+        faults: list[Fault] = []
+        repaired = coerce(candidate.compiled, arguments, faults)
+        violations.append([fault.violation for fault in faults[:MAX_VIOLATIONS]])
         if repaired is not None:
             used = _used(candidate, repaired[0])
             if best is None or used > best[0]:
                 best = (used, candidate, *repaired)
     if best is None:
-        raise refusal(candidates, arguments)
+        raise refusal(candidates, arguments, violations)
     return best[1:]
 
 
-def refusal(candidates: tuple[PreparedTool, ...], arguments: Arguments) -> InvalidArguments:
-    """The error for arguments that none of the candidates accepts, with every violation of each."""
+def refusal(
+    candidates: tuple[PreparedTool, ...], arguments: Arguments, violations: Sequence[list[Violation]] = ()
+) -> InvalidArguments:
+    """The error for arguments that none of the candidates accepts, with the violations of each."""
+    violations = violations or [candidate.compiled.violations(arguments) for candidate in candidates]
     if len(candidates) == 1:
-        return candidates[0].refusal(arguments)
-    overloads = [(candidate.tool.fingerprint, candidate.compiled.violations(arguments)) for candidate in candidates]
+        return candidates[0].refusal(arguments, violations[0])
+    overloads = [(candidate.tool.fingerprint, found) for candidate, found in zip(candidates, violations, strict=True)]
     text = " | ".join(f"overload {print_[:8]}: {describe(found)}" for print_, found in overloads)
     return InvalidArguments(
         f"no overload of {candidates[0].tool.qualified_name} accepts the arguments: {text}",

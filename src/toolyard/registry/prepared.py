@@ -28,8 +28,9 @@ from toolyard.registry.function_call import function_caller, plain_function, rai
 from toolyard.registry.simulation import check_dispatch
 from toolyard.schema.admission import Kept, keep_schema, read_kept
 from toolyard.schema.coerce import IntegerPlan, integer_plan
-from toolyard.schema.compile import CompiledSchema, compile_schema, describe
+from toolyard.schema.compile import SMALL_BYTES, CompiledSchema, compile_schema
 from toolyard.schema.subschemas import declared_properties
+from toolyard.schema.violations import Violation, describe
 
 Arguments = dict[str, Any]
 RawArguments = Arguments | str | bytes | None
@@ -173,6 +174,11 @@ class PreparedTool:
         return self.__dict__.get("compiled")
 
     @cached_property
+    def small_bytes(self) -> int:
+        """Arguments whose JSON text is no longer are judged at once, and cannot hold an integer of too many digits."""
+        return min(SMALL_BYTES, self.compiled.max_bytes)
+
+    @cached_property
     def output(self) -> CompiledSchema:
         """The compiled output schema."""
         return compile_schema(self.output_parameters)
@@ -237,9 +243,9 @@ class PreparedTool:
         # Rules about several properties at once may refuse what each default alone satisfies.
         return filled if self.compiled.is_valid(filled) else arguments
 
-    def refusal(self, arguments: Arguments) -> InvalidArguments:
+    def refusal(self, arguments: Arguments, violations: list[Violation] | None = None) -> InvalidArguments:
         """The error for arguments that it does not accept, with every violation."""
-        violations = self.compiled.violations(arguments)
+        violations = violations or self.compiled.violations(arguments)
         return InvalidArguments(
             f"invalid arguments for {self.tool.qualified_name}: {describe(violations)}",
             hint=self._name_hint(arguments),

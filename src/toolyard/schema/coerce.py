@@ -11,18 +11,18 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import jsonschema_rs
 import msgspec
 
 from toolyard.model.errors import MalformedSource
 from toolyard.model.json_words import copied, json_type, pointer_of
 from toolyard.parsing import parse_json
 from toolyard.schema.compile import CompiledSchema
+from toolyard.schema.explainer import Fault
 
 _ROUNDS = 4
 """JSON text inside JSON text inside ...; each round opens one level."""
 
-_MAX_REPAIRS = 10_000
+_MAX_REPAIRS = 5_000
 """More wrong values than this are not a matter of spelling."""
 
 Path = Sequence[str | int]
@@ -41,31 +41,41 @@ class Coercion(msgspec.Struct, frozen=True):
         return {"pointer": self.pointer, "from": self.before, "to": self.after}
 
 
-def coerce(compiled: CompiledSchema, value: dict[str, Any]) -> tuple[dict[str, Any], list[Coercion]] | None:
-    """A repaired copy that satisfies the schema and the list of repairs; None if that is impossible."""
+def coerce(
+    compiled: CompiledSchema, value: dict[str, Any], found: list[Fault] | None = None
+) -> tuple[dict[str, Any], list[Coercion]] | None:
+    """A repaired copy that satisfies the schema and the list of repairs; None if that is impossible.
+
+    What is wrong with the value as it came is put into `found`.
+    """
     repairs: list[Coercion] = []
     fixed: Any = None
     for _ in range(_ROUNDS):
-        errors = compiled.raw_errors(value if fixed is None else fixed, limit=_MAX_REPAIRS)
-        if errors is None or len(errors) == _MAX_REPAIRS:
+        try:
+            faults = compiled.faults(value if fixed is None else fixed, limit=_MAX_REPAIRS, repairs=True)
+        except ValueError:
             return None
-        if not errors:
+        if found is not None and fixed is None:
+            found.extend(faults)
+        if len(faults) == _MAX_REPAIRS:
+            return None
+        if not faults:
             break
         if fixed is None:
             fixed = copied(value)
-        made = _repair_value(fixed, errors)
+        made = _repair_value(fixed, faults)
         if not made:
             return None
         repairs.extend(made)
     result = value if fixed is None else fixed
-    return (result, repairs) if compiled.is_valid(result) else None
+    return (result, repairs) if compiled.judge(result) else None
 
 
-def _repair_value(value: Any, errors: Iterable[jsonschema_rs.ValidationError]) -> list[Coercion]:
+def _repair_value(value: Any, faults: Iterable[Fault]) -> list[Coercion]:
     """Repair in place what can be repaired."""
     made: list[Coercion] = []
-    for error in errors:
-        for path, types in _wanted_types(error):
+    for fault in faults:
+        for path, types in fault.wants:
             old = _value_at(value, path) if path else _MISSING
             new = _MISSING if old is _MISSING else convert(old, types)
             if new is not _MISSING:
@@ -73,28 +83,6 @@ def _repair_value(value: Any, errors: Iterable[jsonschema_rs.ValidationError]) -
                 made.append(Coercion(pointer_of(path), json_type(old), json_type(new)))
                 break
     return made
-
-
-def _wanted_types(error: jsonschema_rs.ValidationError) -> list[tuple[Path, Sequence[str]]]:
-    """Places and the types that would be welcome there, best guess first."""
-    kind = error.kind
-    match kind:
-        case jsonschema_rs.ValidationErrorKind.Type(types=types):
-            return [(error.instance_path, types)]
-        case jsonschema_rs.ValidationErrorKind.Enum(options=options):
-            return [(error.instance_path, sorted({json_type(option) for option in options}))]
-        case jsonschema_rs.ValidationErrorKind.Constant(expected_value=expected):
-            return [(error.instance_path, [json_type(expected)])]
-        case jsonschema_rs.ValidationErrorKind.AnyOf(context=context):
-            return _from_branches(context)
-        case jsonschema_rs.ValidationErrorKind.OneOfNotValid(context=context):
-            return _from_branches(context)
-        case _:
-            return []
-
-
-def _from_branches(context: list[list[jsonschema_rs.ValidationError]]) -> list[tuple[Path, Sequence[str]]]:
-    return [place for branch in context if len(branch) == 1 for place in _wanted_types(branch[0])]
 
 
 def convert(value: Any, types: Sequence[str]) -> Any:

@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from pydantic_core.core_schema import ErrorType
 
 from toolyard.model.json_words import pointer_of
-from toolyard.schema.compile import Violation
+from toolyard.schema.violations import Violation
 
 HIDDEN = "<hidden>"
 """Stands in an error where an input value stood."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, TypeGuard
-from urllib.parse import unquote
+from urllib.parse import unquote, urldefrag, urljoin
 
 from toolyard.model import Schema
 from toolyard.model.json_words import SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES
@@ -57,7 +57,8 @@ REFERENCES = ("$ref", "$dynamicRef")
 def children(schema: Schema) -> Iterator[tuple[Path, SubSchema]]:
     """The direct subschemas, each with its path below `schema`."""
     for key, value in schema.items():
-        if key in SCHEMA_MAPS and isinstance(value, dict):
+        # Of `dependencies` some map to lists of names, and some to schemas.
+        if (key in SCHEMA_MAPS or key == "dependencies") and isinstance(value, dict):
             yield from (((key, name), sub) for name, sub in value.items() if is_schema(sub))
         elif key in SCHEMA_LISTS or key in SCHEMA_SINGLES:
             if isinstance(value, list):
@@ -94,7 +95,7 @@ def reference_path(ref: str) -> tuple[str, ...]:
 
 
 class References:
-    """Resolves the references of one schema document: `#`, `#/pointer` and `#anchor`, never a remote one."""
+    """Resolves the references of one schema document: `#`, `#/pointer`, `#anchor` and `$id`s inside it; no others."""
 
     def __init__(self, root: Schema) -> None:
         self.root = root
@@ -104,22 +105,105 @@ class References:
         if not isinstance(ref, str) or not ref.startswith("#"):
             return None
         if ref != "#" and not ref.startswith("#/"):
-            return self._anchors.get(unquote(ref[1:]))
+            return next(iter(self._anchors.get(unquote(ref[1:]), [])), None)
         node = resolve_pointer(self.root, ref)
         return node if is_schema(node) else None
 
+    def targets(self, node: Schema, *, every: bool = True) -> list[SubSchema]:
+        """Where the references of a schema lead; with `every`, all that a validator might take them for."""
+        found: list[SubSchema | None] = []
+        for word in REFERENCES:
+            ref = node.get(word)
+            if isinstance(ref, str):
+                named = self._anchors.get(unquote(ref.rpartition("#")[2]), []) if every or word == "$dynamicRef" else []
+                found.extend(named if every else named[:1] or [self._resolve_from(node, ref)])
+                if every:
+                    found += [self._resolve_from(node, ref), self.resolve(ref)]
+        if "$recursiveRef" in node:
+            found.append(self.root)
+        return list({id(target): target for target in found if target is not None}.values())
+
     @cached_property
-    def _anchors(self) -> dict[str, Schema]:
-        anchors: dict[str, Schema] = {}
-        stack: list[SubSchema] = [self.root]
-        while stack:
-            node = stack.pop()
-            if isinstance(node, dict):
-                for key in ("$anchor", "$dynamicAnchor"):
-                    if isinstance(node.get(key), str):
-                        anchors.setdefault(node[key], node)
-                stack.extend(sub for _, sub in children(node))
+    def is_plain(self) -> bool:
+        """True if every reference leads to one place in this document, whatever has led there."""
+        return not any(
+            "$dynamicRef" in node
+            or "$recursiveRef" in node
+            or (node is not self.root and is_address(node))
+            or self.leads_out(node)
+            for node in _every_schema(self.root)
+        )
+
+    def leads_out(self, node: Schema) -> bool:
+        """True if its `$ref` leads out of the document: to a meta-schema, since nothing else is known beforehand."""
+        return "$ref" in node and self._resolve_from(node, node["$ref"]) is None
+
+    def _resolve_from(self, node: Schema, ref: object) -> SubSchema | None:
+        if not isinstance(ref, str):
+            return None
+        if not self._resources:
+            return self.resolve(ref)
+        base, fragment = urldefrag(urljoin(self._bases.get(id(node), ""), ref))
+        resource = self._resources.get(base)
+        if resource is None:
+            return self.resolve(ref)
+        return References(resource).resolve("#" + fragment)
+
+    @cached_property
+    def _anchors(self) -> dict[str, list[Schema]]:
+        anchors: dict[str, list[Schema]] = {}
+        for node in _every_schema(self.root):
+            for key in ("$anchor", "$dynamicAnchor", "$id", "id"):
+                name = node.get(key)
+                # Older drafts write an anchor as an `$id` that is a fragment.
+                if isinstance(name, str) and ("nchor" in key or name.startswith("#")):
+                    anchors.setdefault(name.lstrip("#"), []).append(node)
         return anchors
+
+    @cached_property
+    def _resources(self) -> dict[str, Schema]:
+        """Schemas with an address of their own; empty for nearly every document."""
+        found: dict[str, Schema] = {}
+        if not any(is_address(node) for node in _every_schema(self.root)):
+            return found
+        stack = [(self.root, "")]
+        while stack:
+            node, base = stack.pop()
+            for key in ("$id", "id"):
+                if isinstance(node.get(key), str):
+                    base = urldefrag(urljoin(base, node[key]))[0]
+                    found.setdefault(base, node)
+            self._bases[id(node)] = base
+            stack.extend((sub, base) for _, sub in children(node) if isinstance(sub, dict))
+        found.setdefault("", self.root)
+        return found
+
+    @cached_property
+    def _bases(self) -> dict[int, str]:
+        return {}
+
+
+def is_address(node: Schema) -> bool:
+    """True if a schema says under which address others may refer to it."""
+    return isinstance(node.get("$id"), str) or isinstance(node.get("id"), str)
+
+
+def _every_schema(root: Schema) -> Iterator[Schema]:
+    """In the order in which they are written."""
+    stack: list[SubSchema] = [root]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, dict):
+            yield node
+            stack.extend(reversed([sub for _, sub in children(node)]))
+
+
+def prefix_items(node: Schema) -> tuple[list[Any], Any]:
+    """The schemas of the first items, and that of all others."""
+    items = node.get("items")
+    if isinstance(node.get("prefixItems"), list):
+        return node["prefixItems"], items
+    return (items, node.get("additionalItems")) if isinstance(items, list) else ([], items)
 
 
 def types_of(value: object) -> list[str]:

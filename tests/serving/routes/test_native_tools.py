@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from schema.hostile import CODES, FILTER, filtered
 from waiting import SOON, Hung
 
 from serving.service_support import RAN, desk_tools, served
@@ -353,6 +354,24 @@ def test_results_are_checked_against_the_output_schema(yard):
     yard.service.yard.tool_registry.add(function_tool(lie, namespace="eleven", output_parameters=output))
     [result] = yard.post("/v1/calls", {"calls": [{"name": "eleven::lie"}]}).json["results"]
     assert result["metadata"]["output_violations"][0]["pointer"] == "/text"
+
+
+@pytest.mark.parametrize(
+    ("name", "schema", "args", "pointer"),
+    [
+        ("where", FILTER, filtered(11, "wrong"), f"/where{'/left' * 11}/value"),
+        ("codes", CODES, {"codes": ["x"] * 95_000}, "/codes/0"),
+    ],
+)
+def test_what_once_stalled_the_server_is_refused_with_its_place(yard, name, schema, args, pointer):
+    def anything(**given) -> str:
+        return "ran"
+
+    yard.service.yard.tool_registry.add(function_tool(anything, namespace="twelve", name=name, parameters=schema))
+    answer = yard.invoke(f"twelve::{name}", args)
+    assert (answer.status, answer.json["error"]["code"]) == (400, "tool.invalid_args")
+    assert answer.json["error"]["details"]["violations"][0]["pointer"] == pointer
+    assert len(answer.json["error"]["details"]["violations"]) <= 100
 
 
 def test_no_exception_is_shown_to_the_caller(yard):

@@ -16,7 +16,7 @@ from pydantic_core import PydanticSerializationError, PydanticUndefined, to_json
 
 from toolyard.model.errors import DefinitionError, InvalidArguments, InvalidOutput
 from toolyard.model.tool import Schema
-from toolyard.schema.compile import Violation, compile_schema, describe
+from toolyard.schema.compile import compile_schema
 from toolyard.schema.derive.docstring import DocInfo
 from toolyard.schema.derive.signature import EMPTY, Outline, Parameter, read_parameters
 from toolyard.schema.derive.types import (
@@ -31,6 +31,7 @@ from toolyard.schema.derive.types import (
     with_none,
 )
 from toolyard.schema.strict import read_violations, without_input
+from toolyard.schema.violations import Violation, describe
 
 Arguments = dict[str, Any]
 Prepare = Callable[[Arguments], tuple[tuple[Any, ...], Arguments]]

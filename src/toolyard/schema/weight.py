@@ -1,0 +1,297 @@
+"""What a verdict may cost, worked out from the schema alone, in steps of some 25 nanoseconds.
+
+One value is judged by every subschema that applies to it, as often as references and branches lead there. `weigh`
+follows them level by level and counts, as if the validator remembered nothing, which is what it does at its worst: two
+branches that lead back to one schema make 2^depth. `measure` says how large a value is, `Weight.of` puts both together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator
+from itertools import chain
+from typing import Any
+
+import msgspec
+
+from toolyard.model.json_words import IN_PLACE
+from toolyard.model.tool import Schema
+from toolyard.schema.subschemas import References, children, prefix_items
+
+STEPS = 2_000_000
+"""What one verdict may take: 50 milliseconds at the very worst, and a small part of that with real schemas."""
+_MOST_VISITS = 10_000
+"""Pairs of a schema and a name that are followed; what lies deeper counts as too deep."""
+_HALF_OF_64_BITS = 1 << 63
+UNIQUE = 10
+"""For each value below a list whose items must differ: it is hashed with every such list around it."""
+_META_SCHEMA = 200
+_META_SCHEMAS = "//json-schema.org/"
+_LIGHT = 20
+_COMPARING = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
+
+
+class Weight(msgspec.Struct, frozen=True):
+    """The most steps that one value of so many levels, or fewer, takes anywhere in it."""
+
+    levels: tuple[int, ...]
+    is_bounded: bool
+    """True if levels beyond the last cost no more than that."""
+    unique: int = 0
+    """Schemas that want the items of a list to differ."""
+    is_unique_recursive: bool = False
+    compares: bool = False
+    """True if numbers are compared, which takes long for those of many digits."""
+
+    @property
+    def is_light(self) -> bool:
+        """True if no request can be too large: so many values as one may have are within the limit."""
+        return self.is_bounded and self.levels[-1] <= _LIGHT and not self.unique
+
+    def at(self, depth: int) -> float:
+        """Steps for each value of something that nests so deep."""
+        if depth > len(self.levels) and not self.is_bounded:
+            return math.inf
+        return self.levels[min(depth, len(self.levels)) - 1]
+
+    def of(self, size: Size) -> float:
+        """The most steps that a verdict on a value of that size takes."""
+        lists = size.depth if self.is_unique_recursive else self.unique
+        wide = size.wide * (size.wide_values if self.unique else 1)
+        return size.values * (self.at(size.depth) + UNIQUE * lists) + wide
+
+    def max_bytes(self) -> int:
+        """Values whose JSON text is no longer than that need not be measured."""
+        if not self.is_bounded or self.is_unique_recursive:
+            return 0
+        most = int(STEPS // (self.levels[-1] + UNIQUE * self.unique))
+        # A value takes two bytes; integers that fill the text cost more than they count as.
+        return min(2 * most, 2048 if self.unique else 1 << 16 if self.compares else 2 * most)
+
+
+class Size(msgspec.Struct):
+    """How large a value is."""
+
+    values: int = 0
+    depth: int = 0
+    wide: int = 0
+    """Steps that the integers beyond 64 bits cost, compared once each."""
+    wide_values: int = 0
+
+
+def measure(value: Any, most_values: int) -> Size | None:
+    """The size, or None if there are more values than that. What repeats is counted as often."""
+    size = Size()
+    level: list[Any] = [value]
+    while level:
+        size.depth += 1
+        size.values += len(level)
+        kinds = set(map(type, level))
+        if int in kinds:
+            _count_wide(level if len(kinds) == 1 else [item for item in level if type(item) is int], size)
+        objects = [item.values() for item in level if type(item) is dict] if dict in kinds else []
+        lists = [item for item in level if type(item) is list] if list in kinds else []
+        if size.values + sum(map(len, objects)) + sum(map(len, lists)) > most_values:
+            return None
+        level = list(chain(chain.from_iterable(objects), chain.from_iterable(lists)))
+    return size
+
+
+def _count_wide(numbers: Collection[int], size: Size) -> None:
+    if max(numbers) >= _HALF_OF_64_BITS or min(numbers) < -_HALF_OF_64_BITS:
+        for number in numbers:
+            wide = wide_steps(number)
+            size.wide += wide
+            size.wide_values += wide > 0
+
+
+def wide_steps(number: int) -> int:
+    """Steps to compare an integer beyond 64 bits: by long division, so twice the digits take four times as long."""
+    if -_HALF_OF_64_BITS <= number < _HALF_OF_64_BITS:
+        return 0
+    return 100 + number.bit_length() ** 2 // 4_000
+
+
+def own_steps(node: Schema) -> int:
+    """What a schema costs by itself, its subschemas apart."""
+    steps = 2 + len(node.get("required") or ()) + _compared_steps([node["const"]] if "const" in node else [], 20)
+    enum = node.get("enum")
+    if isinstance(enum, list):
+        steps += _compared_steps([value for value in enum if isinstance(value, dict | list)], 20)
+    if isinstance(node.get("multipleOf"), float):
+        steps += 100
+    if "pattern" in node:
+        steps += 5
+    needs = node.get("dependentRequired")
+    if isinstance(needs, dict):
+        steps += sum(len(names) for names in needs.values() if isinstance(names, list))
+    return steps
+
+
+def _compared_steps(values: list[Any], each: int) -> int:
+    """What it takes to compare something with all of these."""
+    steps, stack = 0, list(values)
+    while stack:
+        value = stack.pop()
+        steps += 110 if isinstance(value, float) else 1 if isinstance(value, str) else each
+        if isinstance(value, dict | list):
+            stack.extend(value.values() if isinstance(value, dict) else value)
+    return steps
+
+
+class InPlace:
+    """Which schemas judge the same value as another does."""
+
+    def __init__(self, root: Schema) -> None:
+        self.references = References(root)
+        self._known: dict[int, list[Schema]] = {}
+        self._steps: dict[int, int] = {}
+        self._kept: list[Schema] = []
+
+    def below(self, node: Schema) -> list[Schema]:
+        """The schemas that a schema hands its value on to."""
+        found = self._known.get(id(node))
+        if found is None:
+            found = [sub for step, sub in children(node) if step[0] in IN_PLACE and isinstance(sub, dict)]
+            for target in self.references.targets(node):
+                if isinstance(target, dict):
+                    found.append(target)
+            if "unevaluatedProperties" in node or "unevaluatedItems" in node:
+                found = found * 2  # asked again, for what they have seen
+            self._known[id(node)] = found
+            self._kept.append(node)
+        return found
+
+    def steps(self, node: Schema) -> int:
+        """What the schema itself takes."""
+        found = self._steps.get(id(node))
+        if found is None:
+            found = self._steps[id(node)] = own_steps(node) + _META_SCHEMA * self.references.leads_out(node)
+            self._kept.append(node)
+        return found
+
+    def close(self, starts: dict[int, tuple[Schema, int]]) -> dict[int, tuple[Schema, int]]:
+        """All that judge a value which these judge, and how often; a way back to a schema that is judging stops."""
+        order: list[Schema] = []
+        state: dict[int, bool] = {}
+        stack = [(node, False) for node, _ in starts.values()]
+        back: set[tuple[int, int]] = set()
+        while stack:
+            node, done = stack.pop()
+            key = id(node)
+            if done:
+                state[key] = True
+                order.append(node)
+            elif key not in state:
+                state[key] = False
+                stack.append((node, True))
+                for sub in self.below(node):
+                    if state.get(id(sub)) is False:
+                        back.add((key, id(sub)))
+                    elif id(sub) not in state:
+                        stack.append((sub, False))
+        times = {key: count for key, (_, count) in starts.items()}
+        for node in reversed(order):
+            for sub in self.below(node):
+                if (id(node), id(sub)) not in back:
+                    times[id(sub)] = times.get(id(sub), 0) + times[id(node)]
+        return {id(node): (node, times[id(node)]) for node in order}
+
+
+Judges = dict[int, tuple[Schema, int]]
+"""The schemas that judge one value, each with how often."""
+_SINGLY = frozenset({"properties", "additionalProperties", "items"})
+_HOLDING = _SINGLY | {
+    *("patternProperties", "unevaluatedProperties", "propertyNames"),
+    *("prefixItems", "additionalItems", "contains", "unevaluatedItems"),
+}
+_LEADING = _HOLDING | IN_PLACE
+
+
+def weigh(schema: Schema | bool) -> Weight:
+    """Follow a schema level by level until nothing new comes, or one value costs more than a verdict may."""
+    if not isinstance(schema, dict):
+        return Weight((1,), is_bounded=True)
+    in_place = InPlace(schema)
+    nodes = [schema, *_below(in_place, schema)]
+    compares = any(not _COMPARING.isdisjoint(node) for node in nodes)
+    unique = [node for node in nodes if node.get("uniqueItems") is True]
+    if any(in_place.references.leads_out(node) and _META_SCHEMAS not in node["$ref"] for node in nodes):
+        # It compiles, so the validator knows a way that we do not: nothing can be said of what lies there.
+        return Weight((STEPS,), False, len(unique), True, compares)
+    recursive = any(node is around for around in unique for node in _below(in_place, around))
+    frontier: list[tuple[Judges, int]] = [({id(schema): (schema, 1)}, 0)]
+    known: set[frozenset[tuple[int, int]]] = set()
+    levels: list[int] = []
+    visits = worst = 0
+    while frontier:
+        following: list[tuple[Judges, int]] = []
+        for starts, extra in frontier:
+            judges = in_place.close(starts)
+            worst = max(worst, extra + sum(count * in_place.steps(node) for node, count in judges.values()))
+            for members, more in _children(judges):
+                if all(_LEADING.isdisjoint(node) for node, _ in members.values()):
+                    worst = max(worst, more + sum(count * in_place.steps(node) for node, count in members.values()))
+                    continue
+                visits += 1 + len(judges)
+                key = frozenset((each, count) for each, (_, count) in members.items())
+                if worst * (len(levels) + 1) > STEPS or visits > _MOST_VISITS:
+                    return Weight((*levels, worst), False, len(unique), recursive, compares)
+                if key not in known:
+                    known.add(key)
+                    following.append((members, more))
+        levels.append(worst)
+        frontier = following
+    return Weight(tuple(levels), True, len(unique), recursive, compares)
+
+
+def _children(judges: Judges) -> Iterator[tuple[Judges, int]]:
+    """Who judges each kind of member and item, with the steps it takes to choose them."""
+    nodes = [(node, count) for node, count in judges.values() if not _HOLDING.isdisjoint(node)]
+    if len(nodes) == 1 and not prefix_items(nodes[0][0])[0] and _HOLDING.isdisjoint(nodes[0][0].keys() - _SINGLY):
+        # By far the most common, and then nobody else judges the same member.
+        node, count = nodes[0]
+        for sub in (*(node.get("properties") or {}).values(), node.get("additionalProperties"), node.get("items")):
+            if isinstance(sub, dict):
+                yield {id(sub): (sub, count)}, 0
+        return
+    names: dict[str | None, None] = dict.fromkeys(name for node, _ in nodes for name in node.get("properties") or ())
+    patterns = sum(count * len(node.get("patternProperties") or ()) for node, count in nodes)
+    for name in (*names, None):
+        members: Judges = {}
+        for node, count in nodes:
+            properties = node.get("properties") or {}
+            more = properties[name] if name in properties else node.get("additionalProperties")
+            subs = [more, node.get("unevaluatedProperties"), node.get("propertyNames")]
+            for sub in [*subs, *(node.get("patternProperties") or {}).values()]:
+                _add_judge(members, sub, count)
+        if members or patterns:
+            yield members, 5 * patterns
+    ordered = [(node, count, *prefix_items(node)) for node, count in nodes]
+    for index in range(max([len(first) for _, _, first, _ in ordered], default=0) + 1):
+        items: Judges = {}
+        for node, count, first, rest in ordered:
+            own = first[index] if index < len(first) else rest
+            for sub in (own, node.get("contains"), node.get("unevaluatedItems")):
+                _add_judge(items, sub, count)
+        if items:
+            yield items, 0
+
+
+def _add_judge(judges: Judges, sub: Any, count: int) -> None:
+    if isinstance(sub, dict):
+        judges[id(sub)] = (sub, count + (judges[id(sub)][1] if id(sub) in judges else 0))
+
+
+def _below(in_place: InPlace, root: Schema) -> Iterator[Schema]:
+    """Everything that a schema leads to; itself only if it leads back."""
+    seen: set[int] = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        subs = [sub for _, sub in children(node) if isinstance(sub, dict)]
+        for sub in (*subs, *in_place.below(node)):
+            if id(sub) not in seen:
+                seen.add(id(sub))
+                stack.append(sub)
+                yield sub
