@@ -370,8 +370,7 @@ def test_what_once_stalled_the_server_is_refused_with_its_place(yard, name, sche
     yard.service.yard.tool_registry.add(function_tool(anything, namespace="twelve", name=name, parameters=schema))
     answer = yard.invoke(f"twelve::{name}", args)
     assert (answer.status, answer.json["error"]["code"]) == (400, "tool.invalid_args")
-    assert answer.json["error"]["details"]["violations"][0]["pointer"] == pointer
-    assert len(answer.json["error"]["details"]["violations"]) <= 100
+    assert f"{pointer}: must be" in answer.json["error"]["message"]
 
 
 def test_no_exception_is_shown_to_the_caller(yard):
