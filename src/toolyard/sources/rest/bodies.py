@@ -232,7 +232,8 @@ def _is_binary(node: Node, content_type: str | None) -> bool:
 
 
 def _base64_schema(node: Any, resolved: Node, inner: Node, several: bool) -> Node:
-    said = {key: value for source in (resolved, node) for key, value in source.items() if key in _SAID}
+    sources = [source for source in (resolved, node) if type(source) is dict]
+    said = {key: value for source in sources for key, value in source.items() if key in _SAID}
     text = dict(_BASE64)
     if "contentMediaType" in inner:
         text["contentMediaType"] = inner["contentMediaType"]

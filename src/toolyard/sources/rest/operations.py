@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,16 +89,9 @@ class Reader:
                 left_out += 1
                 continue
             self._notes.near = site.place
-            try:
-                wanted.append((site, self._plan_operation(site)))
-            except DefinitionError as error:
-                self._refuse_site(refuse, error, site)
-            except STRANGE as error:
-                self._refuse_site(refuse, DefinitionError(f"it cannot be read: {type(error).__name__}"), site)
-        largest = max([plan.own_count() for _, plan in wanted], default=0)
-        if not self._assembly.all_fit(self._schemas.total + largest, self._schemas.branching):
-            for site, plan in wanted:
-                self._note_open_parts(site, plan)
+            self._try_site(refuse, site, lambda site: wanted.append((site, self._plan_operation(site))))
+        self._assembly.judge_parts(self._schemas.branching, self._schemas.parts)
+        wanted = [(site, plan) for site, plan in wanted if self._try_site(refuse, site, partial(self._look_at, plan))]
         if left_out:
             self._notes.add("#/paths", "operations left out by include and exclude", count=left_out)
         asked = [(base_name(site.raw.get("operationId"), site.method, site.path), site) for site, _ in wanted]
@@ -106,9 +100,17 @@ class Reader:
             (self._make_tool(name, plan, site), site.place) for name, (site, plan) in zip(names, wanted, strict=True)
         ]
 
-    def _refuse_site(self, refuse: Refuse, error: DefinitionError, site: Site) -> None:
-        label = site.raw.get("operationId")
-        refuse(error, f"{self._setting.source}{site.place}", label if type(label) is str else None)
+    def _try_site(self, refuse: Refuse, site: Site, read: Callable[[Site], None]) -> bool:
+        """Do something with one operation; whatever is wrong with it costs this one alone."""
+        try:
+            read(site)
+        except (DefinitionError, *STRANGE) as error:
+            known = isinstance(error, DefinitionError)
+            fault = error if known else DefinitionError(f"the operation cannot be read: {type(error).__name__}")
+            label = site.raw.get("operationId")
+            refuse(fault, f"{self._setting.source}{site.place}", label if type(label) is str else None)
+            return False
+        return True
 
     def _plan_operation(self, site: Site) -> Plan:
         if site.fault:
@@ -207,15 +209,12 @@ class Reader:
         if problem:
             self._notes.add(site.place, problem)
 
-    def _note_open_parts(self, site: Site, plan: Plan) -> None:
-        """Say now what will have to be left open when the schemas are put together."""
-        for what, parts, make in (
-            ("input", plan.parts(), plan.input_schema),
-            ("output", [plan.output] if plan.output is not None else [], plan.output_schema),
-        ):
-            if not self._assembly.fits(parts):
-                for name in make()[1][:_LIST_LIMIT]:
-                    self._notes.add(site.place, f"{what} schema is too large: {name!r} in it is left open")
+    def _look_at(self, plan: Plan, site: Site) -> None:
+        """Put the schemas together once, before anybody is told that they are there; say what had to be left open."""
+        plan.reduced = self._assembly.is_exhausted
+        for what, make in (("input", plan.input_schema), ("output", plan.output_schema)):
+            for name in make()[1][:_LIST_LIMIT]:
+                self._notes.add(site.place, f"{what} schema is too large: {name!r} in it is left open")
 
     def _make_tool(self, name: str, plan: Plan, site: Site) -> RestTool:
         raw = site.raw

@@ -6,6 +6,7 @@ sees them. Arguments are named as on the wire, and told apart where two places u
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
@@ -15,7 +16,7 @@ from toolyard.model.bindings import RestBinding, RestBody, RestScheme
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.json_words import copied
 from toolyard.model.tool import DeferredTool, Schema
-from toolyard.schema.admission import DEFAULT_BUDGET, check_budget
+from toolyard.schema.admission import DEFAULT_BUDGET, SchemaBudget, check_budget
 from toolyard.schema.subschemas import children
 from toolyard.sources.rest.bodies import RequestBody
 from toolyard.sources.rest.parameters import OperationParameter
@@ -26,7 +27,8 @@ Direction = Literal["request", "response"]
 _UNSEEN: dict[Direction, str] = {"request": "readOnly", "response": "writeOnly"}
 _MAX_COUNT = DEFAULT_BUDGET.nodes * 9 // 10
 """Subschemas of one tool's schema. What assembly adds to those counted when converting fits in the rest."""
-_MAX_FAN_OUT = DEFAULT_BUDGET.fan_out // 4
+_MAX_CHECKED = 2_000_000
+"""Subschemas of a document's tools that are checked one by one; a document that needs more has its schemas reduced."""
 _SURE_FAN_OUT = DEFAULT_BUDGET.fan_out // 20
 """Where references run in circles the count depends on where it begins, but not by this much."""
 
@@ -41,40 +43,23 @@ class Assembly:
         self._seen: dict[tuple[SchemaPart, Direction], Any] = {}
         self._shown: dict[int, tuple[Any, Any]] = {}
         self._fan_out: dict[SchemaPart, int] = {}
-        self._proven = False
+        self._tame = False
+        """Whether no value is judged by too many subschemas, whatever is put together; they need only be counted."""
+        self._checked = 0
 
-    def all_fit(self, total: int, branching: Sequence[SchemaPart]) -> bool:
-        """Whether every schema that can be made of these parts is surely within the budget."""
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether to look at further schemas of this document closely would take too long."""
+        return self._checked > _MAX_CHECKED
+
+    def judge_parts(self, branching: Sequence[SchemaPart], parts: Iterable[SchemaPart]) -> None:
+        """Find out once for all tools whether anything in these parts makes many subschemas judge one value.
+
+        The bound of `fan_out` is cheap and rough; where it says nothing, all parts are looked at as the budget would
+        look at them in every tool.
+        """
         worst = max([self.fan_out(part) for part in branching], default=0)
-        self._proven = total <= _MAX_COUNT and worst <= _SURE_FAN_OUT
-        return total <= _MAX_COUNT and worst <= _MAX_FAN_OUT
-
-    def fits(self, parts: Iterable[SchemaPart]) -> bool:
-        """Whether a schema of these parts is surely within the budget."""
-        return sum([part.weight if part.weight >= 0 else self._weigh_part(part) for part in parts]) <= _MAX_COUNT
-
-    def _weigh_part(self, part: SchemaPart) -> int:
-        if not part.name:
-            # A schema of an operation: the components it names are weighed once for all operations.
-            targets = part.refs.values()
-            onward = sum([target.weight if target.weight >= 0 else self._weigh_part(target) for target in targets])
-            part.weight = part.count + onward
-            return part.weight
-        known = {part, *part.refs.values()}
-        queue = list(known)
-        total = 0
-        for reached in queue:
-            total += reached.count
-            if reached.inline and self.fan_out(reached) > _MAX_FAN_OUT:
-                total = _MAX_COUNT + 1
-            if total > _MAX_COUNT:
-                break
-            for target in reached.refs.values():
-                if target not in known:
-                    known.add(target)
-                    queue.append(target)
-        part.weight = total
-        return total
+        self._tame = worst <= _SURE_FAN_OUT or _is_tame(parts)
 
     def fan_out(self, part: SchemaPart) -> int:
         """How many subschemas may judge one value, components counted as often as they do; an upper bound.
@@ -97,20 +82,24 @@ class Assembly:
         return costs[part]
 
     def put_together(
-        self, root: Node, targets: Mapping[str, SchemaPart], direction: Direction
+        self, root: Node, targets: Mapping[str, SchemaPart], direction: Direction, *, reduced: bool
     ) -> tuple[Node, list[str]]:
-        """The root with its `$defs`, and the names of components that had to be left open.
+        """The root with its `$defs`, and the names of components that had to be left open; all of them if `reduced`.
 
         `targets` holds at least what the root refers to directly.
         """
-        chosen, left = self._choose_parts(root, targets, direction)
+        chosen, left, total = self._choose_parts(root, targets, direction)
         definitions = dict(chosen)
         for name in left:
             definitions[name] = {}
         schema = {**root, "$defs": definitions} if definitions else root
+        if self._tame and total <= _MAX_COUNT:
+            return schema, left
+        if reduced:
+            return _reduce_schema(root, list(definitions))
+        self._checked += total
         try:
-            if not self._proven:
-                check_budget(schema)
+            check_budget(schema)
         except InvalidSchemaError:
             return _reduce_schema(root, list(definitions))
         return schema, left
@@ -132,9 +121,10 @@ class Assembly:
 
     def _choose_parts(
         self, root: Node, targets: Mapping[str, SchemaPart], direction: Direction
-    ) -> tuple[list[tuple[str, Any]], list[str]]:
-        """Components breadth first, so that what is left open, if anything, lies deepest."""
-        queue = [targets[name] for name in list_references(root)]
+    ) -> tuple[list[tuple[str, Any]], list[str], int]:
+        """Components breadth first, so that what is left open, if anything, lies deepest; and how many subschemas."""
+        names, own = list_references(root)
+        queue = [targets[name] for name in names]
         known = set(queue)
         chosen: list[tuple[str, Any]] = []
         left: list[str] = []
@@ -150,7 +140,7 @@ class Assembly:
                 if target not in known:
                     known.add(target)
                     queue.append(target)
-        return chosen, left
+        return chosen, left, total + own
 
     def view(self, part: SchemaPart, direction: Direction) -> Any:
         """The component without what the other direction alone may see."""
@@ -160,6 +150,17 @@ class Assembly:
         if key not in self._seen:
             self._seen[key] = strip_direction(part.node, direction)
         return self._seen[key]
+
+
+def _is_tame(parts: Iterable[SchemaPart]) -> bool:
+    """Whether the budget finds no value that many subschemas judge, in all parts of a document at once."""
+    # Names of components are words without spaces, which leaves these to schemas of operations.
+    nodes = {part.name or f"schema {number}": part.node for number, part in enumerate(parts)}
+    try:
+        check_budget({"$defs": nodes}, SchemaBudget(nodes=sys.maxsize, fan_out=_SURE_FAN_OUT))
+    except InvalidSchemaError:
+        return False
+    return True
 
 
 def _reduce_schema(root: Node, names: list[str]) -> tuple[Node, list[str]]:
@@ -179,18 +180,20 @@ def _reduce_schema(root: Node, names: list[str]) -> tuple[Node, list[str]]:
     return schema, names
 
 
-def list_references(node: Node) -> list[str]:
-    """Names of the components a schema refers to itself."""
+def list_references(node: Node) -> tuple[list[str], int]:
+    """Names of the components a schema refers to itself, and how many subschemas it has."""
     found: dict[str, None] = {}
     stack: list[Any] = [node]
+    count = 0
     while stack:
         item = stack.pop()
+        count += 1
         if type(item) is dict:
             ref = item.get("$ref")
             if type(ref) is str:
                 found[ref[8:]] = None
             stack.extend([sub for _, sub in children(item)])
-    return list(found)
+    return list(found), count
 
 
 def strip_direction(node: Any, direction: Direction) -> Any:
@@ -240,6 +243,8 @@ class Plan:
     description = ""
     whole_description: str | None = None
     """What had to be cut, uncut."""
+    reduced = False
+    """Whether its schemas are to be made without components, unless they surely fit."""
     base_url = ""
     body: RequestBody | None = None
     whole = BODY
@@ -258,17 +263,6 @@ class Plan:
         self.assembly = assembly
         self.method = method
         self.path = path
-
-    def parts(self) -> list[SchemaPart]:
-        """The schemas the input is made of."""
-        found = [parameter.part for parameter in self.arguments.values()]
-        return [*found, self.body.part] if self.body is not None else found
-
-    def own_count(self) -> int:
-        """Subschemas that are in no component, of the input and the output together."""
-        found = sum([parameter.part.count for parameter in self.arguments.values()])
-        found += self.body.part.count if self.body is not None else 0
-        return found + (self.output.count if self.output is not None else 0)
 
     def binding(self) -> RestBinding:
         """How the operation is reached."""
@@ -314,7 +308,7 @@ class Plan:
             root["required"] = required
         # Every argument has its place in the request; there is none for others.
         root["additionalProperties"] = False
-        return self.assembly.put_together(root, targets, "request")
+        return self.assembly.put_together(root, targets, "request", reduced=self.reduced)
 
     def _body_arguments(self, body: RequestBody, root: Node) -> list[str]:
         """Add the arguments of the body; the names of those that must be given."""
@@ -348,7 +342,8 @@ class Plan:
             root, targets, hops = part.node, part.refs, hops + 1
         if type(root) is not dict:
             return ({} if root else {"not": {}}), []
-        return self.assembly.put_together(strip_direction(root, "response"), targets, "response")
+        shown = strip_direction(root, "response")
+        return self.assembly.put_together(shown, targets, "response", reduced=self.reduced)
 
 
 def name_arguments(plan: Plan, parameters: Iterable[OperationParameter], body: RequestBody | None) -> list[str]:

@@ -27,6 +27,8 @@ from toolyard.sources.rest.keywords import (
 
 Node = dict[str, Any]
 
+_MAX_TOTAL = 10_000_000
+"""Subschemas of all schemas together; a document that is read at all can hardly hold as many without repeating any."""
 MAX_DEPTH = 48
 """Levels of one schema; the budget allows 64, and a tool adds a few of its own."""
 _MAX_COUNT = 20_000
@@ -78,8 +80,6 @@ class SchemaPart:
     """Whether something in it is for requests or for responses only."""
     inline: Sequence[SchemaPart] = ()
     """Components that judge the same value as a schema of this part, once for every time they do."""
-    weight = -1
-    """Its subschemas, those of all components it reaches counted; -1 until somebody asks."""
 
     def __init__(self, name: str, raw: Any, file: str) -> None:
         self.name = name
@@ -106,8 +106,9 @@ class Schemas:
         self._whole: dict[tuple[str, str], SchemaPart] = {}
         """Schemas of operations that are nothing but a reference."""
         self._part = SchemaPart("", None, MAIN)
-        self.total = 0
-        """Subschemas of all components converted so far."""
+        self._total = 0
+        """Subschemas converted so far."""
+        self.parts: list[SchemaPart] = []
         self.branching: list[SchemaPart] = []
         """Parts of which a component judges the same value."""
 
@@ -127,15 +128,19 @@ class Schemas:
     def _convert_part(self, part: SchemaPart) -> None:
         self._part = part
         self._links = self._by_file.setdefault(part.file, {})
+        part.node = {}
         try:
-            part.node = self.node(part.raw, 0)
+            if self._total <= _MAX_TOTAL:
+                part.node = self.node(part.raw, 0)
+            else:
+                self.notes.at(part.raw, f"what lies beyond {_MAX_TOTAL:,} subschemas of a document is left open")
         except STRANGE as error:
             # Others may share it: what nobody thought of costs this schema, and no operation.
             self.notes.at(part.raw, f"the schema cannot be read ({type(error).__name__}); anything is allowed")
-            part.node, part.refs, part.inline = {}, {}, ()
+            part.refs, part.inline = {}, ()
         part.raw = None
-        if part.name:
-            self.total += part.count
+        self._total += part.count
+        self.parts.append(part)
         if part.inline:
             self.branching.append(part)
 
