@@ -67,6 +67,8 @@ def locate_entity(result: Any, role: Role) -> tuple[Path, dict[str, Any]]:
         name = plain_letters(pair[0][-1]) if pair[0] else ""
         return 0 if name in nouns or singular(name) in nouns else 2 if name in _ABOUT else 1
 
+    if isinstance(result, (str, int)) and not isinstance(result, bool):
+        return (), {"id": result}  # nothing but what to call it by
     level: list[tuple[Path, Any]] = [((), result)]
     for _ in range(_DEEPEST):
         objects = [(path, value) for path, value in level if isinstance(value, dict)]
@@ -125,7 +127,7 @@ def node_at(values: SchemaValues, path: Path) -> Any:
 
 def answers_with_id(profile: Profile, fields: Path, *, listed: bool = False) -> bool:
     """Whether an answer may have one of these fields; inside a list, or outside of any."""
-    if profile.values is None or profile.is_free:
+    if profile.values is None or profile.is_free or profile.values.root.get("type") in ("integer", "string"):
         return True
     looks = 0
     level: list[tuple[bool, Any]] = [(False, profile.values.root)]
@@ -172,6 +174,6 @@ def _same(sent: Any, shown: Any) -> bool:
 
 def _number(value: Any) -> Any:
     try:
-        return float(value) if isinstance(value, str) and not value.isdigit() else int(value)
-    except (TypeError, ValueError):
+        return int(value) if float(value).is_integer() else float(value)
+    except (TypeError, ValueError, OverflowError):
         return value

@@ -214,3 +214,26 @@ def test_of_several_forms_it_is_the_one_that_has_what_was_sent(kind):
     family = Family(sent, an_object(id=TEXT, method={"anyOf": forms}))
     made = family.shown("create_page", {"method": {"type": kind, kind: "mine"}})
     assert (made["method"]["type"], made["method"][kind]) == (kind, "mine") and made["method"]["id"]
+
+
+@pytest.mark.parametrize("kind", [WHOLE, TEXT], ids=["number", "text"])
+def test_an_answer_that_is_nothing_but_an_id_is_one(kind):
+    item = an_object(id=kind, title=TEXT)
+    engine = LMToolEngine(
+        ToolRegistry(
+            [
+                operation("create_page", "POST", "/pages", kind, an_object(page=PAGE)),
+                operation("get_page", "GET", "/pages/{page_id}", item),
+            ]
+        )
+    )
+    engine.setup("s")
+    (made,) = engine.execute("s", [call("create_page", page={"title": "First"})])
+    (got,) = engine.execute("s", [call("get_page", page_id=str(made.result))])
+    assert got.result == {"id": made.result, "title": "First"}
+
+
+def test_an_envelope_may_be_called_as_a_text_of_the_thing_is():
+    inside = an_object(page=TEXT, title=TEXT)
+    family = Family(inside, an_object(id=WHOLE, page=TEXT, title=TEXT), asked=("page",), answered=("page",))
+    family.check_whole({"page": "one", "title": "First"}, {"title": "Second"})

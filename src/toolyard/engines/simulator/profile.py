@@ -18,7 +18,7 @@ from toolyard.engines.simulator.scalars import OWN
 from toolyard.engines.simulator.values import SchemaValues, item_node, properties_of
 from toolyard.model.bindings import RestBinding
 from toolyard.model.tool import Tool
-from toolyard.schema.fold import allowed_types
+from toolyard.schema.fold import allowed_types, find_ways
 from toolyard.schema.subschemas import SubSchema
 from toolyard.words.identifiers import plain_letters
 from toolyard.words.plurals import singular
@@ -205,6 +205,10 @@ class Profile:
     def _maker_of(self, path: AnswerPath | None) -> Make | None:
         return None if path is None or self.values is None else self.values.maker(path.node, self.role.noun)
 
+    def _is_text(self, node: SubSchema) -> bool:
+        ways = () if self.values is None else find_ways(self.values.root, node)
+        return any(allowed_types(way.schema) == ("string",) for way in ways)
+
     def views(self) -> list[tuple[AnswerPath, Make]]:
         """Where the tool shows entities, and who makes them there."""
         pairs = ((self.entity_path, self.entity_maker), (self.list_path, self.list_maker))
@@ -227,7 +231,9 @@ class Profile:
         if self.body_argument is not None:
             properties = properties_of(root, properties.get(self.body_argument, True)) or {}
         aside = {*self.role.scope, *self.ignored, self.role.key}
-        own = {plain_letters(name) for name in (self.entity_path.properties if self.entity_path is not None else ())}
+        shown = {} if self.entity_path is None or self.values is None else self.entity_path.properties
+        # A text that is shown under the name of an object that is sent is something else.
+        own = {plain_letters(name) for name, node in shown.items() if not self._is_text(node)}
         wrapped = {plain_letters(name) for name in (self.entity_path.names if self.entity_path is not None else ())}
         found: tuple[str, ...] = ()
         while len(found) < _DEEPEST:

@@ -12,7 +12,7 @@ from typing import Any
 from toolyard.calls.invocation import Invocation
 from toolyard.engines.simulator.containers import spellings_of
 from toolyard.engines.simulator.draw import Draw, GaveUp, encode
-from toolyard.engines.simulator.entities import AnswerWriter, EntityStore, Fields, merge_fields, store_key
+from toolyard.engines.simulator.entities import FIRST_ID, AnswerWriter, EntityStore, Fields, merge_fields, store_key
 from toolyard.engines.simulator.listing import ListingCall
 from toolyard.engines.simulator.profile import Profile
 from toolyard.engines.simulator.roles import Role
@@ -94,6 +94,13 @@ class CrudCall:
         number = self._store.add(known, {})
         self._store.mark_written()
         ids = self._writer.assign_ids(number, known, self._profile.entity_path)
+        values = self._profile.values
+        for bare in (FIRST_ID + number, str(FIRST_ID + number)):
+            # An object need not say that it is one, so that a number would do.
+            if values is not None and values.root.get("type") in ("integer", "string") and values.check(bare):
+                # The answer is nothing but what to call it by.
+                self._store.write(number, {**known, "id": bare})
+                return bare
         return self._writer.show_entity(number, {**ids, **known}, arguments)
 
     def _create_all(self, several: list[Fields], arguments: dict[str, Any]) -> Any:
