@@ -22,7 +22,7 @@ from toolyard.schema.explainer import Fault
 _ROUNDS = 4
 """JSON text inside JSON text inside ...; each round opens one level."""
 
-_MAX_REPAIRS = 1_000
+_MAX_REPAIRS = 5_000
 """More wrong values than this are not a matter of spelling."""
 
 Path = Sequence[str | int]
