@@ -81,8 +81,8 @@ def check_output(plain: Any, invocation: Invocation, settings: Settings) -> list
     violations = prepared.output.violations(plain)
     if invocation.replayed:
         violations = [violation for violation in violations if not hides(plain, violation.pointer)]
-        if not violations:
-            return []
+    if not violations:
+        return []  # a long answer comes here before anybody has judged it
     listed = [violation.to_dict() for violation in violations]
     if settings.output_check == "strict":
         raise InvalidOutput(
