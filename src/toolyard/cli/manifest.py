@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from toolyard.cli.options import OUTPUT, OutputOptions
+from toolyard.cli.options import OUTPUT, VerbOptions
 from toolyard.cli.output import counted, print_json, print_table, print_text
 from toolyard.model.errors import ManifestError
 from toolyard.sources.scripts.files import ScriptDirectory
@@ -34,7 +34,7 @@ def init_(
         bool, Parameter(negative="", help="Keep the hash of each file: changed bytes are refused.")
     ] = False,
     empty: Annotated[bool, Parameter(negative="", help="Allow nothing yet, whatever is there.")] = False,
-    options: OutputOptions = OUTPUT,
+    options: VerbOptions = OUTPUT,
 ) -> int:
     """Make a manifest that allows the scripts which are there now. Exits 1 if some cannot be allowed."""
     manifest, refused = create_manifest(directory, hashed=hashed, empty=empty)
@@ -48,7 +48,7 @@ def init_(
     return 1 if refused else 0
 
 
-def list_(directory: Directory, /, *, options: OutputOptions = OUTPUT) -> int:
+def list_(directory: Directory, /, *, options: VerbOptions = OUTPUT) -> int:
     """List the files that the manifest allows."""
     with ScriptDirectory(directory) as opened:
         manifest = read_manifest(opened)
@@ -61,7 +61,7 @@ def add_(
     *files: str,
     absent: Annotated[bool, Parameter(negative="", help="Allow also a file that is not there yet.")] = False,
     hashed: Annotated[bool, Parameter(negative="", help="Keep the hash of each file from now on.")] = False,
-    options: OutputOptions = OUTPUT,
+    options: VerbOptions = OUTPUT,
 ) -> int:
     """Allow files, or approve what they say now.
 
@@ -76,7 +76,7 @@ def add_(
     return _done(directory, manifest, f"{counted(len(files), 'file')} added, ", options.json)
 
 
-def remove_(directory: Directory, /, *files: str, options: OutputOptions = OUTPUT) -> int:
+def remove_(directory: Directory, /, *files: str, options: VerbOptions = OUTPUT) -> int:
     """Allow files no longer; they stay where they are.
 
     Parameters
@@ -90,7 +90,7 @@ def remove_(directory: Directory, /, *files: str, options: OutputOptions = OUTPU
     return _done(directory, manifest, f"{counted(len(set(files)), 'file')} removed, ", options.json)
 
 
-def verify_(directory: Directory, /, *, options: OutputOptions = OUTPUT) -> int:
+def verify_(directory: Directory, /, *, options: VerbOptions = OUTPUT) -> int:
     """Check that every file the manifest allows is there, may be loaded, and has its hash. Exits 1 if one has not."""
     listed = [item for item in _review_files(directory) if item.state != "stray"]
     bad = [item for item in listed if item.state != "ok"]
@@ -100,7 +100,7 @@ def verify_(directory: Directory, /, *, options: OutputOptions = OUTPUT) -> int:
     return 1 if bad else 0
 
 
-def diff_(directory: Directory, /, *, options: OutputOptions = OUTPUT) -> int:
+def diff_(directory: Directory, /, *, options: VerbOptions = OUTPUT) -> int:
     """Show where directory and manifest part: scripts not allowed, missing, changed, or refused. Exits 1 if they do."""
     different = [item for item in _review_files(directory) if item.state != "ok"]
     _show_review("Differences", different, options.json)

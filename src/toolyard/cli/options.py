@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class OutputOptions:
+class VerbOptions:
     """What every verb takes."""
 
     json: Annotated[bool, Parameter(name="--json", negative="", help="Print JSON, errors included.")] = False
@@ -27,7 +27,7 @@ class OutputOptions:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class YardOptions(OutputOptions):
+class YardOptions(VerbOptions):
     """What every verb takes that works on tools; `name_file` lets the file stand without its -c."""
 
     config: Annotated[
@@ -41,7 +41,7 @@ class YardOptions(OutputOptions):
     ] = None
 
 
-OUTPUT, YARD = OutputOptions(), YardOptions()
+OUTPUT, YARD = VerbOptions(), YardOptions()
 
 SkipOption = Annotated[
     bool,

@@ -188,7 +188,7 @@ class WireNames:
         return UnknownToolError(f"unknown tool {show(wire)}{guess}", details={"closest": near})
 
 
-class Catalog(Protocol):
+class NamedCatalog(Protocol):
     """Tools that stay what they are, such as the snapshot of a registry."""
 
     @property
@@ -198,10 +198,10 @@ class Catalog(Protocol):
     def __hash__(self) -> int: ...
 
 
-_tables: WeakKeyDictionary[Catalog, WireNames] = WeakKeyDictionary()
+_tables: WeakKeyDictionary[NamedCatalog, WireNames] = WeakKeyDictionary()
 
 
-def wire_names_of(catalog: Catalog) -> WireNames:
+def wire_names_of(catalog: NamedCatalog) -> WireNames:
     """The wire names of all tools of a catalog; made when it is first asked for."""
     found = _tables.get(catalog)
     if found is None:
@@ -209,7 +209,7 @@ def wire_names_of(catalog: Catalog) -> WireNames:
     return found
 
 
-def read_wire_call(catalog: Catalog, call: ToolCall) -> ToolCall:
+def read_wire_call(catalog: NamedCatalog, call: ToolCall) -> ToolCall:
     """A call by the names that a list in a provider's spelling gives out, as the registry knows it; any other as it is.
 
     What is spelt like a wire name is one, also where a tool's own bare name or alias is spelt so: nobody can take a
