@@ -8,6 +8,7 @@ import pickle
 import pytest
 
 from toolyard import Tool, ToolRegistry
+from toolyard.cli.options import YardOptions
 from toolyard.cli.sample import sample as sample_command
 from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.insight.sample import Edge, Feed, Sample
@@ -104,4 +105,4 @@ def test_a_sample_in_json_is_of_lists_and_the_callers_own():
 )
 def test_the_command_refuses_what_is_no_option(tmp_path, given, told):
     with pytest.raises(ConfigError, match=told):
-        sample_command(tmp_path / "none.yaml", "tc/random", k=2, **given)
+        sample_command("tc/random", k=2, options=YardOptions(config=tmp_path / "none.yaml"), **given)
