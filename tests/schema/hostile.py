@@ -98,6 +98,11 @@ CASES = {
         {"anyOf": [{"properties": {"x": _SELF}}, {"properties": {"x": _SELF}}], "unevaluatedProperties": False},
         nested(40, 1),
     ),
+    "anyOf twice itself, wrong leaf": (_recursive(properties={"x": {"anyOf": [_SELF, _SELF]}}), nested(95, "x")),
+    "unevaluatedProperties, wrong leaf": (
+        _recursive(anyOf=[{"properties": {"x": _SELF}}] * 2, unevaluatedProperties=False),
+        nested(40, "x"),
+    ),
     "dynamic references": (
         {"$dynamicAnchor": "n", "properties": {"x": {"allOf": [{"$dynamicRef": "#n"}] * 2}}},
         nested(60, 1),

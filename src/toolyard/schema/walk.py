@@ -24,6 +24,7 @@ from toolyard.schema.weight import UNIQUE, measure, wide_steps
 _STEP = 60
 """What a step in Python takes, in the steps that `weight` counts."""
 _CHUNK = 256
+_MOST_WANTED = 16
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 _JUDGING_ALL = IN_PLACE - _REFERENCES - {"anyOf", "oneOf"}
 
@@ -257,7 +258,9 @@ class Walk:
             for branch, _ in faults:
                 both = yield _probe(branch, frame.value, 2)
                 wants += both[0].wants if len(both) == 1 else ()
-            frame.found[-1] = msgspec.structs.replace(frame.found[-1], wants=tuple(wants))
+            # Equal ones once, and few: unions in unions would double them at every level.
+            few = tuple(dict.fromkeys(wants))[:_MOST_WANTED]
+            frame.found[-1] = msgspec.structs.replace(frame.found[-1], wants=few)
 
     def _members(self, frame: Frame) -> Steps:
         node, value = frame.node, frame.value
