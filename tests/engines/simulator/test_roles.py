@@ -55,6 +55,7 @@ def at(method, path, *arguments, lists=False):
         (("POST", "/pets/{petId}/archive"), ("act", "n/pets", "petId", ())),
         (("PUT", "/pet", "id"), ("replace", "n/pet", "id", ())),
         (("GET", "/settings"), ("get", "n/settings", None, ())),
+        (("POST", "/pages.json"), ("create", "n/pages", None, ())),
     ],
 )
 def test_paths_say_what_is_done_to_what(given, expected):
@@ -69,6 +70,15 @@ def test_a_path_that_gives_a_list_lists():
 def test_a_path_that_ends_in_what_says_which_ones_lists():
     assert at("GET", "/buckets/{clusterId}", lists=True) == ("list", "n/buckets", None, ())
     assert at("GET", "/buckets/{bucketId}", lists=True) == ("get", "n/buckets", "bucketId", ())
+
+
+def test_a_path_that_says_how_answers_are_written_is_about_the_same_things():
+    for end in ("", ".json", ".xml"):
+        binding = RestBinding(
+            "GET", f"/pages/{{id}}{end}", "", (RestParameter(argument="id", name="id", location="path"),)
+        )
+        role = role_of(Tool("x", "n", binding=binding), lists=False)
+        assert (role.verb, role.kind, role.noun, role.key) == ("get", "n/pages", "page", "id")
 
 
 def test_things_have_what_arguments_call_them_by():

@@ -100,7 +100,8 @@ def own_names(noun: str) -> dict[str, str]:
 
 
 def _role_by_path(tool: Tool, binding: RestBinding, lists: bool) -> Role:
-    parts = [part for part in binding.path.split("/") if part]
+    # How an answer is written says nothing about what it is about.
+    parts = [part for part in binding.path.removesuffix(".json").removesuffix(".xml").split("/") if part]
     method = binding.method.lower()
     if method == "post" and len(parts) > 1 and parts[-1].lower() in _SEVERAL:
         parts.pop()
@@ -117,7 +118,7 @@ def _role_by_path(tool: Tool, binding: RestBinding, lists: bool) -> Role:
     if key is None:
         return Role()
     verb: CrudVerb = CRUD_BY_METHOD.get(method, "none")
-    if after and after not in ("json", "xml"):
+    if after:
         verb = "act"
     elif method == "post":
         verb = _verb_of_post(tool, binding)
