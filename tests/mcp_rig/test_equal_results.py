@@ -148,6 +148,11 @@ def test_in_process_it_is_what_the_table_says(answers, call):
 @pytest.mark.parametrize("way", WAYS)
 def test_elsewhere_it_is_the_same(answers, way, call):
     here, there = answers("here", call), answers(way, call)
+    if call == "denied" and way != "http":
+        # A tool that the policy denies whatever is sent is not in the list that our MCP source reads. Other clients that
+        # call it all the same are told `tool.denied`: test_other_clients.py.
+        assert there.error_info.code == "tool.not_found"
+        return
     assert (there.error_info and there.error_info.code) == (here.error_info and here.error_info.code), there
     assert exact(there.result) == exact(here.result)
     assert there.metadata.get("content") == here.metadata.get("content")

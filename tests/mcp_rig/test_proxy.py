@@ -26,7 +26,9 @@ async def what_a_client_sees(target, folder):
     files = folder / "files"
     async with Client(target) as client:
         listed = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert len(listed) == 14 and listed["read_text_file"].annotations.read_only_hint
+        # Of 14, without the four that write, which the policy denies whatever is sent.
+        assert len(listed) == 10 and "write_file" not in listed
+        assert listed["read_text_file"].annotations.read_only_hint
         read = await client.call_tool("read_text_file", {"path": f"{files}/a.txt"})
         assert read.structured_content == {"content": "hello"} and not read.is_error
         outside = await client.call_tool("read_text_file", {"path": "/etc/passwd"})

@@ -273,7 +273,7 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
     trace = None if path.tracer is None else CallTrace(path.tracer, session, call, batch.mode)
     try:
         bound = batch.bound = _bind_call(plans, batch, session, call)
-        plan = _plan_call(plans, batch, bound, trace)
+        plan = _plan_call(path.policy, plans, batch, bound, trace)
         if path.policy is not None:
             ask = _check_policy(path, path.policy, batch, session, bound)
             if ask is not None:
@@ -356,10 +356,13 @@ def _bind_call(plans: CallPlans | ScopedPlans, batch: Batch, session: Session, c
     return bind_within(plans.snapshot, batch.mode, call, batch.scope)
 
 
-def _plan_call(plans: CallPlans | ScopedPlans, batch: Batch, bound: Bound, trace: CallTrace | None) -> CallPlan:
+def _plan_call(
+    policy: Policy | None, plans: CallPlans | ScopedPlans, batch: Batch, bound: Bound, trace: CallTrace | None
+) -> CallPlan:
     if trace is not None:
         trace.begin(bound.tool, bound, plans.snapshot.generation)
-    if batch.definitions is not None:
+    if batch.definitions is not None and not (policy and policy.always_denies(bound.tool, batch.keys or ())):
+        # What no list shows to the caller is denied, not outdated.
         check_known(bound.tool, batch.definitions)
     plan = plans.get(bound.prepared) or plans.add(bound.prepared)
     if plan.is_async and not batch.on_loop:
