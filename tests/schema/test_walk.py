@@ -37,6 +37,14 @@ def test_each_of_many_wrong_items_is_named_up_to_the_limit():
     assert found[0].message.endswith('"c7", ... (250 in all)')
 
 
+def test_a_long_list_is_judged_by_its_own_schema_whatever_recursion_stands_beside_it():
+    both = {**FILTER, "properties": {**FILTER["properties"], **CODES["properties"]}}
+    right = ["c7"] * 95_000
+    assert compile_schema(both).accepts({"codes": right})
+    [found] = compile_schema(both).violations({"codes": [*right[1:], "x"]})
+    assert found.pointer == "/codes/94999"
+
+
 @pytest.mark.parametrize(
     ("name", "pointer"),
     [("codes, last wrong", "/codes/94999"), ("objects, last wrong", "/30000/a")],

@@ -76,7 +76,7 @@ class CompiledSchema:
         """What finds out why a value is wrong."""
         if self._explainer is None:
             compile_part = partial(_compile_cached, assert_formats=self._assert_formats)
-            self._explainer = Explainer(self._schema, self.weight, compile_part)
+            self._explainer = Explainer(self._schema, compile_part)
         return self._explainer
 
     @property

@@ -15,7 +15,7 @@ from toolyard.model.json_words import IN_PLACE, json_type, pointer_of
 from toolyard.model.tool import Schema
 from toolyard.schema.subschemas import References, SubSchema, allowed_values, children, types_of
 from toolyard.schema.violations import Violation, list_options
-from toolyard.schema.weight import Weight, own_steps
+from toolyard.schema.weight import Weight, own_steps, weigh
 
 Path = tuple[str | int, ...]
 Wanted = tuple[Path, tuple[str, ...]]
@@ -97,9 +97,8 @@ def _accept(value: Any) -> bool:
 class Explainer:
     """What walks over the values of one schema share; made when first something is wrong."""
 
-    def __init__(self, schema: SubSchema, weight: Weight, compile_part: CompilePart) -> None:
+    def __init__(self, schema: SubSchema, compile_part: CompilePart) -> None:
         self.schema = schema
-        self.weight = weight
         root: Schema = schema if isinstance(schema, dict) else {}
         self.references = References(root)
         self.draft = root.get("$schema")
@@ -108,6 +107,7 @@ class Explainer:
         self._compile = compile_part
         self._own: dict[int, Own] = {}
         self._judges: dict[int, Callable[[Any], bool] | None] = {}
+        self._weights: dict[int, Weight] = {}
         self._targets: dict[int, SubSchema] = {}
         self._patterns: dict[str, Callable[[Any], bool]] = {}
 
@@ -140,6 +140,12 @@ class Explainer:
                 seen.add(id(found))
             self._targets[id(node)] = found
         return found
+
+    def weigh_items(self, node: Schema) -> Weight:
+        """What a verdict on values may cost that a subschema judges, whatever else the schema holds."""
+        if id(node) not in self._weights:
+            self._weights[id(node)] = weigh(self.references.root, node)
+        return self._weights[id(node)]
 
     def judge_items(self, node: Schema) -> Callable[[Any], bool] | None:
         """A verdict on lists of values that all must fit a subschema; None where the validator has no way to it."""

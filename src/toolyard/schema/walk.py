@@ -8,6 +8,7 @@ subschemas say is put together here. The walk is driven by a list of frames, so 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Iterable
 from itertools import islice
 from typing import Any, TypeAlias
@@ -321,11 +322,8 @@ class Walk:
         """True if every item fits: one question to the validator instead of many steps, where it can answer quickly."""
         if not isinstance(sub, dict):
             return False
-        weight, size = self._explainer.weight, measure(chunk, self.left)
-        if size is None or not weight.is_bounded:
-            return False
-        size.depth = max(size.depth, len(weight.levels))
-        cost = weight.of(size)
+        size = measure(chunk, self.left)
+        cost = math.inf if size is None else self._explainer.weigh_items(sub).of(size)
         judge = self._explainer.judge_items(sub) if cost <= self.left else None
         if judge is None:
             return False

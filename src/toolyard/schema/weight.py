@@ -208,19 +208,19 @@ _HOLDING = _SINGLY | {
 _LEADING = _HOLDING | IN_PLACE
 
 
-def weigh(schema: Schema | bool) -> Weight:
-    """Follow a schema level by level until nothing new comes, or one value costs more than a verdict may."""
+def weigh(schema: Schema | bool, part: Schema | None = None) -> Weight:
+    """Follow a schema, or a part of it, until nothing new comes, or one value costs more than a verdict may."""
     if not isinstance(schema, dict):
         return Weight((1,), is_bounded=True)
-    in_place = InPlace(schema)
-    nodes = [schema, *_below(in_place, schema)]
+    in_place, start = InPlace(schema), schema if part is None else part
+    nodes = [start, *_below(in_place, start)]
     compares = any(not _COMPARING.isdisjoint(node) for node in nodes)
     unique = [node for node in nodes if node.get("uniqueItems") is True]
     if any(in_place.references.leads_out(node) and _META_SCHEMAS not in node["$ref"] for node in nodes):
         # It compiles, so the validator knows a way that we do not: nothing can be said of what lies there.
         return Weight((STEPS,), False, len(unique), True, compares)
     recursive = any(node is around for around in unique for node in _below(in_place, around))
-    frontier: list[tuple[Judges, int]] = [({id(schema): (schema, 1)}, 0)]
+    frontier: list[tuple[Judges, int]] = [({id(start): (start, 1)}, 0)]
     known: set[frozenset[tuple[int, int]]] = set()
     levels: list[int] = []
     visits = worst = 0
