@@ -40,8 +40,8 @@ def test_each_of_many_wrong_items_is_named_up_to_the_limit():
 def test_a_long_list_is_judged_by_its_own_schema_whatever_recursion_stands_beside_it():
     both = {**FILTER, "properties": {**FILTER["properties"], **CODES["properties"]}}
     right = ["c7"] * 95_000
-    assert compile_schema(both).accepts({"codes": right})
-    [found] = compile_schema(both).violations({"codes": [*right[1:], "x"]})
+    assert compile_schema(both).accepts({**filtered(3, 1), "codes": right})
+    [found] = compile_schema(both).violations({**filtered(3, 1), "codes": [*right[1:], "x"]})
     assert found.pointer == "/codes/94999"
 
 
