@@ -22,7 +22,7 @@ from toolyard.registry.prepared import Arguments, PreparedTool, json_text, plain
 from toolyard.registry.snapshot import Snapshot
 from toolyard.schema.coerce import Coercion, coerce, integral_floats
 from toolyard.schema.compile import MAX_VIOLATIONS
-from toolyard.schema.explainer import Fault
+from toolyard.schema.explainer import Misfit
 from toolyard.schema.violations import Violation, describe
 
 _has_float = re.compile(rb"[0-9][.eE]").search
@@ -163,7 +163,7 @@ def _coerced(
     best: tuple[int, PreparedTool, Arguments, Sequence[Coercion]] | None = None
     violations: list[list[Violation]] = []
     for candidate in candidates:
-        faults: list[Fault] = []
+        faults: list[Misfit] = []
         repaired = coerce(candidate.compiled, arguments, faults)
         violations.append([fault.violation for fault in faults[:MAX_VIOLATIONS]])
         if repaired is not None:

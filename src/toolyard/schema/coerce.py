@@ -17,7 +17,7 @@ from toolyard.model.errors import MalformedSource
 from toolyard.model.json_words import copied, json_type, pointer_of
 from toolyard.parsing import parse_json
 from toolyard.schema.compile import CompiledSchema
-from toolyard.schema.explainer import Fault
+from toolyard.schema.explainer import Misfit
 
 _ROUNDS = 4
 """JSON text inside JSON text inside ...; each round opens one level."""
@@ -42,7 +42,7 @@ class Coercion(msgspec.Struct, frozen=True):
 
 
 def coerce(
-    compiled: CompiledSchema, value: dict[str, Any], found: list[Fault] | None = None
+    compiled: CompiledSchema, value: dict[str, Any], found: list[Misfit] | None = None
 ) -> tuple[dict[str, Any], list[Coercion]] | None:
     """A repaired copy that satisfies the schema and the list of repairs; None if that is impossible.
 
@@ -71,7 +71,7 @@ def coerce(
     return (result, repairs) if compiled.judge(result) else None
 
 
-def _repair_value(value: Any, faults: Iterable[Fault]) -> list[Coercion]:
+def _repair_value(value: Any, faults: Iterable[Misfit]) -> list[Coercion]:
     """Repair in place what can be repaired."""
     made: list[Coercion] = []
     for fault in faults:

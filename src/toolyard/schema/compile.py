@@ -18,7 +18,7 @@ import jsonschema_rs
 
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.json_words import JSON_TYPES, pointer_of
-from toolyard.schema.explainer import Explainer, Fault
+from toolyard.schema.explainer import Explainer, Misfit
 from toolyard.schema.violations import Violation, violation_of
 from toolyard.schema.walk import Walk
 from toolyard.schema.weight import STEPS, Weight, measure, weigh
@@ -31,8 +31,8 @@ MAX_VIOLATIONS = 100
 WALK_STEPS = 600_000
 """What it may take to say why a value is wrong: some 10,000 steps in Python at most."""
 SMALL_BYTES = 4096
-_DOES_NOT_FIT = Fault((), "does not fit its schema", "schema")
-_TOO_COSTLY = Fault(
+_DOES_NOT_FIT = Misfit((), "does not fit its schema", "schema")
+_TOO_COSTLY = Misfit(
     (),
     f"may take more than {STEPS:,} steps to judge by its schema, which is the limit; send less, or nest it less deep",
     "schema",
@@ -103,7 +103,7 @@ class CompiledSchema:
             return [Violation(pointer="", message=f"is not JSON: {error}", keyword="type")]
         return [fault.violation for fault in faults]
 
-    def faults(self, value: Any, *, limit: int, repairs: bool = False) -> list[Fault]:
+    def faults(self, value: Any, *, limit: int, repairs: bool = False) -> list[Misfit]:
         """The same for code that repairs values; raises ValueError for what is no JSON."""
         is_judged = self._is_affordable(value)
         if is_judged and self.judge_small(value):

@@ -1,4 +1,4 @@
-"""`Explainer`: what walks over the values of one schema share, and `Fault`: one thing that is wrong with a value."""
+"""`Explainer`: what walks over the values of one schema share, and `Misfit`: one thing that is wrong with a value."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NOT_ASKED = (
 """Keywords that say nothing by themselves, and those whose words are made here: the validator copies all options."""
 
 
-class Fault(msgspec.Struct, frozen=True):
+class Misfit(msgspec.Struct, frozen=True):
     """One thing that is wrong, and where below the value that was looked at."""
 
     path: Path
@@ -48,14 +48,14 @@ class Fault(msgspec.Struct, frozen=True):
         """As it is told to people."""
         return Violation(pointer_of(self.path), self.message, self.keyword)
 
-    def below(self, prefix: Path) -> Fault:
+    def below(self, prefix: Path) -> Misfit:
         """The same, seen from further up."""
         wants = tuple((prefix + path, types) for path, types in self.wants)
-        return Fault(prefix + self.path, self.message, self.keyword, wants)
+        return Misfit(prefix + self.path, self.message, self.keyword, wants)
 
 
 CompilePart: TypeAlias = Callable[..., jsonschema_rs.Validator]
-FALSE_SCHEMA = Fault((), "False schema does not allow value", "falseSchema")
+FALSE_SCHEMA = Misfit((), "False schema does not allow value", "falseSchema")
 
 
 class Own:

@@ -17,7 +17,7 @@ import msgspec
 
 from toolyard.model.json_words import IN_PLACE
 from toolyard.model.tool import Schema
-from toolyard.schema.explainer import FALSE_SCHEMA, Explainer, Fault, Own, Path, Wanted
+from toolyard.schema.explainer import FALSE_SCHEMA, Explainer, Misfit, Own, Path, Wanted
 from toolyard.schema.subschemas import prefix_items, types_of
 from toolyard.schema.violations import quote_names, word_type, word_violation
 from toolyard.schema.weight import UNIQUE, measure, wide_steps
@@ -30,7 +30,7 @@ _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 _JUDGING_ALL = IN_PLACE - _REFERENCES - {"anyOf", "oneOf"}
 
 
-class Spent(Exception):
+class StepsSpent(Exception):
     """No steps are left."""
 
 
@@ -41,7 +41,7 @@ class Frame:
 
     def __init__(self, node: Schema, value: Any, path: Path, limit: int, is_probe: bool) -> None:
         self.node, self.value, self.path, self.limit, self.is_probe = node, value, path, limit, is_probe
-        self.found: list[Fault] = []
+        self.found: list[Misfit] = []
         self.steps: Steps
 
     @property
@@ -52,9 +52,9 @@ class Frame:
     def add(self, message: str, keyword: str, types: Iterable[str] = ()) -> None:
         """Something is wrong with the value itself."""
         wanted = tuple(types)
-        self.found.append(Fault((), message, keyword, (((), wanted),) if wanted else ()))
+        self.found.append(Misfit((), message, keyword, (((), wanted),) if wanted else ()))
 
-    def take(self, faults: list[Fault], prefix: Path = ()) -> None:
+    def take(self, faults: list[Misfit], prefix: Path = ()) -> None:
         """What is wrong with the value, or with a part of it, in the eyes of a subschema."""
         self.found.extend(fault.below(prefix) if prefix else fault for fault in faults)
 
@@ -65,7 +65,7 @@ class Frame:
 
 Request: TypeAlias = tuple[Any, Any, Path, int, bool]
 """A schema, a value, where it is, how many faults are wanted, and whether it is only a try."""
-Steps: TypeAlias = Generator[Request, list[Fault], None]
+Steps: TypeAlias = Generator[Request, list[Misfit], None]
 
 
 def _probe(node: Any, value: Any, limit: int = 1) -> Request:
@@ -81,25 +81,25 @@ class Walk:
         self._repairs = repairs
         self._frames: list[Frame] = []
         self._active: set[tuple[int, int]] = set()
-        self._known: dict[tuple[int, int, int], list[Fault]] = {}
+        self._known: dict[tuple[int, int, int], list[Misfit]] = {}
         self.is_spent = False
 
-    def find_faults(self, value: Any, limit: int) -> list[Fault]:
+    def find_faults(self, value: Any, limit: int) -> list[Misfit]:
         """What is wrong, as much of it as is wanted and the steps allow; `is_spent` says that they did not."""
         try:
             return self._drive((self._explainer.schema, value, (), limit, False))
-        except Spent:
+        except StepsSpent:
             self.is_spent = True
             found = [fault.below(frame.path) for frame in self._frames if not frame.is_probe for fault in frame.found]
             if not found:
                 deepest = [frame.path for frame in self._frames if not frame.is_probe][-1:]
-                found = [Fault(deepest[0] if deepest else (), "does not fit its schema", "schema")]
+                found = [Misfit(deepest[0] if deepest else (), "does not fit its schema", "schema")]
             return found[:limit]
 
     def _spend(self, steps: int) -> None:
         self.left -= steps
         if self.left < 0:
-            raise Spent
+            raise StepsSpent
 
     def _spend_own(self, own: Own, value: Any) -> None:
         """What the validator may take for what a schema says by itself."""
@@ -111,7 +111,7 @@ class Walk:
             steps = self.left + 1 if size is None else UNIQUE * size.values + size.wide * size.wide_values
         self._spend(steps)
 
-    def _drive(self, request: Request) -> list[Fault]:
+    def _drive(self, request: Request) -> list[Misfit]:
         frames = self._frames
         result = self._begin(request)
         while frames:
@@ -127,7 +127,7 @@ class Walk:
                 result = self._begin(request)
         return result or []
 
-    def _begin(self, request: Request) -> list[Fault] | None:
+    def _begin(self, request: Request) -> list[Misfit] | None:
         """The answer, where it is known; else a frame is put on the list that will find it."""
         node, value, prefix, limit, is_probe = request
         node = self._explainer.follow(node)
@@ -155,7 +155,7 @@ class Walk:
         self._frames.append(frame)
         return None
 
-    def _end(self, frame: Frame) -> list[Fault]:
+    def _end(self, frame: Frame) -> list[Misfit]:
         self._frames.pop()
         pair = (id(frame.node), id(frame.value))
         self._active.discard(pair)
@@ -227,7 +227,7 @@ class Walk:
     def _branches(self, frame: Frame) -> Steps:
         for word in ("anyOf", "oneOf"):
             branches = frame.node.get(word) or ()
-            faults: list[tuple[Any, Fault]] = []
+            faults: list[tuple[Any, Misfit]] = []
             fits = 0
             for branch in branches:
                 first = yield _probe(branch, frame.value)
@@ -242,7 +242,7 @@ class Walk:
             elif word == "oneOf" and fits > 1:
                 frame.add(f"fits {fits} of the {len(branches)} allowed forms, must fit exactly one", word)
 
-    def _explain_union(self, frame: Frame, word: str, faults: list[tuple[Any, Fault]]) -> Steps:
+    def _explain_union(self, frame: Frame, word: str, faults: list[tuple[Any, Misfit]]) -> Steps:
         """No branch fits. If the value got into one of them only, that is the one that is meant."""
         meant = [branch for branch, fault in faults if _is_inside(fault)]
         message = f"fits none of the {len(faults)} allowed forms"
@@ -253,7 +253,7 @@ class Walk:
             frame.take((yield frame.ask(meant[0], frame.value)))
         else:
             told = " | ".join(fault.message for _, fault in faults[:8])
-            frame.found.append(Fault((), f"{message}: {told}", word))
+            frame.found.append(Misfit((), f"{message}: {told}", word))
         if self._repairs and frame.found and frame.found[-1].keyword == word:
             wants: list[Wanted] = []
             for branch, _ in faults:
@@ -393,7 +393,7 @@ class Walk:
                     seen.add(index)
 
 
-def _is_inside(fault: Fault) -> bool:
+def _is_inside(fault: Misfit) -> bool:
     """True unless it is the value itself, or the member that tells forms apart, that is wrong."""
     return len(fault.path) > 1 or (len(fault.path) == 1 and fault.keyword not in ("const", "enum"))
 
