@@ -191,9 +191,10 @@ def _answer_calls(
     inflight: InflightCalls | None,
     results: list[ToolResult],
 ) -> Flow:
-    plans: CallPlans | ScopedPlans = current_plans(path, batch.mode)
+    current = current_plans(path, batch.mode)
+    plans: CallPlans | ScopedPlans = current
     if batch.mode == "simulate":
-        plans = _restrict_plans(current_plans(path, batch.mode), batch)
+        plans = _restrict_plans(current, batch)
         if session.kept:
             if path.counting:
                 count_calls(session, plans.snapshot)
