@@ -90,6 +90,9 @@ class Warnings(Sequence[DefinitionWarning]):
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __repr__(self) -> str:
+        return repr(self._all)
+
 
 def inspect_tool(tool: Tool) -> list[DefinitionWarning]:
     """What there is to say about the texts of one definition."""
