@@ -230,6 +230,14 @@ def test_a_body_that_says_nothing_is_listed():
     assert "says nothing about its content" in notes_of(content)
 
 
+def test_a_body_of_read_only_properties_alone_is_sent_all_the_same_and_listed():
+    amount = {"type": "object", "required": ["amount"], "properties": {"amount": {"type": "integer", "readOnly": True}}}
+    content = document({"post": operation(requestBody=body(amount))})
+    tool = tool_of(content)
+    assert accepts(tool.parameters, {"amount": 5}) and not accepts(tool.parameters, {})
+    assert "every property is readOnly" in notes_of(content)
+
+
 def test_a_body_that_cannot_be_found_may_be_anything_and_is_listed():
     content = document({"post": operation(requestBody={"$ref": "#/components/requestBodies/Gone"})})
     assert tool_of(content).parameters["properties"] == {"body": {}}

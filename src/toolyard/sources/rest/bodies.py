@@ -77,6 +77,11 @@ class Bodies:
         part = self._schemas.convert({} if schema.node is None else schema.node, schema.file)
         body = RequestBody(str(media_type), part, sent=raw.get("required") is True)
         self._shape_body(body, self._read_encoding(media))
+        if body.properties and all(map(_is_read_only, body.properties.values())):
+            self._notes.add(
+                f"{place}/requestBody",
+                "every property is readOnly, which leaves nothing to send; all are read as arguments",
+            )
         if body.properties is None and type(raw.get("description")) is str and type(body.node) is dict:
             body.node = {**body.node, "description": raw["description"]}
         return body
@@ -182,13 +187,19 @@ def flatten_object(part: SchemaPart) -> tuple[Node, list[str], dict[str, SchemaP
     if not _gather_object(part, found, required, targets) or not found:
         return None
     properties = {name: nodes[0] if len(nodes) == 1 else {"allOf": nodes} for name, nodes in found.items()}
-    hidden = {name for name, node in properties.items() if type(node) is dict and node.get("readOnly") is True}
+    hidden = {name for name, node in properties.items() if _is_read_only(node)}
+    if len(hidden) == len(properties):
+        hidden = set()  # A body of which nothing may be sent: the document means something else by that word.
     shown = {name: node for name, node in properties.items() if name not in hidden}
     # What is required but not described may be anything; it must still be possible to send it.
     for name in required:
         if name not in properties:
             shown[name] = {}
     return shown, [name for name in required if name not in hidden], targets
+
+
+def _is_read_only(node: Any) -> bool:
+    return type(node) is dict and node.get("readOnly") is True
 
 
 def _gather_object(
