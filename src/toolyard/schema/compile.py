@@ -31,6 +31,7 @@ MAX_VIOLATIONS = 100
 WALK_STEPS = 600_000
 """What it may take to say why a value is wrong: some 10,000 steps in Python at most."""
 SMALL_BYTES = 4096
+_FEW = 32
 _DOES_NOT_FIT = Misfit((), "does not fit its schema", "schema")
 _TOO_COSTLY = Misfit(
     (),
@@ -90,8 +91,9 @@ class CompiledSchema:
 
     def accepts(self, value: Any) -> bool:
         """`judge` that refuses what is no JSON, too."""
+        judge = self.judge_small if self.weight.is_light and _are_few(value) else self.judge
         try:
-            return self.judge(value)
+            return judge(value)
         except ValueError:
             return False
 
@@ -123,6 +125,19 @@ class CompiledSchema:
             return True
         size = measure(value, STEPS // weight.levels[0])
         return size is not None and weight.of(size) <= STEPS
+
+
+def _are_few(arguments: Any) -> bool:
+    """True for the few values that most arguments are; not even numbers of many digits make those expensive."""
+    if type(arguments) is not dict:
+        return False
+    count = len(arguments)
+    for item in arguments.values():
+        if type(item) is dict or type(item) is list:
+            count += len(item)
+            if not {dict, list}.isdisjoint(map(type, item.values() if type(item) is dict else item)):
+                return False
+    return count <= _FEW
 
 
 def compile_schema(schema: dict[str, Any] | bool, *, assert_formats: bool = False) -> CompiledSchema:
