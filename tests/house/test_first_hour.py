@@ -128,11 +128,11 @@ def read_commands(text):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_each_task_takes_the_commands_that_the_page_says(shell, task):
-    if "curl" in TASKS[task] and shutil.which("curl") is None:
-        pytest.skip("there is no curl here")
     commands = list(read_commands(TASKS[task]))
     assert f"({len(commands)} command{'s' * (len(commands) > 1)})" in task
     for command, lines, status in commands:
+        if command.startswith("curl ") and shutil.which("curl") is None:
+            continue  # a bare machine may have none; what it asks of the server, tests/serving ask, too
         code, said = shell(command)
         assert code == status, f"{command}\n{said}"
         for line in lines:
