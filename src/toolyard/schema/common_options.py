@@ -70,6 +70,16 @@ class TlsOptions(msgspec.Struct, frozen=True, kw_only=True):
     ]
 
 
+ConnectTimeout = Annotated[
+    float | None,
+    Meta(
+        gt=0,
+        description="Seconds that a server has to start or to be reached, and to answer; "
+        "not given: 30 for a command, 10 for a url.",
+    ),
+]
+
+
 class McpServerOptions(TlsOptions, frozen=True, kw_only=True):
     """How an MCP server is reached."""
 
@@ -89,14 +99,7 @@ class McpServerOptions(TlsOptions, frozen=True, kw_only=True):
             description="Credentials: a mapping with a type, one of bearer, basic, api_key, oauth2, oauth.",
         ),
     ]
-    connect_timeout: Annotated[
-        float | None,
-        Meta(
-            gt=0,
-            description="Seconds that a server has to start or to be reached, and to answer; "
-            "not given: 30 for a command, 10 for a url.",
-        ),
-    ]
+    connect_timeout: ConnectTimeout
     roots: Annotated[
         Any,
         Meta(

@@ -53,17 +53,19 @@ def word_violation(error: jsonschema_rs.ValidationError) -> str:
             return word_type(types, error.instance)
         case jsonschema_rs.ValidationErrorKind.Required(property=name):
             return f"missing required property {name!r}"
-        case jsonschema_rs.ValidationErrorKind.AdditionalProperties(unexpected=names):
-            return f"unexpected {quote_names('property', 'properties', names)}"
-        case jsonschema_rs.ValidationErrorKind.UnevaluatedProperties(unexpected=names):
+        case (
+            jsonschema_rs.ValidationErrorKind.AdditionalProperties(unexpected=names)
+            | jsonschema_rs.ValidationErrorKind.UnevaluatedProperties(unexpected=names)
+        ):
             return f"unexpected {quote_names('property', 'properties', names)}"
         case jsonschema_rs.ValidationErrorKind.Enum(options=options):
             return f"must be one of {list_options(options)}"
         case jsonschema_rs.ValidationErrorKind.Constant(expected_value=value):
             return f"must be {list_options([value])}"
-        case jsonschema_rs.ValidationErrorKind.AnyOf(context=context):
-            return f"fits none of the {len(context)} allowed forms: {_describe_branches(context)}"
-        case jsonschema_rs.ValidationErrorKind.OneOfNotValid(context=context):
+        case (
+            jsonschema_rs.ValidationErrorKind.AnyOf(context=context)
+            | jsonschema_rs.ValidationErrorKind.OneOfNotValid(context=context)
+        ):
             return f"fits none of the {len(context)} allowed forms: {_describe_branches(context)}"
         case jsonschema_rs.ValidationErrorKind.OneOfMultipleValid(context=context):
             fits = sum(not branch for branch in context)

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from toolyard.model.errors import ConfigError
-from toolyard.schema.common_options import McpServerOptions, locate_unless_url
+from toolyard.schema.common_options import ConnectTimeout, McpServerOptions, locate_unless_url
 from toolyard.schema.options import locate_file
 
 
@@ -178,14 +178,7 @@ class McpConfigOptions(LoaderOptions, frozen=True, kw_only=True):
 
     path: Annotated[str | Path, Meta(description="The file, as other MCP clients have it.")]
     timeout: Annotated[float, Meta(gt=0, description="Seconds that a listing may take.")]
-    connect_timeout: Annotated[
-        float | None,
-        Meta(
-            gt=0,
-            description="Seconds that a server has to start or to be reached, and to answer; "
-            "not given: 30 for a command, 10 for a url.",
-        ),
-    ]
+    connect_timeout: ConnectTimeout
     approved: Annotated[
         str | Path | None, Meta(description="File of the definitions that were approved; others are left out.")
     ]
