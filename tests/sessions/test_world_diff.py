@@ -94,7 +94,7 @@ def test_many_changes_are_counted_where_they_are_not_listed():
     diff = diff_worlds(before, after)
     assert (len(diff.changes), diff.left_out, diff.equal) == (MAX_CHANGES, 7, False)
     assert diff_worlds(before, after, max_changes=0).left_out == MAX_CHANGES + 7
-    long = diff_worlds({}, {"lm": {letter * 400_000: 1 for letter in "abc"}})
+    long = diff_worlds({}, {"lm": {letter * 600_000: 1 for letter in "abc"}})
     assert (len(long.changes), long.left_out) == (1, 2)
     assert len(msgspec.json.encode(long)) < MAX_BYTES
 
