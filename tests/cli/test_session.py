@@ -1,6 +1,8 @@
 """Sessions from the command line: they outlive the command, branch, and can be looked at."""
 
 import json
+import re
+from datetime import datetime
 
 import pytest
 
@@ -134,6 +136,11 @@ def test_tables_for_people_show_calls_and_the_state(capsys):
     code, out, _ = output(capsys, "session", "show", "s")
     assert code == 0
     assert "desk::add" in out and "1 call, state " in out
+    assert re.search(r"\t\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00\t[\d.]+ m?s\tdesk::add", out)
+    [call] = as_json(capsys, "session", "show", "s")[1]["tool_executions"]
+    assert datetime.fromisoformat(call["at"]).tzinfo is not None and call["took"] >= 0
+    [exported] = as_json(capsys, "session", "export", "s")[1]["tool_executions"]
+    assert exported.keys() == {"tool_call", "tool_output"}
     assert "1 session" in output(capsys, "session", "list")[1]
 
 

@@ -25,7 +25,7 @@ from toolyard.model.errors import (
 )
 from toolyard.serving.identity import read_scopes
 
-VERBS = ("setup", "execute", "simulate", "teardown", "get_session_state", "state_hash")
+VERBS = ("setup", "execute", "simulate", "teardown", "get_session_state", "get_session_history", "state_hash")
 ADD = ToolCall("desk::add", {"a": 1, "b": 2}, "c1")
 MIXED = [
     ADD,
@@ -99,6 +99,23 @@ def outcome(work):
         return work()
     except ToolyardError as error:
         return type(error)
+
+
+def test_a_history_comes_page_by_page_with_its_times(driven, service, monkeypatch):
+    monkeypatch.setattr("toolyard.client.engine._HISTORY_PAGE", 2)
+    driven.setup("timed")
+    driven.execute("timed", [ToolCall("desk::add", {"a": number, "b": 0}) for number in range(5)])
+    there = service.yard.tool_engine.get_session_history("timed")
+    here = driven.get_session_history("timed")
+    assert [call.to_dict() for call in here] == [call.to_dict() for call in there]
+    assert [call.tool_output.result for call in here] == [0, 1, 2, 3, 4]
+    assert all(call.at is not None and call.took is not None for call in here)
+    assert [call.seq for call in driven.get_session_history("timed", after=1, limit=3)] == [2, 3, 4]
+    assert driven.get_session_history("timed", after=5) == driven.get_session_history("timed", limit=0) == []
+    with pytest.raises(UnknownSessionError):
+        driven.get_session_history("nope")
+    with pytest.raises(SessionError, match="after must be a whole number"):
+        driven.get_session_history("timed", after=-1)
 
 
 @pytest.mark.parametrize("verb", [*VERBS, *(f"a{verb}" for verb in VERBS), "close", "aclose"])

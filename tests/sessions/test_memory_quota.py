@@ -132,7 +132,7 @@ def test_what_is_counted_is_what_is_held(steps):
     for session in sessions.at_hand.values():
         sessions.quota.measure(session)
         for segment in session.history._line():
-            held[id(segment.entries)] = sum(map(len, segment.entries))
-        held[id(session.history._tail)] = sum(map(len, session.history._tail))
+            held[id(segment.entries)] = sum(len(entry) for entry, *_ in segment.entries)
+        held[id(session.history._tail)] = sum(len(entry) for entry, *_ in session.history._tail)
     assert sessions.quota.used == sum(held.values())
     assert State().size == 0

@@ -44,6 +44,8 @@ class Batch(msgspec.Struct, eq=False):
     """Work of one of the calls that goes on although nobody waits for it, and that the session must wait for."""
     bound: Bound | None = None
     """The call that is being made, as far as it is bound."""
+    begun: float = 0.0
+    """When it was begun, by the clock of the sessions."""
 
     def leave_behind(self, invocation: Invocation) -> None:
         """Work that goes on keeps the session, unless the engine it belongs to lets it go."""

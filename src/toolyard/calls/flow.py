@@ -42,12 +42,11 @@ from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.errors import CallError, DefinitionError, NoEngine, SessionError, Unavailable
 from toolyard.registry.bind import Bound, bind
 from toolyard.registry.simulation import current_simulation
-from toolyard.sessions.history import call_text, interrupted, read_entry
+from toolyard.sessions.history import Kept, call_text, interrupted, read_entry
 from toolyard.sessions.memory_quota import full_error
 from toolyard.sessions.session import Session, Stay
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.state import Changes
-from toolyard.sessions.store import Write
 
 _log = logging.getLogger(__name__)
 
@@ -270,7 +269,7 @@ def _longest_timeout(path: CallPath, calls: Sequence[ToolCall]) -> float | None:
 
 def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, session: Session, call: ToolCall) -> Flow:
     """Answer one call in a session whose turn the batch has; a failure is a result too."""
-    invocation, announced, cancelled, batch.bound = None, False, None, None
+    invocation, announced, cancelled, batch.bound, batch.begun = None, False, None, None, path.clock()
     trace = None if path.tracer is None else CallTrace(path.tracer, session, call, batch.mode)
     try:
         bound = batch.bound = _bind_call(plans, batch, session, call)
@@ -307,11 +306,11 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
     if invocation is not None and invocation.left_behind is not None:
         batch.leave_behind(invocation)
     if session.durable and not session.over:
-        cancelled = yield from _store_entry(path, invocation, path.sessions.addition(session, entry, changes), trace)
-    if changes or path.counting or session.room < len(entry):
-        _commit_entry(path, session, entry, changes, invocation)
+        cancelled = yield from _store_entry(path, batch, session, entry, changes, invocation, trace)
+    elif changes or path.counting or session.room < len(entry):
+        _commit_entry(path, session, _stamp_entry(path, batch, entry), changes, invocation)
     elif session.kept:
-        session.history.append(entry)
+        session.history.keep((entry, at := path.clock(), at - batch.begun))
         session.room -= len(entry)
     if trace is not None:
         trace.end(invocation, result)
@@ -320,13 +319,19 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
     return result
 
 
+def _stamp_entry(path: CallPath, batch: Batch, entry: bytes) -> Kept:
+    at = path.clock()
+    return entry, at, at - batch.begun
+
+
 def _commit_entry(
-    path: CallPath, session: Session, entry: bytes, changes: Changes, invocation: Invocation | None
+    path: CallPath, session: Session, stamped: Kept, changes: Changes, invocation: Invocation | None
 ) -> None:
     """Make an entry part of the history; what a durable session gets, its store has already."""
     if not session.kept:
         return
-    session.commit(entry, changes)
+    entry, at, took = stamped
+    session.commit(entry, changes, at, took)
     if session.room < 0:
         path.sessions.quota.measure(session)
     if path.counting and session.counts is not None and invocation is not None and invocation.begun:
@@ -334,12 +339,24 @@ def _commit_entry(
         session.counts[name] = session.counts.get(name, 0) + 1
 
 
-def _store_entry(path: CallPath, invocation: Invocation | None, write: Write, trace: CallTrace | None) -> Flow:
+def _store_entry(
+    path: CallPath,
+    batch: Batch,
+    session: Session,
+    entry: bytes,
+    changes: Changes,
+    invocation: Invocation | None,
+    trace: CallTrace | None,
+) -> Flow:
+    """Have the store keep an entry, then make it part of the history; the cancellation that came meanwhile, if any."""
+    stamped = _stamp_entry(path, batch, entry)
     try:
-        return (yield write_store(path.sessions, write))
+        cancelled = yield write_store(path.sessions, path.sessions.addition(session, entry, changes, *stamped[1:]))
     except BaseException:
         _cut_trace(trace, invocation)
         raise
+    _commit_entry(path, session, stamped, changes, invocation)
+    return cancelled
 
 
 def _bind_call(plans: CallPlans | ScopedPlans, batch: Batch, session: Session, call: ToolCall) -> Bound:
@@ -436,11 +453,11 @@ def _stop_call(
         if announced and not session.over:
             yield write_store(path.sessions, path.sessions.withdrawal(session))
         return
-    entry = _interruption(batch, invocation)
+    stamped = _stamp_entry(path, batch, _interruption(batch, invocation))
     try:
         if session.durable and not session.over:
-            yield write_store(path.sessions, path.sessions.addition(session, entry, _NO_CHANGES))
-        _commit_entry(path, session, entry, _NO_CHANGES, invocation)
+            yield write_store(path.sessions, path.sessions.addition(session, stamped[0], _NO_CHANGES, *stamped[1:]))
+        _commit_entry(path, session, stamped, _NO_CHANGES, invocation)
     except SessionError as error:
         # A store that fails now must not take the place of what stops the caller; the intent is in it already.
         _log.warning("session %s: a cancelled call could not be recorded: %s", session.key.session_id, error)
@@ -454,7 +471,7 @@ def _desert_call(
     if invocation is not None and invocation.begun:
         entry = _interruption(batch, invocation)
         if not session.durable:
-            _commit_entry(path, session, entry, _NO_CHANGES, invocation)
+            _commit_entry(path, session, _stamp_entry(path, batch, entry), _NO_CHANGES, invocation)
     _cut_trace(trace, invocation)
 
 

@@ -306,6 +306,7 @@ class CallPath:
         self.root = root
         self.registry = registry
         self.sessions = sessions
+        self.clock = sessions.clock
         self.policy = policy if policy is not None and not policy.trivial else None
         self.asks = self.policy is not None and self.policy.asks
         self.tracer = tracer if tracer is not None and tracer.active else None

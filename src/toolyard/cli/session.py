@@ -30,7 +30,7 @@ def list_(*, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
 
 
 def show_(session_id: str, /, *, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
-    """Show a session: each call with its result, then what engines keep in it.
+    """Show a session: each call with its time and result, then what engines keep in it.
 
     Parameters
     ----------
@@ -39,13 +39,14 @@ def show_(session_id: str, /, *, owner: OwnerOption = None, options: YardOptions
     """
     with open_yard(options.config, durable=True) as yard:
         state = _read_state(yard, session_id, owner)
+        executions = [call.to_dict() for call in yard.tool_engine.get_session_history(session_id, owner=owner)]
         digest = yard.tool_engine.state_hash(session_id, owner=owner)
     if options.json:
-        print_json({"session_id": session_id, "state_hash": digest, **state})
+        print_json({"session_id": session_id, "state_hash": digest, **state, "tool_executions": executions})
         return 0
-    executions = state.pop("tool_executions")
-    rows = [(str(number), *_entry_row(entry)) for number, entry in enumerate(executions, 1)][-_SHOWN:]
-    print_table(f"Session {session_id}", ["#", "tool", "arguments", "result"], rows)
+    del state["tool_executions"]
+    rows = [(str(entry["seq"]), *_time_row(entry), *_entry_row(entry)) for entry in executions[-_SHOWN:]]
+    print_table(f"Session {session_id}", ["#", "time", "took", "tool", "arguments", "result"], rows)
     if len(executions) > _SHOWN:
         print_text(f"... the last {_SHOWN} of {len(executions):,} calls; --json lists all")
     for engine, values in state.items():
@@ -173,6 +174,13 @@ def _entry_row(entry: dict[str, Any]) -> tuple[str, str, str]:
     info = output.get("error_info")
     answer = f"{info['code']}: {output['error']}" if info else _shorten_text(output["result"])
     return call["name"], _shorten_text(call["arguments"]), answer[:_WIDE]
+
+
+def _time_row(entry: dict[str, Any]) -> tuple[str, str]:
+    """When a call was recorded, and how long it took; empty where that is not known."""
+    at, took = entry.get("at"), entry.get("took")
+    when = "" if at is None else _write_time(datetime.fromisoformat(at).timestamp())
+    return when, "" if took is None else f"{took:.2f} s" if took >= 1 else f"{took * 1000:.1f} ms"
 
 
 def _shorten_text(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self, TypeVar, Unpack
 
@@ -26,7 +27,9 @@ from toolyard.model.errors import (
 from toolyard.registry.bind import find
 from toolyard.registry.prepared import json_text, plain_copy, read_arguments
 from toolyard.registry.simulation import current_simulation
+from toolyard.sessions.session import check_number
 from toolyard.sessions.state import exact_json, with_setup
+from toolyard.sessions.views import RecordedCall
 
 MAX_CALLS = 1000
 """Calls in one batch: the server answers them in one turn of the session, and keeps everybody else waiting."""
@@ -36,8 +39,15 @@ PATIENCE = 600.0
 
 T = TypeVar("T")
 
+_HISTORY_PAGE = 1000
+
 _NO_CONTEXT: Mapping[str, Any] = {}
 Mode = Literal["execute", "simulate"]
+
+
+class _HistoryPage(msgspec.Struct):
+    entries: list[RecordedCall]
+    next: int | None = None
 
 
 class RemoteToolEngine(Closing):
@@ -155,6 +165,13 @@ class RemoteToolEngine(Closing):
         """`tool_executions` beside each engine's own state; None if there is no such session."""
         return home_loop.run(self.aget_session_state(session_id, owner=owner), twin="aget_session_state")
 
+    def get_session_history(
+        self, session_id: str, *, after: int = 0, limit: int | None = None, owner: str | None = None
+    ) -> list[RecordedCall]:
+        """Every call with its result, when it was recorded, and how long it took; from behind entry `after` on."""
+        history = self.aget_session_history(session_id, after=after, limit=limit, owner=owner)
+        return home_loop.run(history, twin="aget_session_history")
+
     def state_hash(self, session_id: str, *, owner: str | None = None) -> str:
         """Equal for sessions with equal histories, whatever their ids and however they were forked."""
         return home_loop.run(self.astate_hash(session_id, owner=owner), twin="astate_hash")
@@ -222,6 +239,26 @@ class RemoteToolEngine(Closing):
         except UnknownSessionError:
             return None
         return _read_field(self._wire.url, body, "state", dict)
+
+    async def aget_session_history(
+        self, session_id: str, *, after: int = 0, limit: int | None = None, owner: str | None = None
+    ) -> list[RecordedCall]:
+        """`get_session_history` for async code."""
+        _check_owner(owner)
+        check_number("after", after)
+        left = sys.maxsize if limit is None else check_number("limit", limit)
+        found: list[RecordedCall] = []
+        position: int | None = after
+        while position is not None and len(found) < left:
+            query = (("after", str(position)), ("limit", str(min(_HISTORY_PAGE, left - len(found)))))
+            body = await self._wire.ask("GET", _session_path(session_id, "/history"), query=query)
+            try:
+                page = msgspec.convert(body, _HistoryPage)
+            except msgspec.ValidationError as error:
+                raise make_garbled_error(self._wire.url, "none", f"something that is no history ({error})") from None
+            found += page.entries
+            position = page.next
+        return found
 
     async def astate_hash(self, session_id: str, *, owner: str | None = None) -> str:
         """`state_hash` for async code."""

@@ -51,6 +51,7 @@ from toolyard.sessions.session import Session
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.state import EXECUTIONS, SETUP, State, read_setup
 from toolyard.sessions.store import Key
+from toolyard.sessions.views import RecordedCall
 from toolyard.words.redactor import Redactor
 
 T = TypeVar("T")
@@ -282,6 +283,15 @@ class ToolEngine(Closing):
         """
         return self.sessions.state(session_id, owner)
 
+    def get_session_history(
+        self, session_id: str, *, after: int = 0, limit: int | None = None, owner: str | None = None
+    ) -> list[RecordedCall]:
+        """Every call with its result, when it was recorded, and how long it took; from behind entry `after` on.
+
+        Raises `UnknownSessionError` (a KeyError) if there is no such session.
+        """
+        return self.sessions.calls(session_id, owner, after=after, limit=limit)
+
     def state_hash(self, session_id: str, *, owner: str | None = None) -> str:
         """Equal for sessions with equal histories, whatever their ids and however they were forked."""
         return self.sessions.state_hash(session_id, owner)
@@ -390,6 +400,12 @@ class ToolEngine(Closing):
     async def aget_session_state(self, session_id: str, *, owner: str | None = None) -> dict[str, Any] | None:
         """`get_session_state` for async code."""
         return await self._off_loop(lambda: self.get_session_state(session_id, **given_options(owner=owner)))
+
+    async def aget_session_history(
+        self, session_id: str, *, after: int = 0, limit: int | None = None, owner: str | None = None
+    ) -> list[RecordedCall]:
+        """`get_session_history` for async code."""
+        return await self._off_loop(lambda: self.get_session_history(session_id, after=after, limit=limit, owner=owner))
 
     async def astate_hash(self, session_id: str, *, owner: str | None = None) -> str:
         """`state_hash` for async code."""

@@ -27,17 +27,24 @@ def check_initial_state(state: dict[str, Any]) -> None:
 
 
 async def describe_session(sessions: Sessions, owner: str | None, session_id: str) -> dict[str, Any]:
-    """How long a session is, and its hash."""
+    """How long a session is, its hash, and when it was last used."""
 
     def read() -> dict[str, Any]:
         digest = sessions.state_hash(session_id, owner)
+        session = sessions.find(session_id, owner)
         return {
             "session_id": session_id,
-            "entries": len(sessions.find(session_id, owner).history),
+            "entries": len(session.history),
             "state_hash": digest,
+            "used": show_time(sessions, session.used),
         }
 
     return await run_off_loop(sessions, read)
+
+
+def show_time(sessions: Sessions, seconds: float) -> str:
+    """A time of a session as text."""
+    return sessions.date_of(seconds).isoformat(timespec="milliseconds")
 
 
 async def read_state(engine: ToolEngine, owner: str | None, session_id: str) -> dict[str, Any]:

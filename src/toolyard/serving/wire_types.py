@@ -23,6 +23,7 @@ Version = Annotated[str, Meta(pattern=r"^0\.1\.[0-9]+(?!\n)$", description="Of t
 SessionId = Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[^\u0000]+$")]
 Seconds = Annotated[float, Meta(gt=0, le=86_400, description="For each call.")]
 Count = Annotated[int, Meta(ge=0)]
+Date = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 Score = Annotated[float, Meta(ge=0, le=1, description="How likely it is what was asked for.")]
 
 
@@ -111,7 +112,7 @@ class Health(Shape):
     """How the server is."""
 
     status: Literal["ok", "degraded", "down"]
-    time: Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+    time: Date
     checks: list[HealthCheck] | UnsetType = UNSET
     extensions: Extensions | UnsetType = UNSET
 
@@ -244,6 +245,7 @@ class SessionView(Shape):
     session_id: str
     entries: Count
     state_hash: str
+    used: Date
 
 
 class SessionLine(Shape):
@@ -251,7 +253,7 @@ class SessionLine(Shape):
 
     session_id: str
     entries: Count
-    used: Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+    used: Date
 
 
 class SessionListing(Shape):
@@ -269,11 +271,13 @@ class StateView(Shape):
 
 
 class HistoryEntry(Shape):
-    """One call and what came of it."""
+    """One call and what came of it; when it was recorded and how many seconds it took, where that is known."""
 
     seq: Annotated[int, Meta(ge=1)]
     tool_call: Json
     tool_output: Json
+    at: Date | UnsetType = UNSET
+    took: float | UnsetType = UNSET
 
 
 class HistoryPage(Shape):

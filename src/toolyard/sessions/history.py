@@ -2,13 +2,15 @@
 
 A history owns a tail and goes back to the segment it was forked from. Appending never changes what a fork
 shares, so forking and dropping a fork cost the same however long the history is.
-An `Entry` is one answered call as JSON text, in the one spelling that is kept, hashed and stored.
+An `Entry` is one answered call as JSON text, in the one spelling that is kept, hashed and stored. When it was recorded
+and how long its call took stands beside it: two sessions in which the same happened have the same history.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -19,13 +21,17 @@ from toolyard.model.tree_size import fits
 
 _START = b"\0" * 32
 
+Kept = tuple[bytes, float | None, float | None]
+"""An entry, when it was recorded by the clock of its sessions, and how many seconds its call took, if that is known."""
+_entry_of = itemgetter(0)
+
 
 class Segment:
     """The first `count` entries of a tail that somebody shares, and what came before them."""
 
     __slots__ = ("before", "charge", "count", "digest", "end", "entries", "size")
 
-    def __init__(self, before: Segment | None, entries: list[bytes], count: int, charge: object = None) -> None:
+    def __init__(self, before: Segment | None, entries: list[Kept], count: int, charge: object = None) -> None:
         self.before = before
         self.charge = charge
         self.size: int | None = None
@@ -38,18 +44,22 @@ class Segment:
 class History:
     """Entries as JSON text, in order. One appends at a time; anybody may read or fork meanwhile."""
 
-    __slots__ = ("_before", "_digested", "_measured", "_shared", "_tail", "append", "charge")
+    __slots__ = ("_before", "_digested", "_measured", "_shared", "_tail", "charge", "keep")
 
     def __init__(self, before: Segment | None = None) -> None:
         self._before = before
-        self._tail: list[bytes] = []
-        self.append = self._tail.append
-        """Add one entry. The list's own method, since every call comes by here."""
+        self._tail: list[Kept] = []
+        self.keep = self._tail.append
+        """Add one entry with what is beside it. The list's own method, since every call comes by here."""
         self._digested: tuple[int, bytes] | None = None
         self._shared = 0
         self._measured = (0, 0)
         self.charge: Any = None
         """What its tail is charged with, where that is counted; as long as somebody shares the tail, it is."""
+
+    def append(self, entry: bytes) -> None:
+        """Add one entry of which nothing else is known."""
+        self.keep((entry, None, None))
 
     @property
     def own_size(self) -> int:
@@ -58,7 +68,7 @@ class History:
         if count > len(self._tail):
             count = size = 0
         new = self._tail[count:]
-        self._measured = (count + len(new), size + sum(map(len, new)))
+        self._measured = (count + len(new), size + _size_of(new))
         return self._measured[1]
 
     @property
@@ -88,6 +98,10 @@ class History:
 
     def since(self, start: int) -> Iterator[bytes]:
         """The entries from number `start` (the first is 0) that are there now."""
+        return map(_entry_of, self.kept_since(start))
+
+    def kept_since(self, start: int) -> Iterator[Kept]:
+        """The same, each with what is beside it."""
         count = len(self._tail)
         for segment in self._line():
             if segment.end > start:
@@ -103,7 +117,7 @@ class History:
         done, value = self._digested or (0, _digest_of(self._line()))
         if done > count:
             done, value = 0, _digest_of(self._line())
-        for entry in self._tail[done:count]:
+        for entry in map(_entry_of, self._tail[done:count]):
             value = _chained(value, entry)
         self._digested = (count, value)
         return value
@@ -119,9 +133,13 @@ class History:
         return line
 
 
+def _size_of(kept: list[Kept]) -> int:
+    return sum(map(len, map(_entry_of, kept)))
+
+
 def _segment_size(segment: Segment) -> int:
     if segment.size is None:
-        segment.size = sum(map(len, segment.entries[: segment.count]))
+        segment.size = _size_of(segment.entries[: segment.count])
     return segment.size
 
 
@@ -129,7 +147,7 @@ def _digest_of(line: list[Segment]) -> bytes:
     value = _START
     for segment in line:
         if segment.digest is None:
-            for entry in segment.entries[: segment.count]:
+            for entry in map(_entry_of, segment.entries[: segment.count]):
                 value = _chained(value, entry)
             segment.digest = value
         value = segment.digest

@@ -105,21 +105,23 @@ class Session:
         for changes in stored.changes:
             state.apply(read_changes(changes))
         for item in stored.entries:
-            history.append(item.entry)
+            history.keep((item.entry, item.at, item.took))
             if item.changes:
                 state.apply(read_changes(item.changes))
         return cls(key, history, state, branch=stored.branch, durable=True, used=stored.used)
 
-    def commit(self, entry: bytes, changes: Changes | None = None) -> None:
+    def commit(
+        self, entry: bytes, changes: Changes | None = None, at: float | None = None, took: float | None = None
+    ) -> None:
         """Add an entry and what its call changed, as one step."""
         self.room -= len(entry)
         if changes:
             self.room -= sum(len(value) for value in changes.values() if value is not None)
             with _committing:
                 self.state.apply(changes)
-                self.history.append(entry)
+                self.history.keep((entry, at, took))
         else:
-            self.history.append(entry)
+            self.history.keep((entry, at, took))
 
     def draft(self) -> Session:
         """A fork for one `simulate`: nobody else sees it, no store hears of it, and it is dropped unread."""
@@ -154,6 +156,13 @@ def inside_itself_error(session: Session) -> SessionError:
         f"a tool running in session {session.key.session_id!r} called into that session, which would wait for itself; "
         "use another session"
     )
+
+
+def check_number(name: str, value: object) -> int:
+    """Refuse what is no number of entries."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise SessionError(f"{name} must be a whole number of entries, 0 or more, not {value!r}")
+    return value
 
 
 def check_session_id(session_id: str) -> None:

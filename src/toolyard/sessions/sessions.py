@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from toolyard.loop.threads import Threads, outlast
 from toolyard.model.errors import SessionError, SessionExistsError, UnknownSessionError
-from toolyard.sessions.history import History, interrupted, read_entry
+from toolyard.sessions.history import History, interrupted
 from toolyard.sessions.memory_quota import MAX_BYTES, MAX_SESSION_BYTES, MemoryQuota
 from toolyard.sessions.session import INSIDE, Session, busy_error, check_session_id, inside_itself_error
 from toolyard.sessions.state import Changes, State, read_changes, read_initial, write_changes
@@ -29,6 +29,7 @@ from toolyard.sessions.store.base import (
     Write,
     submit_write,
 )
+from toolyard.sessions.views import SessionViews
 
 T = TypeVar("T")
 
@@ -44,7 +45,7 @@ _CACHED = 10_000
 """Stored sessions kept in memory; more are read again when they are needed."""
 
 
-class Sessions:
+class Sessions(SessionViews):
     """Finds, opens and ends sessions; without a store they live as long as this object.
 
     `ttl` ends sessions that many seconds after their last use. `max_open` bounds how many there may be, and without
@@ -68,7 +69,9 @@ class Sessions:
         if not isinstance(max_open, int) or max_open < 1:
             raise SessionError(f"max_open must be a whole number, 1 or more, not {max_open!r}")
         self.store = store
-        self._clock = steady_clock(store) if clock is None else clock
+        self.clock = steady_clock(store) if clock is None else clock
+        # In memory it counts from nowhere in particular.
+        self._epoch = time.time() - time.monotonic() if store is None and clock is None else 0.0
         self._threads = Threads(_STORE_THREADS, "toolyard-store")
         self.ttl = ttl
         self.max_open = max_open
@@ -76,7 +79,7 @@ class Sessions:
         self.at_hand: dict[Key | str, Session] = {}
         """Sessions in memory, by id; by owner and id if they have one."""
         self._change = threading.RLock()
-        self._swept = self._clock()
+        self._swept = self.clock()
         self._counted = (float("-inf"), 0)
 
     def open(
@@ -135,7 +138,7 @@ class Sessions:
             state.apply(changes)
         durable = self.store is not None
         branch = uuid.uuid4().hex if durable else ""
-        session = Session(key, history, state, branch=branch, durable=durable, used=self._clock())
+        session = Session(key, history, state, branch=branch, durable=durable, used=self.clock())
         session.counts = None if parent is None or parent.counts is None else dict(parent.counts)
         return session, base
 
@@ -170,28 +173,6 @@ class Sessions:
                 self.quota.release(session)
         if self.store is not None:
             self.store.write(Delete(key))
-
-    def state(self, session_id: str, owner: str | None = None) -> dict[str, Any] | None:
-        """History and engine state as plain data of the caller's own; None if there is no such session."""
-        try:
-            session = self.current(session_id, owner)
-        except UnknownSessionError:
-            return None
-        history, state, _ = session.branches()
-        if session.over:
-            return None
-        entries = [read_entry(entry) for entry in history]
-        executions = [{"tool_call": e.tool_call.to_dict(), "tool_output": e.tool_output.to_dict()} for e in entries]
-        return {"tool_executions": executions, **state.to_dict()}
-
-    def state_hash(self, session_id: str, owner: str | None = None) -> str:
-        """Equal for sessions with equal histories and equal engine state."""
-        import hashlib
-
-        session = self.current(session_id, owner)
-        _, state, length = session.branches()
-        whole = session.history.digest(length)
-        return hashlib.blake2b(whole + (state.digest() if state.slots() else b""), digest_size=32).hexdigest()
 
     def close(self) -> None:
         """Forget every session; the stored ones stay in the store, which is closed."""
@@ -285,7 +266,7 @@ class Sessions:
     def leave(self, session: Session) -> None:
         """Give the turn back. Interrupted, it may be called again, as long as `session.taken`."""
         session.holder = None
-        session.used = self._clock()
+        session.used = self.clock()
         try:
             if session.durable and self.store is not None:
                 try:
@@ -346,11 +327,13 @@ class Sessions:
         """What it is told if that call was never begun."""
         return Withdraw(session.key, session.branch, len(session.history) + 1)
 
-    def addition(self, session: Session, entry: bytes, changes: Changes) -> Append:
+    def addition(
+        self, session: Session, entry: bytes, changes: Changes, at: float | None = None, took: float | None = None
+    ) -> Append:
         """What it is told when the call is over."""
-        session.told = self._clock()
-        number = len(session.history) + 1
-        return Append(session.key, session.branch, number, entry, write_changes(changes), session.told)
+        session.told = self.clock() if at is None else at
+        now, number = session.told, len(session.history) + 1
+        return Append(session.key, session.branch, number, entry, write_changes(changes), now, now, took)
 
     def write(self, write: Write) -> None:
         """Wait until the store has it."""
@@ -393,13 +376,14 @@ class Sessions:
             self._gone(session)
             raise UnknownSessionError(f"session {session.key.session_id!r} is over")
         for item in newer.entries:
-            session.commit(item.entry, read_changes(item.changes))
+            session.commit(item.entry, read_changes(item.changes), item.at, item.took)
             session.counts = None
         if held and newer.intent is not None:
             # Whoever meant to make this call no longer holds the session, so nobody will tell what came of it.
             entry = interrupted(newer.intent[1], _CRASHED)
-            store.write(self.addition(session, entry, {}))
-            session.commit(entry)
+            write = self.addition(session, entry, {})
+            store.write(write)
+            session.commit(entry, at=write.at)
 
     def _durable(self) -> SessionStore:
         if self.store is None:
@@ -435,7 +419,7 @@ class Sessions:
         return True
 
     def _unused(self, session: Session) -> bool:
-        return self.ttl is not None and self._clock() - session.used > self.ttl
+        return self.ttl is not None and self.clock() - session.used > self.ttl
 
     def _unused_elsewhere(self, session: Session) -> bool:
         """Whether other processes, too, have not used it for so long."""
@@ -459,7 +443,7 @@ class Sessions:
 
     def _sweep(self) -> None:
         """End what nobody used for so long; looks at all of them, so not each time."""
-        now = self._clock()
+        now = self.clock()
         if self.ttl is None or (now - self._swept < min(self.ttl, 1.0) and len(self.at_hand) < self.max_open):
             return
         self._swept = now
@@ -486,7 +470,7 @@ class Sessions:
 
     def _stored_count(self, store: SessionStore) -> int:
         """How many the store has, within a moment: counting takes longer the more there are."""
-        now = self._clock()
+        now = self.clock()
         when, number = self._counted
         fresh = when <= now < when + _COUNT_SECONDS and number + 1 < self.max_open
         self._counted = (when, number + 1) if fresh else (now, store.count())

@@ -1,6 +1,7 @@
 """Sessions over HTTP."""
 
 import threading
+from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
 import pytest
@@ -16,6 +17,9 @@ def yard(request, tmp_path_factory):
         config["sessions"] = {"store": "sqlite", "path": str(tmp_path_factory.mktemp("sessions") / "s.db")}
     with served(config, tools=desk_tools()) as server:
         yield server
+
+
+GIVEN = {"tool_call": {"name": "core::echo", "arguments": {}}, "tool_output": {"call_id": None, "name": "core::echo"}}
 
 
 def begin(yard, session_id, **more):
@@ -89,6 +93,20 @@ def test_history_and_state_say_what_happened(yard):
     assert rest["entries"][0]["tool_call"]["name"] == "core::echo"
     assert yard.get("/v1/sessions/said/history?after=99").json == {"entries": []}
     assert state["state_hash"] == yard.get("/v1/sessions/said").json["state_hash"]
+
+
+def test_views_of_a_session_tell_when_and_how_long(yard):
+    begin(yard, "timed", initial_state={"tool_executions": [GIVEN]})
+    execute(yard, "timed", call("echo", text="a"), call("echo", text="b"))
+    given, first, second = yard.get("/v1/sessions/timed/history").json["entries"]
+    assert "at" not in given and "took" not in given
+    assert first["took"] >= 0 and second["took"] >= 0
+    view = yard.get("/v1/sessions/timed").json
+    listed = {line["session_id"]: line for line in yard.get("/v1/sessions").json["sessions"]}["timed"]
+    times = [datetime.fromisoformat(text) for text in (first["at"], second["at"], view["used"], listed["used"])]
+    assert sorted(times) == times
+    # A clock that counts from the start of the machine would be decades off.
+    assert abs(times[0] - datetime.now(UTC)) < timedelta(days=1)
 
 
 def test_a_simulation_leaves_the_session_as_it_was(yard):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import UNSET
@@ -35,6 +34,7 @@ from toolyard.serving.session_view import (
     describe_session,
     read_state,
     run_off_loop,
+    show_time,
 )
 from toolyard.serving.wire_types import (
     CallsBody,
@@ -49,7 +49,6 @@ from toolyard.serving.wire_types import (
     StateView,
     WireCall,
 )
-from toolyard.sessions.history import read_entry
 from toolyard.sessions.sessions import Sessions
 
 _PAGE = 1000
@@ -201,7 +200,7 @@ class SessionRoutes:
         return await self._invoker.run_idempotent(caller, key, digest, make, _answer_interrupted)
 
     async def show_session(self, request: Request) -> Response:
-        """How long the session is, and its hash."""
+        """How long the session is, its hash, and when it was last used."""
         owner = caller_of(request).principal.owner
         return JsonResponse(await describe_session(self._engine.sessions, owner, path_value(request)))
 
@@ -217,18 +216,10 @@ class SessionRoutes:
         sessions, owner = self._engine.sessions, caller_of(request).principal.owner
 
         def read() -> dict[str, Any]:
-            log, _, length = sessions.current(path_value(request), owner).branches()
-            found: list[dict[str, Any]] = []
-            for number, text in enumerate(log.since(after), after + 1):
-                if len(found) == limit:
-                    break
-                entry = read_entry(text)
-                found.append(
-                    {"seq": number, "tool_call": entry.tool_call.to_dict(), "tool_output": entry.tool_output.to_dict()}
-                )
-            page: dict[str, Any] = {"entries": found}
-            if after + len(found) < length:
-                page["next"] = after + len(found)
+            found = sessions.calls(path_value(request), owner, after=after, limit=limit + 1)
+            page: dict[str, Any] = {"entries": [call.to_dict() for call in found[:limit]]}
+            if len(found) > limit:
+                page["next"] = after + limit
             return page
 
         return JsonResponse(await run_off_loop(sessions, read))
@@ -242,7 +233,8 @@ class SessionRoutes:
         lines = [line for line in found if line[0] > after]
         page: dict[str, Any] = {
             "sessions": [
-                {"session_id": name, "entries": count, "used": _show_time(used)} for name, count, used in lines[:limit]
+                {"session_id": name, "entries": count, "used": show_time(sessions, used)}
+                for name, count, used in lines[:limit]
             ]
         }
         if len(lines) > limit:
@@ -267,7 +259,3 @@ def _list_of_owner(sessions: Sessions, owner: str) -> list[tuple[str, int, float
 def _answer_interrupted(info: ErrorInfo) -> Response:
     fault = HttpFault(500, info.code, info.message, hint=info.hint, details={"effect": info.effect})
     return JsonResponse(fault.envelope(), fault.status)
-
-
-def _show_time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

@@ -114,6 +114,10 @@ class Append(msgspec.Struct, frozen=True):
     changes: bytes = b""
     """What the call changed in engine state; empty for nothing."""
     used: float = 0.0
+    at: float | None = None
+    """When it was recorded."""
+    took: float | None = None
+    """Seconds from the beginning of the call to its answer, if they are known."""
 
 
 class Intend(msgspec.Struct, frozen=True):
@@ -156,6 +160,9 @@ class StoredEntry(msgspec.Struct, frozen=True):
     seq: int
     entry: bytes
     changes: bytes = b""
+    at: float | None = None
+    """When it was recorded; None for what a session began with, and for what older versions wrote."""
+    took: float | None = None
 
 
 class StoredSession(msgspec.Struct, frozen=True):

@@ -161,7 +161,9 @@ _SESSIONS = (
     " PRIMARY KEY (branch, seq)){compact}",
 )
 
-STAGES = (_SESSIONS, RECORDS)
+_TIMES = ("ALTER TABLE entries ADD COLUMN at DOUBLE PRECISION", "ALTER TABLE entries ADD COLUMN took DOUBLE PRECISION")
+
+STAGES = (_SESSIONS, RECORDS, _TIMES)
 """What each version of the tables added to the one before; never changed, only added to."""
 VERSION = len(STAGES)
 
@@ -171,7 +173,8 @@ _NEXT = "1 + coalesce((SELECT max(seq) FROM entries WHERE branch = ?), (SELECT b
 
 _USE = "UPDATE sessions SET used = ? WHERE owner = ? AND id = ? AND branch = ?"
 _APPEND = (
-    f"INSERT INTO entries (branch, seq, entry, changes) SELECT ?, ?, ?, ? WHERE ? = {_NEXT} ON CONFLICT DO NOTHING"
+    "INSERT INTO entries (branch, seq, entry, changes, at, took) SELECT ?, ?, ?, ?, ?, ?"
+    f" WHERE ? = {_NEXT} ON CONFLICT DO NOTHING"
 )
 _SETTLE = "DELETE FROM intents WHERE branch = ? AND seq <= ?"
 _WITHDRAW = "DELETE FROM intents WHERE branch = ? AND seq = ?"
@@ -206,9 +209,10 @@ def write_steps(write: Create | Append | Intend | Withdraw | Touch | RecordWrite
         return _create_steps(write)
     if isinstance(write, Append):
         seq = write.seq
+        row = (branch, seq, write.entry, write.changes, write.at, write.took)
         return [
             Step(_USE, (write.used, owner, session_id, branch), lambda: _gone_error(write)),
-            Step(_APPEND, (branch, seq, write.entry, write.changes, seq, branch, branch), lambda: _taken_error(write)),
+            Step(_APPEND, (*row, seq, branch, branch), lambda: _taken_error(write)),
             Step(_SETTLE, (branch, seq)),
         ]
     if isinstance(write, Touch):
@@ -297,7 +301,7 @@ _LINE = (
 )
 _LINE_STATES = _LINE + "SELECT b.changes FROM line JOIN branches b ON b.id = line.id ORDER BY line.depth DESC"  # noqa: S608 - constants only
 _LINE_ENTRIES = (
-    _LINE + "SELECT e.seq, e.entry, e.changes FROM line CROSS JOIN entries e"  # noqa: S608 - constants only
+    _LINE + "SELECT e.seq, e.entry, e.changes, e.at, e.took FROM line CROSS JOIN entries e"  # noqa: S608 - constants only
     " WHERE e.branch = line.id AND e.seq <= line.upto ORDER BY e.seq"
 )
 
@@ -330,7 +334,7 @@ def load_newer(run: Run, key: Key, branch: str, seq: int) -> StoredSession | Non
         late = tuple(entry for entry in whole.entries if entry.seq > seq)
         return StoredSession(branch=branch, entries=late, intent=whole.intent, used=used)
     entries = run(
-        "SELECT seq, entry, changes FROM entries WHERE branch = ? AND seq > ? ORDER BY seq", (branch, seq)
+        "SELECT seq, entry, changes, at, took FROM entries WHERE branch = ? AND seq > ? ORDER BY seq", (branch, seq)
     ).fetchall()
     return _read_stored(run, branch, used, entries, ())
 
@@ -340,7 +344,7 @@ def _read_stored(run: Run, branch: str, used: float, entries: Sequence[Any], cha
     intent = run("SELECT seq, call FROM intents WHERE branch = ? ORDER BY seq DESC LIMIT 1", (branch,)).fetchone()
     return StoredSession(
         branch=branch,
-        entries=[StoredEntry(seq, bytes(entry), bytes(change)) for seq, entry, change in entries],
+        entries=[StoredEntry(seq, bytes(entry), bytes(change), *times) for seq, entry, change, *times in entries],
         changes=changes,
         intent=None if intent is None else (intent[0], bytes(intent[1])),
         used=used,
