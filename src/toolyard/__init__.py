@@ -10,7 +10,8 @@ _EXPORTS = {
     "toolyard.app.toolyard": ["Toolyard"],
     "toolyard.calls.sinks": ["CallEvent"],
     "toolyard.calls.invocation": ["Invocation"],
-    "toolyard.calls.policy": ["Budget", "Policy", "Rule"],
+    "toolyard.calls.budgets": ["Budget"],
+    "toolyard.calls.policy": ["Policy", "Rule"],
     "toolyard.calls.tracer": ["Tracer"],
     "toolyard.words.redactor": ["Redactor"],
     "toolyard.engines": ["MultiToolEngine", "PythonToolEngine", "ToolEngine"],
@@ -45,6 +46,8 @@ _EXPORTS = {
     "toolyard.model.bindings": ["McpServer"],
     "toolyard.model.call": ["Content"],
     "toolyard.model.errors": [
+        "ApprovalError",
+        "ApprovalForbiddenError",
         "CallConflict",
         "CallError",
         "CallTimeout",
@@ -54,6 +57,7 @@ _EXPORTS = {
         "DuplicatePluginError",
         "DuplicateToolError",
         "EnrichmentError",
+        "Held",
         "InvalidArguments",
         "InvalidNameError",
         "InvalidOutput",
@@ -75,6 +79,7 @@ _EXPORTS = {
         "ToolFailed",
         "ToolyardError",
         "Unavailable",
+        "UnknownApprovalError",
         "UnknownPluginError",
         "UnknownScriptError",
         "UnknownSessionError",
@@ -115,8 +120,9 @@ __all__ = sorted(_HOME)
 
 if TYPE_CHECKING:
     from toolyard.app.toolyard import Toolyard as Toolyard
+    from toolyard.calls.budgets import Budget as Budget
     from toolyard.calls.invocation import Invocation as Invocation
-    from toolyard.calls.policy import Budget as Budget, Policy as Policy, Rule as Rule
+    from toolyard.calls.policy import Policy as Policy, Rule as Rule
     from toolyard.calls.sinks import CallEvent as CallEvent
     from toolyard.calls.tracer import Tracer as Tracer
     from toolyard.constants import (
@@ -157,6 +163,8 @@ if TYPE_CHECKING:
     from toolyard.model.bindings import McpServer as McpServer
     from toolyard.model.call import Content as Content
     from toolyard.model.errors import (
+        ApprovalError as ApprovalError,
+        ApprovalForbiddenError as ApprovalForbiddenError,
         CallConflict as CallConflict,
         CallError as CallError,
         CallTimeout as CallTimeout,
@@ -166,6 +174,7 @@ if TYPE_CHECKING:
         DuplicatePluginError as DuplicatePluginError,
         DuplicateToolError as DuplicateToolError,
         EnrichmentError as EnrichmentError,
+        Held as Held,
         Interrupted as Interrupted,
         InvalidArguments as InvalidArguments,
         InvalidNameError as InvalidNameError,
@@ -187,6 +196,7 @@ if TYPE_CHECKING:
         ToolFailed as ToolFailed,
         ToolyardError as ToolyardError,
         Unavailable as Unavailable,
+        UnknownApprovalError as UnknownApprovalError,
         UnknownPluginError as UnknownPluginError,
         UnknownScriptError as UnknownScriptError,
         UnknownSessionError as UnknownSessionError,

@@ -9,7 +9,7 @@ import pytest
 from call_support import call, codes, executions, registry_of
 from hypothesis import given, strategies as st
 
-from toolyard.calls.flow import current_plans
+from toolyard.calls.plan import current_plans
 from toolyard.calls.tracer import Tracer
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.call import ToolCall

@@ -20,7 +20,11 @@ PAY = Tool("send", "pay", effects=Effects.WRITE, tags=("money",))
 
 
 def check(policy, tool=GET, session="s1", counts=None, arguments=None, mode="execute", **caller):
-    policy.check(tool, session_id=session, arguments=arguments or {}, counts=counts or {}, mode=mode, **caller)
+    """As the call path does it, without a record of what is asked."""
+    line = policy.check(tool, session_id=session, counts=counts or {}, **caller)
+    if line is not None:
+        policy.ask_approver(line, Ask(tool, session, arguments or {}, mode))
+        policy.spend(tool, caller.get("shared"))
 
 
 def allowed(policy, tool=GET, session="s1", counts=None, **caller):
@@ -97,7 +101,7 @@ def test_a_redefined_tool_of_the_same_name_is_judged_anew():
 
 def test_a_tool_is_compared_with_the_rules_once(monkeypatch):
     compared = []
-    monkeypatch.setattr(policy_module._Line, "fits", lambda line, tool, name: compared.append(name) or True)
+    monkeypatch.setattr(policy_module.RuleLine, "fits", lambda line, tool, name: compared.append(name) or True)
     policy = Policy([Rule("deny", sessions="other-*"), Rule("allow")], default="deny")
     for number in range(5):
         check(policy, GET, session=f"s{number}")
@@ -323,10 +327,25 @@ def test_budgets_agree_with_counting_by_hand(budgets, calls):
             ran.append((session, name))
 
 
-def test_ask_without_an_approver_is_a_denial_that_says_what_is_missing():
-    info = denial(Policy([Rule("ask", "pay::*")]), PAY)
-    assert "give the policy an approver" in info.hint
-    assert "policy.rules[0]" in info.message
+def test_a_rule_that_asks_is_handed_to_whoever_asks_and_nothing_is_counted_yet():
+    policy = Policy([Rule("ask", "pay::*", expires=60)], budgets=[Budget(1, per="yard")])
+    lines = [policy.check(PAY, session_id="s1", counts={}) for _ in range(3)]
+    assert {(line.number, line.rule.expires) for line in lines} == {(0, 60)}
+    policy.spend(PAY, None)
+    with pytest.raises(Denied, match="no calls left"):
+        policy.check(PAY, session_id="s1", counts={})
+
+
+@pytest.mark.parametrize("rule", [{"allow": "*", "self": True}, {"deny": "*", "expires": 5, "approvers": "ops"}])
+def test_only_a_rule_that_asks_says_who_decides_and_until_when(rule):
+    with pytest.raises(ConfigError, match="only a rule that asks has (self|expires and approvers)"):
+        Policy.from_config({"rules": [rule]})
+
+
+def test_a_rule_that_asks_reads_all_that_it_may_say():
+    block = {"ask": "pay::*", "expires": 60, "approvers": "ops-*", "self": True, "preview": False}
+    [rule] = Policy.from_config({"rules": [block]}).rules
+    assert rule == Rule("ask", "pay::*", expires=60, approvers=("ops-*",), self_approval=True, preview=False)
 
 
 def test_an_approver_sees_the_call_and_decides():

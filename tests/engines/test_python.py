@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from engines.engine_support import SOON, Hung, call, registry_of, results_of
 from toolyard import DefinitionError, Policy, SessionError, ToolCall
-from toolyard.calls.policy import Budget
+from toolyard.calls.budgets import Budget
 from toolyard.engines.multi import MultiToolEngine
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.context import ToolContext

@@ -94,9 +94,9 @@ async def _asleep(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-def ask_approval(threads: Threads, check: Callable[[], None]) -> Wait:
+def ask_approval(threads: Threads, ask: Callable[[], object]) -> Wait:
     """Somebody decides, and takes the time people take; a task has them asked in a thread."""
-    return EitherWay(check, lambda: wrapped(threads.submit(check)))
+    return EitherWay(ask, lambda: wrapped(threads.submit(ask)))
 
 
 def run_in_thread(engine: Answerer, invocation: Invocation) -> Wait:

@@ -11,19 +11,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from threading import get_ident
 from types import CoroutineType
+from typing import cast
 
+from toolyard.calls.asking import Asked, asked_flow
 from toolyard.calls.attempts import answer_flow
 from toolyard.calls.batch import Batch, InflightCalls, find_recorded
+from toolyard.calls.budgets import count_calls
 from toolyard.calls.deadline import call_engine, check_thread
 from toolyard.calls.drive import (
     Flow,
     TakeTurn,
     adrive,
-    ask_approval,
     await_answer,
     drive,
     leave_turn,
@@ -33,12 +35,12 @@ from toolyard.calls.drive import (
 )
 from toolyard.calls.failure import check_writable, failure_result
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.plan import CallPath, CallPlan, CallPlans, ScopedPlans
-from toolyard.calls.policy import Policy, count_calls
+from toolyard.calls.plan import CallPath, CallPlan, CallPlans, ScopedPlans, current_plans
+from toolyard.calls.policy import Policy, Refusal
 from toolyard.calls.request import CallRequest, bind_within, check_known
 from toolyard.calls.result import make_result
 from toolyard.calls.tracer import CallTrace
-from toolyard.model.call import Mode, ToolCall, ToolResult
+from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import CallError, DefinitionError, NoEngine, SessionError, Unavailable
 from toolyard.registry.bind import Bound, bind
 from toolyard.registry.simulation import current_simulation
@@ -219,14 +221,6 @@ def _answer_calls(
         results.append(result)
 
 
-def current_plans(path: CallPath, mode: Mode) -> CallPlans:
-    """Plans for the tools that there are now; a batch keeps those it began with."""
-    plans, snapshot = path.plans.get(mode), path.registry.snapshot
-    if plans is None or plans.snapshot is not snapshot:
-        plans = path.plans[mode] = CallPlans(path.root, snapshot, mode)
-    return plans
-
-
 def _restrict_plans(plans: CallPlans, batch: Batch) -> CallPlans | ScopedPlans:
     """What a simulation may run depends on whether whoever asks for it may also execute."""
     if current_simulation() is False:
@@ -275,9 +269,7 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
         bound = batch.bound = _bind_call(plans, batch, session, call)
         plan = _plan_call(path.policy, plans, batch, bound, trace)
         if path.policy is not None:
-            ask = _check_policy(path, path.policy, batch, session, bound)
-            if ask is not None:
-                yield ask_approval(path.approver_threads, ask)
+            _check_policy(path, path.policy, batch, session, bound)
         invocation = _make_invocation(plan, batch, session, call, bound)
         if session.durable and plan.announces and not session.over:
             cancelled = yield write_store(path.sessions, path.sessions.intent(session, call_text(call, bound.sent)))
@@ -294,6 +286,8 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
         if type(value) is CoroutineType:
             value = yield await_answer(value, invocation)
         result, entry, changes = make_result(plan, invocation, value)
+    except Asked as asked:
+        return (yield from asked_flow(call_flow, path, plans, batch, session, call, asked, trace))
     except CallError as error:
         result, entry = failure_result(call, batch.bound, invocation, error, path.redactor, discreet=path.discreet)
         changes = _NO_CHANGES
@@ -375,7 +369,7 @@ def _bind_call(plans: CallPlans | ScopedPlans, batch: Batch, session: Session, c
 
 
 def _plan_call(
-    policy: Policy | None, plans: CallPlans | ScopedPlans, batch: Batch, bound: Bound, trace: CallTrace | None
+    policy: Policy | Refusal | None, plans: CallPlans | ScopedPlans, batch: Batch, bound: Bound, trace: CallTrace | None
 ) -> CallPlan:
     if trace is not None:
         trace.begin(bound.tool, bound, plans.snapshot.generation)
@@ -389,10 +383,8 @@ def _plan_call(
     return plan
 
 
-def _check_policy(
-    path: CallPath, policy: Policy, batch: Batch, session: Session, bound: Bound
-) -> Callable[[], None] | None:
-    """Raise `Denied` unless the call may run; what is left to do where somebody may have to be asked."""
+def _check_policy(path: CallPath, policy: Policy | Refusal, batch: Batch, session: Session, bound: Bound) -> None:
+    """Raise `Denied` unless the call may run, and `Asked` if somebody must say so first."""
     owner, session_id = session.key.owner, session.key.session_id
     counts: dict[str, int] = {}
     shared: dict[str, int] | None = None
@@ -402,11 +394,9 @@ def _check_policy(
     elif path.counting:
         counts = count_calls(session, path.registry.snapshot)
     keys = (owner,) if batch.keys is None and owner else batch.keys
-    check = partial(policy.check, bound.tool, session_id=session_id, arguments=bound.arguments, keys=keys)
-    if path.asks:
-        return partial(check, counts=counts, shared=shared, mode=batch.mode)
-    check(counts=counts, shared=shared, mode=batch.mode)
-    return None
+    line = policy.check(bound.tool, session_id=session_id, counts=counts, keys=keys, shared=shared)
+    if line is not None:
+        raise Asked(cast("Policy", policy), line, keys, shared)
 
 
 def _make_invocation(plan: CallPlan, batch: Batch, session: Session, call: ToolCall, bound: Bound) -> Invocation:

@@ -6,22 +6,25 @@ limits that an engine puts on its calls, and `Answerer` is an engine as the call
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import copy
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from threading import Lock
 from types import CoroutineType
 from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 from msgspec import Meta
 
+from toolyard.calls.approvals import Approvals
 from toolyard.calls.faults import FAULTS_SCHEMA, FaultPlan
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.policy import Policy
+from toolyard.calls.policy import Policy, Refusal
 from toolyard.calls.request import Scope
-from toolyard.calls.tracer import Tracer
+from toolyard.calls.tracer import CallTrace, ResumedTracer, Tracer
 from toolyard.loop.threads import Threads
 from toolyard.model.bindings import ScriptBinding
-from toolyard.model.call import Mode
-from toolyard.model.errors import UnknownToolError
+from toolyard.model.call import Mode, ToolCall
+from toolyard.model.errors import CallError, UnknownToolError
 from toolyard.model.names import ToolGlob, glob_matcher
 from toolyard.model.tool import Effects, Tool
 from toolyard.registry import ToolRegistry
@@ -31,7 +34,10 @@ from toolyard.registry.snapshot import Snapshot
 from toolyard.schema.options import Text, check_fields
 from toolyard.sessions.gate import Gate
 from toolyard.sessions.history import entry_frame
+from toolyard.sessions.records import open_records
+from toolyard.sessions.session import Session
 from toolyard.sessions.sessions import Sessions
+from toolyard.sessions.steady_clock import steady_clock
 from toolyard.words.redactor import Redactor
 
 OutputCheck = Literal["off", "warn", "strict"]
@@ -39,6 +45,8 @@ Abandoned = Literal["hold", "release"]
 
 MAX_RESULT_BYTES = 8 * 1024 * 1024
 _THE_TOOL = "the tool itself"
+SCHEMA_SIMULATOR = "schema simulator"
+"""What answers simulated calls in place of functions and scripts, unless something else is named."""
 
 
 def _read_faults(value: Any, where: str) -> FaultPlan | None:
@@ -161,6 +169,16 @@ class SimulatedAnswerer:
         self.gates, self.threads = self._answerer.gates, self._answerer.threads
         self.idempotent = self._answerer.idempotent
 
+    def foresees(self, tool: Tool) -> str | None:
+        """Who this is, where its answer says what a call would do; None where it is made up, or may have effects."""
+        if self.stands_in:
+            return None if self.name == SCHEMA_SIMULATOR else f"{self.name} (simulate_with)"
+        if tool.effects is Effects.READ:
+            return f"{_THE_TOOL}, which only reads"
+        if self._maker is not None:
+            return self._maker
+        return f"{self.name}, which will answer it" if getattr(self._answerer, "foreseeable", False) else None
+
     def answer(self, invocation: Invocation) -> Any:
         """The value, or a coroutine that gives it."""
         invocation.simulated_by = self._maker
@@ -271,7 +289,7 @@ class ScopedPlans:
     """The plans of a simulation for somebody who may execute some of the tools."""
 
     def __init__(self, plans: CallPlans, scope: Scope) -> None:
-        self.snapshot = plans.snapshot
+        self.snapshot, self.restricted = plans.snapshot, plans.restricted
         self._plans = plans
         self._scope = scope
 
@@ -285,6 +303,15 @@ class ScopedPlans:
     def add(self, prepared: PreparedTool) -> CallPlan:
         """Make the plan of a tool that is called for the first time."""
         return self._plans_for(prepared).add(prepared)
+
+
+class RunCall(Protocol):
+    """The way of every call."""
+
+    def __call__(
+        self, path: CallPath, plans: CallPlans | ScopedPlans, batch: Any, session: Session, call: ToolCall
+    ) -> Generator[Any, Any, Any]:
+        """Answer one call."""
 
 
 _ASKED_AT_ONCE = 64
@@ -307,9 +334,8 @@ class CallPath:
         self.registry = registry
         self.sessions = sessions
         self.clock = sessions.clock
-        self.policy = policy if policy is not None and not policy.trivial else None
-        self.asks = self.policy is not None and self.policy.asks
-        self.tracer = tracer if tracer is not None and tracer.active else None
+        self.policy: Policy | Refusal | None = policy if policy is not None and not policy.trivial else None
+        self.tracer: Tracer | ResumedTracer | None = tracer if tracer is not None and tracer.active else None
         self.redactor = redactor or Redactor()
         self.discreet = False
         """True: what a tool's own exception says goes to the log, and callers are told where to find it there."""
@@ -318,6 +344,33 @@ class CallPath:
         self.counting = policy is not None and policy.counts_calls
         """True: sessions keep the numbers of calls that budgets need."""
         self.plans: dict[Mode, CallPlans] = {}
+        self._approvals: Approvals | None = None
+        self._opening = Lock()
+
+    @property
+    def approvals(self) -> Approvals:
+        """Calls that wait for somebody's word, beside the sessions; opened when they are first asked for."""
+        with self._opening:
+            if self._approvals is None:
+                store = self.sessions.store
+                records = open_records(store, clock=steady_clock(store, dated=True))
+                self._approvals = Approvals(records, self._find_definitions)
+            return self._approvals
+
+    def _find_definitions(self, name: str) -> set[str]:
+        return {tool.definition_hash for tool in self.registry.snapshot.get(name)}
+
+    def past_policy(
+        self, trace: CallTrace | None, refusal: CallError | None = None, *, approval_id: str | None = None
+    ) -> CallPath:
+        """The same path for one call on which the policy has had its say: it may run, or it is refused.
+
+        `trace` is the one that the call began with, which goes on; None for a call that nobody is told of.
+        """
+        path = copy.copy(self)
+        path.policy = None if refusal is None else Refusal(refusal)
+        path.tracer = None if trace is None else ResumedTracer(trace, approval_id)
+        return path
 
     def forget_plans(self) -> None:
         """Begin anew: who answers which tool has changed."""
@@ -326,3 +379,13 @@ class CallPath:
     def close(self) -> None:
         """Let go of threads."""
         self.approver_threads.close()
+        if self._approvals is not None:
+            self._approvals.close()
+
+
+def current_plans(path: CallPath, mode: Mode) -> CallPlans:
+    """Plans for the tools that there are now; a batch keeps those it began with."""
+    plans, snapshot = path.plans.get(mode), path.registry.snapshot
+    if plans is None or plans.snapshot is not snapshot:
+        plans = path.plans[mode] = CallPlans(path.root, snapshot, mode)
+    return plans

@@ -7,132 +7,28 @@ held: it goes to a model, to the history and to logs.
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, NoReturn, cast, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from toolyard.calls.approval import Approval
+from toolyard.calls.approvals import KEEP
+from toolyard.calls.budgets import Budget, Ledger
 from toolyard.model.call import Mode
-from toolyard.model.errors import ConfigError, Denied, UnknownToolError
+from toolyard.model.errors import CallError, ConfigError, Denied
 from toolyard.model.names import ToolGlobs, glob_matcher
 from toolyard.model.tool import Effects, Tool
-from toolyard.registry.bind import find
-from toolyard.registry.snapshot import Snapshot
 from toolyard.schema.options import Text, check_fields, read_option, read_options
-from toolyard.sessions.history import read_entry
-from toolyard.sessions.session import Session
-
-Per = Literal["session", "tool", "yard"]
-
-
-_WITHIN = {
-    "session": "in one session, or by one key outside of sessions",
-    "tool": "of one tool in one session, or by one key outside of sessions",
-    "yard": "in this process",
-}
-
-
-class Budget(msgspec.Struct, frozen=True):
-    """At most so many calls of the matching tools: those that were let through, whether or not they then failed.
-
-    `per="session"` counts the matching tools together within a session, `per="tool"` each one for itself,
-    `per="yard"` all of them in this process, whatever the session; a simulation counts there like any call.
-    Calls without a session count together for the key they are made with, as in a session that this process keeps.
-    """
-
-    max_calls: Annotated[int, Meta(ge=0, description="Calls that may run; 0 allows none.")]
-    tools: Annotated[ToolGlobs, Meta(description="Which tools count; all of them if not given.")] = ("*",)
-    per: Annotated[
-        Per,
-        Meta(
-            description="session: the matching tools together, in each session; tool: each matching tool for "
-            "itself, in each session; yard: the matching tools together, in the whole process. Calls without a "
-            "session count together for their key."
-        ),
-    ] = "session"
-
-    def __post_init__(self) -> None:
-        check_fields(self, "Budget")
-
-
-class Ledger:
-    """The budgets of one policy at work. Safe from many threads: whole-process counts change under a lock."""
-
-    __slots__ = ("_lock", "_matched", "_matchers", "_spent", "budgets", "by_owner", "counts_calls")
-
-    def __init__(self, budgets: Sequence[Budget]) -> None:
-        self.budgets = tuple(budgets)
-        self.counts_calls = any(budget.per != "yard" for budget in self.budgets)
-        self._matchers = [glob_matcher(budget.tools) for budget in self.budgets]
-        self._matched: dict[str, tuple[int, ...]] = {}
-        self._spent = [0] * len(self.budgets)
-        self.by_owner: dict[str, dict[str, int]] = {}
-        """Calls that were made without a session, by tool, for each owner."""
-        self._lock = threading.Lock()
-
-    def matching(self, name: str) -> tuple[int, ...]:
-        """The numbers of the budgets that a call of this tool draws on."""
-        known = self._matched.get(name)
-        if known is None:
-            known = tuple(number for number, matches in enumerate(self._matchers) if matches(name))
-            if len(self._matched) >= _REMEMBERED:
-                self._matched.clear()
-            self._matched[name] = known
-        return known
-
-    def check(self, name: str, counts: Mapping[str, int]) -> None:
-        """Raise `Denied` if one more call of this tool would pass a budget; nothing is counted."""
-        for number in self.matching(name):
-            budget = self.budgets[number]
-            if budget.per == "tool":
-                used = counts.get(name, 0)
-            elif budget.per == "session":
-                used = self._used(number, counts)
-            else:
-                used = self._spent[number]
-            if used >= budget.max_calls:
-                raise self._exceeded(name, number)
-
-    def _used(self, number: int, counts: Mapping[str, int]) -> int:
-        """Calls of a session that a budget counts."""
-        # Copied: another thread may add a name meanwhile.
-        return sum(count for name, count in tuple(counts.items()) if number in self.matching(name))
-
-    def spend(self, name: str, shared: dict[str, int] | None) -> None:
-        """Count one call on the whole-process budgets: on every one it draws on, or `Denied` and on none.
-
-        `shared` are counts that others change at the same time; it is counted there, too.
-        """
-        with self._lock:
-            if shared is not None:
-                self.check(name, shared)
-            drawn = [number for number in self.matching(name) if self.budgets[number].per == "yard"]
-            for number in drawn:
-                if self._spent[number] >= self.budgets[number].max_calls:
-                    raise self._exceeded(name, number)
-            for number in drawn:
-                self._spent[number] += 1
-            if shared is not None:
-                shared[name] = shared.get(name, 0) + 1
-
-    def _exceeded(self, name: str, number: int) -> Denied:
-        budget = self.budgets[number]
-        tools = list(budget.tools)
-        return Denied(
-            f"{name} has no calls left: policy.budgets[{number}] allows {budget.max_calls} calls of "
-            f"{', '.join(tools)} {_WITHIN[budget.per]}",
-            hint="go on without this tool, or raise max_calls of that budget"
-            + ("" if budget.per == "yard" else "; a new session starts from zero"),
-            details={"budget": {"number": number, "max_calls": budget.max_calls, "tools": tools, "per": budget.per}},
-        )
-
 
 Action = Literal["allow", "deny", "ask"]
 
 _ACTIONS: tuple[Action, ...] = get_args(Action)
 _CONDITIONS = ("effects", "tags", "keys", "sessions")
+_ASKING = ("expires", "approvers", "self_approval", "preview")
+"""What only a rule that asks may say."""
+_EXPIRES = 900.0
 _REMEMBERED = 4096
 
 _SomeEffects = Annotated[
@@ -158,6 +54,21 @@ _SomeSessions = Annotated[
         extra={"one": True},
     ),
 ]
+_Seconds = Annotated[
+    float,
+    Meta(gt=0, le=KEEP, description="Of `ask`: seconds until a call that waits, or was approved, must be asked anew."),
+]
+_Approvers = Annotated[
+    tuple[Text, ...],
+    Meta(
+        min_length=1,
+        description="Of `ask`: only keys whose name or id matches any of these globs may decide; they need the verb "
+        "`approve`, too. Without it, every key with that verb may.",
+        extra={"one": True},
+    ),
+]
+_SelfApproval = Annotated[bool, Meta(description="Of `ask`: whoever makes the call may approve it themselves.")]
+_Previews = Annotated[bool, Meta(description="Of `ask`: foresee what the call would change, where that can be done.")]
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -177,6 +88,10 @@ class Rule(msgspec.Struct, frozen=True):
     tags: _SomeTags | None = None
     sessions: _SomeSessions | str | None = None
     keys: _SomeKeys | str | None = None
+    expires: _Seconds = _EXPIRES
+    approvers: _Approvers | str | None = None
+    self_approval: _SelfApproval = False
+    preview: _Previews = True
 
     def __post_init__(self) -> None:
         check_fields(self, "Rule")
@@ -205,6 +120,10 @@ class RuleOptions(msgspec.Struct, frozen=True, kw_only=True):
     tags: _SomeTags | UnsetType = UNSET
     sessions: _SomeSessions | UnsetType = UNSET
     keys: _SomeKeys | UnsetType = UNSET
+    expires: _Seconds | UnsetType = UNSET
+    approvers: _Approvers | UnsetType = UNSET
+    self_approval: _SelfApproval | UnsetType = msgspec.field(default=UNSET, name="self")
+    preview: _Previews | UnsetType = UNSET
 
     schema_rules: ClassVar[dict[str, Any]] = {"oneOf": [{"required": [action]} for action in _ACTIONS]}
 
@@ -213,17 +132,21 @@ class RuleOptions(msgspec.Struct, frozen=True, kw_only=True):
         if len(given) != 1:
             found = f"it has {' and '.join(given)}" if given else "it has none"
             raise ConfigError(f"a rule has exactly one of allow, deny, ask with the tools it is about; {found}")
+        if self.ask is UNSET and (asking := self._given(_ASKING)):
+            raise ConfigError(f"only a rule that asks has {' and '.join(asking).replace('self_approval', 'self')}")
+
+    def _given(self, names: Iterable[str]) -> dict[str, Any]:
+        return {name: value for name in names if (value := getattr(self, name)) is not UNSET}
 
     @property
     def _actions(self) -> dict[Action, Any]:
-        return {action: getattr(self, action) for action in _ACTIONS if getattr(self, action) is not UNSET}
+        return cast("dict[Action, Any]", self._given(_ACTIONS))
 
     @property
     def rule(self) -> Rule:
         """The same as a rule of a policy."""
         [(action, tools)] = self._actions.items()
-        conditions = {key: getattr(self, key) for key in _CONDITIONS if getattr(self, key) is not UNSET}
-        return Rule(action, tools, **conditions)
+        return Rule(action, tools, **self._given((*_CONDITIONS, *_ASKING)))
 
 
 class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -244,6 +167,8 @@ class Ask(msgspec.Struct, frozen=True):
     session_id: str
     arguments: Mapping[str, Any]
     mode: Mode
+    approval: Approval | None = None
+    """Its record, with what the call would change."""
 
     def __repr__(self) -> str:
         return f"Ask({self.tool.qualified_name!r}, session_id={self.session_id!r}, mode={self.mode!r})"
@@ -253,13 +178,14 @@ Approver = Callable[[Ask], bool]
 """Says yes by returning True. Anything else, an exception included, is a no."""
 
 
-class _Line:
+class RuleLine:
     """A rule with its globs compiled. Number -1 is the default, which matches everything."""
 
-    __slots__ = ("action", "effects", "for_all_callers", "keys", "number", "sessions", "tags", "text", "tools")
+    __slots__ = ("action", "effects", "for_all_callers", "keys", "number", "rule", "sessions", "tags", "text", "tools")
 
     def __init__(self, number: int, rule: Rule) -> None:
         self.number = number
+        self.rule = rule
         self.text = str(rule)
         self.action = rule.action
         self.tools = glob_matcher(rule.tools)
@@ -312,9 +238,12 @@ class Policy:
         read_option(PolicyOptions, "default", default, "Policy.default")
         self._rules = tuple(rules)
         self._approver = approver
-        self._lines = [*(_Line(number, rule) for number, rule in enumerate(self._rules)), _Line(-1, Rule(default))]
+        self._lines = [
+            *(RuleLine(number, rule) for number, rule in enumerate(self._rules)),
+            RuleLine(-1, Rule(default)),
+        ]
         self._ledger = Ledger(tuple(budgets))
-        self._plans: dict[tuple[str, str, Effects, tuple[str, ...]], tuple[_Line, ...]] = {}
+        self._plans: dict[tuple[str, str, Effects, tuple[str, ...]], tuple[RuleLine, ...]] = {}
         self._trivial = not self.budgets and all(line.action == "allow" for line in self._lines)
 
     # Read-only, all of them: an assignment that changed nothing would pass for a stricter policy.
@@ -341,8 +270,13 @@ class Policy:
 
     @property
     def asks(self) -> bool:
-        """True if an approver may be asked, which can take as long as people take."""
-        return self._approver is not None and any(line.action == "ask" for line in self._lines)
+        """True if calls may have to wait for somebody's word."""
+        return any(line.action == "ask" for line in self._lines)
+
+    @property
+    def approver(self) -> Approver | None:
+        """Who decides at once, in place of whoever would come by."""
+        return self._approver
 
     @property
     def counts_calls(self) -> bool:
@@ -368,28 +302,33 @@ class Policy:
         tool: Tool,
         *,
         session_id: str,
-        arguments: Mapping[str, Any],
         counts: Mapping[str, int],
-        mode: Mode,
         keys: Sequence[str] | None = None,
         shared: dict[str, int] | None = None,
-    ) -> None:
-        """Raise `Denied` unless this call may run now.
+    ) -> RuleLine | None:
+        """Raise `Denied` unless this call may run now; the rule that asks, if somebody has to say so first.
 
         `keys` are id and name of the key it is made with, none over a wire without keys; None is the program itself.
         `counts` says how often each tool (by qualified name) ran in this session so far; it is read only if
-        `counts_calls`. A call that passes is counted at once on the whole-process budgets, and in `shared`.
+        `counts_calls`. A call that may run is counted at once on the whole-process budgets, and in `shared`; one that
+        is asked about is counted by `spend`, once somebody has said yes.
         """
         if self._trivial:
-            return
+            return None
         line = self._find_line(tool, session_id, keys)
         if line.action == "deny":
-            raise _deny_call(tool.qualified_name, line)
+            raise deny_call(tool.qualified_name, line)
         if self._ledger.budgets:
             self._ledger.check(tool.qualified_name, counts)
         if line.action == "ask":
             # After the budgets: nobody should be asked about a call that is refused whatever they say.
-            self._ask_approver(line, tool, session_id, arguments, mode)
+            return line
+        if self._ledger.budgets:
+            self._ledger.spend(tool.qualified_name, shared)
+        return None
+
+    def spend(self, tool: Tool, shared: dict[str, int] | None) -> None:
+        """Count a call that was approved; `Denied` if a budget ran out while somebody thought it over."""
         if self._ledger.budgets:
             self._ledger.spend(tool.qualified_name, shared)
 
@@ -411,13 +350,13 @@ class Policy:
                 return True
         raise AssertionError("the default matches every call")
 
-    def _find_line(self, tool: Tool, session_id: str, keys: Sequence[str] | None) -> _Line:
+    def _find_line(self, tool: Tool, session_id: str, keys: Sequence[str] | None) -> RuleLine:
         for line in self._lines_for(tool):
             if line.for_all_callers or line.holds_for(session_id, keys):
                 return line
         raise AssertionError("the default matches every call")
 
-    def _lines_for(self, tool: Tool) -> tuple[_Line, ...]:
+    def _lines_for(self, tool: Tool) -> tuple[RuleLine, ...]:
         # Everything a rule may look at in a tool, so that a redefined tool of the same name is judged anew.
         key = (tool.namespace, tool.name, tool.effects, tool.tags)
         plan = self._plans.get(key)
@@ -428,9 +367,9 @@ class Policy:
             self._plans[key] = plan
         return plan
 
-    def _plan_lines(self, tool: Tool) -> tuple[_Line, ...]:
+    def _plan_lines(self, tool: Tool) -> tuple[RuleLine, ...]:
         """The lines that may decide about this tool: those that fit, up to the first for every caller."""
-        plan: list[_Line] = []
+        plan: list[RuleLine] = []
         for line in self._lines:
             if line.fits(tool, tool.qualified_name):
                 plan.append(line)
@@ -438,27 +377,46 @@ class Policy:
                     break
         return tuple(plan)
 
-    def _ask_approver(self, line: _Line, tool: Tool, session_id: str, arguments: Mapping[str, Any], mode: Mode) -> None:
-        name = tool.qualified_name
-        if self._approver is None:
-            raise _deny_call(name, line, "needs approval, and nobody is there to ask", "give the policy an approver")
+    def ask_approver(self, line: RuleLine, ask: Ask) -> None:
+        """Have the approver decide; raises `Denied` unless the answer is yes."""
+        name = ask.tool.qualified_name
         try:
             # A copy: what is approved is what runs, whatever the approver does to what it was shown.
-            answer: object = self._approver(Ask(tool, session_id, copy.deepcopy(arguments), mode))
+            answer: object = cast("Approver", self._approver)(
+                msgspec.structs.replace(ask, arguments=copy.deepcopy(ask.arguments))
+            )
         except Exception as error:
             # Whatever went wrong, nobody said yes. Its text may quote the arguments; the cause keeps it.
             why = f"needs approval, and asking failed with {type(error).__name__}"
-            raise _deny_call(name, line, why, "see the approver's own log, then call again") from error
+            raise deny_call(name, line, why, "see the approver's own log, then call again") from error
         if isinstance(answer, Coroutine):
             answer.close()
-            raise _deny_call(
-                name, line, "needs approval, and the approver is async", "give the policy a plain function"
-            )
+            raise deny_call(name, line, "needs approval, and the approver is async", "give the policy a plain function")
         if answer is not True:
-            raise _deny_call(name, line, "was not approved", "go on without this call")
+            raise deny_call(name, line, "was not approved", "go on without this call")
 
 
-def _deny_call(name: str, line: _Line, why: str = "is denied", remedy: str | None = None) -> Denied:
+class Refusal:
+    """In the place of a policy that has been asked already: the one call that comes by is refused."""
+
+    def __init__(self, error: CallError) -> None:
+        self._error = error
+
+    def check(self, *_tool: Tool, **_call: Any) -> NoReturn:
+        """Refuse the call."""
+        raise self._error
+
+    def counts_of(self, owner: str) -> dict[str, int]:
+        """Nothing: it counts no calls."""
+        return {}
+
+    def always_denies(self, tool: Tool, keys: Sequence[str]) -> bool:
+        """True: whatever else is wrong with the call, it is refused for this."""
+        return True
+
+
+def deny_call(name: str, line: RuleLine, why: str = "is denied", remedy: str | None = None, **details: Any) -> Denied:
+    """The refusal of a call by a rule, or by what came of its asking."""
     if line.number < 0:
         place = f"policy.default ({line.action}), since no rule matches"
         change = f"add a rule that allows it, such as {{allow: {name!r}}}"
@@ -468,29 +426,6 @@ def _deny_call(name: str, line: _Line, why: str = "is denied", remedy: str | Non
     return Denied(
         f"{name} {why}: {place}",
         hint=f"{remedy}; or {change}" if remedy else change,
-        details={"rule": {"number": line.number, "text": line.text}} if line.number >= 0 else {"default": line.action},
+        details=details
+        | ({"rule": {"number": line.number, "text": line.text}} if line.number >= 0 else {"default": line.action}),
     )
-
-
-_NEVER_RAN = frozenset({"tool.denied", "tool.not_found", "tool.invalid_args", "tool.no_engine"})
-
-
-def count_calls(session: Session, snapshot: Snapshot) -> dict[str, int]:
-    """How often each tool ran in the session; read off the history once, kept up from then on."""
-    if session.counts is None:
-        session.counts = {}
-        for text in session.history:
-            entry = read_entry(text)
-            info = entry.tool_output.error_info
-            if info is None or info.code not in _NEVER_RAN:
-                name = _qualify(snapshot, entry.tool_call.name)
-                session.counts[name] = session.counts.get(name, 0) + 1
-    return session.counts
-
-
-def _qualify(snapshot: Snapshot, name: str) -> str:
-    """The name budgets know a tool by, whichever of its names was used; of a tool that is gone, what was written."""
-    try:
-        return find(snapshot, name)[0].tool.qualified_name
-    except UnknownToolError:
-        return name

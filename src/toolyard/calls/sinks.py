@@ -54,6 +54,8 @@ class CallEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str | None = None
     effect: Effect | None = None
     """Of a failed call; None for success."""
+    approval: str | None = None
+    """Id of the approval that it ran by, or waits for."""
     result_bytes: int | None = None
     stdout: str | None = None
     """The end of what a script printed; None if it was nothing, or the tool is no script."""

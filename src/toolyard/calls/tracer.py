@@ -252,7 +252,7 @@ class CallTrace:
 
     __slots__ = ("_began", "_bound", "_call", "_generation", "_mode", "_session", "_time", "_token", "_tracer")
 
-    def __init__(self, tracer: Tracer, session: Session, call: ToolCall, mode: Mode) -> None:
+    def __init__(self, tracer: Tracer | ResumedTracer, session: Session, call: ToolCall, mode: Mode) -> None:
         self._tracer = tracer
         self._session = session
         self._call = call
@@ -313,3 +313,28 @@ class CallTrace:
         begun = invocation is not None and invocation.begun
         info = Interrupted("the call was cancelled before it was answered", effect=None if begun else "none").info
         self.end(invocation, ToolResult.failed(self._call, info))
+
+    def resume(self, event: CallEvent) -> None:
+        """Tell the sinks of the end, as the call saw it that went on in place of this one."""
+        self._tracer.end(self._token, event)
+
+    @property
+    def tells_arguments(self) -> bool:
+        """As the tracer."""
+        return self._tracer.tells_arguments
+
+
+class ResumedTracer:
+    """The tracer of a call that goes on after somebody was asked: its spans are open, and it is told of once."""
+
+    def __init__(self, trace: CallTrace, approval_id: str | None) -> None:
+        self._trace = trace
+        self._approval_id = approval_id
+        self.tells_arguments = trace.tells_arguments
+
+    def begin(self, tool: Tool | None, call: ToolCall, session_id: str, mode: Mode) -> None:
+        """They are open already."""
+
+    def end(self, _token: list[object] | None, event: CallEvent) -> None:
+        """Tell the sinks, and under which approval it ran."""
+        self._trace.resume(msgspec.structs.replace(event, approval=self._approval_id))

@@ -19,6 +19,7 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
+from toolyard.calls.approvals import Approvals
 from toolyard.calls.batch import Batch
 from toolyard.calls.faults import FaultPlan
 from toolyard.calls.flow import arun_batch, arun_request, run_batch
@@ -83,6 +84,9 @@ class ToolEngine(Closing):
     """True if `answer` passes `invocation.idempotency_key` on to something that makes a repeat harmless."""
     reaches_out: bool = False
     """True if calls may change the world outside this process; see `EffectfulEngine`."""
+    foreseeable: bool = False
+    """True if `answer` changes nothing but `invocation.state` and would answer the same again: it is run in a copy of
+    the session to show whoever must approve a call what that would do."""
     overrides: Overrides = Overrides()
     """Which of the methods below a subclass made its own, as the older style has it."""
     _answers_blocking: ClassVar[bool] = True
@@ -167,7 +171,13 @@ class ToolEngine(Closing):
     @property
     def policy(self) -> Policy | None:
         """What may refuse calls; None if nothing does."""
-        return self._path.policy
+        policy = self._path.policy
+        return policy if isinstance(policy, Policy) else None
+
+    @property
+    def approvals(self) -> Approvals:
+        """The calls that a rule `ask` holds: `list`, `get`, `approve`, `deny`, `wait_for`, and their a-twins."""
+        return self._path.approvals
 
     def route(self, tool: Tool) -> Answerer:
         """The engine whose limits apply to the tool and which answers it: this one, unless it routes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Lock
 from typing import Any, ClassVar, Literal
 
-from toolyard.calls.plan import Answerer
+from toolyard.calls.plan import SCHEMA_SIMULATOR, Answerer
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.execute_override import OverridingEngine
 from toolyard.engines.options import SimulationOptions
@@ -18,9 +18,6 @@ from toolyard.schema.options import check_kinds, read_arguments
 from toolyard.sessions.store import Key
 
 Simulate = Literal["read", "live"]
-
-SCHEMA_SIMULATOR = "schema simulator"
-"""What answers simulated calls in place of functions and scripts, unless something else is named."""
 
 
 class EffectfulEngine(ToolEngine):

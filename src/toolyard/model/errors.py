@@ -19,12 +19,16 @@
     |  |- SessionExistsError(ValueError)  session.exists          409
     |  |- SessionFullError                session.full            507
     |  `- UnknownSessionError(KeyError)   session.not_found       404
+    |- ApprovalError                      approval.decided        409
+    |  |- ApprovalForbiddenError          approval.forbidden      403
+    |  `- UnknownApprovalError(KeyError)  approval.not_found      404
     |- CallError(.info)
     |  |- UnknownToolError(KeyError)      tool.not_found          404
     |  |- StaleDefinition                 catalog.stale           409  retryable
     |  |- CallConflict                    call.conflict           409
     |  |- InvalidArguments                tool.invalid_args       400
     |  |- Denied                          tool.denied             403
+    |  |- Held                            tool.held               202
     |  |- ToolFailed                      tool.execution_error    500
     |  |- CallTimeout                     tool.timeout            504  retryable
     |  |- Interrupted                     tool.interrupted        500
@@ -202,6 +206,27 @@ class UnknownSessionError(SessionError, KeyError):
     http_status = 404
 
 
+class ApprovalError(ToolyardError):
+    """An approval is not what it would have to be for this: it is decided, used or expired, or cannot be used."""
+
+    code = "approval.decided"
+    http_status = 409
+
+
+class ApprovalForbiddenError(ApprovalError):
+    """The decision is somebody else's."""
+
+    code = "approval.forbidden"
+    http_status = 403
+
+
+class UnknownApprovalError(ApprovalError, KeyError):
+    """No approval has that id, or none that whoever asks may see."""
+
+    code = "approval.not_found"
+    http_status = 404
+
+
 class CallError(ToolyardError):
     """One call failed; `info` holds the facts. The only kind that becomes a `ToolResult`."""
 
@@ -272,6 +297,13 @@ class Denied(CallError):
 
     code = "tool.denied"
     http_status = 403
+
+
+class Held(CallError):
+    """Somebody must approve the call first; nothing has run. `info.details["approval"]` has the id and the expiry."""
+
+    code = "tool.held"
+    http_status = 202
 
 
 class ToolFailed(CallError):
@@ -371,11 +403,15 @@ _BY_CODE: Mapping[str, type[ToolyardError]] = {
         SessionExistsError,
         SessionFullError,
         UnknownSessionError,
+        ApprovalError,
+        ApprovalForbiddenError,
+        UnknownApprovalError,
         UnknownToolError,
         StaleDefinition,
         CallConflict,
         InvalidArguments,
         Denied,
+        Held,
         ToolFailed,
         CallTimeout,
         Interrupted,

@@ -31,7 +31,12 @@ def fingerprint(schema: dict[str, Any] | bool) -> str:
 
 def digest(*parts: object) -> str:
     """Hex SHA-256 over plain JSON values, each in canonical form."""
-    return hashlib.sha256(_encode(_data(list(parts)))).hexdigest()
+    return json_digest(list(parts))
+
+
+def json_digest(value: object) -> str:
+    """Hex SHA-256 of the canonical JSON of one plain value."""
+    return hashlib.sha256(_encode(_data(value))).hexdigest()
 
 
 def canonical(schema: Any) -> Any:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, get_args
 
 import msgspec
 
@@ -30,8 +30,8 @@ from toolyard.serving.http_fault import HttpFault
 from toolyard.sessions.records import Records
 from toolyard.sessions.store.tables import Record
 
-Verb = Literal["list", "simulate", "execute", "admin"]
-VERBS: tuple[Verb, ...] = ("list", "simulate", "execute", "admin")
+Verb = Literal["list", "simulate", "execute", "approve", "admin"]
+VERBS: tuple[Verb, ...] = get_args(Verb)
 
 
 class Grant(msgspec.Struct, frozen=True):

@@ -116,6 +116,7 @@ class Records(ABC):
 
 
 MOST_ANSWERS = 100_000
+MOST_APPROVALS = 20_000
 MOST_BYTES = 256 * 1024 * 1024
 """Of all values of a bounded kind together."""
 
@@ -179,7 +180,7 @@ class MemoryRecords(Records):
         self,
         *,
         clock: Callable[[], float] = time.time,
-        most: Mapping[str, int] = MappingProxyType({"answer": MOST_ANSWERS}),
+        most: Mapping[str, int] = MappingProxyType({"answer": MOST_ANSWERS, "approval": MOST_APPROVALS}),
     ) -> None:
         self.clock = clock
         self._most = most

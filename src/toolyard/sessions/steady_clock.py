@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from toolyard.sessions.store.base import SessionStore
 
 
-def steady_clock(store: SessionStore | None) -> Callable[[], float]:
+def steady_clock(store: SessionStore | None, *, dated: bool = False) -> Callable[[], float]:
     """Seconds that pass evenly, even where somebody sets the clock of this machine.
 
-    What is in memory has no use for dates. What is stored goes by the store's clock, which other processes know, as it
-    was when it was opened; a store without `now` has that of this machine.
+    What is in memory has no use for dates, unless people are shown them (`dated`). What is stored goes by the store's
+    clock, which other processes know, as it was when it was opened; a store without `now` has that of this machine.
     """
-    if store is None:
+    if store is None and not dated:
         return time.monotonic
     now: Callable[[], float] = getattr(store, "now", time.time)
     ahead = now() - time.monotonic()

@@ -83,6 +83,7 @@ class LMToolEngine(ToolEngine):
         config: Mapping[str, Any] = {"type": _SCHEMA} if lm_config is None else lm_config
         if isinstance(config, Mapping) and config.get("type") == _SCHEMA:
             self._simulator = _make_simulator(config)
+            self.foreseeable = True
             return
         from toolyard.engines.lm.prompt import Prompts
         from toolyard.engines.lm.response import Bounds

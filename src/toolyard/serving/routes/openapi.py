@@ -34,6 +34,7 @@ _WITH_BODY = {413: "The body is too large, or holds too many values.", 415: "The
 _SAID = {
     200: "Done.",
     201: "Made.",
+    202: "Held: somebody must approve the call first; nothing has run.",
     204: "Done; there is nothing to say.",
     304: "Unchanged since the given `ETag`.",
     404: "There is none.",

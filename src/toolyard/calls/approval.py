@@ -1,0 +1,161 @@
+"""`Approval`: one call that waits for a person's word: what it is bound to, what it would do, what became of it.
+
+Who may decide is said here, once, for every face (`check_decider`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import msgspec
+
+from toolyard.constants import TOOL_NAMESPACE_SEP
+from toolyard.model.call import Mode
+from toolyard.model.errors import ApprovalForbiddenError, Effect
+from toolyard.model.names import glob_matcher
+from toolyard.model.tool import digest
+
+ApprovalState = Literal["pending", "approved", "denied", "expired", "used"]
+
+
+class Preview(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the call would do, as far as that can be foreseen; its maker is named, or else why there is none."""
+
+    maker: str | None = None
+    why_not: str | None = None
+    code: str | None = None
+    """`ok`, or the code of the error that it would end with."""
+    result: Any = None
+    changes: tuple[str, ...] = ()
+    """Of the session's world, such as `orders.1042.status: "paid" -> "refunded"`."""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What really happened."""
+
+    code: str
+    """`ok`, or the code of the error."""
+    effect: Effect | None = None
+    """Of a call that failed: whether the world may have changed."""
+    changes: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
+    """Where that is not what was foreseen, in words; empty also where nothing was."""
+
+
+class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One call that waits, or waited, for somebody's word. Nothing in it is secret: arguments are redacted."""
+
+    id: str = ""
+    state: ApprovalState = "pending"
+    owner: str
+    """Id of the key that the call was made with; empty for the program itself, and over a wire without keys."""
+    caller: str
+    """The name of that key; `program`, or `anonymous`."""
+    session_id: str
+    """Empty for a call without a session."""
+    tool: str
+    definition_hash: str
+    digest: str
+    """SHA-256 of the canonical JSON of the arguments, after coercion and defaults."""
+    arguments: dict[str, Any]
+    """For whoever decides; not what runs."""
+    mode: Mode = "execute"
+    call_id: str | None = None
+    rule_number: int = -1
+    """Which of the policy's rules asks; -1 for its default."""
+    rule: str = ""
+    approvers: tuple[str, ...] = ()
+    """Globs of the keys that may decide; empty for every key with the verb `approve`."""
+    self_allowed: bool = False
+    created: float = 0.0
+    expires: float = 0.0
+    decided_at: float | None = None
+    decided_by: str | None = None
+    reason: str | None = None
+    used_at: float | None = None
+    preview: Preview | None = None
+    outcome: Outcome | None = None
+    """None for one that is used: it is running, or its process ended before it could say; then nobody knows."""
+
+    @property
+    def binding(self) -> str:
+        """The same for every sending of the same call by the same caller, and for no other."""
+        bound = (self.owner, self.caller, self.session_id, self.tool, self.definition_hash, self.digest, self.mode)
+        return digest(*bound)[:24]
+
+    @property
+    def namespace(self) -> str:
+        """Of the tool."""
+        return self.tool.partition(TOOL_NAMESPACE_SEP)[0]
+
+    @property
+    def state_words(self) -> str:
+        """What became of it, for people."""
+        if self.state == "pending":
+            return f"waits for a decision until {format_time(self.expires)}"
+        if self.state == "expired":
+            undecided = "nobody decided" if self.decided_at is None else f"approved by {self.decided_by}, but not used"
+            return f"expired: {undecided} before {format_time(self.expires)}"
+        decided = f"{self.decided_by} at {format_time(self.decided_at or 0.0)}"
+        decided += f": {self.reason}" if self.reason else ""
+        if self.state != "used":
+            return f"{self.state} by {decided}"
+        code = "its outcome is not known" if self.outcome is None else f"the call ended with {self.outcome.code}"
+        return f"used at {format_time(self.used_at or 0.0)}, approved by {decided}; {code}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON, everything in it, and `state_words`."""
+        data: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {**msgspec.to_builtins(data), "state_words": self.state_words}
+
+
+def format_time(moment: float) -> str:
+    """A moment as people and programs read it, in UTC."""
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+class Decider(msgspec.Struct, frozen=True, kw_only=True):
+    """Whoever looks at approvals, or decides: the operator, or somebody with a key (or, over a wire, without one)."""
+
+    name: str
+    owner: str = ""
+    """Id of the key."""
+    keys: tuple[str, ...] = ()
+    """Its id and its name, as `approvers` are compared with."""
+    is_operator: bool = False
+    approves: Callable[[str], bool] = lambda namespace: False
+    """True for the namespaces for which it has the verb `approve`."""
+
+    def is_caller_of(self, approval: Approval) -> bool:
+        """True if the call is their own; all who come without a key are one."""
+        return not self.is_operator and self.owner == approval.owner and approval.caller != PROGRAM
+
+
+PROGRAM = "program"
+ANONYMOUS = "anonymous"
+OPERATOR = Decider(name="operator", is_operator=True)
+"""The program itself and whoever sits at its terminal."""
+
+
+def check_decider(approval: Approval, decider: Decider) -> None:
+    """Raise unless they may decide; every face asks here.
+
+    The operator always may. Nobody decides on a call of their own, unless its rule says `self: true`. Everybody else
+    needs the verb `approve` for the tool's namespace, and where the rule names `approvers`, a key that is one.
+    """
+    if decider.is_operator:
+        return
+    if decider.is_caller_of(approval):
+        if not approval.self_allowed:
+            raise ApprovalForbiddenError(f"{approval.id} is about a call of your own; somebody else must decide")
+    elif not decider.approves(approval.namespace):
+        raise ApprovalForbiddenError(f"this key has no verb approve for the namespace {approval.namespace}")
+    elif approval.approvers and not any(map(glob_matcher(approval.approvers), decider.keys)):
+        raise ApprovalForbiddenError(f"the rule ({approval.rule}) leaves the decision to other keys")
+
+
+def may_see(approval: Approval, decider: Decider) -> bool:
+    """True if they are told of it: it is their own call, or in a namespace for which they may decide."""
+    return decider.is_operator or decider.is_caller_of(approval) or decider.approves(approval.namespace)

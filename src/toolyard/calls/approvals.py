@@ -1,0 +1,333 @@
+"""`Approvals`: calls that wait for a person's word, and what became of them.
+
+    pending -> approved -> used        claimed once, by compare-and-swap, before the call runs
+            -> denied                  stands until it expires: the same call is refused, and not held again
+    pending | approved -> expired      by the clock alone; nobody has to write it down
+
+A record lives beside the sessions, in memory or in their database, so that it outlives its process where they do. It is
+stored under what it is bound to (caller, session, tool, definition, arguments), numbered: two processes that hold the
+same call at once find each other, and a call that differs in any of it finds nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Future, InvalidStateError
+from contextlib import contextmanager, suppress
+from typing import NamedTuple, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from toolyard.calls.approval import OPERATOR, Approval, ApprovalState, Decider, Outcome, check_decider, may_see
+from toolyard.model.errors import ApprovalError, DefinitionError, Unavailable, UnknownApprovalError
+from toolyard.model.names import show
+from toolyard.sessions.records import Records, off_loop
+
+KEEP = 30 * 86400.0
+"""Seconds that a record is kept behind its last change; no call waits for longer than that."""
+MOST_PENDING = 1_000
+"""Calls of one caller that may wait at once."""
+MOST_KEPT = 10_000
+"""Records in all; the oldest on which nothing more can come are forgotten first."""
+
+_KIND = "approval"
+_POLL = 0.25
+_LOOK_EACH = 100
+_LOOK_SECONDS = 60.0
+_ID = re.compile(r"([0-9a-f]{24})-([1-9][0-9]{0,8})")
+_T = TypeVar("_T")
+
+log = logging.getLogger(__name__)
+
+
+class ApprovalPage(NamedTuple):
+    """Some of the approvals, newest first, and where the next page begins; None behind the last."""
+
+    approvals: tuple[Approval, ...]
+    cursor: str | None
+
+
+_encode = msgspec.json.encode
+_decode = msgspec.json.Decoder(Approval).decode
+
+
+class Approvals:
+    """The approvals of one policy, or of several processes that share a store. Safe from many threads and tasks."""
+
+    def __init__(self, records: Records, definitions: Callable[[str], Collection[str]] | None = None) -> None:
+        self._records = records
+        self._definitions = definitions
+        """The hashes of the definitions that a tool has now."""
+        self._waiters: dict[str, list[Future[None]]] = {}
+        self._lock = threading.Lock()
+        self._looked = float("-inf")
+        self._holds = 0
+        """Since somebody last looked whether there is room."""
+        self._crowded: frozenset[str] = frozenset()
+        """Whose calls filled their room then."""
+        self.listeners: list[Callable[[Approval], None]] = []
+        """Told of every change that is made here, in the thread that makes it: they return at once."""
+
+    def get(self, approval_id: str, by: Decider = OPERATOR) -> Approval:
+        """The approval; `UnknownApprovalError` if there is none, or none that they may see."""
+        approval = self._read(approval_id)[1]
+        if not may_see(approval, by):
+            raise _unknown(approval_id)
+        return approval
+
+    def list(
+        self,
+        *,
+        by: Decider = OPERATOR,
+        state: ApprovalState | None = None,
+        tool: str | None = None,
+        session_id: str | None = None,
+        owner: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> ApprovalPage:
+        """Those that they may see and that fit, newest first."""
+        wanted = {"state": state, "tool": tool, "session_id": session_id, "owner": owner}
+        asked = [(name, value) for name, value in wanted.items() if value is not None]
+        below = None if cursor is None else _read_cursor(cursor)
+        fitting = sorted(
+            (
+                approval
+                for approval in self._all()
+                if may_see(approval, by)
+                and all(getattr(approval, name) == value for name, value in asked)
+                and (below is None or (approval.created, approval.id) < below)
+            ),
+            key=lambda approval: (approval.created, approval.id),
+            reverse=True,
+        )
+        page = tuple(fitting[: max(limit, 1)])
+        return ApprovalPage(page, f"{page[-1].created!r}~{page[-1].id}" if len(page) < len(fitting) else None)
+
+    def approve(self, approval_id: str, by: Decider = OPERATOR, reason: str | None = None) -> Approval:
+        """Let the call run once. Nothing runs by this: whoever waits goes on, or sends the same call again."""
+        return self._decide(approval_id, "approved", by, reason)
+
+    def deny(
+        self, approval_id: str, by: Decider = OPERATOR, reason: str | None = None, *, lasts: bool = True
+    ) -> Approval:
+        """Refuse the call, and if it `lasts`, the same call sent again, until the approval would have expired."""
+        return self._decide(approval_id, "denied", by, reason, lasts=lasts)
+
+    def obstacle(self, approval: Approval) -> str | None:
+        """Why it could not be used although it is pending or approved; None if nothing is in the way."""
+        if self._definitions is None or approval.state not in ("pending", "approved"):
+            return None
+        known = self._definitions(approval.tool)
+        if approval.definition_hash in known:
+            return None
+        what = "has another definition since it was held" if known else "is not there any more"
+        return f"{approval.tool} {what}; the call is held anew when it is sent again"
+
+    def _decide(
+        self, approval_id: str, state: ApprovalState, by: Decider, reason: str | None, *, lasts: bool = True
+    ) -> Approval:
+        def decide(approval: Approval) -> Approval:
+            if not may_see(approval, by):
+                raise _unknown(approval_id)
+            check_decider(approval, by)
+            if approval.state != "pending":
+                raise ApprovalError(f"{approval_id} is decided already: {approval.state_words}")
+            obstacle = self.obstacle(approval) if state == "approved" else None
+            if obstacle is not None:
+                raise ApprovalError(f"{approval_id} cannot be used: {obstacle}")
+            now = self._records.clock()
+            expires = approval.expires if lasts else now
+            decision = {"decided_at": now, "decided_by": by.name, "reason": reason or None}
+            return replace(approval, state=state, expires=expires, **decision)
+
+        return self._change(approval_id, decide)
+
+    def claim(self, draft: Approval) -> Approval | None:
+        """What stands for this call: its approval, now used; or one that is pending or denied; None to hold it."""
+        while True:
+            latest = self._latest(draft.binding)
+            if latest is None or not self._stands(latest):
+                return None
+            if latest.state != "approved":
+                return latest
+            with suppress(ApprovalError):  # another one was quicker, or it expired just now
+                return self._change(latest.id, self._use)
+
+    def _use(self, approval: Approval) -> Approval:
+        if approval.state != "approved":
+            raise ApprovalError(f"{approval.id} cannot be used: {approval.state_words}")
+        return replace(approval, state="used", used_at=self._records.clock())
+
+    def release(self, claimed: Approval) -> None:
+        """Undo a `claim` of one's own, of a call that was never begun."""
+        if claimed.state == "used" and claimed.outcome is None:
+            self._change(claimed.id, lambda approval: replace(approval, state="approved", used_at=None))
+
+    def finish(self, claimed: Approval, outcome: Outcome) -> Approval:
+        """Write down what came of the call."""
+        return self._change(claimed.id, lambda approval: replace(approval, outcome=outcome))
+
+    def hold(self, draft: Approval, seconds: float) -> Approval:
+        """Keep a call for somebody to decide on; what stands for it already, if another was quicker."""
+        self._make_room(draft.owner)
+        while True:
+            latest = self._latest(draft.binding)
+            if latest is not None and self._stands(latest):
+                return latest
+            number = 1 if latest is None else int(latest.id.partition("-")[2]) + 1
+            now = self._records.clock()
+            held = replace(draft, id=f"{draft.binding}-{number}", created=now, expires=now + seconds)
+            if self._records.put(_KIND, held.binding, str(number), _encode(held), new=True):
+                self._tell(held)
+                return held
+
+    def _stands(self, approval: Approval) -> bool:
+        """True while the call needs no other: it may yet be approved, is approved, or was denied just now."""
+        if approval.state == "denied":
+            return self._records.clock() < approval.expires
+        return approval.state in ("pending", "approved")
+
+    def wait_for(self, approval_id: str, timeout: float, by: Decider = OPERATOR) -> Approval:
+        """The approval as soon as it is decided or has expired, or as it is when the time is over."""
+        until = time.monotonic() + timeout
+        with self._enlist(approval_id) as waiter:
+            while True:
+                approval = self.get(approval_id, by)
+                seconds = self._pause(approval, until)
+                if seconds <= 0:
+                    return approval
+                with suppress(TimeoutError):
+                    waiter.result(seconds)
+
+    async def await_for(self, approval_id: str, timeout: float, by: Decider = OPERATOR) -> Approval:  # noqa: ASYNC109 - running out is an answer
+        """`wait_for` for a task."""
+        import asyncio
+
+        until = time.monotonic() + timeout
+        with self._enlist(approval_id) as waiter:
+            decided = asyncio.wrap_future(waiter)
+            while True:
+                approval = await self.aget(approval_id, by)
+                seconds = self._pause(approval, until)
+                if seconds <= 0:
+                    return approval
+                await asyncio.wait([decided], timeout=seconds)
+
+    def _pause(self, approval: Approval, until: float) -> float:
+        """Seconds until the next look at it: another process may decide."""
+        if approval.state != "pending":
+            return 0.0
+        return min(until - time.monotonic(), _POLL, max(approval.expires - self._records.clock(), 0.001))
+
+    @contextmanager
+    def _enlist(self, approval_id: str) -> Iterator[Future[None]]:
+        waiter: Future[None] = Future()
+        with self._lock:
+            self._waiters.setdefault(approval_id, []).append(waiter)
+        try:
+            yield waiter
+        finally:
+            with self._lock:
+                self._waiters[approval_id].remove(waiter)
+                if not self._waiters[approval_id]:
+                    del self._waiters[approval_id]
+
+    def _tell(self, approval: Approval) -> None:
+        if approval.state != "pending":
+            with self._lock:
+                waiters = list(self._waiters.get(approval.id, ()))
+            for waiter in waiters:
+                with suppress(InvalidStateError):
+                    waiter.set_result(None)
+        for listener in list(self.listeners):
+            try:
+                listener(approval)
+            except Exception:
+                log.exception("a listener failed at approval %s", approval.id)
+
+    def _change(self, approval_id: str, change: Callable[[Approval], Approval]) -> Approval:
+        while True:
+            old, approval = self._read(approval_id)
+            changed = change(approval)
+            if self._records.replace(_KIND, *_place(approval_id), old, _encode(changed)):
+                self._tell(changed)
+                return changed
+
+    def _read(self, approval_id: str) -> tuple[bytes, Approval]:
+        """As it is stored, and as it is now."""
+        text = self._records.get(_KIND, *_place(approval_id))
+        if text is None:
+            raise _unknown(approval_id)
+        return text, self._expired(_decode(text))
+
+    def _latest(self, binding: str) -> Approval | None:
+        found = self._records.all(_KIND, binding)
+        return self._expired(_decode(max(found, key=lambda record: int(record.name)).value)) if found else None
+
+    def _all(self) -> Iterator[Approval]:
+        return (self._expired(_decode(record.value)) for record in self._records.all(_KIND))
+
+    def _expired(self, approval: Approval) -> Approval:
+        if approval.state in ("pending", "approved") and self._records.clock() >= approval.expires:
+            return replace(approval, state="expired")
+        return approval
+
+    def _make_room(self, owner: str) -> None:
+        """Forget what is old; refuse one caller who would fill the inbox of all. Looks at all, so not each time."""
+        now = self._records.clock()
+        self._holds += 1
+        if self._holds < _LOOK_EACH and self._looked <= now < self._looked + _LOOK_SECONDS and not self._crowded:
+            return
+        self._holds, self._looked = 0, now
+        self._records.expire(_KIND, now - KEEP)
+        kept = sorted(self._all(), key=lambda approval: approval.created)
+        over = [one for one in kept if not self._stands(one)]
+        for one in over[: max(len(kept) + _LOOK_EACH - MOST_KEPT, 0)]:
+            self._records.remove(_KIND, *_place(one.id))
+        pending = Counter(one.owner for one in kept if one.state == "pending")
+        self._crowded = frozenset(whose for whose, count in pending.items() if count >= MOST_PENDING)
+        if owner in self._crowded:
+            raise Unavailable(
+                f"{pending[owner]:,} calls of this caller wait for approval, as many as may",
+                hint="have some of them decided, or wait until they expire",
+            )
+
+    async def do_beside(self, work: Callable[[], _T], *, writes: bool) -> _T:
+        """Do something that may wait for a store, beside the event loop if it does."""
+        return await self._records.do_beside(work, writes=writes)
+
+    aget = off_loop(get)
+    alist = off_loop(list)  # noqa: A003 - the method above
+    aapprove = off_loop(approve, writes=True)
+    adeny = off_loop(deny, writes=True)
+
+    def close(self) -> None:
+        """Let go of threads."""
+        self._records.close()
+
+
+def _place(approval_id: str) -> tuple[str, str]:
+    parts = _ID.fullmatch(approval_id)
+    if parts is None:
+        raise _unknown(approval_id)
+    return parts[1], parts[2]
+
+
+def _unknown(approval_id: str) -> UnknownApprovalError:
+    return UnknownApprovalError(f"no approval has the id {show(approval_id)}")
+
+
+def _read_cursor(cursor: str) -> tuple[float, str]:
+    created, _, approval_id = cursor.partition("~")
+    try:
+        _place(approval_id)
+        return float(created), approval_id
+    except (ValueError, UnknownApprovalError):
+        raise DefinitionError("this cursor is none that a list of approvals gave; begin without one") from None
