@@ -35,7 +35,12 @@ def node():
 
 def packages():
     """The `node_modules` of `package.json`."""
-    return _once("npm", (HERE / "package.json").read_bytes(), _npm) / "node_modules"
+    return _npm_packages("npm", HERE / "package.json")
+
+
+def axe():
+    """The script of axe-core, which finds what keeps people from using a page."""
+    return _npm_packages("axe", HERE / "axe" / "package.json") / "axe-core" / "axe.min.js"
 
 
 def servers():
@@ -59,9 +64,13 @@ def _environment(name, *wanted):
     return _once(name, pins.read_bytes() + sys.version.encode(), build)
 
 
-def _npm(folder):
+def _npm_packages(name, manifest):
+    return _once(name, manifest.read_bytes(), lambda folder: _npm(folder, manifest)) / "node_modules"
+
+
+def _npm(folder, manifest):
     folder.mkdir()
-    shutil.copy(HERE / "package.json", folder)
+    shutil.copy(manifest, folder)
     command = node().parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     flags = ["--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
     # Without a network it must not take minutes to find that out.
@@ -108,15 +117,20 @@ def _run(command, cwd=None):
 def main():
     """Fetch everything at once. What cannot be had is named; the tests that need it skip, and name it again."""
     begin, missing = time.monotonic(), 0
-    parts = {"servers and checkers from npm": packages, "the time and git servers": servers, "FastMCP": fastmcp}
+    parts = {
+        "servers and checkers from npm": packages,
+        "the time and git servers": servers,
+        "FastMCP": fastmcp,
+        "axe-core": axe,
+    }
     with ThreadPoolExecutor(len(parts)) as pool:
         for name, done in [(name, pool.submit(part)) for name, part in parts.items()]:
             try:
                 done.result()
             except CannotInstall as error:
                 missing += 1
-                print(f"WARNING: cannot install {name}; tests of MCP will be skipped: {error}", file=sys.stderr)
-    print(f"MCP test rig: {len(parts) - missing} of {len(parts)} parts ready, {time.monotonic() - begin:.1f} s")
+                print(f"WARNING: cannot install {name}; tests that need it will be skipped: {error}", file=sys.stderr)
+    print(f"Test rig: {len(parts) - missing} of {len(parts)} parts ready, {time.monotonic() - begin:.1f} s")
 
 
 if __name__ == "__main__":

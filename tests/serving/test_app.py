@@ -150,10 +150,13 @@ def test_a_request_framed_in_two_ways_is_refused_and_the_connection_ends(yard, h
 
 
 def test_pages_answer_refusals_as_pages_and_the_api_as_json(yard):
-    page = yard.get("/tool/nope")
+    page = yard.get("/console/tools/nope")
     assert page.status == 404 and page.headers["content-type"].startswith("text/html")
     assert (
-        yard.post("/tool/echo", b"text=x", headers={"content-type": "application/x-www-form-urlencoded"}).status == 403
+        yard.post(
+            "/console/tools/echo", b"text=x", headers={"content-type": "application/x-www-form-urlencoded"}
+        ).status
+        == 403
     )
 
 

@@ -50,10 +50,15 @@ def test_the_catalog_may_be_kept_by_its_caller_alone_and_must_be_asked_for_again
 
 def test_each_header_is_there_once(yard):
     friend = {"origin": "https://friend.example"}
-    for path, headers in (("/", {}), ("/static/toolyard.css", {}), ("/v1/version", {}), ("/v1/version", friend)):
+    for path, headers in (
+        ("/console/tools", {}),
+        ("/console/static/console.css", {}),
+        ("/v1/version", {}),
+        ("/v1/version", friend),
+    ):
         names = [name.lower() for name, _ in listed(yard, path, headers)]
         assert names.count("cache-control") == names.count("x-content-type-options") == 1, (path, names)
-    kept = dict(listed(yard, "/static/toolyard.css", {}))
+    kept = dict(listed(yard, "/console/static/console.css", {}))
     assert kept["cache-control"] == "private, max-age=86400"
 
 

@@ -5,6 +5,7 @@ import re
 import httpx
 import pytest
 
+from serving.console.page_app import sign_in
 from serving.mcp.mcp_support import Stateless, result
 from serving.service_support import served
 from toolyard.app.blocks import McpBlock
@@ -55,9 +56,11 @@ def faces(yard, token):
         yield spelling, yard.get(f"/v1/tools?format={spelling}", token=token).body.decode()
     yield "tools/list", str(Stateless(yard, token).tools())
     with httpx.Client(base_url=f"http://127.0.0.1:{yard.port}") as page:
-        page.post("/sign-in", data={"key": token}, headers={"origin": str(page.base_url)})
-        yield "page", page.get("/").text
-        yield "page search", page.get("/?q=move+money").text
+        page.headers["origin"] = str(page.base_url).rstrip("/")
+        sign_in(page, token)
+        yield "console", page.get("/console/tools").text
+        yield "console search", page.get("/console/tools?q=move+money").text
+        yield "console twin", page.get("/console/tools.json").text
 
 
 @pytest.mark.parametrize(("name", "more"), [("other", set()), ("trusted", {"bank::team"})])

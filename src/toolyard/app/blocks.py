@@ -227,7 +227,7 @@ class ServerBlock(msgspec.Struct, frozen=True, kw_only=True):
         int, Meta(ge=1, description="Sessions that one key may have, in all workers together.")
     ] = 1000
     metrics: Annotated[bool, Meta(description="Whether /metrics is there.")] = True
-    page: Annotated[bool, Meta(description="Whether the web pages are there.")] = True
+    page: Annotated[bool, Meta(description="Whether the console is there.")] = True
     mcp: Annotated[McpBlock, Meta(description="How the tools are served to MCP clients.")] = McpBlock()
     log: Annotated[LogStyle, Meta(description="How requests are logged.")] = "text"
 

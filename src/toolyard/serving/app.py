@@ -12,12 +12,12 @@ from starlette.types import ASGIApp
 
 from toolyard.app.blocks import ServerBlock
 from toolyard.app.toolyard import Toolyard
+from toolyard.serving.console.routes import Console
+from toolyard.serving.console.sign_in import SignInCookie
 from toolyard.serving.mcp.server import McpEndpoint
 from toolyard.serving.mcp.streamable_http import SseTransport, StreamableHttp
 from toolyard.serving.metrics import RequestLog
 from toolyard.serving.middleware import HostGuard, OperationGate, RequestBoundary
-from toolyard.serving.pages.routes import PageRoutes, SignInCookie, SignInPages
-from toolyard.serving.pages.views import PageRenderer
 from toolyard.serving.routes.arp import ArpTools
 from toolyard.serving.routes.catalog import CatalogRoutes
 from toolyard.serving.routes.native_tools import NativeTools
@@ -51,11 +51,11 @@ def create_app(service: Service) -> Starlette:
     block = service.block
     log = RequestLog(block.log)
     cookie = SignInCookie(block.port)
-    renderer = PageRenderer(service.keys, metrics_on=service.metrics is not None)
+    console = Console(service, cookie) if block.page else None
     operations = [
         *_api_operations(service),
         *(_mcp_operations(service.mcp) if block.mcp.enabled else ()),
-        *(_page_operations(service, renderer, cookie) if block.page else ()),
+        *(() if console is None else console.operations()),
     ]
     operations += OpenApiRoute(operations, service.keys).operations()
 
@@ -79,7 +79,7 @@ def create_app(service: Service) -> Starlette:
             await service.stop()
             log.close()
 
-    pages = {operation.path: renderer.render_fault for operation in operations if operation.is_page}
+    pages = {} if console is None else console.fault_pages()
     app = Starlette(
         routes=make_routes(operations, make_gate),
         middleware=[
@@ -103,11 +103,6 @@ def _api_operations(service: Service) -> tuple[Operation, ...]:
         *ArpTools(catalog, invoker).operations(),
         *OperationsRoutes(service.loaded, service.records, service.keys, service.metrics, service.failing).operations(),
     )
-
-
-def _page_operations(service: Service, renderer: PageRenderer, cookie: SignInCookie) -> tuple[Operation, ...]:
-    signing = SignInPages(renderer, service.keys, cookie)
-    return PageRoutes(service.catalog, service.invoker, renderer, signing).operations()
 
 
 def _mcp_operations(server: McpEndpoint) -> tuple[Operation, ...]:

@@ -205,7 +205,7 @@ _ALPHABET = string.ascii_letters + string.digits
 _NO_DIGEST = bytes(32)
 _SECRET_KIND, _SECRET_NAME, _SECRET_BYTES = "secret", "sign-in", 32
 _NOTE = re.compile(r"([A-Za-z0-9]{1,32})\.([0-9]{1,15})\.([A-Za-z0-9_-]{43})")
-_PURPOSE = b"toolyard sign-in 1\n"
+_PURPOSE, _FORM_PURPOSE = b"toolyard sign-in 1\n", b"toolyard form 1\n"
 _CHALLENGE = (b"www-authenticate", b'Bearer realm="toolyard"')
 _CHALLENGE_INVALID = (b"www-authenticate", b'Bearer realm="toolyard", error="invalid_token"')
 
@@ -246,8 +246,15 @@ class SignIns:
         key_id, expires = found[1], int(found[2])
         return (key_id, expires) if hmac.compare_digest(found[3], self._mark(key_id, expires)) else None
 
+    def mark_form(self, note: str) -> str:
+        """What forms carry that are shown to the holder of that note; without the secret nobody can make it up."""
+        return self._digest(_FORM_PURPOSE, note)
+
     def _mark(self, key_id: str, expires: int) -> str:
-        mark = hmac.digest(self._secret, _PURPOSE + f"{key_id}.{expires}".encode("ascii"), sha256)
+        return self._digest(_PURPOSE, f"{key_id}.{expires}")
+
+    def _digest(self, purpose: bytes, text: str) -> str:
+        mark = hmac.digest(self._secret, purpose + text.encode(), sha256)
         return urlsafe_b64encode(mark).rstrip(b"=").decode("ascii")
 
 
@@ -370,7 +377,7 @@ class KeyRing:
         """What `find_signed` takes for the next `LASTS` seconds; for a browser, which is not to keep a key."""
         if principal.key_id is None:
             raise ValueError("only the holder of a key signs in")
-        return self._notes().sign(principal.key_id, int(self._clock()) + LASTS)
+        return self.notes().sign(principal.key_id, int(self._clock()) + LASTS)
 
     def find_signed(self, note: str | None) -> Principal:
         """`find` for what `sign` gave. A key that was revoked or has expired since ends its sign-ins at once."""
@@ -378,7 +385,7 @@ class KeyRing:
             raise HttpFault(401, "auth.missing", "sign in with an API key first", headers=(_CHALLENGE,))
         if self._monotonic() - self._seen > PATIENCE:
             raise _out_of_sight()
-        read = self._notes().read(note)
+        read = self.notes().read(note)
         found = None if read is None else self._keys.get(read[0])
         if read is None or found is None or self._clock() >= read[1]:
             _refuse("this sign-in has ended; sign in again")
@@ -394,7 +401,7 @@ class KeyRing:
 
     def load(self) -> None:
         """Read the keys from the store; `SessionError` if that fails. Waits for it: before serving, not during."""
-        self._notes()
+        self.notes()
         seen = self._monotonic()
         version = self._records.version(_KIND)
         self._take(version, self._records.all(_KIND), seen)
@@ -423,7 +430,8 @@ class KeyRing:
             await self.poll()
             await asyncio.sleep(POLL)
 
-    def _notes(self) -> SignIns:
+    def notes(self) -> SignIns:
+        """What signs for all processes with this store; waits for it the first time."""
         if self._sign_ins is None:
             self._sign_ins = SignIns.of(self._records)
         return self._sign_ins

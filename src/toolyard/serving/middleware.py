@@ -396,7 +396,8 @@ class OperationGate:
             if scope["method"] == "POST" and b"origin" not in headers:
                 raise HttpFault(403, "request.origin_not_allowed", "a form is taken only from a page of this server")
             if operation.access == "page" and keys is not None and keys.required:
-                return keys.find_signed(self._cookie_of(scope))
+                token = _find_token(headers)
+                return keys.find_signed(self._cookie_of(scope)) if token is None else keys.find(token)
             return NOBODY
         if keys is None or not keys.required or operation.access == "open":
             return NOBODY

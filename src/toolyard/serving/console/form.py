@@ -453,3 +453,21 @@ def _take_more(arguments: dict[str, Any], more: Any) -> None:
     if twice:
         raise ValueError(f"{twice[0]!r} has a field of its own above")
     arguments.update(more)
+
+
+def fill_form(fields: list[FormField], arguments: Mapping[str, Any]) -> dict[str, str] | None:
+    """By control, what has to stand in the form for `read_form` to give these arguments; None if no form can."""
+    rest = dict(arguments)
+    filled: dict[str, str] = {}
+    for field in fields:
+        if field.control == MORE:
+            filled[MORE] = pretty(rest) if rest else ""
+            rest = {}
+        elif field.name in rest:
+            kind, filled[field.control] = _default_in(field.kind, field.options, rest.pop(field.name), field.nullable)
+            if kind != field.kind:
+                return None
+        else:
+            filled[field.control] = ""
+    same = read_form(fields, filled)
+    return filled if not rest and not same.mistakes and same.arguments == arguments else None

@@ -1,6 +1,7 @@
-"""The pages alone on a real server: their handlers behind the least of an ASGI application."""
+"""The console on a real server, and the tools that its tests look at."""
 
 import asyncio
+import re
 import socket
 import threading
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from toolyard import Effects, PythonToolEngine, ToolRegistry, Toolyard, function
 from toolyard.app.blocks import ServerBlock
 from toolyard.serving.app import create_app
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.identity import ALL, Grant, Principal, Scopes
+from toolyard.serving.identity import ALL, Grant, Principal, Scopes, SignIns
 from toolyard.serving.service import make_service
 
 HOSTILE = "<script>alert('hi')</script> \"quoted\" &amp; {{ 7 * 7 }}"
@@ -137,6 +138,9 @@ class Keys:
             return Principal("mnopqrstuvwx", "visitor", Scopes((Grant("desk", frozenset({"list"})),)))
         raise HttpFault(401, "auth.invalid", "no such API key")
 
+    def notes(self):
+        return SignIns(bytes(32))
+
     def sign(self, principal):
         return f"{principal.key_id}.note"
 
@@ -154,8 +158,20 @@ def service_of(tools, *, keys=None, metrics=None):
     return service if keys is None else replace(service, keys=keys)
 
 
+def form_token(client, path="/console/sign-in"):
+    """What a form of that page has to carry, for whoever the client is signed in as."""
+    found = re.search(r'name="form_token" value="([^"]+)"', client.get(path, follow_redirects=True).text)
+    assert found is not None, f"no form at {path}"
+    return found[1]
+
+
+def sign_in(client, token, after=""):
+    data = {"key": token, "next": after, "form_token": form_token(client)}
+    return client.post("/console/sign-in", data=data)
+
+
 def app_of(service):
-    """The application, with its pages."""
+    """The application, with its console."""
     return create_app(service)
 
 

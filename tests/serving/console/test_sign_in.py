@@ -30,17 +30,18 @@ def there(tmp_path):
 
 def post(one, path, fields, cookie=None):
     headers = {"origin": one.url, "content-type": FORM}
+    fields = {**fields, "form_token": one.service.keys.notes().mark_form((cookie or "=").partition("=")[2])}
     return one.ask("POST", path, urlencode(fields).encode(), headers={**headers, "cookie": cookie})
 
 
 def sign_in(one, token):
     """The cookie, as a browser would send it back."""
-    answer = post(one, "/sign-in", {"key": token})
+    answer = post(one, "/console/sign-in", {"key": token})
     assert answer.status == 303, answer
     return answer.headers["set-cookie"].partition(";")[0]
 
 
-def status(one, cookie, path="/"):
+def status(one, cookie, path="/console/tools"):
     return one.get(path, headers={"cookie": cookie}).status
 
 
@@ -51,7 +52,7 @@ def test_the_cookie_is_not_the_key_and_opens_the_pages_alone(there):
     assert token not in cookie and token[-30:] not in cookie
     assert re.fullmatch(r"toolyard_\d+=[A-Za-z0-9]{12}\.\d+\.[A-Za-z0-9_-]{43}", cookie)
     assert status(there, cookie) == 200
-    assert status(there, cookie, "/tool/core::echo") == 200
+    assert status(there, cookie, "/console/tools/core::echo") == 200
     assert status(there, cookie, "/v1/tools") == 401
     value = cookie.partition("=")[2]
     assert there.get("/v1/tools", token=value).status == 401
@@ -68,7 +69,7 @@ def test_revoking_the_key_ends_the_sign_in_at_once(there):
 
 def test_signing_out_takes_the_cookie_back(there):
     cookie = sign_in(there, there.key("*:*"))
-    answer = post(there, "/sign-out", {}, cookie)
+    answer = post(there, "/console/sign-out", {}, cookie)
     name = cookie.partition("=")[0]
     assert answer.headers["set-cookie"] == f"{name}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"
     assert status(there, f"{name}=") == 303
@@ -196,7 +197,7 @@ def test_a_note_says_what_was_signed_to_the_same_secret_only(key_id, expires):
 
 
 def test_under_tls_the_cookie_cannot_be_set_by_anybody_else():
-    from toolyard.serving.pages.routes import SignInCookie
+    from toolyard.serving.console.sign_in import SignInCookie
 
     cookie = SignInCookie(443)
     scope = {"scheme": "https", "headers": [(b"cookie", b"toolyard_443=a; __Host-toolyard_443=b")]}
@@ -207,9 +208,9 @@ def test_under_tls_the_cookie_cannot_be_set_by_anybody_else():
 
 def test_the_form_to_sign_in_is_small(there):
     there.key("*:*")
-    assert post(there, "/sign-in", {"key": "ty_" + "a" * 5000}).status == 413
-    assert post(there, "/sign-in", {"key": "ty_" + "a" * 3000}).status == 401
-    head = f"POST /sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://127.0.0.1\r\nContent-Type: {FORM}\r\n"
+    assert post(there, "/console/sign-in", {"key": "ty_" + "a" * 5000}).status == 413
+    assert post(there, "/console/sign-in", {"key": "ty_" + "a" * 3000}).status == 401
+    head = f"POST /console/sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://127.0.0.1\r\nContent-Type: {FORM}\r\n"
     chunk = b"400\r\n" + b"a" * 1024 + b"\r\n"
     answer = there.raw(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + chunk * 5)
     assert answer.status == 413, "though it never came to an end"

@@ -6,8 +6,8 @@ from urllib.parse import parse_qsl, urlencode
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.serving.pages.form import MAX_FIELDS, MORE, form_fields, pretty, read_form, read_json_form, skeleton
-from toolyard.serving.pages.views import _environment
+from toolyard.serving.console.form import MAX_FIELDS, MORE, form_fields, pretty, read_form, read_json_form, skeleton
+from toolyard.serving.console.rendering import _environment
 
 
 def of(**properties):

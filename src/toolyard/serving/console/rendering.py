@@ -1,0 +1,280 @@
+"""HTML from templates, everything escaped and nothing inline; the frame around every page, and its static files."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Scope
+
+from toolyard.constants import VERSION
+from toolyard.serving.console.form import pretty
+from toolyard.serving.http_fault import Headers, HttpFault
+from toolyard.serving.identity import KeyRing
+from toolyard.serving.routing import caller_of
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+CONSOLE = "/console"
+HTML = "text/html; charset=utf-8"
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+PAGE_HEADERS = {
+    "content-security-policy": CSP,
+    "x-content-type-options": "nosniff",
+    # Not "no-referrer": with that, browsers say "Origin: null" for the page's own forms.
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+_NO_STORE = {"cache-control": "no-store"}
+_KEPT = {"cache-control": "private, max-age=86400"}
+
+STATIC_FILES = {
+    "console.css": "text/css; charset=utf-8",
+    "console.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
+
+MAX_SHOWN = 200_000
+"""Characters of an answer that a page shows; more would only freeze the browser."""
+_MAX_COLOURED = 50_000
+_TOKEN = re.compile(
+    r'(?P<text>"(?:\\.|[^"\\])*")(?P<key>\s*:)?|(?P<word>\b(?:true|false|null)\b)|(?P<number>-?\d[\d.eE+-]*)'
+)
+_EFFECTS = {
+    "read": ("read", "Reads only: running it changes nothing."),
+    "write": ("write", "Writes: running it changes something outside of here."),
+    "unknown": ("effects unknown", "Nobody has said whether running it changes anything."),
+}
+
+
+class NavigationEntry(msgspec.Struct, frozen=True):
+    """One place that every page leads to."""
+
+    label: str
+    path: str
+    admin: bool = False
+
+
+class PageRenderer:
+    """Makes whole pages."""
+
+    def __init__(self, keys: KeyRing | None, make_token: Callable[[Scope], str], *, metrics_on: bool) -> None:
+        self._keys = keys
+        self._make_token = make_token
+        self._metrics_on = metrics_on
+        self.navigation: tuple[NavigationEntry, ...] = ()
+        """Where every page leads to; the table of screens fills it in."""
+
+    @property
+    def asks_for_keys(self) -> bool:
+        """False where everybody may do everything: no key was ever made."""
+        return self._keys is not None and self._keys.required
+
+    def render(
+        self, request: Request, template: str, view: Any, *, status: int = 200, headers: Headers = ()
+    ) -> Response:
+        """A whole page that shows `view`."""
+        principal = caller_of(request).principal
+        signed_in = principal.key_id is not None or not self.asks_for_keys
+        is_admin = principal.scopes.everywhere("admin")
+        text = (
+            _environment()
+            .get_template(template)
+            .render(
+                view=view,
+                principal=principal,
+                signed_in=signed_in,
+                navigation=[entry for entry in self.navigation if signed_in and (is_admin or not entry.admin)],
+                here=request.scope["path"],
+                twin=_spell_twin(request),
+                form_token=self._make_token(request.scope),
+                keys_on=self.asks_for_keys,
+                metrics_on=self._metrics_on,
+            )
+        )
+        # Escaped surrogates can reach a page from a tool's answer; no encoding has a place for them.
+        body = text.encode("utf-8", errors="replace")
+        response = Response(body, status, {**PAGE_HEADERS, **_NO_STORE}, HTML)
+        response.raw_headers += headers
+        return response
+
+    def render_fault(self, request: Request, fault: HttpFault) -> Response:
+        """A refused request as a page; for somebody who is not signed in, the way to do so."""
+        if fault.status == 401 and self.asks_for_keys and request.method in ("GET", "HEAD"):
+            query = {"next": spell_address(request)} if request.scope["path"] not in ("/", CONSOLE) else {}
+            return redirect(with_query(f"{CONSOLE}/sign-in", **query))
+        return self.render(request, "fault.html", fault, status=fault.status, headers=fault.headers)
+
+
+def redirect(to: str, headers: Headers = ()) -> Response:
+    """See there instead, by GET."""
+    location = quote(to, safe="/:?&=%#+-._~")
+    response = Response(b"", 303, {**PAGE_HEADERS, **_NO_STORE, "location": location})
+    response.raw_headers += headers
+    return response
+
+
+def spell_address(request: Request) -> str:
+    """Path and query of the request, encoded."""
+    path = quote(request.scope["path"], safe="/:")
+    query = request.scope["query_string"].decode("ascii", errors="replace")
+    return f"{path}?{query}" if query else path
+
+
+def _spell_twin(request: Request) -> str:
+    """Where the same is as JSON."""
+    path: bytes = request.scope.get("raw_path") or quote(request.scope["path"]).encode()
+    query = request.scope["query_string"]
+    return (path.rstrip(b"/") + b".json" + (b"?" + query if query else b"")).decode("latin-1")
+
+
+def static_file(name: str) -> Response:
+    """One of the files that pages refer to."""
+    return Response(_static(name), headers={**PAGE_HEADERS, **_KEPT}, media_type=STATIC_FILES[name])
+
+
+def item_path(kind: str, name: str) -> str:
+    """Where the page of one tool, session or call is; slashes are encoded, so that no name becomes a path of its own.
+
+    So is the dot of a name that would look like the address of a page's twin.
+    """
+    spelt = quote(name, safe=":")
+    if spelt.endswith(".json"):
+        spelt = spelt.removesuffix(".json") + "%2Ejson"
+    return f"{CONSOLE}/{kind}/{spelt}"
+
+
+def tool_path(name: str) -> str:
+    """Where a tool's page is."""
+    return item_path("tools", name)
+
+
+def coloured(text: str) -> Markup:
+    """JSON text with its parts marked for the stylesheet."""
+    from markupsafe import Markup, escape
+
+    if len(text) > _MAX_COLOURED:
+        return escape(text)
+    parts: list[str] = []
+    end = 0
+    for found in _TOKEN.finditer(text):
+        kind = found.lastgroup if found.lastgroup != "text" else "string"
+        token = found["text"] or found[0]
+        parts += [escape(text[end : found.start()]), Markup('<span class="j-{}">{}</span>').format(kind, token)]
+        end = found.start() + len(token)
+    return Markup("").join([*parts, escape(text[end:])])
+
+
+def shown_json(value: Any) -> Markup:
+    """A JSON value to be read, cut where it becomes too long for a page."""
+    from markupsafe import escape
+
+    text = pretty(value)
+    if len(text) > MAX_SHOWN:
+        cut = f"{text[:MAX_SHOWN]}\n... {len(text) - MAX_SHOWN:,} more characters; ask the API for the whole of it"
+        return escape(cut)
+    return coloured(text)
+
+
+def short_json(value: Any, most: int = 160) -> str:
+    """A JSON value on one line, cut where that becomes too long."""
+    text = msgspec.json.encode(value).decode(errors="replace")
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def first_line(text: str) -> str:
+    """What a description begins with: its first paragraph, on one line."""
+    return " ".join(text.strip().partition("\n\n")[0].split())[:300]
+
+
+def took(milliseconds: float) -> str:
+    """A duration in the unit people would say it in."""
+    if milliseconds < 1000:
+        return f"{milliseconds:.1f} ms" if milliseconds < 100 else f"{milliseconds:.0f} ms"
+    return f"{milliseconds / 1000:.2f} s"
+
+
+def rest_of(mapping: dict[str, Any], key: str) -> dict[str, Any]:
+    """The mapping without what is said elsewhere."""
+    return {name: value for name, value in mapping.items() if name != key}
+
+
+def runs_of(rows: Iterable[Any], attribute: str) -> list[tuple[Any, list[Any]]]:
+    """Neighbouring rows that are alike in something, and what that is."""
+    return [(value, list(run)) for value, run in groupby(rows, key=attrgetter(attribute))]
+
+
+def with_query(path: str, **parameters: str | int) -> str:
+    """A path with those parameters that say something."""
+    given = {name: value for name, value in parameters.items() if value}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def write_time(seconds: float) -> str:
+    """A moment as ISO 8601 has it, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+@cache
+def _static(name: str) -> bytes:
+    return files("toolyard.serving.console").joinpath("static", name).read_bytes()
+
+
+@cache
+def _static_url(name: str) -> str:
+    # The hash lets a browser keep the file and still see a new one at once.
+    return f"{CONSOLE}/static/{name}?v={hashlib.sha256(_static(name)).hexdigest()[:12]}"
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    def load(name: str) -> str:
+        return files("toolyard.serving.console").joinpath("templates", name).read_text("utf-8")
+
+    environment = Environment(
+        loader=FunctionLoader(load),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters.update(
+        first_line=first_line,
+        shown_json=shown_json,
+        short_json=short_json,
+        coloured=coloured,
+        runs_of=runs_of,
+        thousands="{:,}".format,
+    )
+    environment.globals.update(
+        version=VERSION,
+        console=CONSOLE,
+        static_url=_static_url,
+        tool_path=tool_path,
+        item_path=item_path,
+        with_query=with_query,
+        effect_words=_EFFECTS,
+        took=took,
+        rest_of=rest_of,
+    )
+    return environment

@@ -1,0 +1,244 @@
+// The console's one module. Pages work without it; with it they answer in place, fold, copy, and follow what happens.
+
+const byId = (id) => document.getElementById(id);
+
+function make(tag, options = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(options)) {
+    if (name === "class") element.className = value;
+    else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value);
+  }
+  element.append(...children);
+  return element;
+}
+
+// Put parts of a page in place of those with the same ids here; what was focused is focused again.
+function place(html, ids) {
+  const page = new DOMParser().parseFromString(html, "text/html");
+  const focused = document.activeElement?.id;
+  let found = false;
+  for (const id of ids) {
+    const old = byId(id), fresh = page.getElementById(id);
+    if (old && fresh) {
+      old.replaceWith(document.adoptNode(fresh));
+      found = true;
+    }
+  }
+  if (found && page.title) document.title = page.title;
+  if (focused && document.activeElement?.id !== focused) byId(focused)?.focus({ preventScroll: true });
+  return found;
+}
+
+// Ask for a page, and put some of its parts in place here. What is no page of ours, such as a sign-in, is gone to.
+export async function swap(url, ids, options = {}) {
+  const { onProgress, ...rest } = options;
+  const response = await fetch(url, { credentials: "same-origin", ...rest });
+  if (response.redirected) return location.assign(response.url);
+  const streams = response.headers.get("content-type")?.startsWith("text/event-stream");
+  const html = streams ? await readStream(response, onProgress) : await response.text();
+  if (html === null || !place(html, ids)) showWhole(html, url);
+}
+
+// A page without the parts that were asked for says why, and is shown whole.
+function showWhole(html, url) {
+  if (html === null || !place(html, ["main"])) location.assign(url);
+}
+
+// The page at the end of a stream of events; whoever asks is told of progress.
+async function readStream(response, onProgress) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "", html = null;
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return html;
+    text += value;
+    const events = text.split("\n\n");
+    text = events.pop();
+    for (const event of events) {
+      const name = /^event: (.*)$/m.exec(event)?.[1];
+      const data = JSON.parse(/^data: (.*)$/m.exec(event)?.[1] ?? "null");
+      if (name === "progress") onProgress?.(data);
+      if (name === "page") html = data.html;
+    }
+  }
+}
+
+// Text to copy, with a button that does it.
+class CodeBlock extends HTMLElement {
+  connectedCallback() {
+    if (this.querySelector(":scope > .copy") || !navigator.clipboard) return;
+    const button = make("button", { type: "button", class: "copy" }, "Copy");
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(this.querySelector("code").dataset.whole ?? this.querySelector("code").textContent);
+      button.textContent = "Copied";
+      button.classList.add("done");
+      setTimeout(() => { button.textContent = "Copy"; button.classList.remove("done"); }, 1500);
+    });
+    this.append(button);
+  }
+}
+
+const MOST_FOLDED_LINES = 3000;
+
+// JSON whose objects and lists fold. It stays the text it was: numbers keep all of their digits.
+class JsonBlock extends CodeBlock {
+  connectedCallback() {
+    super.connectedCallback();
+    const code = this.querySelector("code");
+    if (!code || code.dataset.whole !== undefined) return;
+    code.dataset.whole = code.textContent;
+    const lines = this.splitLines(code);
+    if (lines.length < 4 || lines.length > MOST_FOLDED_LINES) return;
+    this.classList.add("folding");
+    code.replaceChildren(...this.nest(lines, 0, lines.length));
+  }
+
+  splitLines(code) {
+    const lines = [make("span")];
+    for (const node of code.childNodes) {
+      if (node.nodeType !== Node.TEXT_NODE) {
+        lines.at(-1).append(node.cloneNode(true));
+        continue;
+      }
+      node.textContent.split("\n").forEach((part, at) => {
+        if (at) lines.push(make("span"));
+        lines.at(-1).append(part);
+      });
+    }
+    return lines;
+  }
+
+  nest(lines, start, end) {
+    const indent = (line) => /^ */.exec(line.textContent)[0].length;
+    const found = [];
+    for (let at = start; at < end; at++) {
+      const line = lines[at], text = line.textContent;
+      let close = at + 1;
+      if (/[[{]$/.test(text)) while (close < end && indent(lines[close]) > indent(line)) close++;
+      const last = at === lines.length - 1;
+      if (close > at + 1 && close < end) {
+        const inside = make("span", {}, ...this.nest(lines, at + 1, close));
+        const note = make("span", { class: "folded-note", hidden: "" }, "…");
+        const button = make("button", { type: "button", class: "fold", "aria-expanded": "true", "aria-label": "Fold" });
+        button.addEventListener("click", () => {
+          inside.hidden = !inside.hidden;
+          note.hidden = !inside.hidden;
+          button.setAttribute("aria-expanded", String(!inside.hidden));
+        });
+        const blank = line.firstChild;
+        if (indent(line) && blank?.nodeType === Node.TEXT_NODE) {
+          line.prepend(text.slice(0, indent(line)), button);
+          blank.textContent = blank.textContent.slice(indent(line));
+        } else line.prepend(button);
+        found.push(line, "\n", note, inside);
+        at = close - 1;
+      } else found.push(line, ...(last ? [] : ["\n"]));
+    }
+    return found;
+  }
+}
+
+// How far a call has got, how long it takes, and a way to stop it.
+class ProgressLine extends HTMLElement {
+  begin(cancel) {
+    const began = performance.now();
+    this.bar = make("progress", { "aria-label": "Progress" });
+    this.said = make("span", { class: "said", role: "status" });
+    const clock = make("span", { class: "time" }, "0.0 s");
+    this.replaceChildren(this.bar, clock, make("button", { type: "button", class: "quiet danger", onclick: cancel }, "Cancel"), this.said);
+    this.timer = setInterval(() => { clock.textContent = `${((performance.now() - began) / 1000).toFixed(1)} s`; }, 100);
+    this.classList.add("on");
+  }
+
+  show({ progress, total, message }) {
+    if (progress !== null && total) this.bar.value = Math.min(progress / total, 1);
+    this.said.textContent = message || (progress === null ? "" : total ? `${progress} of ${total}` : `${progress}`);
+  }
+
+  end() {
+    clearInterval(this.timer);
+    this.replaceChildren();
+    this.classList.remove("on");
+  }
+}
+
+customElements.define("y-code", CodeBlock);
+customElements.define("y-json", JsonBlock);
+customElements.define("y-progress", ProgressLine);
+
+// A form that names parts of its page is sent in place, and its answer put there.
+async function sendForm(form, submitter) {
+  const fields = new URLSearchParams(new FormData(form, submitter));
+  const buttons = [...form.querySelectorAll("button[type=submit]")];
+  const line = form.querySelector("y-progress");
+  const stop = new AbortController();
+  buttons.forEach((button) => { button.disabled = true; });
+  const slow = setTimeout(() => line?.begin(() => stop.abort()), 250);
+  try {
+    await swap(form.action, form.dataset.swap.split(" "), {
+      method: "POST",
+      body: fields,
+      headers: { accept: "text/event-stream, text/html" },
+      signal: stop.signal,
+      onProgress: (notice) => { if (!line?.classList.contains("on")) line?.begin(() => stop.abort()); line?.show(notice); },
+    });
+  } catch (error) {
+    const words = error.name === "AbortError"
+      ? "Cancelled. It may have taken effect: find out before you run it again."
+      : "The server did not answer. It may have taken effect: find out before you run it again.";
+    byId("notice")?.replaceChildren(make("p", { class: "notice" }, words));
+  } finally {
+    clearTimeout(slow);
+    line?.end();
+    buttons.forEach((button) => { button.disabled = false; });
+    if (submitter?.id && document.activeElement === document.body) byId(submitter.id)?.focus({ preventScroll: true });
+  }
+}
+
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.dataset.swap && !event.defaultPrevented) {
+    event.preventDefault();
+    sendForm(form, event.submitter);
+  }
+});
+
+// A search that answers while one types.
+let typing = 0, asked = new AbortController();
+document.addEventListener("input", (event) => {
+  const form = event.target.form;
+  if (!form?.dataset.live) return;
+  clearTimeout(typing);
+  typing = setTimeout(async () => {
+    asked.abort();
+    asked = new AbortController();
+    const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
+    const url = form.action + (query.size ? `?${query}` : "");
+    try {
+      await swap(url, form.dataset.live.split(" "), { signal: asked.signal });
+      history.replaceState(null, "", url);
+    } catch (error) {
+      if (error.name !== "AbortError") form.submit();
+    }
+  }, 180);
+});
+
+// `/` to search, `j` and `k` along a list, `Escape` out of a field.
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const inField = event.target.closest("input, select, textarea");
+  if (event.key === "Escape" && inField) inField.blur();
+  if (inField) return;
+  if (event.key === "/") {
+    event.preventDefault();
+    byId("q")?.select();
+    byId("q")?.focus();
+  }
+  if (event.key === "j" || event.key === "k") {
+    const rows = [...document.querySelectorAll("[data-rows] > * > a, [data-rows] > [tabindex]")];
+    const at = rows.findIndex((row) => row === document.activeElement || row.parentElement.contains(document.activeElement) && row.parentElement.parentElement.dataset.rows !== undefined);
+    const next = at < 0 ? 0 : at + (event.key === "j" ? 1 : -1);
+    rows[Math.max(0, Math.min(next, rows.length - 1))]?.focus();
+  }
+});

@@ -1,1 +1,0 @@
-"""Pages for people, rendered here, without any script."""
