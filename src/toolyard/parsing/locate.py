@@ -82,16 +82,10 @@ class _Open:
 def _yaml_line(text: str, parts: list[str]) -> int | None:
     import yaml
 
-    from toolyard.parsing.yaml.builder import Substitution, may_be_legal, scan_by_libyaml, scan_in_python
+    from toolyard.parsing.yaml.builder import read_events
 
-    safe = Substitution.for_text(text)
     try:
-        return _find_line(scan_by_libyaml(safe.text), safe, parts)
-    except yaml.YAMLError as error:
-        if not may_be_legal(text, error):
-            return None
-    try:
-        return _find_line(scan_in_python(safe.text), safe, parts)
+        return read_events(text, lambda next_event, safe: _find_line(next_event, safe, parts))
     except yaml.YAMLError:
         return None
 
@@ -110,7 +104,7 @@ def _find_line(next_event: NextEvent, safe: Substitution, parts: list[str]) -> i
             is_key = top is not None and top.at_key
             here = top is None or (top.on_path and not is_key and top.place == parts[len(stack) - 1])
             if here and len(stack) == len(parts):
-                return event.start_mark.line + 1 if event.start_mark else None
+                return safe.original_line(event.start_mark.line) if event.start_mark else None
             if top is not None and is_key and isinstance(event, ScalarEvent):
                 top.place = safe.restore(event.value, event.style)
             if isinstance(event, MappingStartEvent | SequenceStartEvent):

@@ -12,13 +12,17 @@ from toolyard.parsing.yaml.builder import NextEvent, Substitution, scan_by_libya
 Verdict = Literal["same", "refused by one", "refused by both", "different"]
 
 
-def events_of(scan: Callable[[str], NextEvent], text: str) -> list[tuple[Any, ...]] | None:
+def events_of(
+    scan: Callable[[str], NextEvent], text: str, safe: Substitution | None = None
+) -> list[tuple[Any, ...]] | None:
     """What is made of each event; None for a text that is refused."""
     found = []
     try:
         next_event = scan(text)
         while (event := next_event()) is not None:
             parts = [getattr(event, name, None) for name in ("anchor", "tag", "value")]
+            if safe is not None and isinstance(event, yaml.ScalarEvent):
+                parts[2] = safe.restore(event.value, event.style)
             found.append((type(event).__name__, *parts, bool(getattr(event, "style", None))))
     except yaml.YAMLError:
         return None

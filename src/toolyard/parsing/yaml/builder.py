@@ -3,18 +3,20 @@
 libyaml turns text into events, and PyYAML's own scanner for the legal YAML that libyaml refuses. libyaml is a YAML
 1.1 reader: NEL, LS and PS end a line for it but are ordinary characters in YAML 1.2, and it refuses the two-part
 escapes with which JSON writes an emoji. Both are replaced by private characters before it reads the text, and put
-back in each scalar after (`Substitution`). A scalar means what the core schema of YAML 1.2 says, less what JSON cannot
-say: `yes`, `on`, dates, `1_000` and `0b1` are text here; YAML 1.1 readers make something else of them.
+back in each scalar after (`Substitution`); so is a tab that begins a block scalar. A scalar means what the core schema
+of YAML 1.2 says, less what JSON cannot say: `yes`, `on`, dates, `1_000` and `0b1` are text here; YAML 1.1 readers make
+something else of them.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import msgspec
 import yaml
@@ -112,14 +114,16 @@ def _read_float(text: str) -> float:
 
 
 NextEvent = Callable[[], Event | None]
+Read = TypeVar("Read")
 
 MAX_PURE_CHARACTERS = 1024 * 1024
 """Of a text for PyYAML's own scanner, which takes seconds for each million."""
 
+_TAB_REFUSED = "found a tab character where an indentation space is expected"
 _REFUSED_THOUGH_LEGAL = frozenset(
     {
         # A block scalar may begin with a tab, behind the spaces that indent it.
-        "found a tab character where an indentation space is expected",
+        _TAB_REFUSED,
         # `{a:[1]}`: a bracket cannot be part of the text before it, so the colon ends that.
         "found unexpected ':'",
     }
@@ -138,10 +142,21 @@ def scan_in_python(text: str) -> NextEvent:
     return next_event
 
 
-def may_be_legal(text: str, error: yaml.YAMLError) -> bool:
-    """Whether libyaml refused a text that the other scanner may read, and that is not too long for it."""
-    problem = getattr(error, "problem", None)
-    return problem in _REFUSED_THOUGH_LEGAL and len(text) <= MAX_PURE_CHARACTERS
+def read_events(text: str, read: Callable[[NextEvent, Substitution], Read]) -> Read:
+    """What `read` makes of the events of a text; libyaml's own error, if no scanner takes the text."""
+    safe = Substitution.for_text(text)
+    try:
+        return read(scan_by_libyaml(safe.text), safe)
+    except yaml.YAMLError as error:
+        problem = getattr(error, "problem", None)
+        if problem == _TAB_REFUSED:
+            with suppress(yaml.YAMLError):
+                marked = safe.mark_tabs()
+                return read(scan_by_libyaml(marked.text), marked)
+        if problem in _REFUSED_THOUGH_LEGAL and len(text) <= MAX_PURE_CHARACTERS:
+            with suppress(yaml.YAMLError):
+                return read(scan_in_python(safe.text), safe)
+        raise
 
 
 _BREAKS = ("\x85", "\u2028", "\u2029")
@@ -149,6 +164,8 @@ _PAIR = re.compile(
     r"(?<!\\)(?P<before>(?:\\\\)*)\\u(?P<high>[dD][89abAB][0-9a-fA-F]{2})\\u(?P<low>[dD][c-fC-F][0-9a-fA-F]{2})"
 )
 _PRIVATE = range(0xE000, 0xF900)
+_LINE_BEFORE_TAB = re.compile(r"^( *[^ \n].*)\n(?=(?: *\n)*+( +)\t)", re.MULTILINE)
+_BLOCK_HEADER = re.compile(r"(?:^ *|[:?-][ \t]+|[ \t][!&]\S*[ \t]+)[|>][-+]?[ \t]*(?:(?<=[ \t])#.*)?$")
 
 
 @dataclass(slots=True, frozen=True)
@@ -158,6 +175,8 @@ class Substitution:
     text: str
     stands_for: dict[int, str]
     pair: str = ""
+    marker: str = ""
+    marked_lines: tuple[int, ...] = ()
 
     @classmethod
     def for_text(cls, text: str) -> Substitution:
@@ -166,7 +185,7 @@ class Substitution:
         has_pairs = ("\\ud" in text or "\\uD" in text) and _PAIR.search(text) is not None
         if not breaks and not has_pairs:
             return cls(text, {})
-        unused = (chr(code) for code in _PRIVATE if chr(code) not in text)
+        unused = _unused_characters(text)
         stands_for: dict[int, str] = {}
         for char in breaks:
             substitute = next(unused)
@@ -177,17 +196,45 @@ class Substitution:
         pair = next(unused)
         return cls(_PAIR.sub(rf"\g<before>{pair}\g<high>\g<low>", text), stands_for, pair)
 
+    def mark_tabs(self) -> Substitution:
+        """With a line of its own before each tab that seems to begin a block scalar: libyaml takes the indentation
+        from that line, and a tab in the second one as content.
+        """
+        marker = next(_unused_characters(self.text))
+        pieces, lines, end, line = [], [], 0, 0
+        for found in _LINE_BEFORE_TAB.finditer(self.text):
+            if _BLOCK_HEADER.search(found[1]):
+                pieces.append(self.text[end : found.end(2)])
+                end, line = found.end(2), line + pieces[-1].count("\n")
+                lines.append(line)
+                pieces.append(f"{marker}\n{found[2]}")
+                line += 1
+        return replace(self, text="".join((*pieces, self.text[end:])), marker=marker, marked_lines=tuple(lines))
+
+    def original_line(self, line: int) -> int:
+        """Of the text as it was written, and from 1; `line` is that of a mark in `text`."""
+        return line + 1 - bisect_left(self.marked_lines, line)
+
     @property
     def used(self) -> bool:
         """Whether scalars have to be restored at all."""
-        return bool(self.stands_for or self.pair)
+        return bool(self.stands_for or self.pair or self.marker)
 
     def restore(self, scalar: str, style: str | None) -> str:
         """The scalar as it was written; a pair is a character between double quotes and text everywhere else."""
+        if self.marker and self.marker in scalar:
+            # Wherever it stands in a literal scalar; elsewhere it is folded with the lines around it.
+            if style != "|" and (style != ">" or scalar.lstrip("\n").rfind(self.marker) > 0):
+                raise yaml.YAMLError("a tab within other text was taken for the beginning of a block scalar")
+            scalar = re.sub(f" *{self.marker}\n", "", scalar)
         if self.pair:
             restored = _decode_pair if style == '"' else _spell_pair
             scalar = re.sub(f"{self.pair}(.{{4}})(.{{4}})", restored, scalar)
         return scalar.translate(self.stands_for)
+
+
+def _unused_characters(text: str) -> Iterator[str]:
+    return (chr(code) for code in _PRIVATE if chr(code) not in text)
 
 
 def _decode_pair(pair: re.Match[str]) -> str:
@@ -257,16 +304,15 @@ def build_document(text: str, what: str, max_depth: int, repeated: list[str] | N
 
     With a list for them, repeated keys are no fault: the last value stays, and the list says where they are.
     """
-    safe = Substitution.for_text(text)
+
+    def build(next_event: NextEvent, safe: Substitution) -> Any:
+        if repeated is not None:
+            repeated.clear()
+        return _Builder(next_event, safe, what, max_depth, repeated).build()
+
     try:
-        return _Builder(scan_by_libyaml(safe.text), safe, what, max_depth, repeated).build()
+        return read_events(text, build)
     except yaml.YAMLError as error:
-        if may_be_legal(text, error):
-            # libyaml's own words and place stand, if the other scanner refuses it, too.
-            with suppress(yaml.YAMLError):
-                if repeated is not None:
-                    repeated.clear()
-                return _Builder(scan_in_python(safe.text), safe, what, max_depth, repeated).build()
         raise explain_yaml_error(text, error, what) from error
 
 
@@ -302,6 +348,7 @@ class _Builder:
         self, next_event: NextEvent, text: Substitution, what: str, max_depth: int, repeated: list[str] | None
     ) -> None:
         self.next_event = next_event
+        self.text = text
         self.restore = text.restore if text.used else None
         self.what = what
         self.max_depth = max_depth
@@ -438,4 +485,5 @@ class _Builder:
 
     def refusal(self, event: Event, message: str) -> MalformedSource:
         mark = event.start_mark
-        return MalformedSource(message, where=f"{self.what}:{mark.line + 1}:{mark.column + 1}" if mark else self.what)
+        place = f":{self.text.original_line(mark.line)}:{mark.column + 1}" if mark else ""
+        return MalformedSource(message, where=self.what + place)
