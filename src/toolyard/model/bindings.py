@@ -79,6 +79,10 @@ class RestParameter(msgspec.Struct, frozen=True, kw_only=True):
     allow_reserved: bool = False
 
 
+OTHER_PARTS = ""
+"""Among parts by name: that of all properties which are not named."""
+
+
 class RestPart(msgspec.Struct, frozen=True, kw_only=True):
     """How one property of a form or multipart body is written."""
 
@@ -87,6 +91,10 @@ class RestPart(msgspec.Struct, frozen=True, kw_only=True):
     explode: bool = True
     binary: bool = False
     """The argument is base64 text; what is sent are the bytes."""
+    text: bool = False
+    """Other text than base64 is allowed, too, and sent as it is."""
+    parts: Mapping[str, RestPart] = {}
+    """Files inside an object, or inside the objects of an array; each is a part of its own, `name[field]`."""
 
 
 class RestBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +105,7 @@ class RestBody(msgspec.Struct, frozen=True, kw_only=True):
     properties: Mapping[str, str] = {}
     """Arguments and the properties of the body they become; only where `argument` is None."""
     parts: Mapping[str, RestPart] = {}
-    """By property; those not named are written as their values ask for."""
+    """By property, or `OTHER_PARTS`; those not named are written as their values ask for."""
     required: bool = False
     binary: bool = False
     """The argument is base64 text; what is sent are the bytes."""

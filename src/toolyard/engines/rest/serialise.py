@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, unquote_to_bytes
 import msgspec
 
 from toolyard.links.http.media import bare_media_type, charset_of, concrete_media_type, media_kind
-from toolyard.model.bindings import RestBody, RestParameter, RestPart
+from toolyard.model.bindings import OTHER_PARTS, RestBody, RestParameter, RestPart
 from toolyard.model.errors import InvalidArguments
 
 Pairs = list[tuple[str, str]]
@@ -305,15 +305,7 @@ def _part_text(value: Any, part: RestPart) -> str:
 def _write_multipart(media_type: str, value: Any, parts: Mapping[str, RestPart], argument: str) -> Written:
     written: list[tuple[str, bytes]] = []
     for name, item in _body_object(value, argument).items():
-        part = parts.get(name)
-        if part is not None and part.style is not None and not part.binary:
-            pairs = styled_pairs(name, part.style, part.explode, item, argument=name)
-            written += [(_part_head(unquote(key), None, binary=False), unquote_to_bytes(text)) for key, text in pairs]
-            continue
-        several = isinstance(item, list) and not (part is not None and media_kind(part.content_type or "*/x") == "json")
-        for one in item if several else [item]:
-            if one is not None:
-                written.append(_write_part(name, one, part))
+        written += _write_field(name, item, parts.get(name, parts.get(OTHER_PARTS)))
     boundary = secrets.token_hex(16)
     while any(boundary.encode() in data for _, data in written):
         boundary = secrets.token_hex(16)
@@ -324,14 +316,43 @@ def _write_multipart(media_type: str, value: Any, parts: Mapping[str, RestPart],
     return f"{media_type.partition(';')[0].strip()}; boundary={boundary}", b"".join(lines)
 
 
+def _write_field(name: str, value: Any, part: RestPart | None) -> Iterator[tuple[str, bytes]]:
+    """A property in its parts: one, one for each of a list, or those of an object that holds files."""
+    if value is None:
+        return
+    nested = part.parts if part is not None else None
+    if part is not None and part.style is not None and not (part.binary or nested):
+        for key, text in styled_pairs(name, part.style, part.explode, value, argument=name):
+            yield _part_head(unquote(key), None, binary=False), unquote_to_bytes(text)
+    elif nested and isinstance(value, dict):
+        for key, item in value.items():
+            yield from _write_field(f"{name}[{key}]", item, nested.get(key, nested.get(OTHER_PARTS)))
+    elif isinstance(value, list) and not (part is not None and media_kind(part.content_type or "*/x") == "json"):
+        for number, item in enumerate(value):
+            if nested and isinstance(item, dict):
+                yield from _write_field(f"{name}[{number}]", item, part)
+            elif item is not None:
+                yield _write_part(name, item, part)
+    else:
+        yield _write_part(name, value, part)
+
+
 def _write_part(name: str, value: Any, part: RestPart | None) -> tuple[str, bytes]:
     content_type = None if part is None else part.content_type
-    if part is not None and part.binary:
+    if part is not None and part.binary and (_is_base64(value) if part.text else not isinstance(value, dict | list)):
         return _part_head(name, content_type or "application/octet-stream", binary=True), from_base64(value, name)
     if isinstance(value, dict | list) or media_kind(content_type or "text/plain") == "json":
         return _part_head(name, content_type or "application/json", binary=False), _write_json(value)
     charset = charset_of(content_type or "") or "utf-8"
     return _part_head(name, content_type, binary=False), _write_bytes(text_of(value), charset, name)
+
+
+def _is_base64(value: Any) -> bool:
+    """Whether text that need not be base64 is, to the letter."""
+    try:
+        return isinstance(value, str) and value != "" and base64.b64encode(base64.b64decode(value)).decode() == value
+    except ValueError:
+        return False
 
 
 def _part_head(name: str, content_type: str | None, *, binary: bool) -> str:

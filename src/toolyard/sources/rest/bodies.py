@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
+
+from msgspec.structs import replace
 
 from toolyard.links.http.media import MediaKind, bare_media_type, choose_media_type, media_kind
 from toolyard.model.bindings import RestPart
 from toolyard.sources.rest.document import MAIN, Files, Notes, ResolvedRef
 from toolyard.sources.rest.schemas import Node, SchemaPart, Schemas
 from toolyard.sources.rest.swagger2 import Swagger
+from toolyard.sources.rest.uploads import BASE64, SAID, Uploads, is_file, list_types
 
 _PLAIN_OBJECT = frozenset(
     {
@@ -19,16 +23,12 @@ _PLAIN_OBJECT = frozenset(
 )
 """Keywords of an object that is the sum of its properties."""
 
-_BASE64: Node = {
-    "type": "string",
-    "contentEncoding": "base64",
-    "pattern": r"^\s*(?:(?:[A-Za-z0-9+/]\s*){4})*(?:(?:[A-Za-z0-9+/]\s*){2,3})?(?:=\s*)*$",
-}
-"""Bytes as an argument: what the engine can read, also in lines, and with or without the signs at the end."""
 _MAX_HOPS = 32
 _END: Any = object()
-_SAID = ("description", "title", "examples", "deprecated")
 _JSON_LIKE = frozenset({"object", "array"})
+_ONLY_FILE = "file"
+"""The name of the part where a multipart body is nothing but a file, which the document gives no name."""
+_PLAIN_PART = RestPart()
 _ANY_BODY = ResolvedRef({"content": {"application/json": {}}}, MAIN)
 _PART_STYLES = ("form", "spaceDelimited", "pipeDelimited", "deepObject")
 
@@ -77,6 +77,11 @@ class Bodies:
         part = self._schemas.convert({} if schema.node is None else schema.node, schema.file)
         body = RequestBody(str(media_type), part, sent=raw.get("required") is True)
         self._shape_body(body, self._read_encoding(media))
+        for name, said in body.parts.items():
+            if said.text:
+                self._notes.add(f"{place}/requestBody", f"{name!r} is a file or text: base64 is sent as a file")
+            if said.parts:
+                self._notes.add(f"{place}/requestBody", f"{name!r} holds files: it is sent as parts like {name}[field]")
         if body.properties and all(map(_is_read_only, body.properties.values())):
             self._notes.add(
                 f"{place}/requestBody",
@@ -98,7 +103,7 @@ class Bodies:
 
     def _shape_body(self, body: RequestBody, encoding: Node) -> None:
         kind = media_kind(body.media_type)
-        resolved, targets = resolve_part(body.part.node, body.targets)
+        resolved = resolve_part(body.part.node, body.targets)
         types = list_types(resolved)
         if kind == "binary" and types and types <= _JSON_LIKE:
             kind = "json"  # A type of somebody's own for what is plainly data.
@@ -108,14 +113,14 @@ class Bodies:
         if bare_media_type(body.media_type) in ("*/*", "application/*", "*"):
             body.media_type = "application/json"
         found = flatten_object(body.part)
+        if kind == "multipart" and is_file(resolved, None):
+            found = {_ONLY_FILE: resolved}, [_ONLY_FILE] if body.sent else [], {}
         if found is None:
             if type(body.node) is not dict:
                 body.node = {}
-            if kind in ("form", "multipart") and type(resolved.get("properties")) is dict:
+            if kind in ("form", "multipart"):
                 # One argument, but each of its properties is a part that may hold bytes.
-                body.properties, body.targets = resolved["properties"], targets
                 self._encode_parts(body, encoding, kind)
-                body.node, body.properties = {**resolved, "properties": body.properties}, None
             return
         body.properties, body.required, body.targets = found
         if kind in ("form", "multipart"):
@@ -123,9 +128,9 @@ class Bodies:
 
     def _shape_whole(self, body: RequestBody, resolved: Node, kind: MediaKind) -> None:
         """Text is an argument of text; bytes are one of base64."""
-        said = {key: resolved[key] for key in _SAID if key in resolved}
+        said = {key: resolved[key] for key in SAID if key in resolved}
         body.binary = kind == "binary"
-        body.node = {**said, **_BASE64} if body.binary else {**said, "type": "string"}
+        body.node = {**said, **BASE64} if body.binary else {**said, "type": "string"}
         body.node["contentMediaType"] = bare_media_type(body.media_type)
         if not body.binary and list_types(resolved) == {"string"}:
             limits = ("pattern", "minLength", "maxLength", "enum")
@@ -133,29 +138,34 @@ class Bodies:
         body.targets = {}
 
     def _encode_parts(self, body: RequestBody, encoding: Node, kind: MediaKind) -> None:
-        properties: Node = {}
-        for name, node in (body.properties or {}).items():
-            said = encoding.get(name, {})
-            resolved, targets = resolve_part(node, body.targets)
-            several = list_types(resolved) == {"array"}
-            inner = resolve_part(resolved.get("items", {}), targets)[0] if several else resolved
-            content_type = _first_type(said.get("contentType"))
-            binary = kind == "multipart" and _is_binary(inner, content_type)
-            properties[name] = _base64_schema(node, resolved, inner, several) if binary else node
+        """Say of every property how it is written, and look for files in it."""
+        content_types = {name: _first_type(said.get("contentType")) for name, said in encoding.items()}
+        files: Mapping[str, RestPart] = {}
+        if kind == "multipart":
+            uploads = Uploads(content_types, body.targets)
+            whole = body.node if body.properties is None else {"properties": body.properties}
+            found = uploads.find(whole, is_body=True)
+            body.targets = uploads.targets
+            files = found.part.parts if found.part is not None else {}
+            if body.properties is None:
+                body.node = found.node
+            else:
+                body.properties = found.node["properties"]
+        for name in {**files, **encoding}:
+            said, file = encoding.get(name, {}), files.get(name)
             # The style is that of a query, which has no place for bytes.
-            style = said["style"] if not binary and said.get("style") in _PART_STYLES else None
+            style = said["style"] if file is None and said.get("style") in _PART_STYLES else None
             explode = said.get("explode")
-            if binary or content_type or style or isinstance(explode, bool):
-                exploded = explode if isinstance(explode, bool) else style in (None, "form", "deepObject")
-                body.parts[name] = RestPart(content_type=content_type, style=style, explode=exploded, binary=binary)
-        body.properties = properties
+            exploded = explode if isinstance(explode, bool) else style in (None, "form", "deepObject")
+            part = RestPart(content_type=content_types.get(name), style=style, explode=exploded)
+            if file is not None:
+                part = replace(part, binary=file.binary, text=file.text, parts=file.parts)
+            if file is not None or part != _PLAIN_PART:
+                body.parts[name] = part
 
 
-def resolve_part(node: Any, targets: dict[str, SchemaPart]) -> tuple[Node, dict[str, SchemaPart]]:
-    """What a converted schema says, through references and beside null, and the components that refers to.
-
-    Empty for what is no object.
-    """
+def resolve_part(node: Any, targets: dict[str, SchemaPart]) -> Node:
+    """What a converted schema says, through references and beside null; empty for what is no object."""
     for _ in range(_MAX_HOPS):
         if type(node) is not dict:
             break
@@ -170,13 +180,7 @@ def resolve_part(node: Any, targets: dict[str, SchemaPart]) -> tuple[Node, dict[
         if len(others) != 1 or "properties" in node:
             break
         node = others[0]
-    return (node if type(node) is dict else {}), targets
-
-
-def list_types(node: Node) -> set[str]:
-    """The types a converted schema allows beside null; none if it does not say."""
-    kind = node.get("type", ())
-    return {kind} - {"null"} if type(kind) is str else set(kind) - {"null"}
+    return node if type(node) is dict else {}
 
 
 def flatten_object(part: SchemaPart) -> tuple[Node, list[str], dict[str, SchemaPart]] | None:
@@ -233,22 +237,6 @@ def _gather_object(
             done.add(target)
             stack += [(_END, target), (target.node, target)]
     return True
-
-
-def _is_binary(node: Node, content_type: str | None) -> bool:
-    if not list_types(node) <= {"string"} or "contentEncoding" in node:
-        return False
-    described = str(node.get("contentMediaType") or content_type or "text/plain")
-    return node.get("format") == "binary" or ("enum" not in node and media_kind(described) == "binary")
-
-
-def _base64_schema(node: Any, resolved: Node, inner: Node, several: bool) -> Node:
-    sources = [source for source in (resolved, node) if type(source) is dict]
-    said = {key: value for source in sources for key, value in source.items() if key in _SAID}
-    text = dict(_BASE64)
-    if "contentMediaType" in inner:
-        text["contentMediaType"] = inner["contentMediaType"]
-    return {**said, "type": "array", "items": text} if several else {**said, **text}
 
 
 def _first_type(value: Any) -> str | None:
