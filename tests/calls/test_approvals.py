@@ -1,18 +1,35 @@
 """Calls that wait for somebody's word: what an approval is bound to, who decides, and that a call runs once at most."""
 
+import asyncio
 from contextlib import closing
 
 import pytest
-from calls.call_support import call, engine_of, executions
+from calls.call_support import Listener, call, codes, engine_of, executions, in_threads
 
+from toolyard.calls import approvals as approvals_module
+from toolyard.calls.approval import ANONYMOUS, OPERATOR, PROGRAM, Approval, Decider, Outcome, check_decider, may_see
+from toolyard.calls.approvals import KEEP, Approvals
+from toolyard.calls.budgets import Budget
 from toolyard.calls.policy import Policy, Rule
+from toolyard.calls.request import CallRequest
+from toolyard.calls.tracer import Tracer
+from toolyard.model.errors import (
+    ApprovalError,
+    ApprovalForbiddenError,
+    DefinitionError,
+    Unavailable,
+    UnknownApprovalError,
+)
+from toolyard.model.tool import json_digest
+from toolyard.registry.functions import function_tool
+from toolyard.sessions.records import MemoryRecords
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.store.sqlite import SqliteStore
 
-ASK = Policy([Rule("ask", "n::pay")])
+PAID: list[int] = []
 
 
-def pay(amount: int, to: str = "shop") -> int:
+def pay(amount: int, to: str = "shop", password: str = "") -> int:
     PAID.append(amount)
     return amount
 
@@ -21,24 +38,35 @@ def look() -> str:
     return "seen"
 
 
-PAID: list[int] = []
-
-
 @pytest.fixture(autouse=True)
 def _nothing_paid():
     PAID.clear()
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def engine(request, tmp_path):
-    sessions = Sessions() if request.param == "memory" else Sessions(SqliteStore(tmp_path / "s.db"))
-    with closing(engine_of(pay, look, policy=ASK, sessions=sessions)) as made:
+def sessions(request, tmp_path):
+    return Sessions() if request.param == "memory" else Sessions(SqliteStore(tmp_path / "s.db"))
+
+
+def asking(sessions, session="s", **rule):
+    policy = Policy([Rule("ask", "n::pay", **rule)])
+    return closing(engine_of(pay, look, policy=policy, sessions=sessions, session=session))
+
+
+@pytest.fixture
+def engine(sessions):
+    with asking(sessions) as made:
         yield made
 
 
 def held_id(result):
     assert result.error_info.code == "tool.held"
     return result.error_info.details["approval"]["id"]
+
+
+def hold(engine, **arguments):
+    [result] = engine.execute("s", [call("pay", **arguments or {"amount": 5})])
+    return held_id(result)
 
 
 def test_a_held_call_ran_nothing_stands_in_no_history_and_later_calls_go_on(engine):
@@ -49,21 +77,66 @@ def test_a_held_call_ran_nothing_stands_in_no_history_and_later_calls_go_on(engi
 
 
 def test_the_same_call_is_held_under_one_id_until_it_is_approved_and_then_runs_once(engine):
-    first, again = (held_id(engine.execute("s", [call("pay", amount=5)])[0]) for _ in range(2))
-    assert first == again
+    first = hold(engine)
+    assert hold(engine) == first
     engine.approvals.approve(first)
     assert PAID == [], "approving runs nothing"
     assert engine.execute("s", [call("pay", amount="5")])[0].result == 5, "after coercion it is the same call"
-    assert held_id(engine.execute("s", [call("pay", amount=5)])[0]) != first
-    assert PAID == [5]
+    assert hold(engine) != first
+    assert PAID == [5] and len(executions(engine)) == 1
     used = engine.approvals.get(first)
     assert (used.state, used.outcome.code, used.decided_by) == ("used", "ok", "operator")
 
 
-def test_defaults_are_part_of_what_is_approved(engine):
-    first = held_id(engine.execute("s", [call("pay", amount=5)])[0])
-    assert held_id(engine.execute("s", [call("pay", amount=5, to="shop")])[0]) == first
-    assert held_id(engine.execute("s", [call("pay", amount=5, to="mallory")])[0]) != first
+def test_what_is_approved_is_the_digest_of_the_arguments_with_their_defaults(engine):
+    first = hold(engine)
+    assert hold(engine, amount=5, to="shop") == first
+    assert hold(engine, amount=5, to="mallory") != first
+    assert engine.approvals.get(first).digest == json_digest({"amount": 5, "to": "shop", "password": ""})
+
+
+def test_an_approval_is_for_its_caller_its_session_and_its_arguments_alone(engine):
+    engine.setup("t")
+    engine.setup("s", owner="ann")
+    engine.approvals.approve(hold(engine))
+    others = [
+        engine.execute("t", [call("pay", amount=5)]),
+        engine.execute("s", [call("pay", amount=5)], owner="ann"),
+        engine.execute("s", [call("pay", amount=6)]),
+    ]
+    assert len({held_id(result) for [result] in others}) == 3 and PAID == []
+    assert engine.execute("s", [call("pay", amount=5)])[0].result == 5
+
+
+def test_a_definition_that_changed_is_held_anew_and_the_old_approval_says_why_it_is_of_no_use(engine):
+    approved, pending = hold(engine), hold(engine, amount=6)
+    engine.approvals.approve(approved)
+    engine.tool_registry.remove("n::pay")
+    assert "not there any more" in engine.approvals.obstacle(engine.approvals.get(approved))
+    engine.tool_registry.add(function_tool(pay, namespace="n", description="Now something else."))
+    assert hold(engine) != approved and PAID == []
+    assert "another definition" in engine.approvals.obstacle(engine.approvals.get(approved))
+    with pytest.raises(ApprovalError, match="another definition"):
+        engine.approvals.approve(pending)
+
+
+def test_a_denial_is_told_to_whoever_sends_the_call_again_and_stands_in_the_history(engine):
+    engine.approvals.deny(hold(engine), Decider(name="ann", is_operator=True), "not today")
+    [refused] = engine.execute("s", [call("pay", amount=5)])
+    assert refused.error_info.code == "tool.denied"
+    assert "denied by ann (not today)" in refused.error and "policy.rules[0]" in refused.error
+    assert refused.error_info.details["approval"]["state"] == "denied"
+    assert codes(engine) == ["tool.denied"] and PAID == []
+
+
+def test_a_decision_stands_and_says_so_to_whoever_comes_second(engine):
+    first = hold(engine)
+    engine.approvals.approve(first, reason="fine")
+    for decide in (engine.approvals.approve, engine.approvals.deny):
+        with pytest.raises(ApprovalError, match="decided already: approved by operator at .*: fine"):
+            decide(first)
+    with pytest.raises(UnknownApprovalError, match="no approval has the id 'x'"):
+        engine.approvals.approve("x")
 
 
 async def test_a_task_holds_and_runs_the_same_way(engine):
@@ -71,3 +144,320 @@ async def test_a_task_holds_and_runs_the_same_way(engine):
     await engine.approvals.aapprove(held_id(held))
     [done] = await engine.aexecute("s", [call("pay", amount=5)])
     assert done.result == 5 and (await engine.approvals.aget(held_id(held))).outcome.code == "ok"
+
+
+def test_many_who_send_an_approved_call_at_once_run_it_once(sessions):
+    with asking(sessions) as engine:
+        request = CallRequest(calls=[call("pay", amount=5)], keys=())
+        [held] = asyncio.run(engine.arun(request))
+        engine.approvals.approve(held_id(held))
+        results = in_threads(*[lambda: asyncio.run(engine.arun(request))[0] for _ in range(8)])
+    assert PAID == [5]
+    assert sorted(result.error_info.code if result.is_error else "ok" for result in results) == [
+        "ok",
+        *["tool.held"] * 7,
+    ]
+
+
+def test_secrets_among_the_arguments_are_in_no_record(engine):
+    approval = engine.approvals.get(hold(engine, amount=5, password="hunter22"))
+    assert approval.arguments == {"amount": 5, "to": "shop", "password": "[redacted]"}
+    assert "hunter22" not in str(approval.to_dict())
+    assert hold(engine, amount=5, password="hunter23") != approval.id
+
+
+def test_arguments_nobody_could_look_through_are_refused_not_held(engine):
+    [refused] = engine.execute("s", [call("pay", amount=5, to="x" * 300_000)])
+    assert refused.error_info.code == "tool.denied" and "too long to show" in refused.error
+
+
+def test_what_the_caller_changes_after_the_call_was_bound_is_not_what_runs(engine):
+    sent = call("pay", amount=5)
+    engine.approvals.approve(hold(engine))
+    # Told of the claim, between what was looked at and what is run.
+    engine.approvals.listeners.append(lambda approval: sent.arguments.update(amount=1_000_000))
+    assert engine.execute("s", [sent])[0].result == 5
+    assert sent.arguments == {"amount": 1_000_000} and PAID == [5]
+
+
+def test_a_simulation_is_never_held_and_runs_nothing_that_may_have_an_effect(engine):
+    [simulated] = engine.simulate("s", [call("pay", amount=5)])
+    assert not simulated.is_error and simulated.metadata["simulated_by"] == "schema simulator"
+    assert PAID == [] and engine.approvals.list().approvals == ()
+
+
+def test_a_held_call_spends_no_budget_and_one_that_a_budget_refuses_keeps_its_approval(sessions):
+    policy = Policy([Rule("ask", "n::pay")], budgets=[Budget(1, per="yard")])
+    with closing(engine_of(pay, look, policy=policy, sessions=sessions)) as engine:
+        approved = hold(engine)
+        engine.approvals.approve(approved)
+
+        def spend(approval):
+            if approval.state == "used":
+                engine.approvals.listeners.clear()
+                engine.setup("t")
+                assert engine.execute("t", [call("look")])[0].result == "seen"
+
+        engine.approvals.listeners.append(spend)
+        [refused] = engine.execute("s", [call("pay", amount=5)])
+        assert "no calls left" in refused.error and PAID == []
+        assert engine.approvals.get(approved).state == "approved"
+
+
+def test_an_approver_decides_at_once_and_the_record_says_so(sessions):
+    asked, answers = [], iter([False, True])
+    policy = Policy([Rule("ask", "n::pay")], approver=lambda ask: asked.append(ask) or next(answers))
+    with closing(engine_of(pay, policy=policy, sessions=sessions)) as engine:
+        assert engine.execute("s", [call("pay", amount=5)])[0].error_info.code == "tool.denied"
+        assert engine.execute("s", [call("pay", amount=5)])[0].result == 5
+        assert [ask.approval.state for ask in asked] == ["pending", "pending"]
+        assert [(one.state, one.decided_by) for one in engine.approvals.list().approvals] == [
+            ("used", "operator"),
+            ("denied", "operator"),
+        ]
+
+
+def test_somebody_else_may_decide_while_the_approver_thinks(sessions):
+    def approver(ask):
+        engine.approvals.deny(ask.approval.id, reason="no")
+        return True
+
+    policy = Policy([Rule("ask", "n::pay")], approver=approver)
+    with closing(engine_of(pay, policy=policy, sessions=sessions)) as engine:
+        [refused] = engine.execute("s", [call("pay", amount=5)])
+    assert "denied by operator (no)" in refused.error and PAID == []
+
+
+def test_a_call_is_traced_once_and_names_its_approval():
+    listener = Listener()
+    policy = Policy([Rule("ask", "n::pay")])
+    with closing(engine_of(pay, policy=policy, tracer=Tracer([listener]))) as engine:
+        approval = hold(engine)
+        engine.approvals.approve(approval)
+        engine.execute("s", [call("pay", amount=5)])
+    assert [(event.code, event.approval) for event in listener.events] == [("tool.held", approval), (None, approval)]
+
+
+def test_a_tool_that_fails_uses_its_approval_and_the_record_says_how():
+    def fail() -> None:
+        raise RuntimeError("boom")
+
+    with closing(engine_of(fail, policy=Policy(default="ask"))) as engine:
+        [held] = engine.execute("s", [call("fail")])
+        engine.approvals.approve(held_id(held))
+        assert engine.execute("s", [call("fail")])[0].error_info.code == "tool.execution_error"
+        outcome = engine.approvals.get(held_id(held)).outcome
+    assert (outcome.code, outcome.effect) == ("tool.execution_error", "unknown")
+
+
+async def test_a_call_that_is_cancelled_leaves_an_outcome_that_nobody_knows(sessions):
+    began = asyncio.Event()
+
+    async def hang() -> None:
+        began.set()
+        await asyncio.sleep(60)
+
+    with closing(engine_of(hang, policy=Policy(default="ask"), sessions=sessions)) as engine:
+        [held] = await engine.aexecute("s", [call("hang")])
+        await engine.approvals.aapprove(held_id(held))
+        task = asyncio.create_task(engine.aexecute("s", [call("hang")]))
+        await asyncio.wait_for(began.wait(), 20)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        outcome = engine.approvals.get(held_id(held)).outcome
+    assert (outcome.code, outcome.effect) == ("tool.interrupted", "unknown")
+
+
+class TestWaiting:
+    async def run(self, engine, decide, wait=20.0):
+        request = CallRequest(calls=[call("pay", amount=5), call("look")], session_id="s", keys=(), wait=wait)
+        engine.approvals.listeners.append(lambda approval: approval.state == "pending" and decide(approval))
+        return await engine.arun(request)
+
+    async def test_a_request_that_waits_goes_on_once_it_is_approved(self, engine):
+        loop = asyncio.get_running_loop()
+        paid, seen = await self.run(
+            engine, lambda approval: loop.call_soon_threadsafe(engine.approvals.approve, approval.id)
+        )
+        assert (paid.result, seen.result, PAID) == (5, "seen", [5])
+
+    async def test_or_ends_with_the_denial(self, engine):
+        loop = asyncio.get_running_loop()
+        denied, seen = await self.run(
+            engine, lambda approval: loop.call_soon_threadsafe(engine.approvals.deny, approval.id)
+        )
+        assert (denied.error_info.code, seen.result, PAID) == ("tool.denied", "seen", [])
+
+    async def test_or_stays_held_when_its_time_is_over(self, engine):
+        held, _ = await self.run(engine, lambda approval: None, wait=0.01)
+        assert engine.approvals.get(held_id(held)).state == "pending"
+
+    async def test_or_is_told_that_nobody_decided(self, sessions):
+        with asking(sessions, expires=0.05) as engine:
+            late, _ = await self.run(engine, lambda approval: None)
+        assert late.error_info.code == "tool.denied" and "nobody decided" in late.error
+        assert late.error_info.details["approval"]["state"] == "expired" and PAID == []
+
+    def test_a_thread_waits_for_a_decision_of_another_process(self, tmp_path):
+        stores = [SqliteStore(tmp_path / "s.db") for _ in range(2)]
+        with asking(Sessions(stores[0])) as here, asking(Sessions(stores[1]), "t") as there:
+            first = hold(here)
+            [waited, _] = in_threads(
+                lambda: here.approvals.wait_for(first, 20), lambda: there.approvals.approve(first, reason="there")
+            )
+        assert (waited.state, waited.reason) == ("approved", "there")
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1_000_000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def desk(clock):
+    return Approvals(MemoryRecords(clock=clock))
+
+
+def draft(**changes):
+    fields = {"owner": "k1", "caller": "bot", "session_id": "s", "tool": "n::pay", "definition_hash": "h"}
+    return Approval(**{**fields, "digest": "d", "arguments": {}, **changes})
+
+
+def test_what_expired_cannot_be_decided_nor_used_and_the_call_is_held_anew(desk, clock):
+    first = desk.hold(draft(), 60)
+    clock.now += 60
+    assert desk.get(first.id).state_words.startswith("expired: nobody decided before 1970-01-12T")
+    with pytest.raises(ApprovalError, match="expired"):
+        desk.approve(first.id)
+    assert desk.claim(draft()) is None
+    assert desk.hold(draft(), 60).id != first.id
+
+
+def test_once_approved_a_call_may_run_for_as_long_again(desk, clock):
+    first = desk.hold(draft(), 60)
+    clock.now += 59
+    desk.approve(first.id)
+    clock.now += 59
+    assert desk.claim(draft()).state == "used"
+    second = desk.hold(draft(), 60)
+    desk.approve(second.id)
+    clock.now += 60
+    assert desk.get(second.id).state_words.startswith("expired: approved by operator, but not used")
+    assert desk.claim(draft()) is None
+
+
+def test_a_denial_stands_until_the_approval_would_have_expired(desk, clock):
+    first = desk.hold(draft(), 60)
+    desk.deny(first.id)
+    clock.now += 59
+    assert desk.claim(draft()).id == desk.hold(draft(), 60).id == first.id
+    clock.now += 1
+    assert desk.claim(draft()) is None and desk.get(first.id).state == "denied"
+
+
+def test_only_a_claim_of_ones_own_is_undone(desk):
+    held = desk.hold(draft(), 60)
+    desk.approve(held.id)
+    claimed = desk.claim(draft())
+    desk.release(held)
+    assert desk.get(held.id).state == "used", "what was pending when it was looked at is somebody else's now"
+    desk.release(claimed)
+    assert desk.claim(draft()).state == "used"
+    desk.finish(claimed, Outcome(code="ok"))
+    desk.release(desk.get(held.id))
+    assert desk.get(held.id).state == "used"
+
+
+def decider(name="ops-1", *, approves=True, owner=None):
+    owner = name if owner is None else owner
+    return Decider(name=name, owner=owner, keys=(owner, name), approves=lambda namespace: approves and namespace == "n")
+
+
+@pytest.mark.parametrize(
+    ("by", "changes", "refusal"),
+    [
+        (OPERATOR, {}, None),
+        (OPERATOR, {"approvers": ("boss",)}, None),
+        (decider(), {}, None),
+        (decider(approves=False), {}, "no verb approve"),
+        (decider(), {"tool": "m::pay"}, "no verb approve"),
+        (decider(), {"approvers": ("ops-*",)}, None),
+        (decider(), {"approvers": ("boss",)}, "other keys"),
+        (decider("boss", approves=False), {"approvers": ("boss",)}, "no verb approve"),
+        (decider(owner="k1"), {}, "call of your own"),
+        (decider(owner="k1", approves=False), {"self_allowed": True}, None),
+        (decider(approves=False), {"self_allowed": True}, "no verb approve"),
+        (decider("anonymous", owner=""), {"owner": "", "caller": ANONYMOUS}, "call of your own"),
+        (decider("anonymous", owner=""), {"owner": "", "caller": PROGRAM}, None),
+    ],
+)
+def test_who_may_decide(by, changes, refusal):
+    if refusal is None:
+        check_decider(draft(**changes), by)
+    else:
+        with pytest.raises(ApprovalForbiddenError, match=refusal):
+            check_decider(draft(**changes), by)
+
+
+def test_what_somebody_may_not_see_is_not_there(desk):
+    held, stranger = desk.hold(draft(), 60), decider(approves=False)
+    assert not may_see(held, stranger) and may_see(held, decider()) and may_see(held, decider(owner="k1"))
+    for use in (desk.get, desk.approve, desk.deny):
+        with pytest.raises(UnknownApprovalError):
+            use(held.id, stranger)
+    assert desk.list(by=stranger).approvals == () and desk.list(by=decider()).approvals == (held,)
+
+
+def test_a_list_is_newest_first_filtered_and_in_pages(desk, clock):
+    made = []
+    for number in range(5):
+        made.append(desk.hold(draft(digest=f"{number}", owner="k1" if number % 2 else "k2"), 60))
+        clock.now += 1
+    desk.deny(made[3].id)
+    pages, cursor = [], None
+    while not pages or cursor is not None:
+        page, cursor = desk.list(limit=2, cursor=cursor)
+        pages.append([one.id for one in page])
+    assert pages == [[made[4].id, made[3].id], [made[2].id, made[1].id], [made[0].id]]
+    assert [one.id for one in desk.list(owner="k1", state="pending").approvals] == [made[1].id]
+    assert desk.list(tool="n::other").approvals == () == desk.list(session_id="t").approvals
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "1~", "1~y", "nan~", "~" + "0" * 24 + "-1"])
+def test_a_cursor_that_no_list_gave_is_refused(desk, cursor):
+    with pytest.raises(DefinitionError, match="cursor"):
+        desk.list(cursor=cursor)
+
+
+def test_one_caller_cannot_fill_the_inbox_of_all_and_old_records_go(desk, clock, monkeypatch):
+    monkeypatch.setattr(approvals_module, "MOST_PENDING", 3)
+    monkeypatch.setattr(approvals_module, "MOST_KEPT", 6)
+    monkeypatch.setattr(approvals_module, "_LOOK_EACH", 1)
+    for number in range(3):
+        desk.hold(draft(digest=str(number)), 60)
+    with pytest.raises(Unavailable, match="3 calls of this caller wait"):
+        desk.hold(draft(digest="more"), 60)
+    desk.hold(draft(owner="k2"), 60)
+    clock.now += 60
+    for number in range(5):
+        clock.now += 1
+        desk.hold(draft(digest=str(number), owner="k3" if number < 3 else "k4"), KEEP)
+    assert len(desk.list().approvals) == 6
+    assert desk.list(owner="k1").approvals == (), "the oldest went first"
+    clock.now += KEEP + 1
+    assert desk.hold(draft(owner="k5"), 60).id and len(desk.list().approvals) == 1
+
+
+def test_a_listener_that_fails_loses_nothing(desk, caplog):
+    told = []
+    desk.listeners += [lambda approval: 1 / 0, told.append]
+    assert desk.hold(draft(), 60) == told[0] and "a listener failed" in caplog.text

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from serving.mcp.mcp_support import Session, Stateless
-from serving.service_support import desk_tools, served
+from serving.service_support import RAN, desk_tools, served
 from toolyard import Tool, function_tool
 from toolyard.calls.request import CallRequest
 from toolyard.model.call import ToolCall
@@ -118,3 +118,43 @@ class TestPolicies:
         body = {"calls": [{"name": "desk::add", "arguments": {"a": 1, "b": 1}}]}
         [found] = yard.post("/v1/sessions/trusted-me/execute", body, token=token).json["results"]
         return (found.get("error_info") or {}).get("code")
+
+
+class TestHeldAnswers:
+    @pytest.mark.parametrize("wire", ["invoke", "calls", "arp", "mcp"])
+    def test_a_held_answer_is_not_kept_under_the_key_of_its_request_and_the_next_is(self, wire, tmp_path):
+        RAN.clear()
+        with served(ruled(tmp_path, rules=[{"ask": "desk::count"}]), tools=desk_tools()) as yard:
+            approvals = yard.service.yard.tool_engine.approvals
+            assert "tool.held" in self._send(yard, wire) and "tool.held" in self._send(yard, wire)
+            [held] = approvals.list().approvals
+            approvals.approve(held.id)
+            first = self._send(yard, wire)
+            assert "tool.held" not in first and RAN == ["one"]
+            assert "tool.held" not in self._send(yard, wire) and RAN == ["one"]
+            assert approvals.get(held.id).outcome.code == "ok"
+
+    def _send(self, yard, wire):
+        headers = {"idempotency-key": "k"}
+        if wire == "invoke":
+            return yard.invoke("desk::count", {"word": "one"}, headers=headers).body.decode()
+        if wire == "calls":
+            return yard.post("/v1/calls", self.batch("desk::count"), headers=headers).body.decode()
+        if wire == "arp":
+            return yard.arp("i1", "desk::count", {"word": "one"}).body.decode()
+        return (
+            Stateless(yard).call("desk__count", {"word": "one"}, meta={"toolyard/idempotency_key": "k"}).body.decode()
+        )
+
+    @staticmethod
+    def batch(*names):
+        return {"calls": [{"name": name, "arguments": {"word": "one"}} for name in names]}
+
+    def test_of_a_batch_what_has_run_does_not_run_again_for_the_sake_of_what_is_held(self, tmp_path):
+        RAN.clear()
+        with served(ruled(tmp_path, rules=[{"ask": "desk::add"}]), tools=desk_tools()) as yard:
+            body = {
+                "calls": [*self.batch("desk::count")["calls"], {"name": "desk::add", "arguments": {"a": 1, "b": 1}}]
+            }
+            answers = [yard.post("/v1/calls", body, headers={"idempotency-key": "k"}).json for _ in range(2)]
+            assert answers[0] == answers[1] and RAN == ["one"]

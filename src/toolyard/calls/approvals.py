@@ -111,7 +111,10 @@ class Approvals:
         return ApprovalPage(page, f"{page[-1].created!r}~{page[-1].id}" if len(page) < len(fitting) else None)
 
     def approve(self, approval_id: str, by: Decider = OPERATOR, reason: str | None = None) -> Approval:
-        """Let the call run once. Nothing runs by this: whoever waits goes on, or sends the same call again."""
+        """Let the call run once, within as much time as there was to decide.
+
+        Nothing runs by this: whoever waits goes on, or sends the same call again.
+        """
         return self._decide(approval_id, "approved", by, reason)
 
     def deny(
@@ -143,7 +146,9 @@ class Approvals:
             if obstacle is not None:
                 raise ApprovalError(f"{approval_id} cannot be used: {obstacle}")
             now = self._records.clock()
-            expires = approval.expires if lasts else now
+            # Once approved it is good for as long again: a yes in the last second must not be too late.
+            good_until = now + approval.expires - approval.created if state == "approved" else approval.expires
+            expires = good_until if lasts else now
             decision = {"decided_at": now, "decided_by": by.name, "reason": reason or None}
             return replace(approval, state=state, expires=expires, **decision)
 

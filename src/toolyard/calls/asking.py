@@ -11,7 +11,8 @@ that is only simulated is never held: what could have an effect is not run, as f
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -26,8 +27,9 @@ from toolyard.calls.failure import failure_result
 from toolyard.calls.plan import CallPath, CallPlans, RunCall, ScopedPlans
 from toolyard.calls.policy import Ask, Policy, RuleLine, deny_call
 from toolyard.calls.previews import foresee_call, make_outcome
+from toolyard.calls.request import CallRequest
 from toolyard.calls.tracer import CallTrace
-from toolyard.model.call import ToolCall
+from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import ApprovalError, CallError, Denied, Held, Interrupted, SessionError
 from toolyard.model.tool import json_digest
 from toolyard.registry.bind import Bound
@@ -64,7 +66,7 @@ def asked_flow(
     claimed: Approval | None = None
     try:
         if batch.mode == "execute":
-            claimed = yield from _obtain_approval(run, path, batch, session, call, asked, bound)
+            claimed = yield from _obtain_approval(run, path, batch, session, call, asked, bound, trace)
         try:
             asked.policy.spend(bound.tool, asked.shared)
         except CallError:
@@ -99,7 +101,7 @@ def _run_approved(
 ) -> Flow:
     before = session.state.fork()
     try:
-        result = yield from run(path.past_policy(trace, approval_id=claimed.id), plans, batch, session, call)
+        result = yield from run(path.past_policy(trace), plans, batch, session, call)
     except GeneratorExit:
         raise  # nothing can be waited for; used, and no outcome: nobody knows
     except BaseException:
@@ -118,7 +120,14 @@ def _run_approved(
 
 
 def _obtain_approval(
-    run: RunCall, path: CallPath, batch: Batch, session: Session, call: ToolCall, asked: Asked, bound: Bound
+    run: RunCall,
+    path: CallPath,
+    batch: Batch,
+    session: Session,
+    call: ToolCall,
+    asked: Asked,
+    bound: Bound,
+    trace: CallTrace | None,
 ) -> Flow:
     """The approval of this very call, now used; raises `Held` or `Denied` if there is none."""
     approvals, line = path.approvals, asked.line
@@ -134,17 +143,18 @@ def _obtain_approval(
     if standing.state == "pending" and asked.policy.approver is not None:
         ask = Ask(bound.tool, session.key.session_id, bound.arguments, batch.mode, standing)
         standing = yield ask_approval(path.approver_threads, partial(_ask_operator, path, asked, ask, draft))
+    if trace is not None:
+        trace.approval = standing.id
     if standing.state == "used":
         return standing
-    told = {"approval": {"id": standing.id, "state": standing.state, "expires": format_time(standing.expires)}}
     name = bound.tool.qualified_name
     if standing.state == "denied":
         why = f"was denied by {standing.decided_by}" + (f" ({standing.reason})" if standing.reason else "")
-        raise deny_call(name, line, why, "go on without this call", **told)
+        raise deny_call(name, line, why, "go on without this call", approval=_tell_approval(standing))
     raise Held(
         f"{name} waits for approval {standing.id}; nothing has run",
         hint=f"have it approved before {format_time(standing.expires)}, then send the same call again",
-        details={**told, "rule": {"number": line.number, "text": line.text}},
+        details={"approval": _tell_approval(standing), "rule": {"number": line.number, "text": line.text}},
     )
 
 
@@ -201,3 +211,28 @@ def _use_store(path: CallPath, work: Callable[[], object], undo: Callable[[Any],
         return value
 
     return EitherWay(work, work_beside)
+
+
+async def await_decisions(
+    path: CallPath,
+    request: CallRequest,
+    results: list[ToolResult],
+    answer: Callable[[CallRequest], Awaitable[list[ToolResult]]],
+) -> list[ToolResult]:
+    """Wait for those who decide, at most as long as the request may; what they decided on is then sent again."""
+    until = time.monotonic() + request.wait
+    for number, (call, result) in enumerate(zip(request.calls, results, strict=True)):
+        if result.error_info is None or result.error_info.code != Held.code:
+            continue
+        approval_id = result.error_info.details["approval"]["id"]
+        decided = await path.approvals.await_for(approval_id, max(until - time.monotonic(), 0.0))
+        if decided.state == "expired":
+            late = Denied(f"nobody decided on {decided.tool} in time", details={"approval": _tell_approval(decided)})
+            results[number] = ToolResult.failed(call, late.info)
+        elif decided.state != "pending":
+            [results[number]] = await answer(replace(request, calls=[call]))
+    return results
+
+
+def _tell_approval(approval: Approval) -> dict[str, str]:
+    return {"id": approval.id, "state": approval.state, "expires": format_time(approval.expires)}

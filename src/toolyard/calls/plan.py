@@ -38,6 +38,7 @@ from toolyard.sessions.records import open_records
 from toolyard.sessions.session import Session
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.steady_clock import steady_clock
+from toolyard.sessions.store.sql import SqlStore
 from toolyard.words.redactor import Redactor
 
 OutputCheck = Literal["off", "warn", "strict"]
@@ -349,27 +350,29 @@ class CallPath:
 
     @property
     def approvals(self) -> Approvals:
-        """Calls that wait for somebody's word, beside the sessions; opened when they are first asked for."""
+        """Calls that wait for somebody's word; opened when they are first asked for.
+
+        They are kept beside the sessions, and in memory where those have no store, or one that keeps no records.
+        """
         with self._opening:
             if self._approvals is None:
                 store = self.sessions.store
-                records = open_records(store, clock=steady_clock(store, dated=True))
+                kept = store if isinstance(store, SqlStore) else None
+                records = open_records(kept, clock=steady_clock(store, dated=True))
                 self._approvals = Approvals(records, self._find_definitions)
             return self._approvals
 
     def _find_definitions(self, name: str) -> set[str]:
         return {tool.definition_hash for tool in self.registry.snapshot.get(name)}
 
-    def past_policy(
-        self, trace: CallTrace | None, refusal: CallError | None = None, *, approval_id: str | None = None
-    ) -> CallPath:
+    def past_policy(self, trace: CallTrace | None, refusal: CallError | None = None) -> CallPath:
         """The same path for one call on which the policy has had its say: it may run, or it is refused.
 
         `trace` is the one that the call began with, which goes on; None for a call that nobody is told of.
         """
         path = copy.copy(self)
         path.policy = None if refusal is None else Refusal(refusal)
-        path.tracer = None if trace is None else ResumedTracer(trace, approval_id)
+        path.tracer = None if trace is None else ResumedTracer(trace)
         return path
 
     def forget_plans(self) -> None:

@@ -63,6 +63,8 @@ class CallRequest(msgspec.Struct, frozen=True, kw_only=True):
     """True: a `call_id` that was answered before in the session gets that answer again, and runs nothing."""
     notify: Listener | None = None
     """Told of progress."""
+    wait: float = 0.0
+    """Seconds to wait for somebody to decide on calls that are held; the session is free meanwhile."""
 
 
 def bind_within(snapshot: Snapshot, mode: Mode, call: ToolCall, scope: Scope) -> Bound:

@@ -250,7 +250,9 @@ def _name_sinks(sinks: Iterable[Sink]) -> list[str]:
 class CallTrace:
     """Made only where somebody listens."""
 
-    __slots__ = ("_began", "_bound", "_call", "_generation", "_mode", "_session", "_time", "_token", "_tracer")
+    __slots__ = (
+        *("_began", "_bound", "_call", "_generation", "_mode", "_session", "_time", "_token", "_tracer", "approval"),
+    )
 
     def __init__(self, tracer: Tracer | ResumedTracer, session: Session, call: ToolCall, mode: Mode) -> None:
         self._tracer = tracer
@@ -260,6 +262,8 @@ class CallTrace:
         self._bound: Bound | None = None
         self._token: list[object] | None = None
         self._generation = 0
+        self.approval: str | None = None
+        """Id of the approval that the call runs by, or waits for."""
         self._time = time.time()
         self._began = time.perf_counter()
 
@@ -294,6 +298,7 @@ class CallTrace:
             code=None if info is None else info.code,
             error=None if info is None else info.message,
             effect=None if info is None else info.effect,
+            approval=self.approval,
             stdout=stdout or None,
             stderr=stderr or None,
             notes=None if invocation is None else invocation.notes,
@@ -316,7 +321,7 @@ class CallTrace:
 
     def resume(self, event: CallEvent) -> None:
         """Tell the sinks of the end, as the call saw it that went on in place of this one."""
-        self._tracer.end(self._token, event)
+        self._tracer.end(self._token, msgspec.structs.replace(event, approval=self.approval))
 
     @property
     def tells_arguments(self) -> bool:
@@ -327,14 +332,13 @@ class CallTrace:
 class ResumedTracer:
     """The tracer of a call that goes on after somebody was asked: its spans are open, and it is told of once."""
 
-    def __init__(self, trace: CallTrace, approval_id: str | None) -> None:
+    def __init__(self, trace: CallTrace) -> None:
         self._trace = trace
-        self._approval_id = approval_id
         self.tells_arguments = trace.tells_arguments
 
     def begin(self, tool: Tool | None, call: ToolCall, session_id: str, mode: Mode) -> None:
         """They are open already."""
 
     def end(self, _token: list[object] | None, event: CallEvent) -> None:
-        """Tell the sinks, and under which approval it ran."""
-        self._trace.resume(msgspec.structs.replace(event, approval=self._approval_id))
+        """Tell the sinks."""
+        self._trace.resume(event)

@@ -128,7 +128,7 @@ async def carry_out(job: KeyedRequest) -> tuple[StoredResponse, bytes | None, Ba
         if job.repeatable:
             return StoredResponse(), None, error
         return StoredResponse(), encode_answer(job.digest, job.interrupted()), error
-    return response, encode_answer(job.digest, response), None
+    return response, encode_answer(job.digest, response) if response.kept else None, None
 
 
 async def finish_uncancelled(work: Coroutine[Any, Any, _T]) -> tuple[_T, BaseException | None]:
@@ -180,8 +180,8 @@ class Idempotency:
 
         `digest` stands for the request: another one under the same key is a 409. `repeatable` says that running it
         again would change nothing; what is not, and may have been cut short, is answered by `interrupted()`, then and
-        ever after. Errors of `make` that say that nothing ran leave the key unused. If this task is cancelled, the
-        work goes on, and its answer is there for whoever asks again.
+        ever after. Errors of `make` that say that nothing ran leave the key unused, and so does an answer that is not
+        to be kept. If this task is cancelled, the work goes on, and its answer is there for whoever asks again.
         """
         slot = KeySlot(owner, stored_name(key))
         work = self._running.get(slot)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from msgspec import UNSET, UnsetType
@@ -19,7 +20,7 @@ from toolyard.calls.request import CallRequest, Listener
 from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.dialects.wire_names import read_wire_call
 from toolyard.model.call import Mode, ToolCall, ToolResult
-from toolyard.model.errors import ErrorInfo, Interrupted, UnknownToolError
+from toolyard.model.errors import ErrorInfo, Held, Interrupted, UnknownToolError
 from toolyard.model.tool import Effects, Tool
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import find
@@ -107,6 +108,8 @@ class CurrentNames:
 T = TypeVar("T")
 
 _NOTHING: Mapping[str, Any] = {}
+_WAITS: ContextVar[list[bool] | None] = ContextVar("toolyard_waits", default=None)
+"""For each call of the keyed request that is being carried out, whether it is held."""
 _LOGGED = 200
 _KEY = re.compile(rb"[!-~]{1,512}")
 _INTERRUPTED = Interrupted(
@@ -182,6 +185,9 @@ class Invoker:
                 notify=notify,
             )
         )
+        waits = _WAITS.get()
+        if waits is not None:
+            waits += [result.error_info is not None and result.error_info.code == Held.code for result in results]
         if self._metrics is not None:
             seconds = (time.perf_counter() - began) / len(results)
             for result in results:
@@ -212,7 +218,10 @@ class Invoker:
             repeatable = bool(tools) and all(tool.effects is Effects.READ for tool in tools)
 
         async def make_stored() -> StoredResponse:
-            return StoredResponse.of(await make())
+            waits: list[bool] = []
+            _WAITS.set(waits)
+            # Of a batch, whatever has run must not run again: only where all of it waits, nothing has.
+            return StoredResponse.of(await make(), kept=not waits or not all(waits))
 
         answer = await self._idempotency.answer(
             *(caller.principal.owner or "", key, digest, make_stored),

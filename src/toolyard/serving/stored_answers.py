@@ -23,13 +23,15 @@ class StoredResponse(msgspec.Struct, frozen=True):
     body: bytes = b""
     content_type: bytes = JSON.encode()
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    kept: bool = True
+    """False for one that tells of nothing but calls that wait: sent again, the request is carried out."""
 
     @classmethod
-    def of(cls, response: Response) -> StoredResponse:
+    def of(cls, response: Response, *, kept: bool = True) -> StoredResponse:
         """What is to be stored of an answer."""
         headers = dict(response.raw_headers)
         rest = tuple(header for header in response.raw_headers if header[0] not in _OF_THE_BODY)
-        return cls(response.status_code, bytes(response.body), headers.get(b"content-type", b""), rest)
+        return cls(response.status_code, bytes(response.body), headers.get(b"content-type", b""), rest, kept)
 
     def to_response(self) -> Response:
         """The answer again."""
