@@ -336,6 +336,8 @@ class Registered(Shape):
     tool: NativeTool
     generation: Count
     engine: str | UnsetType = UNSET
+    rewrites: list[str] | UnsetType = UNSET
+    """What of a definition in another dialect was read otherwise than written."""
 
 
 class ReportView(msgspec.Struct, frozen=True, kw_only=True):

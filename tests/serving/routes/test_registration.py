@@ -139,6 +139,45 @@ def test_a_tool_may_be_bound_to_a_rest_call_an_mcp_server_or_a_simulator(yard, b
     assert source[f"sky::bound-{binding['type']}"] == ("registry_local" if binding["type"] == "simulator" else "remote")
 
 
+DIALECTS = {
+    "openai": {"type": "function", "function": {"name": "tell", "description": "Tell.", "parameters": SCHEMA}},
+    "anthropic": {"name": "tell", "description": "Tell.", "input_schema": SCHEMA},
+    "mcp": {"name": "tell", "description": "Tell.", "inputSchema": SCHEMA, "annotations": {"readOnlyHint": True}},
+    "listed": {"name": "tell", "desc": "Tell.", "arguments": [{"name": "city", "type": "str", "required": True}]},
+    "qualified": {"name": "sky::tell", "namespace": "sky", "description": "Tell.", "parameters": SCHEMA},
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_definition_may_be_in_any_dialect_that_files_may_be_in(yard, dialect):
+    answer = put(yard, "sky::tell", {**DIALECTS[dialect], "binding": {"type": "simulator"}})
+    assert answer.status in (200, 201), answer
+    found = yard.get("/v1/tools/sky::tell").json
+    assert (found["description"], found["parameters"]) == ("Tell.", SCHEMA)
+    assert ("rewrites" in answer.json) == (dialect != "qualified")
+    assert yard.invoke("sky::tell", {"city": "Rome"}).status == 200
+    assert yard.invoke("sky::tell", {}).json["error"]["code"] == "tool.invalid_args"
+    if dialect == "mcp":
+        assert answer.json["tool"]["effects"] == "read"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"name": "other", "input_schema": SCHEMA},
+        {"namespace": "bank", "input_schema": SCHEMA},
+        {"type": "function", "function": {"name": "bank::tell", "parameters": SCHEMA}},
+        {"namespace": "bank", "parameters": SCHEMA},
+        {"inputSchema": SCHEMA, "binding": {"type": "python", "callable": "os:system"}},
+        {"parameters": SCHEMA, "input_schema": {"type": "object"}},
+    ],
+)
+def test_a_definition_of_another_tool_or_namespace_than_the_path_says_is_refused(yard, body):
+    answer = put(yard, "sky::claimed", body)
+    assert (answer.status, answer.error["code"]) == (400, "request.invalid_shape")
+    assert yard.get("/v1/tools/sky::claimed").status == 404
+
+
 class _Fussy:
     """An enrichment that fails for one tool, or when one is missing."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -11,6 +12,8 @@ from toolyard.app.toolyard import Toolyard
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE, TOOL_NAMESPACE_SEP
 from toolyard.model.errors import ConfigError, DefinitionError, EnrichmentError, MalformedSource
 from toolyard.model.names import check_namespace, check_tool_name, qualify, show, split_qualified
+from toolyard.schema.definition import read_definition
+from toolyard.schema.normalise import Change, normalise
 from toolyard.serving.catalog_view import Registrations, show_native
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal
@@ -53,7 +56,8 @@ class RegistrationRoutes:
         """Register a tool, or replace one that was registered."""
         principal = caller_of(request).principal
         name = self._read_name(principal, path_value(request))
-        body, _ = await read_json(request, Registration)
+        document = (await read_json(request, dict))[1]
+        body, changes = read_registration(name, document)
         _check_admin(principal, name)
         _check_server(principal, body)
         try:
@@ -67,6 +71,8 @@ class RegistrationRoutes:
         registry, engine = self._yard.tool_registry, self._yard.tool_engine
         tool = registry.get(name)[0]
         answer: dict[str, Any] = {"tool": show_native(tool), "generation": registry.generation}
+        if changes:
+            answer["rewrites"] = [f"{change.pointer}: {change.what}" for change in changes]
         if engine.takes(tool):
             answer["engine"] = engine.route(tool).name
         return JsonResponse(answer, 201 if new else 200)
@@ -101,6 +107,34 @@ class RegistrationRoutes:
         except DefinitionError as error:
             raise HttpFault(400, "tool.invalid_name", str(error)) from None
         return qualified
+
+
+def read_registration(name: str, document: dict[str, Any]) -> tuple[Registration, list[Change]]:
+    """A body in our own words or in any dialect that catalogs have, and what was read otherwise than written.
+
+    The path says what the tool is called: a body that names another tool or namespace is refused.
+    """
+    namespace, own = split_qualified(name)
+    repeated = [("name", own), ("name", name), ("namespace", namespace)]
+    plain = {key: value for key, value in document.items() if (key, value) not in repeated}
+    binding = {"binding": plain.pop("binding")} if "binding" in plain else {}
+    try:
+        try:
+            return msgspec.convert(plain | binding, Registration), []
+        except msgspec.ValidationError:
+            tool, changes = read_definition(plain, namespace=namespace, name=own)
+            if not changes:
+                raise
+        if tool.qualified_name != name:
+            raise DefinitionError(f"it defines {show(tool.qualified_name)}, and the path says {show(name)}")
+        fields = {key: value for key, value in tool.to_dict().items() if key in Registration.__struct_fields__}
+        for key in ("parameters", "output_parameters"):
+            # Lists of parameters and the like are no JSON object, and only objects can be stored.
+            fields[key], more = normalise(fields[key], is_input=key == "parameters")
+            changes += [Change(f"/{key}{change.pointer}", change.what) for change in more]
+        return msgspec.convert(fields | binding, Registration), changes
+    except (msgspec.ValidationError, DefinitionError) as error:
+        raise HttpFault(400, "request.invalid_shape", f"the body does not fit: {error}") from None
 
 
 def _enrichment_failed(error: EnrichmentError) -> HttpFault:
