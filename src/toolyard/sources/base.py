@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
@@ -42,7 +42,7 @@ class ToolLoader(ABC):
     admitted: Sequence[AdmittedTool] = ()
     """What the last `load` gave, ready for a registry; empty for loaders that leave the checks to it."""
     _report: SourceReport | None = None
-    _given_namespace: str | None = None
+    _given_namespaces: Collection[str] | None = None
     _is_locked: bool = False
 
     @abstractmethod
@@ -77,15 +77,26 @@ class ToolLoader(ABC):
     def close(self) -> None:  # noqa: B027 - most sources hold no connection
         """Let go of connections."""
 
-    def _lock_namespaces(self, namespaces: str, given: str | None) -> None:
-        """Read the option; `given` is the namespace that the operator gave, if any."""
+    def _lock_namespaces(self, namespaces: str, given: str | Collection[str] | None) -> None:
+        """Read the option; `given` is the namespace that the operator gave, or several, if any."""
         if namespaces not in ("open", "locked"):
             raise ConfigError(f"namespaces of {type(self).__name__} must be 'open' or 'locked', not {namespaces!r}")
         if namespaces == "locked" and given is None:
             raise ConfigError("namespaces: locked needs a namespace that the tools are kept in; give one")
         self._is_locked = namespaces == "locked"
         # The default is what nobody gave: entries that name another namespace take nothing from anybody.
-        self._given_namespace = given if self._is_locked or given != TOOL_DEFAULT_NAMESPACE else None
+        if given is not None and (self._is_locked or given != TOOL_DEFAULT_NAMESPACE):
+            self._given_namespaces = (given,) if isinstance(given, str) else tuple(given)
+
+    def _check_claim(self, namespace: object) -> str | None:
+        """Refuse an entry that names another namespace than was given, or say what there is to say about it."""
+        given = self._given_namespaces
+        if given is None or namespace is None or namespace in given:
+            return None
+        claim = f"claims the namespace {show(namespace)}, and the source was given {', '.join(map(repr, given))}"
+        if self._is_locked:
+            raise DefinitionError(f"{claim}, which is locked")
+        return f"{claim}; 'namespaces: locked' refuses that"
 
     def _set_policies(self, on_error: str, on_duplicate: str) -> None:
         for option, value in (("on_error", on_error), ("on_duplicate", on_duplicate)):
@@ -141,7 +152,9 @@ class Intake:
             self.reject(error, where, tool.name)
 
     def _admit(self, tool: Tool, changes: Sequence[Change], place: str) -> None:
-        self._check_namespace(tool)
+        claim = self._loader._check_claim(tool.namespace)
+        if claim is not None:
+            self._warnings.append(DefinitionWarning(tool.qualified_name, "/namespace", "namespace", claim))
         candidate, rewrites = admit_tool(tool, copied=not self._own)
         if place:
             candidate.place = place
@@ -150,16 +163,6 @@ class Intake:
             self._rewrites.extend(summarise_changes(tool, changes, ""))
         if rewrites:
             self._rewrites.extend(rewrites)
-
-    def _check_namespace(self, tool: Tool) -> None:
-        given = self._loader._given_namespace
-        if given is None or tool.namespace == given:
-            return
-        claim = f"claims the namespace {show(tool.namespace)}, and the source was given {given!r}"
-        if self._loader._is_locked:
-            raise DefinitionError(f"{claim}, which is locked")
-        text = f"{claim}; 'namespaces: locked' refuses that"
-        self._warnings.append(DefinitionWarning(tool.qualified_name, "/namespace", "namespace", text))
 
     def reject(self, error: Exception, where: str, name: str | None = None) -> None:
         """Leave an entry out and list it, or raise, as the loader's policy says."""

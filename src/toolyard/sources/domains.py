@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, ClassVar
 
-from toolyard.model.errors import ConfigError, MalformedSource
+from toolyard.constants import TOOL_DEFAULT_NAMESPACE
+from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource
 from toolyard.model.json_words import json_type, suggest
 from toolyard.model.names import show
 from toolyard.model.tool import Tool
@@ -47,9 +48,15 @@ class DomainToolLoader(ToolLoader):
     option_structs: ClassVar[tuple[type, ...]] = (DomainOptions,)
 
     def __init__(
-        self, domains: Sequence[str] | str = DEFAULT_DOMAINS, *, on_error: str = "skip", on_duplicate: str = "raise"
+        self,
+        domains: Sequence[str] | str = DEFAULT_DOMAINS,
+        *,
+        namespaces: str = "open",
+        on_error: str = "skip",
+        on_duplicate: str = "raise",
     ) -> None:
         self.domains = _split_domains(domains)
+        self._lock_namespaces(namespaces, [*self.domains, *(domain.rpartition(".")[2] for domain in self.domains)])
         self._set_policies(on_error, on_duplicate)
         self._given: dict[str, list[Tool]] = {}
 
@@ -98,6 +105,10 @@ class DomainToolLoader(ToolLoader):
                 continue
             tool = found.replace(namespace=namespace, source=self.source)
             moved = found.namespace != namespace
+            if moved and self._is_locked and found.namespace != TOOL_DEFAULT_NAMESPACE:
+                claim = f"claims the namespace {show(found.namespace)}, and that of its domain is locked"
+                intake.reject(DefinitionError(claim), where, tool.name)
+                continue
             changes = [Change("/namespace", f"namespace {show(found.namespace)} read as {namespace!r}")]
             intake.take(tool, f"{where}.{tool.name}", changes if moved else ())
             taken.append(tool)

@@ -31,21 +31,16 @@ class LoaderOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What every source has."""
 
     namespace: Annotated[str, Meta(description="The namespace of the tools.")]
+    namespaces: Annotated[
+        Literal["open", "locked"],
+        Meta(description="Whether an entry may name another namespace than the one given here, or is refused."),
+    ]
     on_error: Annotated[
         Literal["raise", "skip"], Meta(description="Whether a bad entry is an error, or left out and reported.")
     ]
     on_duplicate: Annotated[
         Literal["raise", "skip"],
         Meta(description="Whether a tool that is there already is an error, or left out and reported."),
-    ]
-
-
-class CatalogOptions(LoaderOptions, frozen=True, kw_only=True):
-    """Of sources whose entries may name a namespace of their own."""
-
-    namespaces: Annotated[
-        Literal["open", "locked"],
-        Meta(description="Whether an entry may name another namespace than the one given here, or is refused."),
     ]
 
 
@@ -57,7 +52,7 @@ class DomainOptions(LoaderOptions, frozen=True, kw_only=True):
     ]
 
 
-class FileOptions(CatalogOptions, frozen=True, kw_only=True):
+class FileOptions(LoaderOptions, frozen=True, kw_only=True):
     """Of a catalog file."""
 
     path: Annotated[str | Path, Meta(description="The file: JSON, JSON lines or YAML.")]
@@ -65,7 +60,7 @@ class FileOptions(CatalogOptions, frozen=True, kw_only=True):
     max_bytes: Annotated[int, Meta(ge=1, description="Size of the largest file that is read.")]
 
 
-class InlineOptions(CatalogOptions, frozen=True, kw_only=True):
+class InlineOptions(LoaderOptions, frozen=True, kw_only=True):
     """Of tools that stand in the config itself."""
 
     tools: Annotated[
@@ -73,7 +68,7 @@ class InlineOptions(CatalogOptions, frozen=True, kw_only=True):
     ]
 
 
-class PythonOptions(CatalogOptions, frozen=True, kw_only=True):
+class PythonOptions(LoaderOptions, frozen=True, kw_only=True):
     """Of Python functions."""
 
     target: Annotated[
@@ -177,6 +172,9 @@ class McpConfigOptions(LoaderOptions, frozen=True, kw_only=True):
     """Of the file in which other MCP clients list servers."""
 
     path: Annotated[str | Path, Meta(description="The file, as other MCP clients have it.")]
+    namespace: Annotated[  # type: ignore[assignment]
+        str | Sequence[str] | None, Meta(description="Names that servers in the file may have; any if not given.")
+    ]
     timeout: Annotated[float, Meta(gt=0, description="Seconds that a listing may take.")]
     connect_timeout: ConnectTimeout
     approved: Annotated[

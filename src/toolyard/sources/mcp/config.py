@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -63,7 +63,8 @@ class MCPConfigToolLoader(ToolLoader):
 
     A server that fails is listed in the report, and the tools it gave last stay; the load fails if all do. The file is
     read again on refresh; connections to servers that are as they were stay. Relative paths are taken from the file's
-    folder; `${NAME}` and `${NAME:-default}` are replaced from the environment. `approved` is as for one server.
+    folder; `${NAME}` and `${NAME:-default}` are replaced from the environment. `approved` is as for one server. With
+    `namespace`, one name or several, and `namespaces="locked"` servers of other names are refused.
     """
 
     option_structs: ClassVar[tuple[type, ...]] = (McpConfigOptions,)
@@ -72,6 +73,8 @@ class MCPConfigToolLoader(ToolLoader):
         self,
         path: str | Path,
         *,
+        namespace: str | Sequence[str] | None = None,
+        namespaces: str = "open",
         timeout: float = 30.0,
         connect_timeout: float | None = None,
         approved: str | Path | None = None,
@@ -81,6 +84,8 @@ class MCPConfigToolLoader(ToolLoader):
         self.path = Path(expand_place(path, "path"))
         read_arguments(McpConfigOptions, timeout=timeout, connect_timeout=connect_timeout)
         self._options: dict[str, Any] = {"timeout": timeout, "connect_timeout": connect_timeout, "approved": approved}
+        self._options["namespaces"] = namespaces
+        self._lock_namespaces(namespaces, namespace)
         self._set_policies(on_error, on_duplicate)
         self._servers: list[_Named] = []
         self._changed: Callable[[], None] | None = None
@@ -205,9 +210,12 @@ class MCPConfigToolLoader(ToolLoader):
         if entry.get("disabled") is True or entry.get("enabled") is False:
             self._refused.append(Rejection(self._at(name), "this server is disabled", None, "Disabled"))
             return None
+        claim = self._check_claim(name)
         entry = {_SPELT.get(key, key): value for key, value in entry.items()}
         unknown = [key for key in entry if key not in _TAKEN and key not in _MEANINGLESS]
         rewrites = tuple(Rewrite(name, pointer_of([key]), "this key means nothing here") for key in unknown)
+        if claim is not None:
+            rewrites = (*rewrites, Rewrite(name, "", claim))
         options = {key: expand(entry[key], where=key) for key in _TAKEN if entry.get(key) is not None}
         kind = options.pop("type", None)
         if kind is not None:

@@ -91,6 +91,7 @@ class MCPToolLoader(ToolLoader):
         sampling: Any = None,
         elicitation: Any = None,
         approved: str | Path | None = None,
+        namespaces: str = "open",
         on_error: str = "skip",
         on_duplicate: str = "skip",
     ) -> None:
@@ -107,6 +108,7 @@ class MCPToolLoader(ToolLoader):
         self._handlers = read_handlers(sampling, elicitation, roots)
         read = read_arguments(McpSourceOptions, timeout=timeout, max_tools=max_tools)
         self._timeout, self._max_tools = read["timeout"], read["max_tools"]
+        self._lock_namespaces(namespaces, namespace)
         self._set_policies(on_error, on_duplicate)
         self.approved = None if approved is None else Path(expand_place(approved, "approved"))
         self._label: str | None = None
@@ -255,6 +257,7 @@ class MCPToolLoader(ToolLoader):
         if before is not None and before.raw == raw:
             return before
         tool, changes = read_entry(raw, namespace=self.namespace, source=self.source, server=self.server)
+        self._check_claim(tool.metadata.get("namespace"))
         candidate, rewrites = admit_tool(tool)
         candidate.place = place
         if changes:

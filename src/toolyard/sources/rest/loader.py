@@ -123,6 +123,7 @@ class RESTToolLoader(ToolLoader):
         max_bytes: int = MAX_BYTES,
         allow_hosts: Sequence[str] = (),
         ref_root: str | Path | None = None,
+        namespaces: str = "open",
         on_error: str = "skip",
         on_duplicate: str = "raise",
     ) -> None:
@@ -138,6 +139,7 @@ class RESTToolLoader(ToolLoader):
         self._timeout: float = read["timeout"]
         self._max_bytes: int = read["max_bytes"]
         self._allow_hosts = tuple(read["allow_hosts"])
+        self._lock_namespaces(namespaces, namespace)
         self._set_policies(on_error, on_duplicate)
         check_namespace(namespace)
         text = str(spec)

@@ -83,6 +83,7 @@ class ScriptToolLoader(ToolLoader):
         env: Sequence[str] = (),
         uid: int | None = None,
         watch: bool = False,
+        namespaces: str = "open",
         on_error: str = "skip",
         on_duplicate: str = "skip",
     ) -> None:
@@ -99,6 +100,7 @@ class ScriptToolLoader(ToolLoader):
         self.load_timeout: float = read.pop("load_timeout")
         self.watching: bool = read.pop("watch")
         self.settings = make_worker_settings(read, self.load_timeout)
+        self._lock_namespaces(namespaces, namespace)
         self._set_policies(on_error, on_duplicate)
         self._lock = threading.Lock()
         self._read: dict[tuple[str, str], ScriptVersion] = {}
@@ -220,6 +222,7 @@ class ScriptToolLoader(ToolLoader):
         for raw in answer.tools:
             try:
                 candidate, rewrites = read_tool(raw, origin)
+                self._check_claim(candidate.tool.metadata.get("namespace"))
             except DefinitionError as error:
                 name = raw.get("name")
                 version.faults.append((error, to_one_line(name) if isinstance(name, str) else None))
