@@ -37,6 +37,7 @@ _VERBS = {
     "sample:sample": "Draw tools that belong together.",
     "graph:graph": "Draw which tools feed which, as SVG or as a page.",
     "serve:serve": "Serve the tools over HTTP.",
+    "console:open": "Show the tools in a browser.",
     "serve:mcp": "Serve the tools to one MCP client, over standard input and output.",
     "catalog:schema": "Print the JSON Schema of config files.",
     "catalog:version": "Print the version.",

@@ -47,6 +47,14 @@ def show_time(sessions: Sessions, seconds: float) -> str:
     return sessions.date_of(seconds).isoformat(timespec="milliseconds")
 
 
+def list_sessions(sessions: Sessions, owner: str) -> list[tuple[str, int, float]]:
+    """The owner's sessions by id: how many entries each has, and when it was last used. Waits for a store."""
+    if sessions.store is not None:
+        return sorted((info.session_id, info.entries, info.used) for info in sessions.store.sessions(owner))
+    own = [session for session in list(sessions.at_hand.values()) if session.key.owner == owner and not session.over]
+    return sorted((session.key.session_id, len(session.history), session.used) for session in own)
+
+
 async def read_state(engine: ToolEngine, owner: str | None, session_id: str) -> dict[str, Any]:
     """Everything in a session."""
 

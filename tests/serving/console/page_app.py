@@ -10,8 +10,9 @@ from dataclasses import replace
 import uvicorn
 from waiting import until
 
-from toolyard import Effects, PythonToolEngine, ToolRegistry, Toolyard, function_tool
+from toolyard import Effects, PythonToolEngine, ToolEnrichment, ToolRegistry, Toolyard, function_tool
 from toolyard.app.blocks import ServerBlock
+from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.serving.app import create_app
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import ALL, Grant, Principal, Scopes, SignIns
@@ -126,6 +127,16 @@ def sample_tools():
     ]
 
 
+class Edges(ToolEnrichment):
+    """A dataflow that is known beforehand: each tool feeds the next one."""
+
+    writes = ("dataflow",)
+
+    def enrich(self, snapshot):
+        edges = [(place, place + 1, 0.9) for place in range(len(snapshot.tools) - 1)]
+        return snapshot.tools, {"dataflow": Dataflow.from_edges(snapshot.tools, edges)}
+
+
 class Keys:
     """Two keys: one for everything, one that may look at `desk` alone."""
 
@@ -151,8 +162,8 @@ class Keys:
         raise HttpFault(401, "auth.missing", "sign in first")
 
 
-def service_of(tools, *, keys=None, metrics=None):
-    registry = ToolRegistry(tools)
+def service_of(tools, *, keys=None, metrics=None, enrichments=()):
+    registry = ToolRegistry(tools, enrichments=enrichments)
     yard = Toolyard(registry, PythonToolEngine(registry))
     service = make_service(yard, ServerBlock(metrics=metrics is not None, log="off"))
     return service if keys is None else replace(service, keys=keys)

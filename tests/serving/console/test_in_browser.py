@@ -6,6 +6,7 @@ import os
 import subprocess
 from contextlib import contextmanager
 
+import httpx
 import pytest
 from browsing import started
 from mcp_rig import install
@@ -13,7 +14,7 @@ from waiting import until
 from warm_python import warm_toolyard
 
 from conftest import SOAK
-from serving.console.page_app import HOSTILE, TOKEN, Keys, app_of, sample_tools, served, service_of
+from serving.console.page_app import HOSTILE, TOKEN, Edges, Keys, app_of, sample_tools, served, service_of
 from toolyard import ToolContext, function_tool
 from toolyard.serving.console.rendering import tool_path
 
@@ -28,8 +29,24 @@ def browser():
 
 @pytest.fixture(scope="module")
 def url():
-    with served(app_of(service_of(sample_tools()))) as url:
+    with served(app_of(service_of(sample_tools(), enrichments=[Edges()]))) as url:
+        fill(url)
         yield url
+
+
+def fill(url):
+    """A session in which hostile things were sent, answered and refused."""
+    with httpx.Client(base_url=url) as client:
+        client.post("/v1/sessions", json={"session_id": "visit"})
+        for name, arguments in (
+            (f"hostile::{HOSTILE}", {HOSTILE: HOSTILE}),
+            ("core::echo", {"text": HOSTILE}),
+            ("core::fail", {"reason": HOSTILE}),
+            ("core::echo", {HOSTILE: 1}),
+            (HOSTILE, {}),
+        ):
+            calls = [{"name": name, "arguments": arguments}]
+            client.post("/v1/sessions/visit/execute", json={"calls": calls}).raise_for_status()
 
 
 # What sticks out of a wide window sticks out of a narrow one, too.
@@ -196,46 +213,54 @@ def test_json_folds_and_is_copied_whole(browser, url):
         assert copied["required"] == ["room", "day", "projector"] and page.problems == []
 
 
-@pytest.fixture(scope="module")
+class SlowTool:
+    """Says how far it is until somebody lets it go on, and what has become of its calls."""
+
+    def __init__(self):
+        self.ended = []
+        self.may_end = False
+
+    def make(self):
+        async def wander(ctx: ToolContext) -> str:
+            """Take a while."""
+            try:
+                while not self.may_end:
+                    ctx.report(1, 3, "one step of three")
+                    await asyncio.sleep(0.05)
+                self.ended.append("answered")
+            except asyncio.CancelledError:
+                self.ended.append("cancelled")
+                raise
+            return "there"
+
+        return function_tool(wander, namespace="slow", name="wander")
+
+
+@pytest.fixture
 def slow():
-    """A tool that says how far it is and can be stopped, and what has become of its calls."""
-    ended = []
-
-    async def wander(ctx: ToolContext, seconds: float = 0.6) -> str:
-        """Take a while."""
-        try:
-            for step in range(3):
-                ctx.report(step, 3, f"step {step}")
-                await asyncio.sleep(seconds / 3)
-            ended.append("answered")
-        except asyncio.CancelledError:
-            ended.append("cancelled")
-            raise
-        return "there"
-
-    with served(app_of(service_of([function_tool(wander, namespace="slow", name="wander")]))) as url:
-        yield f"{url}/console/tools/slow::wander", ended
+    tool = SlowTool()
+    with served(app_of(service_of([tool.make()]))) as url:
+        tool.url = f"{url}/console/tools/slow::wander"
+        yield tool
 
 
 def test_progress_is_shown_while_a_call_runs(page, slow):
-    url, _ = slow
-    page.goto(url)
+    page.goto(slow.url)
     page.get_by_role("button", name="Run").click()
-    page.get_by_text("step 1").wait_for()
+    page.get_by_text("one step of three").wait_for()
     assert page.get_by_role("progressbar").is_visible() and page.get_by_role("button", name="Run").is_disabled()
+    slow.may_end = True
     page.get_by_label("Result").wait_for()
     assert not page.get_by_role("progressbar").is_visible() and page.get_by_role("button", name="Run").is_enabled()
-    assert page.problems == [] and fits(page)
+    assert slow.ended == ["answered"] and page.problems == [] and fits(page)
 
 
 def test_a_call_is_cancelled_where_it_runs(page, slow):
-    url, ended = slow
-    page.goto(url)
-    page.get_by_label("seconds").fill("60")
+    page.goto(slow.url)
     page.get_by_role("button", name="Run").click()
     page.get_by_role("button", name="Cancel").click()
     page.get_by_text("Cancelled. It may have taken effect").wait_for()
-    until(lambda: ended[-1:] == ["cancelled"])
+    until(lambda: slow.ended == ["cancelled"])
     assert page.get_by_role("button", name="Run").is_enabled()
 
 
@@ -246,7 +271,48 @@ SCREENS = [
     "/console/tools/desk::book_room",
     "/console/tools/desk::book_room?as=json",
     "/console/tools/nothing",
+    "/console/tools/core::echo?session=visit&entry=2",
+    tool_path(f"hostile::{HOSTILE}"),
+    "/console/sessions",
+    "/console/sessions/visit",
+    "/console/sources",
+    "/console/graph",
+    "/console/connect",
 ]
+
+
+def test_hostile_text_runs_nothing_on_any_screen(page, url):
+    for path in SCREENS:
+        answer = page.goto(url + path)
+        page.evaluate("document.querySelectorAll('details').forEach(one => { one.name = ''; one.open = true; })")
+        assert page.locator("script").count() == 1 and page.locator("img[src=x]").count() == 0, path
+        assert fits(page), path
+        assert page.problems == [] or answer.status == 404, (path, page.problems)
+        page.problems.clear()
+
+
+def test_a_session_unfolds_call_by_call_and_is_forked(page, url):
+    page.goto(f"{url}/console/sessions/visit")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.locator("#e2").get_by_text("Arguments").wait_for()
+    assert page.locator(".timeline .bar").count() == 5
+    page.locator("#e2").get_by_role("link", name="Send again with changes").click()
+    page.wait_for_url("**/console/tools/core::echo?session=visit&entry=2")
+    assert page.get_by_label("text").input_value() == HOSTILE
+    page.goto(f"{url}/console/sessions/visit")
+    page.get_by_role("button", name="Fork here").click()
+    page.wait_for_url(lambda there: "/console/sessions/" in there and not there.endswith("visit"))
+    assert page.locator(".timeline > li").count() == 5 and page.problems == []
+
+
+def test_loading_again_happens_in_place(page, url):
+    page.goto(f"{url}/console/sources")
+    page.evaluate("window.stayed = true")
+    page.get_by_role("button", name="Load again").click()
+    page.get_by_text("Every source was loaded again.").wait_for()
+    assert page.evaluate("window.stayed") and focused(page) == "Load again"
 
 
 @pytest.fixture(scope="module")

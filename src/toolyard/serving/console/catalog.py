@@ -13,7 +13,7 @@ from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.catalog_view import CatalogView
 from toolyard.serving.console.rendering import CONSOLE, first_line
-from toolyard.serving.console.screens import Screen
+from toolyard.serving.console.screens import Screen, ScreenSet
 from toolyard.serving.routes.catalog import MAX_QUERY, MOST_HITS, CatalogHits, search_tools
 from toolyard.serving.routing import caller_of, query_str
 
@@ -80,9 +80,11 @@ class CatalogPage(msgspec.Struct, frozen=True):
     """How it was looked for: `words`, or by meaning, too."""
     nearest: bool = False
     """True if what is nearest is shown, although it hardly fits."""
+    session: str = ""
+    """The session that somebody looks for a tool to run in."""
 
 
-class CatalogScreens:
+class CatalogScreens(ScreenSet):
     """Makes pages of the catalog."""
 
     def __init__(self, catalog: CatalogView) -> None:
@@ -101,6 +103,7 @@ class CatalogScreens:
         query = (query_str(request, "q") or "")[:MAX_QUERY]
         filters = {name: value for name in _FACETS if (value := query_str(request, name))}
         nearest = query_str(request, "fit") == _ANYTHING
+        session = query_str(request, "session") or ""
         rows = self._list_rows(request)
         total, mode = len(rows), None
         if query.strip():
@@ -113,7 +116,7 @@ class CatalogScreens:
         pages = max(1, -(-len(found) // PAGE_SIZE))
         page = min(max(_read_number(query_str(request, "page")), 1), pages)
         shown = self._mark_stale(found[(page - 1) * PAGE_SIZE : page * PAGE_SIZE])
-        return CatalogPage(query, filters, shown, facets, len(found), total, page, pages, mode, nearest)
+        return CatalogPage(query, filters, shown, facets, len(found), total, page, pages, mode, nearest, session)
 
     def _list_rows(self, request: Request) -> list[CatalogRow]:
         principal, snapshot = caller_of(request).principal, self._catalog.registry.snapshot

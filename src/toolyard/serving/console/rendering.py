@@ -145,6 +145,11 @@ def _spell_twin(request: Request) -> str:
     return (path.rstrip(b"/") + b".json" + (b"?" + query if query else b"")).decode("latin-1")
 
 
+def base_url(request: Request) -> str:
+    """The address of this server, as whoever asks has reached it."""
+    return f"{request.scope.get('scheme', 'http')}://{request.headers.get('host', 'localhost')}"
+
+
 def static_file(name: str) -> Response:
     """One of the files that pages refer to."""
     return Response(_static(name), headers={**PAGE_HEADERS, **_KEPT}, media_type=STATIC_FILES[name])

@@ -9,9 +9,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from toolyard.serving.console.catalog import CatalogScreens
+from toolyard.serving.console.connect import ConnectScreens
+from toolyard.serving.console.graph import GraphScreens
 from toolyard.serving.console.rendering import CONSOLE, STATIC_FILES, PageRenderer, redirect, static_file
 from toolyard.serving.console.screens import Form, ScreenTable
+from toolyard.serving.console.sessions import SessionScreens
 from toolyard.serving.console.sign_in import MAX_SIGN_IN, FormTokens, SignInCookie, SignInPages
+from toolyard.serving.console.sources import SourceScreens
 from toolyard.serving.console.tool import ToolScreens
 from toolyard.serving.middleware import FaultPage
 from toolyard.serving.routing import Operation
@@ -27,13 +31,20 @@ class Console:
     def __init__(self, service: Service, cookie: SignInCookie) -> None:
         tokens = FormTokens(service.keys, cookie)
         renderer = PageRenderer(service.keys, tokens.make, metrics_on=service.metrics is not None)
-        catalog = CatalogScreens(service.catalog)
-        tool = ToolScreens(service.catalog, service.invoker, service.yard.tool_engine)
+        engine, catalog = service.yard.tool_engine, service.catalog
+        parts = (
+            CatalogScreens(catalog),
+            ToolScreens(catalog, service.invoker, engine),
+            SessionScreens(engine, service.quota),
+            SourceScreens(service.loaded, service.failing),
+            GraphScreens(catalog),
+            ConnectScreens(service.keys, with_mcp=service.block.mcp.enabled),
+        )
         self._signing = SignInPages(renderer, service.keys, cookie)
         self._renderer = renderer
-        self._table = ScreenTable(
-            [*catalog.screens(), *tool.screens()], [*tool.forms(), *self._sign_in_forms()], renderer, tokens
-        )
+        screens = [screen for part in parts for screen in part.screens()]
+        forms = [form for part in parts for form in part.forms()]
+        self._table = ScreenTable(screens, [*forms, *self._sign_in_forms()], renderer, tokens)
 
     def operations(self) -> list[Operation]:
         """Those without a sign-in are open to anybody, and take little."""

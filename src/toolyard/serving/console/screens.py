@@ -63,6 +63,18 @@ class Form(msgspec.Struct, frozen=True):
     max_body: int | None = None
 
 
+class ScreenSet:
+    """Screens and forms that belong together."""
+
+    def screens(self) -> tuple[Screen, ...]:
+        """Its pages."""
+        return ()
+
+    def forms(self) -> tuple[Form, ...]:
+        """What they send."""
+        return ()
+
+
 class ScreenTable:
     """All screens and forms as operations; refusals of pages are pages, those of twins are JSON."""
 
@@ -118,16 +130,18 @@ class ScreenTable:
             self._tokens.check(request.scope, fields.pop(FORM_TOKEN, ""))
             latest = _LatestNotice()
             work = asyncio.create_task(self._act(form, request, fields, latest.put))
+            said = asyncio.create_task(latest.there.wait())
             try:
                 async with watch_disconnect(request.receive, work.cancel):
                     if _STREAM in request.headers.get("accept", ""):
-                        await asyncio.wait({work, asyncio.ensure_future(latest.there.wait())}, return_when=_FIRST)
+                        await asyncio.wait({work, said}, return_when=asyncio.FIRST_COMPLETED)
                         if not work.done():
                             await _send_events(send, latest, work)
                             return None
                     return await work
             finally:
                 work.cancel()
+                said.cancel()
 
         return answer
 
@@ -142,9 +156,6 @@ class ScreenTable:
         if isinstance(shown, Response):
             return shown
         return self._renderer.render(request, shown.template, shown.view, status=shown.status)
-
-
-_FIRST = asyncio.FIRST_COMPLETED
 
 
 class _LatestNotice:

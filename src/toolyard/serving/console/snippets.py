@@ -61,3 +61,71 @@ def _write_python(base_url: str, name: str, arguments: dict[str, Any], with_key:
             f"print(registry.dispatch({name!r}, {arguments!r}))",
         ]
     )
+
+
+def write_client_snippets(base_url: str, *, with_key: bool, with_mcp: bool) -> list[Snippet]:
+    """What makes this server's tools those of a client; the key is named, never written."""
+    found = _write_mcp_clients(f"{base_url}/mcp", with_key) if with_mcp else []
+    authorized = f' -H "Authorization: Bearer ${_KEY_WORD}"' if with_key else ""
+    key = f', api_key=os.environ["{_KEY_WORD}"]' if with_key else ""
+    python = [
+        *(["import os", ""] if with_key else []),
+        "from toolyard import ToolCall",
+        "from toolyard.client import RemoteToolEngine",
+        "",
+        f"engine = RemoteToolEngine({base_url!r}{key})",
+        'engine.setup("s1")',
+        'print(engine.execute("s1", [ToolCall("core::echo", {"text": "hello"})]))',
+    ]
+    return [
+        *found,
+        Snippet("curl", "curl", f"curl{authorized} '{base_url}/v1/tools?q=what+you+need&limit=5'", "a shell"),
+        Snippet("python", "Python", "\n".join(python), "a program with toolyard installed"),
+        Snippet("openai", "OpenAI", _write_openai_loop(base_url, with_key), "a program with openai and httpx"),
+    ]
+
+
+def _write_mcp_clients(url: str, with_key: bool) -> list[Snippet]:
+    def server(bearer: str, **more: Any) -> dict[str, Any]:
+        return {**more, **({"headers": {"Authorization": f"Bearer {bearer}"}} if with_key else {})}
+
+    def servers(entry: dict[str, Any], word: str = "mcpServers") -> dict[str, Any]:
+        return {word: {"toolyard": entry}}
+
+    bridge: dict[str, Any] = {"command": "npx", "args": ["-y", "mcp-remote", url]}
+    if with_key:
+        # Clients differ in how they split arguments with spaces, so that the space comes with the variable.
+        bridge["args"] += ["--header", "Authorization:${AUTHORIZATION}"]
+        bridge |= {"env": {"AUTHORIZATION": "Bearer ty_..."}}
+    code = servers(server("${input:toolyard-key}", type="http", url=url), "servers")
+    if with_key:
+        asked = {"type": "promptString", "id": "toolyard-key", "description": "API key of toolyard", "password": True}
+        code = {"inputs": [asked], **code}
+    gemini = server(f"${_KEY_WORD}", httpUrl=url)
+    header = f' --header "Authorization: Bearer ${_KEY_WORD}"' if with_key else ""
+    codex = f'[mcp_servers.toolyard]\nurl = "{url}"' + (f'\nbearer_token_env_var = "{_KEY_WORD}"' if with_key else "")
+    return [
+        Snippet("claude-desktop", "Claude Desktop", pretty(servers(bridge)), "claude_desktop_config.json"),
+        Snippet("claude-code", "Claude Code", f"claude mcp add --transport http toolyard {url}{header}", "a shell"),
+        Snippet("cursor", "Cursor", pretty(servers(server(f"${{env:{_KEY_WORD}}}", url=url))), "~/.cursor/mcp.json"),
+        Snippet("vscode", "VS Code", pretty(code), ".vscode/mcp.json"),
+        Snippet("codex", "Codex", codex, "~/.codex/config.toml"),
+        Snippet("gemini", "Gemini CLI", pretty(servers(gemini)), "~/.gemini/settings.json"),
+    ]
+
+
+def _write_openai_loop(base_url: str, with_key: bool) -> str:
+    headers = f', headers={{"Authorization": "Bearer " + os.environ["{_KEY_WORD}"]}}' if with_key else ""
+    imports = "import json\nimport os\n" if with_key else "import json\n"
+    return f"""{imports}
+import httpx
+import openai
+
+yard = httpx.Client(base_url={base_url!r}{headers})
+found = yard.get("/v1/tools", params={{"format": "openai", "q": "what you need"}}).json()
+messages = [{{"role": "user", "content": "..."}}]
+answer = openai.OpenAI().chat.completions.create(model="gpt-5", messages=messages, tools=found["tools"])
+for call in answer.choices[0].message.tool_calls or []:
+    body = {{"args": json.loads(call.function.arguments)}}
+    name = found["names"][call.function.name]
+    print(yard.post(f"/v1/tools/{{name}}:invoke", json=body).json())"""

@@ -20,8 +20,8 @@ from toolyard.registry.bind import find
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.catalog_view import CatalogView, show_native
 from toolyard.serving.console.form import FormField, fill_form, form_fields, pretty, read_form, read_json_form, skeleton
-from toolyard.serving.console.rendering import CONSOLE
-from toolyard.serving.console.screens import Form, Screen, Shown
+from toolyard.serving.console.rendering import CONSOLE, base_url
+from toolyard.serving.console.screens import Form, Screen, ScreenSet, Shown
 from toolyard.serving.console.snippets import Snippet, write_call_snippets
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import KeyScope
@@ -101,7 +101,7 @@ class _Draft(msgspec.Struct, frozen=True):
     session: str = ""
 
 
-class ToolScreens:
+class ToolScreens(ScreenSet):
     """Shows tools one at a time, and runs them."""
 
     def __init__(self, catalog: CatalogView, invoker: Invoker, engine: ToolEngine) -> None:
@@ -263,11 +263,6 @@ class ToolScreens:
             [describe(other, place, other, score) for other, score in before],
             [describe(place, other, other, score) for other, score in after],
         )
-
-
-def base_url(request: Request) -> str:
-    """The address of this server, as whoever asks has reached it."""
-    return f"{request.scope.get('scheme', 'http')}://{request.headers.get('host', 'localhost')}"
 
 
 def _list_overloads(snapshot: Snapshot, shows: Shows | None, name: str) -> list[Tool]:

@@ -32,6 +32,7 @@ from toolyard.serving.session_view import (
     check_initial_state,
     check_may_begin,
     describe_session,
+    list_sessions,
     read_state,
     run_off_loop,
     show_time,
@@ -49,7 +50,6 @@ from toolyard.serving.wire_types import (
     StateView,
     WireCall,
 )
-from toolyard.sessions.sessions import Sessions
 
 _PAGE = 1000
 _MOST_ENTRIES = 2**53
@@ -229,7 +229,7 @@ class SessionRoutes:
         limit = query_int(request, "limit", 1, _PAGE, 100)
         after = query_str(request, "cursor") or ""
         sessions, owner = self._engine.sessions, caller_of(request).principal.owner or ""
-        found = await run_off_loop(sessions, lambda: _list_of_owner(sessions, owner))
+        found = await run_off_loop(sessions, lambda: list_sessions(sessions, owner))
         lines = [line for line in found if line[0] > after]
         page: dict[str, Any] = {
             "sessions": [
@@ -247,13 +247,6 @@ class SessionRoutes:
         await self._engine.ateardown(path_value(request), owner=owner)
         self._quota.ended(owner)
         return Response(status_code=204)
-
-
-def _list_of_owner(sessions: Sessions, owner: str) -> list[tuple[str, int, float]]:
-    if sessions.store is not None:
-        return sorted((info.session_id, info.entries, info.used) for info in sessions.store.sessions(owner))
-    own = [session for session in list(sessions.at_hand.values()) if session.key.owner == owner and not session.over]
-    return sorted((session.key.session_id, len(session.history), session.used) for session in own)
 
 
 def _answer_interrupted(info: ErrorInfo) -> Response:

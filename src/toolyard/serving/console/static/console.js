@@ -163,6 +163,26 @@ class ProgressLine extends HTMLElement {
   }
 }
 
+// Calls one below the other, each with a bar for when it ran and how long, as far as that is known.
+class Timeline extends HTMLElement {
+  connectedCallback() {
+    const rows = [...this.querySelectorAll("[data-at]")].map((row) => {
+      const end = Date.parse(row.dataset.at), took = Number(row.dataset.took || 0) * 1000;
+      return { row, begin: end - took, end };
+    }).filter(({ end }) => !Number.isNaN(end));
+    const first = Math.min(...rows.map(({ begin }) => begin)), last = Math.max(...rows.map(({ end }) => end));
+    if (rows.length < 2 || last <= first) return;
+    for (const { row, begin, end } of rows) {
+      const bar = make("span", { class: "bar" });
+      bar.style.left = `${(100 * (begin - first)) / (last - first)}%`;
+      bar.style.width = `${(100 * (end - begin)) / (last - first)}%`;
+      row.querySelector(".bar-line")?.remove();
+      row.querySelector("summary, a").append(make("span", { class: "bar-line", "aria-hidden": "true" }, bar));
+    }
+  }
+}
+
+customElements.define("y-timeline", Timeline);
 customElements.define("y-code", CodeBlock);
 customElements.define("y-json", JsonBlock);
 customElements.define("y-progress", ProgressLine);
@@ -236,8 +256,8 @@ document.addEventListener("keydown", (event) => {
     byId("q")?.focus();
   }
   if (event.key === "j" || event.key === "k") {
-    const rows = [...document.querySelectorAll("[data-rows] > * > a, [data-rows] > [tabindex]")];
-    const at = rows.findIndex((row) => row === document.activeElement || row.parentElement.contains(document.activeElement) && row.parentElement.parentElement.dataset.rows !== undefined);
+    const rows = [...document.querySelectorAll("[data-rows] > * > a, [data-rows] summary[tabindex]")];
+    const at = rows.findIndex((row) => row.closest("[data-rows] > *").contains(document.activeElement));
     const next = at < 0 ? 0 : at + (event.key === "j" ? 1 : -1);
     rows[Math.max(0, Math.min(next, rows.length - 1))]?.focus();
   }

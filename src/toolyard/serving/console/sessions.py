@@ -1,0 +1,128 @@
+"""The Sessions screens: all of one's own, and one of them: what happened in it, what it holds, and forks of it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from toolyard.engines.base import ToolEngine
+from toolyard.model.context import Notify
+from toolyard.serving.console.rendering import CONSOLE, item_path, redirect
+from toolyard.serving.console.screens import Form, Screen, ScreenSet
+from toolyard.serving.identity import Principal
+from toolyard.serving.routing import caller_of, path_value, query_int, query_str
+from toolyard.serving.session_view import SessionQuota, check_may_begin, list_sessions, run_off_loop, show_time
+from toolyard.sessions.views import RecordedCall
+
+_PATH = f"{CONSOLE}/sessions"
+_PAGE = 100
+_ENTRIES = 50
+_MOST = 2**53
+
+
+class SessionRow(msgspec.Struct, frozen=True):
+    """One session in the list."""
+
+    session_id: str
+    entries: int
+    used: str
+
+
+class SessionsPage(msgspec.Struct, frozen=True):
+    """Some of the caller's sessions, by id."""
+
+    sessions: list[SessionRow]
+    total: int
+    next_cursor: str | None
+    may_begin: bool
+
+
+class SessionPage(msgspec.Struct, frozen=True):
+    """One session: a part of its history, eldest first, and what engines keep in it."""
+
+    session_id: str
+    length: int
+    state_hash: str
+    entries: list[dict[str, Any]]
+    after: int
+    """How many entries there are before the first that is shown."""
+    page_size: int
+    world: dict[str, Any]
+    may_begin: bool
+
+
+class SessionScreens(ScreenSet):
+    """Sessions of the caller; those of others are not there."""
+
+    def __init__(self, engine: ToolEngine, quota: SessionQuota) -> None:
+        self._engine = engine
+        self._quota = quota
+
+    def screens(self) -> tuple[Screen, ...]:
+        """The list, and one page for each."""
+        return (
+            Screen(_PATH, "sessions.html", self.show_sessions, "Sessions", heavy=True),
+            Screen(f"{_PATH}/{{session_id}}", "session.html", self.show_session, heavy=True),
+        )
+
+    def forms(self) -> tuple[Form, ...]:
+        """Beginning one, and forking one."""
+        return (Form(_PATH, self.begin_session), Form(f"{_PATH}/{{session_id}}", self.fork_session))
+
+    async def show_sessions(self, request: Request) -> SessionsPage:
+        """`GET /console/sessions`."""
+        principal, after = caller_of(request).principal, query_str(request, "cursor") or ""
+        sessions = self._engine.sessions
+        found = await run_off_loop(sessions, lambda: list_sessions(sessions, principal.owner or ""))
+        rows = [SessionRow(name, count, show_time(sessions, used)) for name, count, used in found if name > after]
+        cursor = rows[_PAGE - 1].session_id if len(rows) > _PAGE else None
+        return SessionsPage(rows[:_PAGE], len(found), cursor, _may_begin(principal))
+
+    async def show_session(self, request: Request) -> SessionPage:
+        """`GET /console/sessions/{session_id}`; without `?after=` the last entries."""
+        session_id, principal, sessions = path_value(request), caller_of(request).principal, self._engine.sessions
+        wanted = query_int(request, "after", 0, _MOST, _MOST)
+
+        def read() -> SessionPage:
+            _, state, length = sessions.current(session_id, principal.owner).branches()
+            after = min(wanted, max(0, length - _ENTRIES))
+            calls = sessions.calls(session_id, principal.owner, after=after, limit=_ENTRIES)
+            digest = sessions.state_hash(session_id, principal.owner)
+            shown = [_describe_entry(call) for call in calls]
+            world = {name: value for name, value in state.to_dict().items() if name != "tool_executions"}
+            return SessionPage(
+                *(session_id, length, digest, shown, after, _ENTRIES, world, _may_begin(principal)),
+            )
+
+        return await run_off_loop(sessions, read)
+
+    async def begin_session(self, request: Request, form: Mapping[str, str], notify: Notify) -> Response:
+        """`POST /console/sessions`: an empty session, under a name of one's own or a new one."""
+        return await self._begin(request, form)
+
+    async def fork_session(self, request: Request, form: Mapping[str, str], notify: Notify) -> Response:
+        """`POST /console/sessions/{session_id}`: a session that begins where this one now is."""
+        return await self._begin(request, form, fork_of=path_value(request))
+
+    async def _begin(self, request: Request, form: Mapping[str, str], **options: Any) -> Response:
+        principal = caller_of(request).principal
+        check_may_begin(principal)
+        session_id = form.get("session_id", "").strip() or secrets.token_urlsafe(9)
+        async with self._quota.place(principal.owner):
+            await self._engine.asetup(session_id, owner=principal.owner, **options)
+        return redirect(item_path("sessions", session_id))
+
+
+def _describe_entry(call: RecordedCall) -> dict[str, Any]:
+    info = call.tool_output.error_info
+    return {**call.to_dict(), "code": "ok" if info is None else info.code}
+
+
+def _may_begin(principal: Principal) -> bool:
+    scopes = principal.scopes
+    return scopes.allows_somewhere("execute") or scopes.allows_somewhere("simulate")

@@ -1,0 +1,53 @@
+"""The Connect screen: what it offers can be read by whom it is for, and names this server and no secret."""
+
+import ast
+import json
+import tomllib
+
+import pytest
+
+from serving.console.page_app import sign_in
+from serving.service_support import CORE, served
+from toolyard.app.blocks import McpBlock
+
+
+def clients_of(client):
+    return {one["id"]: one["text"] for one in client.get("/console/connect.json").json()["clients"]}
+
+
+def test_every_client_is_told_the_address_of_this_server_in_its_own_format(browse):
+    with served(CORE, page=True) as yard:
+        found = clients_of(browse(yard))
+        url = f"{yard.url}/mcp"
+    assert json.loads(found["claude-desktop"])["mcpServers"]["toolyard"]["args"][-1] == url
+    assert json.loads(found["cursor"])["mcpServers"]["toolyard"] == {"url": url}
+    assert json.loads(found["vscode"])["servers"]["toolyard"] == {"type": "http", "url": url}
+    assert json.loads(found["gemini"])["mcpServers"]["toolyard"] == {"httpUrl": url}
+    assert tomllib.loads(found["codex"])["mcp_servers"]["toolyard"] == {"url": url}
+    assert found["claude-code"] == f"claude mcp add --transport http toolyard {url}"
+    for language in ("python", "openai"):
+        ast.parse(found[language])
+        assert yard.url in found[language]
+
+
+def test_where_a_key_is_needed_it_is_named_and_never_written(tmp_path, browse):
+    config = {**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "yard.db")}}
+    with served(config, page=True) as yard:
+        token = yard.key("*:*")
+        client = browse(yard)
+        sign_in(client, token)
+        found = clients_of(client)
+    assert all("TOOLYARD_KEY" in text or "Bearer" in text for text in found.values())
+    assert not any(token in text for text in found.values())
+    assert tomllib.loads(found["codex"])["mcp_servers"]["toolyard"]["bearer_token_env_var"] == "TOOLYARD_KEY"
+    for name in ("claude-desktop", "cursor", "vscode", "gemini"):
+        json.loads(found[name])
+    for language in ("python", "openai"):
+        ast.parse(found[language])
+
+
+@pytest.mark.parametrize(("enabled", "offered"), [(True, True), (False, False)])
+def test_clients_of_mcp_are_told_nothing_where_there_is_none(browse, enabled, offered):
+    with served(CORE, page=True, mcp=McpBlock(enabled=enabled)) as yard:
+        found = clients_of(browse(yard))
+    assert ("cursor" in found) == offered and {"curl", "python", "openai"} <= set(found)
