@@ -24,6 +24,8 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the call would do, as far as that can be foreseen; its maker is named, or else why there is none."""
 
     maker: str | None = None
+    is_stand_in: bool = False
+    """True if the maker is not who will answer the call: it has a world of its own."""
     why_not: str | None = None
     code: str | None = None
     """`ok`, or the code of the error that it would end with."""

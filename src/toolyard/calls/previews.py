@@ -7,7 +7,7 @@ could have an effect. Answers of the default simulator are made up, and nobody i
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -22,6 +22,7 @@ from toolyard.registry.bind import Bound
 from toolyard.sessions.session import Session
 from toolyard.sessions.state import State
 from toolyard.sessions.world_diff import WorldChange, diff_states
+from toolyard.words.redactor import REDACTED, looks_secret
 
 _SECONDS = 10.0
 """That a preview may take, if its call may not take less."""
@@ -44,7 +45,8 @@ def foresee_call(
         plan = plans.get(bound.prepared) or plans.add(bound.prepared)
     except CallError as error:
         return Preview(why_not=path.redactor.text(str(error)))
-    maker = plan.engine.foresees(bound.tool) if isinstance(plan.engine, SimulatedAnswerer) else None
+    simulated = cast("SimulatedAnswerer", plan.engine)
+    maker = simulated.foresees(bound.tool)
     if maker is None:
         return Preview(why_not="nothing here can tell: only running it would show; simulate_with names what could")
     draft = session.draft() if session.kept else Session.alone(session.key.owner, "simulate")
@@ -56,18 +58,23 @@ def foresee_call(
         # Its text may quote the arguments.
         _log.warning("%s could not be foreseen: %s", bound.tool.qualified_name, type(error).__name__)
         return Preview(why_not=f"foreseeing it failed with {type(error).__name__}")
-    changes = describe_changes(path, session.state, draft.state)
-    return Preview(maker=maker, code=_code_of(result), result=_show_result(path, result), changes=changes)
+    return Preview(
+        maker=maker,
+        is_stand_in=simulated.stands_in,
+        code=_code_of(result),
+        result=_show_result(path, result),
+        changes=describe_changes(path, session.state, draft.state),
+    )
 
 
 def make_outcome(path: CallPath, approval: Approval, result: ToolResult, before: State, after: State) -> Outcome:
     """What really happened, and where that is not what was foreseen."""
     info, code = result.error_info, _code_of(result)
     changes = describe_changes(path, before, after)
-    foreseen, differences = approval.preview, []
-    if foreseen is not None and foreseen.maker is not None:
-        if foreseen.code != code:
-            differences.append(f"foreseen to end with {foreseen.code}, and ended with {code}")
+    foreseen, differences = approval.preview or Preview(), []
+    if foreseen.maker is not None and foreseen.code != code:
+        differences.append(f"foreseen to end with {foreseen.code}, and ended with {code}")
+    if foreseen.maker is not None and not foreseen.is_stand_in:
         differences += [f"foreseen, but did not happen: {line}" for line in foreseen.changes if line not in changes]
         differences += [f"happened, but was not foreseen: {line}" for line in changes if line not in foreseen.changes]
     effect = None if info is None else info.effect
@@ -77,14 +84,18 @@ def make_outcome(path: CallPath, approval: Approval, result: ToolResult, before:
 def describe_changes(path: CallPath, before: State, after: State) -> tuple[str, ...]:
     """What is other in a session's world, a line each, without secrets."""
     found = diff_states(before, after, max_changes=_MOST_CHANGES)
-    lines = [path.redactor.text(_describe_change(change)) for change in found.changes]
+    lines = [_describe_change(path, change) for change in found.changes]
     return (*lines, f"... and {found.left_out} more") if found.left_out else tuple(lines)
 
 
-def _describe_change(change: WorldChange) -> str:
+def _describe_change(path: CallPath, change: WorldChange) -> str:
     # Without the engine, which people need not know: `orders.1042.status`.
-    place = ".".join(change.path.split("/")[2:]).replace("~1", "/").replace("~0", "~")
-    before, after = _show_value(change.before), _show_value(change.after)
+    names = [name.replace("~1", "/").replace("~0", "~") for name in change.path.split("/")[2:]]
+    place = path.redactor.text(".".join(names))
+    is_secret = any(map(looks_secret, names))
+    before, after = (
+        REDACTED if is_secret else _show_value(path.redactor.value(value)) for value in (change.before, change.after)
+    )
     if change.kind == "changed":
         return f"{place}: {before} -> {after}"
     return f"{place}: added {after}" if change.kind == "added" else f"{place}: removed {before}"
