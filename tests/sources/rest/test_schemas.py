@@ -38,6 +38,14 @@ def ref(name):
         ),
         ({"type": "object", "dependencies": {"a": ["b"]}}, {"type": "object", "dependentRequired": {"a": ["b"]}}),
         ({"type": "object", "required": ["a", "a"]}, {"type": "object", "required": ["a"]}),
+        ({"type": "array", "enum": ["a"]}, {"type": "array", "items": {"enum": ["a"]}}),
+        (
+            {"type": "array", "enum": ["a"], "items": {"type": "string", "enum": ["a", "b"]}},
+            {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}},
+        ),
+        ({"type": "array", "enum": [["a"]]}, {"type": "array", "enum": [["a"]]}),
+        ({"type": "boolean", "enum": ["yes"]}, {"type": "boolean"}),
+        ({"type": "object", "enum": ["a"]}, {"type": "object"}),
     ],
 )
 def test_keywords_are_written_as_2020_12_has_them(given, meant):

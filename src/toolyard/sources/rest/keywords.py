@@ -250,6 +250,9 @@ def _read_exclusive(out: Node, flag: str, limit: str) -> None:
         out[flag] = number
 
 
+_PYTHON = {"object": dict, "boolean": bool}
+
+
 def _fit_enum(work: SchemaReader, raw: Node, out: Node, enum: list[Any]) -> None:
     """Values that YAML read as something else than the type they stand beside."""
     kind = out["type"]
@@ -263,6 +266,17 @@ def _fit_enum(work: SchemaReader, raw: Node, out: Node, enum: list[Any]) -> None
         if None not in numbers:
             out["enum"] = numbers
             work.notes.at(raw, "values of an enum of numbers written as numbers")
+    elif kind == "array" and not any(type(value) is list for value in enum):
+        del out["enum"]
+        items = out.get("items", {})
+        if type(items) is dict and "enum" not in items:
+            out["items"] = {"allOf": [items], "enum": enum} if "$ref" in items else {**items, "enum": enum}
+        work.notes.at(raw, "an enum of single values beside 'type: array' is about the items")
+    elif kind in ("object", "boolean") and not any(
+        type(value) is (dict if kind == "object" else bool) for value in enum
+    ):
+        del out["enum"]
+        work.notes.at(raw, f"an enum that has no {kind} left out, since that is what it stands beside")
 
 
 def _apply_discriminator(out: Node, discriminator: Any) -> None:

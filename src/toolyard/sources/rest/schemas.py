@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolyard.model.json_words import JSON_TYPES
+from toolyard.sources.rest.compositions import COMPOSING, Compositions
 from toolyard.sources.rest.document import MAIN, STRANGE, Files, Notes, ResolvedRef
 from toolyard.sources.rest.keywords import (
     ANNOTATIONS,
@@ -96,6 +97,7 @@ class Schemas:
     def __init__(self, files: Files, notes: Notes, *, modern: bool) -> None:
         self.notes = notes
         self._files = files
+        self._compositions = Compositions(files)
         self._modern = modern
         self._by_file: dict[str, dict[str, SchemaPart]] = {}
         self._links: dict[str, SchemaPart] = {}
@@ -170,6 +172,8 @@ class Schemas:
         return self._read_keywords(raw, depth)
 
     def _read_keywords(self, raw: Node, depth: int) -> Any:
+        if not COMPOSING.isdisjoint(raw):
+            raw = self._open_composition(raw)
         out: Node = {}
         others: list[str] | None = None
         nullable = False
@@ -210,6 +214,12 @@ class Schemas:
             return out
         self._part.count += 2
         return allow_null(out)
+
+    def _open_composition(self, raw: Node) -> Node:
+        if not self._compositions.is_contradictory(raw, self._part.file):
+            return raw
+        self.notes.at(raw, "additionalProperties: false left out: it forbids properties of the schemas beside it")
+        return self._compositions.open_schema(raw, self._part.file)
 
     def _read_elsewhere(self, key: str, value: Node, depth: int) -> Node:
         """A keyword whose value, no schema itself, is a reference; what it holds is read by the file it lies in."""
@@ -330,7 +340,7 @@ class Schemas:
                 out[key] = True
 
     def _find_component(self, ref: str, file: str) -> SchemaPart | None:
-        found = self._files.follow(ref, file)
+        found = self._compositions.opened_target(ref, file) or self._files.follow(ref, file)
         if found is not None and type(found.node) is dict and len(found.node) == 1 and "$ref" in found.node:
             found, ref = self._end_of(found, ref, file)
         if found is None or not isinstance(found.node, (dict, bool)):
