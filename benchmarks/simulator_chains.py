@@ -7,13 +7,17 @@ object that has the id, the entity of a request is the part whose names that obj
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from benchmarks.simulator_evidence import (
     answers_with_id,
     body_of,
+    find_alike,
     find_entities,
+    is_name,
     locate_entity,
     lost_values,
     names_of,
@@ -31,6 +35,8 @@ from toolyard.model.bindings import RestBinding
 from toolyard.words.identifiers import plain_letters
 
 Kinds = dict[str, dict[str, Profile]]
+_QUERIES = ("q", "query", "search")
+_WORDS = re.compile(r"\w[\w ]+\w")
 STEPS = ("create", "id", "sent", "get", "list", "update", "delete", "gone")
 """`id`: the answer of create says what to call it by; `sent`: the values that were sent are in that answer."""
 
@@ -79,6 +85,7 @@ class Chain:
         """True if nothing that create answers with, or is sent, could say what to call the entity by."""
         self._scope: dict[str, Any] = {}
         self._known: dict[str, Any] = {}
+        self._sent: dict[str, Any] = {}
 
     def run(self) -> None:
         """Take the steps."""
@@ -95,21 +102,21 @@ class Chain:
 
     def _steps(self) -> None:
         create, get = self._verbs["create"], self._verbs["get"]
+        self._scope = self._choose_scope(create, get)
         arguments, made = self._call("create")
         self._note("create", not made.is_error, made.error)
         if made.is_error:
             return
         fields = get.role.fields
-        self._scope = {name: arguments.get(name) for name in create.role.scope}
         _, thing = locate_entity(made.result, get.role)
         body = body_of(create, arguments)
-        self._known = {**sent_entity(body, thing), **thing}
+        self._known = {**(body if isinstance(body, dict) else {}), **sent_entity(body, thing), **thing}
         if self._key(get) is None:
             self.nameless = not answers_with_id(create, fields)
             self._note("id", False, "nothing to call it by")
             return
         self._note("id", True)
-        sent = self._compare("sent", create, body, made.result)
+        self._sent = sent = self._compare("sent", create, body, made.result)
         _, got = self._call("get")
         self._note("get", not got.is_error, got.error)
         self._compare("get", get, body, got.result)
@@ -124,6 +131,17 @@ class Chain:
             if self._can_list():
                 self._note("gone", not self._listed(), "it is still listed")
 
+    def _choose_scope(self, create: Profile, get: Profile) -> dict[str, Any]:
+        """Where the thing is to be: a place that both who makes it and who shows it accept, if there is one."""
+        places = [
+            [_arguments(profile.tool, {}, full=False).get(name) for name in profile.role.scope]
+            for profile in (create, get)
+        ]
+        found, other = (dict(zip(create.role.scope, values, strict=False)) for values in places)
+        arguments = _arguments(create.tool, other, full=False)
+        fits = None not in other.values() and SchemaValues(create.tool.parameters).check(arguments)
+        return other if fits and len(other) == len(found) else found
+
     def _compare(self, step: str, profile: Profile, body: Any, result: Any) -> dict[str, Any]:
         """Note what of the values sent an answer does not have, though it could."""
         path, shown = locate_entity(result, self._verbs["get"].role)
@@ -133,14 +151,17 @@ class Chain:
         else:
             node = node_at(profile.values, path)
             sent = sent_entity(body, names_of(profile.values, node) or shown)
-        sent = {name: value for name, value in sent.items() if name not in self._own_names()}
+        sent = {name: value for name, value in sent.items() if plain_letters(name) not in self._own_names()}
         lost = list(lost_values(profile.values, sent, shown, node))
         self._note(step, not lost, lost)
         return sent
 
     def _own_names(self) -> set[str]:
-        fields = self._verbs["get"].role.fields
-        return {name for name in self._known if plain_letters(name) in fields}
+        """What a thing is called by, in plain letters: it keeps that, whatever an update says."""
+        profiles = [self._verbs[verb] for verb in ("get", "update") if verb in self._verbs]
+        keys = {plain_letters(str(profile.role.key)) for profile in profiles}
+        names = {plain_letters(name) for name in self._known}
+        return keys | names.intersection(*[set(profile.role.fields) for profile in profiles[:1]])
 
     def _list(self, sent: dict[str, Any]) -> None:
         found = self._listed()
@@ -153,10 +174,12 @@ class Chain:
 
     def _listed(self) -> list[tuple[tuple[str, ...], dict[str, Any]]]:
         _, result = self._call("list")
-        return [] if result.is_error else find_entities(result.result, self._verbs["get"].role.fields, self._names())
-
-    def _names(self) -> list[str]:
-        return _calls(self._known, self._verbs["get"].role.fields)
+        fields = self._verbs["get"].role.fields
+        if result.is_error:
+            return []
+        return find_entities(result.result, fields, _calls(self._known, fields)) or find_alike(
+            result.result, self._sent, fields
+        )
 
     def _update(self, get: Profile) -> None:
         update = self._verbs["update"]
@@ -169,6 +192,7 @@ class Chain:
         self._note("update", not got.is_error, got.error)
         if not got.is_error:
             sent = self._compare("update", get, body, got.result)
+            self._sent = {**self._sent, **sent}
             self._known |= {name: value for name, value in sent.items() if name in self._known}
 
     def _key(self, profile: Profile | None) -> str | None:
@@ -193,8 +217,11 @@ class Chain:
     def _filters(self) -> dict[str, Any]:
         """What the list has to be told, of what is known about the thing; not what says where it is."""
         profile = self._verbs["list"]
-        needed = profile.tool.parameters.get("required") or ()
-        return {name: self._known[name] for name in needed if name in self._known and name not in profile.role.scope}
+        needed = [name for name in profile.tool.parameters.get("required") or () if name not in profile.role.scope]
+        known = {name: self._known[name] for name in needed if name in self._known}
+        texts = [value for value in self._known.values() if isinstance(value, str) and _WORDS.fullmatch(value)]
+        searched = [name for name in needed if name in _QUERIES and name not in known]
+        return {**known, **dict.fromkeys(searched if texts else (), max(texts, key=len, default=""))}
 
     def _takes(self, profile: Profile, key: str) -> bool:
         arguments = _arguments(profile.tool, {str(profile.role.key): key}, full=False)
@@ -209,6 +236,8 @@ class Chain:
         if verb == "list":
             known |= self._filters()  # those among which it is
         arguments = _arguments(tool, known, full=verb in ("create", "update"))
+        if verb == "create":
+            _add_names(tool, arguments, self._verbs["get"].role.fields)
         call = ToolCall(tool.qualified_name, arguments, overload=tool.fingerprint)
         return arguments, self._engine.execute(self._session, [call])[0]
 
@@ -217,9 +246,19 @@ def _calls(thing: dict[str, Any], fields: tuple[str, ...]) -> list[str]:
     """What a thing can be called by, the likeliest first."""
     values = own_values(thing)
     found = [values.get(field) for field in fields]
-    return [
-        str(value) for value in found if isinstance(value, (str, int)) and not isinstance(value, bool) and value != ""
-    ]
+    return [str(value) for value in found if is_name(value)]
+
+
+def _add_names(tool: Tool, arguments: dict[str, Any], fields: tuple[str, ...]) -> None:
+    """Say what the thing is to be called: whoever may choose that does."""
+    values = SchemaValues(tool.parameters or {"type": "object"})
+    for name, node in (tool.parameters.get("properties") or {}).items():
+        if plain_letters(name) in fields and name not in arguments:
+            draw = Draw(b"name of %b" % tool.qualified_name.encode())
+            with suppress(GaveUp):
+                made = values.make_part(values.maker(node, name), values.checker(node), draw)
+                if values.check({**arguments, name: made}):
+                    arguments[name] = made
 
 
 def _arguments(tool: Tool, known: dict[str, Any], *, full: bool) -> dict[str, Any]:

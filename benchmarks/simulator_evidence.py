@@ -26,6 +26,11 @@ def own_values(thing: dict[str, Any]) -> dict[str, Any]:
     return {plain_letters(name): value for part in (*inner, thing) for name, value in part.items()}
 
 
+def is_name(value: Any) -> bool:
+    """Whether something can be called by it."""
+    return isinstance(value, (str, int)) and not isinstance(value, bool) and value != ""
+
+
 def body_of(profile: Profile, arguments: dict[str, Any]) -> Any:
     """What is sent about the entity: the body, or all that does not say which entity or whose."""
     binding = profile.tool.binding
@@ -33,26 +38,44 @@ def body_of(profile: Profile, arguments: dict[str, Any]) -> Any:
         if binding.body.argument is not None:
             return arguments.get(binding.body.argument)
         names = binding.body.properties
-        return {names[name]: value for name, value in arguments.items() if name in names}
+        return _open_brackets({names[name]: value for name, value in arguments.items() if name in names})
     aside = {*profile.role.scope, *profile.ignored, profile.role.key}
     rest = {name: value for name, value in arguments.items() if name not in aside}
     body = profile.body_argument
     return {**rest, **rest.pop(body)} if body in rest and isinstance(rest[body], dict) else rest
 
 
+def _open_brackets(form: dict[str, Any]) -> dict[str, Any]:
+    """A form whose fields are called `track[title]` has an object `track`."""
+    found: dict[str, Any] = {}
+    for name, value in form.items():
+        outer, bracket, rest = name.partition("[")
+        inner = rest.partition("]")[0]
+        if bracket and inner and isinstance(found.setdefault(outer, {}), dict):
+            found[outer][inner] = value
+        else:
+            found[name] = value
+    return found
+
+
 def sent_entity(body: Any, names: Any) -> dict[str, Any]:
     """The part of a body that has most of these names; one further in counts for half as much."""
-    parts = level = [body[0] if isinstance(body, list) and body else body]
-    for _ in range(2):
-        inner = [value for part in level if isinstance(part, dict) for value in part.values()]
-        level = [value[0] if isinstance(value, list) and value else value for value in inner]
-        parts = [*parts, *level]
     letters = {plain_letters(name) for name in names}
     found: tuple[float, dict[str, Any]] = (-1.0, {})
-    for at, part in enumerate(parts):
-        if isinstance(part, dict):
-            count = len(letters.intersection(map(plain_letters, part))) / (2 if at else 1)
+    level = [body[0] if isinstance(body, list) and body else body]
+    for depth in range(3):
+        parts = [part for part in level if isinstance(part, dict)]
+        for part in parts:
+            count = len(letters.intersection(map(plain_letters, part))) / 2**depth
             found = (count, part) if count > found[0] else found
+        # An envelope has nothing beside it, or more than one name in common with what comes back.
+        inner = [(value, len(part) == 1) for part in parts for value in part.values()]
+        opened = [(value[0] if isinstance(value, list) and value else value, alone) for value, alone in inner]
+        level = [
+            value
+            for value, alone in opened
+            if isinstance(value, dict) and (alone or len(letters.intersection(map(plain_letters, value))) > 1)
+        ]
     return found[1]
 
 
@@ -69,12 +92,12 @@ def locate_entity(result: Any, role: Role) -> tuple[Path, dict[str, Any]]:
 
     if isinstance(result, (str, int)) and not isinstance(result, bool):
         return (), {"id": result}  # nothing but what to call it by
-    level: list[tuple[Path, Any]] = [((), result)]
+    level: list[tuple[Path, Any]] = [(("[]",), result[0]) if isinstance(result, list) and result else ((), result)]
     for _ in range(_DEEPEST):
         objects = [(path, value) for path, value in level if isinstance(value, dict)]
         objects.sort(key=order)
         for path, value in objects:
-            if not own_values(value).keys().isdisjoint(role.fields):
+            if any(is_name(inner) and name in role.fields for name, inner in own_values(value).items()):
                 return path, value
         level = [((*path, name), inner) for path, value in objects for name, inner in value.items()]
         level += [((*path, "[]"), inner[0]) for path, inner in level if isinstance(inner, list) and inner]
@@ -95,6 +118,23 @@ def find_entities(result: Any, fields: Path, called: list[str]) -> list[tuple[Pa
                 found.append((path, value))
             stack += [((*path, name), item) for name, item in value.items()]
     return sorted(found, key=lambda pair: len(pair[0]))
+
+
+def find_alike(result: Any, sent: dict[str, Any], fields: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """Items of lists that nothing could be called by and that have the values sent."""
+    found = []
+    stack: list[tuple[Path, Any]] = [((), result)]
+    while stack:
+        path, value = stack.pop()
+        if isinstance(value, list):
+            stack += [((*path, "[]"), item) for item in value]
+        elif isinstance(value, dict):
+            own = own_values(value)
+            shared = [own[plain_letters(name)] == one for name, one in sent.items() if plain_letters(name) in own]
+            if path[-1:] == ("[]",) and own.keys().isdisjoint(fields) and len(shared) > 1 and all(shared):
+                found.append((path, value))
+            stack += [((*path, name), item) for name, item in value.items()]
+    return found
 
 
 def names_of(values: SchemaValues, node: Any) -> dict[str, Any]:
@@ -130,7 +170,9 @@ def answers_with_id(profile: Profile, fields: Path, *, listed: bool = False) -> 
     if profile.values is None or profile.is_free or profile.values.root.get("type") in ("integer", "string"):
         return True
     looks = 0
-    level: list[tuple[bool, Any]] = [(False, profile.values.root)]
+    items = items_of(profile.values, profile.values.root)
+    # Where only one is asked for or made, a list of it is as good as itself.
+    level = [(False, profile.values.root if listed or items is None else items)]
     for _ in range(_DEEPEST):
         below: list[tuple[bool, Any]] = []
         for inside, node in level:
