@@ -20,3 +20,16 @@ def call(name, call_id=None, /, **arguments):
 
 def results_of(engine, session="s"):
     return [item["tool_output"].get("result") for item in engine.get_session_state(session)["tool_executions"]]
+
+
+def ask(engine, name, session="s", /, **arguments):
+    """What a call comes to."""
+    (result,) = engine.execute(session, [call(name, **arguments)])
+    assert not result.is_error, result.error
+    return result.result
+
+
+def refused(engine, name, session="s", /, **arguments):
+    """Why a call comes to nothing; None if it does not."""
+    (result,) = engine.execute(session, [call(name, **arguments)])
+    return result.error_info

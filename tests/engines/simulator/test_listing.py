@@ -1,6 +1,6 @@
 """Lists in pages, searches by words, and things made several at a time: numbers are kept by code."""
 
-from engines.engine_support import call
+from engines.engine_support import ask
 from toolyard import LMToolEngine, RestBinding, Tool, ToolRegistry
 from toolyard.engines.simulator.roles import role_of
 
@@ -40,6 +40,14 @@ TOOLS = [
     ),
     Tool("get_label", "n", parameters=an_object(["id"], id=WHOLE), output_parameters=LABEL),
     Tool("list_labels", "n", output_parameters={"type": "array", "items": LABEL}),
+    Tool(
+        "search_labels",
+        "n",
+        parameters=an_object(["query"], query=TEXT),
+        output_parameters={
+            "oneOf": [an_object(labels=LABELS["properties"]["labels"]), {"type": "array", "items": LABEL}]
+        },
+    ),
 ]
 
 
@@ -49,9 +57,7 @@ class _Yard:
         self.engine.setup("s")
 
     def __call__(self, name, /, **arguments):
-        (result,) = self.engine.execute("s", [call(name, **arguments)])
-        assert result.error is None
-        return result.result
+        return ask(self.engine, name, **arguments)
 
 
 def _rooms(count):
@@ -88,6 +94,13 @@ def test_a_search_finds_what_has_its_words():
     yard = _rooms(3)
     assert [room["title"] for room in yard("listRooms", query="Room 1")["data"]] == ["room 1"]
     assert yard("listRooms", query="nowhere")["total"] == 0
+
+
+def test_a_search_that_finds_nothing_shows_nothing_in_whatever_form():
+    yard = _Yard()
+    made = yard("bulk_create_labels", labels=[{"name": "a"}])["labels"]
+    assert made[0] in (yard("search_labels", query="a") or [])
+    assert yard("search_labels", query="nowhere") in ([], {"labels": []})
 
 
 def test_several_things_are_made_by_one_call():

@@ -6,7 +6,7 @@ Each holds what it is told: what is created comes back, lists and updates see it
 import pytest
 from hypothesis import given, strategies as st
 
-from engines.engine_support import call
+from engines.engine_support import ask, call
 from toolyard import LMToolEngine, RestBinding, Tool, ToolRegistry
 from toolyard.model.bindings import RestBody, RestParameter
 
@@ -228,12 +228,71 @@ def test_an_answer_that_is_nothing_but_an_id_is_one(kind):
         )
     )
     engine.setup("s")
-    (made,) = engine.execute("s", [call("create_page", page={"title": "First"})])
-    (got,) = engine.execute("s", [call("get_page", page_id=str(made.result))])
-    assert got.result == {"id": made.result, "title": "First"}
+    made = ask(engine, "create_page", page={"title": "First"})
+    assert ask(engine, "get_page", page_id=str(made)) == {"id": made, "title": "First"}
 
 
 def test_an_envelope_may_be_called_as_a_text_of_the_thing_is():
     inside = an_object(page=TEXT, title=TEXT)
     family = Family(inside, an_object(id=WHOLE, page=TEXT, title=TEXT), asked=("page",), answered=("page",))
     family.check_whole({"page": "one", "title": "First"}, {"title": "Second"})
+
+
+def test_fields_of_a_form_say_in_brackets_what_they_belong_to():
+    sent = an_object(**{"page[title]": TEXT, "page[body]": TEXT, "owner[city]": TEXT})
+    family = Family(sent, an_object(id=WHOLE, title=TEXT, body=TEXT, owner=an_object(city=TEXT)))
+    made = family.shown("create_page", {"page[title]": "First", "page[body]": "b", "owner[city]": "Ulm"})
+    assert (made["title"], made["body"], made["owner"]) == ("First", "b", {"city": "Ulm"})
+    family("put_page", {"page[title]": "Second"}, page_id=str(made["id"]))
+    assert family.shown("get_page", page_id=str(made["id"])) == {**made, "title": "Second"}
+
+
+@pytest.mark.parametrize("key", ["entity_id", "object_id", "recordId"])
+def test_a_thing_may_call_its_id_by_any_word_for_things(key):
+    shown = {**an_object(title=TEXT, body=TEXT, **{key: TEXT}), "required": [key]}
+    family = Family(PAGE, shown)
+    made = family.shown("create_page", {"title": "First"})
+    assert family.shown("get_page", page_id=made[key])["title"] == "First"
+
+
+def test_an_answer_that_holds_nothing_but_a_list_is_about_what_is_in_it():
+    item = an_object(id=TEXT, title=TEXT, body=TEXT)
+    family = Family(PAGE, item, answered=("outcomes", "[]"))
+    made = family.shown("create_page", {"title": "First"})
+    assert family.shown("get_page", page_id=made["id"])["title"] == "First"
+
+
+def test_what_the_path_calls_a_thing_by_is_never_null():
+    """A participant is called by its `call_sid`, which its schema lets be null."""
+    shown = an_object(title=TEXT, call_sid={"type": ["string", "null"]})
+    for seed in range(12):
+        engine = LMToolEngine(
+            ToolRegistry(
+                [
+                    operation("create_member", "POST", "/members", shown, PAGE),
+                    operation("get_member", "GET", "/members/{call_sid}", shown),
+                ]
+            ),
+            lm_config={"type": "schema", "seed": seed},
+        )
+        engine.setup("s")
+        made = ask(engine, "create_member", title="First")
+        assert ask(engine, "get_member", call_sid=made["call_sid"])["title"] == "First"
+
+
+def test_what_is_sent_far_inside_is_kept_where_null_would_do():
+    """However much an answer holds: parts that may be null are null for want of room, unless something is known."""
+    deep = TEXT
+    for level in range(8):
+        part = {**an_object(**{f"part{level}": deep, "other": TEXT}), "required": ["other"]}
+        deep = {"anyOf": [part, {"type": "null"}]}
+    crowd = {f"field{at}": {**an_object(a=TEXT, b=TEXT), "required": ["a", "b"]} for at in range(150)}
+    shown = {**an_object(id=WHOLE, **crowd, settings=deep), "required": ["id", *crowd]}
+    sent = "kept"
+    for level in range(8):
+        sent = {f"part{level}": sent}
+    made = Family(an_object(settings={"type": "object"}), shown).shown("create_page", {"settings": sent})
+    for level in reversed(range(8)):
+        made = made["settings"] if level == 7 else made
+        made = made[f"part{level}"]
+    assert made == "kept"

@@ -4,7 +4,7 @@ import pytest
 
 from toolyard import RestBinding, Tool
 from toolyard.engines.simulator.roles import fields_of, role_of
-from toolyard.model.bindings import RestParameter
+from toolyard.model.bindings import RestBody, RestParameter
 
 
 def named(name, *parameters, lists=False):
@@ -79,6 +79,26 @@ def test_a_path_that_says_how_answers_are_written_is_about_the_same_things():
         )
         role = role_of(Tool("x", "n", binding=binding), lists=False)
         assert (role.verb, role.kind, role.noun, role.key) == ("get", "n/pages", "page", "id")
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "verb"),
+    [
+        ("PostTransfersTransfer", "/v1/transfers/{transfer}", "update"),
+        ("PostValueListsValueList", "/v1/value_lists/{value_list}", "update"),
+        ("publishTransfer", "/v1/transfers/{transfer}", "act"),
+    ],
+)
+def test_names_of_things_in_a_path_are_no_verbs(name, path, verb):
+    key = path.rpartition("{")[2].removesuffix("}")
+    binding = RestBinding(
+        "POST",
+        path,
+        "",
+        (RestParameter(argument=key, name=key, location="path"),),
+        RestBody(media_type="application/json"),
+    )
+    assert role_of(Tool(name, "n", binding=binding), lists=False).verb == verb
 
 
 def test_things_have_what_arguments_call_them_by():

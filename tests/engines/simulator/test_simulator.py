@@ -2,7 +2,7 @@
 
 import pytest
 
-from engines.engine_support import call
+from engines.engine_support import ask, call, refused
 from toolyard import LMToolEngine, RestBinding, Tool, ToolRegistry
 from toolyard.model.bindings import RestParameter
 
@@ -64,17 +64,6 @@ def engine():
     with LMToolEngine(ToolRegistry(TOOLS), lm_config={"type": "schema", "seed": 3}) as made:
         made.setup("s")
         yield made
-
-
-def ask(engine, name, session="s", /, **arguments):
-    (result,) = engine.execute(session, [call(name, **arguments)])
-    assert not result.is_error, result.error
-    return result.result
-
-
-def refused(engine, name, session="s", /, **arguments):
-    (result,) = engine.execute(session, [call(name, **arguments)])
-    return result.error_info
 
 
 def test_what_is_made_is_read_listed_changed_and_removed(engine):

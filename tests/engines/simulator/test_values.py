@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolyard.engines.simulator.draw import Draw, GaveUp
-from toolyard.engines.simulator.values import SchemaValues
+from toolyard.engines.simulator.values import SchemaValues, SharedParts
 from toolyard.schema import compile_schema
 
 
@@ -314,3 +314,51 @@ def test_where_one_value_is_found_every_value_is_right(branches, word):
         except GaveUp:
             valid.append(False)
     assert all(valid) or not any(valid)
+
+
+OWNER = {"type": "object", "properties": {"friend": {"$ref": "#/$defs/Owner"}, "name": {"type": "string"}}}
+
+
+def test_schemas_of_one_document_share_what_is_made_of_their_definitions():
+    shared, definitions = SharedParts(), {"Owner": OWNER}
+    one, other = (
+        SchemaValues({"type": kind, "items": {"$ref": "#/$defs/Owner"}, "$defs": definitions}, shared)
+        for kind in ("array", "object")
+    )
+    assert one.checker(OWNER) is other.checker(OWNER)
+    assert one.maker(OWNER) is other.maker(OWNER)
+
+
+def test_schemas_in_which_a_name_means_something_else_share_nothing():
+    shared = SharedParts()
+    one = SchemaValues({"$ref": "#/$defs/Owner", "$defs": {"Owner": OWNER}}, shared)
+    other = SchemaValues({"$ref": "#/$defs/Owner", "$defs": {"Owner": {"type": "integer"}}}, shared)
+    assert isinstance(one.make(Draw(b"x")), dict) and isinstance(other.make(Draw(b"x")), int)
+    assert one.checker(OWNER) is not other.checker(OWNER)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["a", "abc"]),
+    lambda inner: st.dictionaries(st.sampled_from(["name", "friend"]), inner) | st.lists(inner, max_size=2),
+    max_leaves=6,
+)
+BRANCHES = st.sampled_from(
+    [
+        {"$ref": "#/$defs/Owner"},
+        {"$ref": "#/$defs/Owner", "description": "d"},
+        {"$ref": "#/$defs/Ring"},
+        {"$ref": "#/$defs/Number", "minimum": 1},
+        {"type": "string", "maxLength": 2},
+        {"type": "null"},
+        {"anyOf": [{"$ref": "#/$defs/Number"}, {"type": "null"}], "title": "t"},
+    ]
+)
+
+
+@given(st.lists(BRANCHES, min_size=1, max_size=3), VALUES)
+def test_a_part_that_leaves_its_verdict_to_definitions_judges_as_the_validator_does(branches, value):
+    ring = {"anyOf": [{"$ref": "#/$defs/Ring"}, {"type": "array"}]}
+    definitions = {"Owner": OWNER, "Number": {"type": "integer"}, "Ring": ring}
+    part = {"anyOf": branches, "description": "one of several"}
+    values = SchemaValues({"type": "object", "properties": {"part": part}, "$defs": definitions})
+    assert values.checker(part)(value) == compile_schema({**part, "$defs": definitions}).is_valid(value)

@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from engines.engine_support import call
+from engines.engine_support import ask, call, refused
 from engines.simulator.test_profile import operation
 from toolyard import ConfigError, LMToolEngine, MultiToolEngine, Tool, ToolRegistry, Toolyard
 from toolyard.sessions.sessions import Sessions
@@ -54,17 +54,6 @@ def engine():
         yield made
 
 
-def ask(engine, name, session="s", /, **arguments):
-    (result,) = engine.execute(session, [call(name, **arguments)])
-    assert not result.is_error, result.error
-    return result.result
-
-
-def refused(engine, name, session="s", /, **arguments):
-    (result,) = engine.execute(session, [call(name, **arguments)])
-    return result.error
-
-
 def own_state(engine, session="s"):
     return {name: value for name, value in engine.get_session_state(session).items() if name != "tool_executions"}
 
@@ -93,7 +82,7 @@ def test_what_belongs_to_others_is_shared_out_among_them(engine):
 def test_what_is_not_there_is_not_found_and_not_made(engine):
     before = own_state(engine)
     for name in ("get_task", "update_task", "delete_task"):
-        assert refused(engine, name, task_id=77) == "there is no task 77"
+        assert refused(engine, name, task_id=77).message == "there is no task 77"
     assert ask(engine, "search_tasks", query="nobody wrote this") == []
     assert ask(engine, "list_pets", user_gid="stranger") == []
     assert own_state(engine) == before
@@ -122,7 +111,7 @@ def test_what_is_deleted_changed_and_created_is_seen(engine):
     tasks = ask(engine, "list_tasks")
     assert [task["id"] for task in tasks] == [1001, 1003, 1004, made["id"]]
     assert tasks[1]["title"] == "reap" and tasks[3] == made
-    assert "deleted" in refused(engine, "get_task", task_id=1002)
+    assert "deleted" in refused(engine, "get_task", task_id=1002).message
 
 
 def test_seeds_make_worlds():

@@ -172,6 +172,8 @@ COMMON = frozenset(
 """Names that mean something else in every object."""
 _FAULTS = frozenset(("error", "errors", "errormessage", "errorcode", "failure", "fault", "faults"))
 """What is not there when a call goes well."""
+_AGAIN = 3
+"""How often null is refused where a value is wanted."""
 _ECHOED = 3
 """Levels in which a value is repeated under its name."""
 _UPPER = 2
@@ -227,7 +229,9 @@ def object_maker(source: MakerSource, schema: dict[str, Any]) -> Make:
                 if accepts(value):
                     out[name] = copied(value)
                     continue
-            if always or spent < 0 or key in draw.must:
+            if key in draw.must:
+                out[name] = make_some(maker, draw)
+            elif always or spent < 0:
                 out[name] = maker(draw)
             elif not lean and draw.byte() >= (_SELDOM if depth <= _UPPER else _OFTEN):
                 try:
@@ -240,6 +244,15 @@ def object_maker(source: MakerSource, schema: dict[str, Any]) -> Make:
         return out
 
     return make
+
+
+def make_some(maker: Make, draw: Draw) -> Any:
+    """A value that is not null, unless nothing else is likely."""
+    for _ in range(_AGAIN):
+        value = maker(draw)
+        if value is not None:
+            break
+    return value
 
 
 def fit_known(value: Any, make: Make, accepts: Check, draw: Draw) -> Any:

@@ -168,12 +168,12 @@ SIMPLE: tuple[Any, ...] = (
 
 
 def count_same(value: Any, known: Any) -> int:
-    """How much of what is known a value has, whatever the names are spelt like."""
+    """How much of what is known a value has, whatever the names are spelt like; an empty list is something, too."""
     if isinstance(value, dict) and isinstance(known, dict):
         there = {plain_letters(name): item for name, item in value.items()}
-        return sum(count_same(there.get(plain_letters(name)), item) for name, item in known.items())
+        return 1 + sum(count_same(there.get(plain_letters(name)), item) for name, item in known.items())
     if isinstance(value, list) and isinstance(known, list):
-        return sum(map(count_same, value, known))
+        return 1 + sum(map(count_same, value, known))
     return int(value == known)
 
 
@@ -197,7 +197,7 @@ class Choice:
     def __call__(self, draw: Draw) -> Any:
         """A value by one of them."""
         depth, spent, known, check = draw.depth, draw.spent, draw.known, self._check
-        if known is not None and len(self.makers) > 1:
+        if known is not None and len(self.makers) + self._nulls > 1:
             return self._keep_most(draw, known)
         for make in self._try_order(draw):
             draw.known = known

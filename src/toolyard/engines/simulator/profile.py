@@ -15,7 +15,7 @@ from toolyard.engines.simulator.containers import COMMON
 from toolyard.engines.simulator.draw import Make, encode
 from toolyard.engines.simulator.roles import nouns_of, own_names, role_of
 from toolyard.engines.simulator.scalars import OWN
-from toolyard.engines.simulator.values import SchemaValues, item_node, properties_of
+from toolyard.engines.simulator.values import SchemaValues, SharedParts, item_node, properties_of
 from toolyard.model.bindings import RestBinding
 from toolyard.model.tool import Tool
 from toolyard.schema.fold import allowed_types, find_ways
@@ -79,7 +79,15 @@ def find_entity(root: dict[str, Any], noun: str) -> AnswerPath | None:
         listed = find_list(root, noun, among=("data", "result", "results", "items", "response"))
         if listed is not None and (_has_own_id(listed.properties, noun) or find_list(root, noun, among=())):
             return listed
+        alone = find_list(root, noun)
+        if alone is not None and _has_own_id(alone.properties, noun) and _tell_contents(root, root) == [alone.names[0]]:
+            return alone
     return path
+
+
+def _tell_contents(root: dict[str, Any], node: SubSchema) -> list[str]:
+    """The properties of an answer that are not about the answer itself."""
+    return [name for name in properties_of(root, node) or () if plain_letters(name) not in _ABOUT]
 
 
 def _open_envelopes(root: dict[str, Any], node: SubSchema, noun: str) -> AnswerPath | None:
@@ -179,10 +187,10 @@ class Profile:
         "values",
     )
 
-    def __init__(self, tool: Tool, seed: int | str) -> None:
+    def __init__(self, tool: Tool, seed: int | str, shared: SharedParts | None = None) -> None:
         self.tool = tool
         self.prefix = encode([seed, tool.qualified_name])
-        values = SchemaValues(tool.output_parameters) if tool.output_parameters else None
+        values = SchemaValues(tool.output_parameters, shared) if tool.output_parameters else None
         self.is_free = values is None or is_any_object(values.root)
         """True if the answer may be any object."""
         self.values = values
@@ -255,13 +263,27 @@ class Profile:
             if isinstance(found.get(name or ""), dict):
                 found |= found.pop(name or "")
         if isinstance(binding, RestBinding) and binding.body is not None and not self.envelope:
-            found = {binding.body.properties.get(name, name): value for name, value in found.items()}
+            found = self._open_brackets({binding.body.properties.get(name, name): found[name] for name in found})
         if role.key is None:
             return found
         # A list of those to be changed has the one that is meant.
         found = next(iter(self.sent_entities(found)), found)
         # It keeps its name, whatever the body says.
         return {name: value for name, value in found.items() if plain_letters(name) not in role.fields}
+
+    def _open_brackets(self, form: dict[str, Any]) -> dict[str, Any]:
+        """The fields of a form whose names say where they belong: `track[title]` is the title of a track."""
+        found: dict[str, Any] = {}
+        for name, value in form.items():
+            outer, _, rest = name.partition("[")
+            inner = rest.partition("]")[0]
+            if inner and plain_letters(outer) in (*nouns_of(self.role.noun), *_WRAPPERS):
+                found[inner] = value
+            elif inner and isinstance(found.setdefault(outer, {}), dict):
+                found[outer][inner] = value
+            else:
+                found[name.removesuffix("[]")] = value
+        return found
 
     def sent_entities(self, sent: dict[str, Any]) -> list[dict[str, Any]]:
         """The entities themselves, where several are sent: the body is a list, or `labels` of a label."""

@@ -36,8 +36,11 @@ ID_ENDS = (
     "ref",
     "arn",
     "handle",
+    "sha",
 )
 _IDS = ("id", "uuid", "sid", "guid", "gid", "uid", "key")
+_THINGS = ("entity", "object", "resource", "record")
+"""What anything may be called."""
 _PARAMETER = re.compile(r"\{([^{}]+)\}")
 
 
@@ -88,9 +91,10 @@ def fields_of(key: str, noun: str) -> tuple[str, ...]:
     elif rest != name:
         found.append(rest)
     ending = next((end for end in ID_ENDS if name.endswith(end)), None)
+    starts = [thing, plain_letters(noun.rpartition(" ")[2]), *_THINGS]
     if ending is not None:
-        found += [ending, thing + ending]
-    return tuple(dict.fromkeys((*found, *_IDS, thing + "id")))
+        found += [ending, *[start + ending for start in starts]]
+    return tuple(dict.fromkeys((*found, *_IDS, *[start + "id" for start in starts])))
 
 
 def own_names(noun: str) -> dict[str, str]:
@@ -135,7 +139,10 @@ def _is_own_key(letters: str, noun: str) -> bool:
 
 def _verb_of_post(tool: Tool, binding: RestBinding) -> CrudVerb:
     """What a POST on one thing does: changes it by what is sent, unless the name of the tool says otherwise."""
-    word = next((word for word in split_identifier(tool.name) if word in CRUD_BY_VERB and word != "post"), "")
+    # Words of the path are names of things: `/transfers/{transfer}`, `/value_lists/{value_list}`.
+    things = {singular(word) for part in binding.path.split("/") for word in split_identifier(part)}
+    spoken = [word for word in split_identifier(tool.name) if word in CRUD_BY_VERB and singular(word) not in things]
+    word = next((word for word in spoken if word != "post"), "")
     said = CRUD_BY_VERB.get(word, "update")
     if binding.body is None or said in ("act", "list"):
         return "act"

@@ -16,6 +16,7 @@ from toolyard.engines.simulator.entities import FIRST_ID, AnswerWriter, EntitySt
 from toolyard.engines.simulator.listing import ListingCall
 from toolyard.engines.simulator.profile import Profile
 from toolyard.engines.simulator.roles import Role
+from toolyard.engines.simulator.values import SharedParts
 from toolyard.engines.simulator.world import ONLY, World
 from toolyard.links.lm.config import WorldOptions
 from toolyard.model.errors import ConfigError, InvalidOutput, ToolFailed
@@ -196,6 +197,7 @@ class Simulator:
         if self.world is not None and not stateful:
             raise ConfigError("world: what is there has to be remembered; remove stateful: false")
         self._profiles: dict[int, Profile] = {}
+        self._shared: dict[str, SharedParts] = {}
         self._lock = Lock()
 
     def answer(self, invocation: Invocation) -> Any:
@@ -226,9 +228,10 @@ class Simulator:
         found = self._profiles.get(id(tool))
         if found is not None and found.tool is tool:
             return found
-        made = Profile(tool, self.seed)
         with self._lock:
+            made = Profile(tool, self.seed, self._shared.setdefault(tool.namespace, SharedParts()))
             if len(self._profiles) >= _KEPT:
+                self._shared.clear()
                 for key in list(self._profiles)[: _KEPT // 4]:
                     del self._profiles[key]
             self._profiles[id(tool)] = made

@@ -28,6 +28,8 @@ _NUMBER = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum
 _LIMITS = (_TEXT | _NUMBER | _ARRAY | _OBJECT) - {"items", "properties", "additionalProperties", "format"}
 _TRIES = ((0, False), (0, False), (LEAVES + 1, False), (-10 * LEAVES, False), (1, False), (LEAVES + 1, True))
 """How values of a whole schema are tried: as usual, with little in them, with all, and by any means."""
+_ANNOTATIONS = frozenset({"description", "title", "default", "example", "examples", "deprecated"})
+_ANNOTATIONS |= {"readOnly", "writeOnly", "$comment"}
 _KEPT = ("$schema", "$defs", "definitions")
 _ROOT = "root of it all"
 _FOLLOWED = 20
@@ -45,16 +47,36 @@ _PYTHON: dict[str, tuple[type, ...]] = {
 }
 
 
+class SharedParts:
+    """Makers and checks of parts, by identity, for schemas of one document: these refer to the very same definitions.
+
+    An API of 500 definitions that refer to one another would have all of them once more for each of its tools.
+    """
+
+    def __init__(self) -> None:
+        self._definitions: dict[str, SubSchema] = {}
+        self.made: dict[tuple[int, str], Make] = {}
+        self.checks: dict[int, Check] = {}
+        self.kept: list[SubSchema] = []
+        """Nodes whose ids are in use."""
+
+    def fits(self, root: dict[str, Any]) -> bool:
+        """Whether every name means the same to this schema as to those before it; if so, it is one of them."""
+        own = {f"{key}/{name}": node for key in _KEPT[1:] for name, node in (root.get(key) or {}).items()}
+        if any(self._definitions.get(name, node) is not node for name, node in own.items()):
+            return False
+        self._definitions |= own
+        return True
+
+
 class SchemaValues:
     """Values of one schema, and of its parts."""
 
-    def __init__(self, schema: dict[str, Any]) -> None:
+    def __init__(self, schema: dict[str, Any], shared: SharedParts | None = None) -> None:
         self.root = _move_into_definitions(schema)
         self.check: Check = Lazy(lambda: compile_schema(schema).is_valid)
-        self._made: dict[tuple[int, str], Make] = {}
-        self._kept: list[SubSchema] = []
-        """Nodes whose ids are in use."""
-        self._checks: dict[int, Check] = {}
+        parts = shared if shared is not None and shared.fits(self.root) else SharedParts()
+        self._made, self._checks, self._kept = parts.made, parts.checks, parts.kept
         self._whole: Make | None = None
 
     def maker(self, node: SubSchema, name: str = "") -> Make:
@@ -162,9 +184,14 @@ class SchemaValues:
         return found
 
     def compile_check(self, node: SubSchema) -> Check:
-        """A check for that part, compiled now."""
+        """A check for that part, compiled now; one of several definitions is left to their checks."""
         if node is self.root:
             return self.check
+        parts = _flatten_choice(node)
+        targets = [self._find_definition(part) for part in parts]
+        if any(target is not node for target in targets):
+            pairs = [(_type_check(target), self.checker(target)) for target in targets]
+            return lambda value: any(is_type(value) and check(value) for is_type, check in pairs)
         around = {key: self.root[key] for key in _KEPT if key in self.root}
         if not any(True for _ in _list_references(node)):
             around = {key: value for key, value in around.items() if key == "$schema"}
@@ -172,6 +199,14 @@ class SchemaValues:
             return compile_schema({**around, "allOf": [node]}).is_valid
         except InvalidSchemaError:
             return _accept_any  # the whole is checked in the end
+
+    def _find_definition(self, node: SubSchema) -> SubSchema:
+        """What a part that only refers to something refers to; any other part itself."""
+        if not isinstance(node, dict) or not isinstance(node.get("$ref"), str) or node.keys() - _ANNOTATIONS - {"$ref"}:
+            return node
+        found = resolve_pointer(self.root, node["$ref"])
+        # What leads on may lead back: the validator knows how to deal with it.
+        return found if isinstance(found, dict) and COMPOSED.isdisjoint(found) else node
 
     def make(self, draw: Draw) -> Any:
         """A value of the whole schema; one that is not quite allowed if none was found that is, or `GaveUp`."""
@@ -249,6 +284,19 @@ def _fail_with(why: str) -> Make:
         raise GaveUp(why)
 
     return make
+
+
+def _flatten_choice(node: SubSchema) -> list[SubSchema]:
+    """The branches of which any may hold, those of branches included; the part alone where it says more."""
+    if not isinstance(node, dict) or node.keys() - _ANNOTATIONS != {"anyOf"} or not isinstance(node["anyOf"], list):
+        return [node]
+    return [part for branch in node["anyOf"] for part in _flatten_choice(branch)]
+
+
+def _type_check(node: SubSchema) -> Check:
+    """Whether a value is of a type that the part allows: what has another need not be judged by all of it."""
+    kinds = allowed_types(node) if isinstance(node, dict) else None
+    return _accept_any if kinds is None else lambda value: any(_is_kind(value, kind) for kind in kinds)
 
 
 def _accept_any(value: Any) -> bool:
