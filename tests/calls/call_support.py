@@ -1,5 +1,6 @@
 """What the tests of the call path share: engines made in a line, and a registry of functions."""
 
+import dataclasses
 import threading
 
 from waiting import SOON, Hung, until  # noqa: F401 - handed on
@@ -7,6 +8,7 @@ from waiting import SOON, Hung, until  # noqa: F401 - handed on
 from toolyard.calls.invocation import Invocation
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.call import ToolCall
+from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import bind
 from toolyard.registry.functions import function_tool
@@ -16,8 +18,14 @@ from toolyard.sessions.sessions import Sessions
 def registry_of(*functions, namespace="n", **options):
     registry = ToolRegistry()
     for function in functions:
-        registry.add(function_tool(function, namespace=namespace, **options))
+        is_tool = isinstance(function, Tool)
+        registry.add(function if is_tool else function_tool(function, namespace=namespace, **options))
     return registry
+
+
+def tool_of(function, name=None, **schemas):
+    """The tool of a function, with schemas of its own."""
+    return dataclasses.replace(function_tool(function, namespace="n", name=name or function.__name__), **schemas)
 
 
 def engine_of(*functions, effects="unknown", session="s", **settings):

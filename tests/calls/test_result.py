@@ -5,7 +5,7 @@ import datetime
 import enum
 
 import pytest
-from call_support import call, engine_of, executions, invocation_of
+from call_support import call, engine_of, executions, invocation_of, tool_of
 from pydantic import BaseModel
 
 from toolyard.calls.result import plain_answer
@@ -222,3 +222,33 @@ def test_an_answer_that_takes_too_long_to_judge_is_kept_and_said_not_to_be_judge
     result = engine.execute("s", [call("numbers")])[0]
     assert len(result.result) == 95_000
     assert "which is the limit" in result.metadata["output_violations"][0]["message"]
+
+
+LONG = {"type": "object", "properties": {"rows": {"type": "array", "items": {"type": "array", "uniqueItems": True}}}}
+
+
+@pytest.mark.parametrize("row", [[1, 2], [1, 1]], ids=["allowed", "not allowed"])
+def test_a_long_answer_under_a_strict_check_fails_only_if_its_schema_does_not_allow_it(row):
+    # Answers of such a schema are judged at once up to 2,048 bytes of text; this one is measured first.
+    def list_rows():
+        return {"rows": [row] * 1_000}
+
+    engine = engine_of(tool_of(list_rows, output_parameters=LONG), output_check="strict")
+    [result] = engine.execute("s", [call("list_rows")])
+    if row == [1, 2]:
+        assert (result.error, result.metadata, len(result.result["rows"])) == (None, {}, 1_000)
+    else:
+        assert (result.error_info.code, result.result) == ("tool.invalid_output", None)
+
+
+@pytest.mark.parametrize("shape", ["flat", "in objects", "in an iterator"])
+def test_an_answer_of_too_many_values_is_refused_before_it_is_written(shape):
+    def count():
+        numbers = [1] * 300_000
+        return {"flat": numbers, "in objects": [{"n": 1}] * 150_000, "in an iterator": iter(numbers)}[shape]
+
+    [refused] = engine_of(count).execute("s", [call("count")])
+    assert refused.error_info.code == "tool.invalid_output"
+    assert refused.error_info.details["max_values"] == 262_144
+    [taken] = engine_of(count, max_result_bytes=16 * 1024 * 1024).execute("s", [call("count")])
+    assert taken.error is None

@@ -2,19 +2,20 @@
 
 import asyncio
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
-from call_support import SOON, Hung, call, engine_of, executions, in_threads, registry_of, until
+from call_support import SOON, Hung, call, engine_of, executions, in_threads, registry_of, tool_of, until
 
 from toolyard.calls.batch import Batch
 from toolyard.calls.deadline import answer_in_thread
 from toolyard.calls.drive import sleep_here
-from toolyard.calls.flow import batch_flow, run_batch
+from toolyard.calls.flow import _bind_beside, batch_flow, run_batch
+from toolyard.calls.result import make_result
 from toolyard.engines.multi import MultiToolEngine
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.call import ToolCall
-from toolyard.model.errors import DefinitionError, SessionBusyError, SessionError, SyncInAsyncError
+from toolyard.model.errors import CallError, DefinitionError, SessionBusyError, SessionError, SyncInAsyncError
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.store.sqlite import SqliteStore
 
@@ -245,12 +246,26 @@ def waits_by(wait, function):
     return getattr(wait.here, "func", None) is function
 
 
+def waits_of(flow):
+    """What the flow waits for, each waited for by this thread."""
+    wait = next(flow, None)
+    with suppress(StopIteration):
+        while wait is not None:
+            yield wait
+            try:
+                got = wait.here()
+            except CallError as error:
+                wait = flow.throw(error)
+            else:
+                wait = flow.send(got)
+
+
 @pytest.mark.parametrize(("on_loop", "calls", "pauses"), [(True, 5, 2), (True, 1, 0), (False, 5, 0)])
 def test_a_long_batch_lets_other_tasks_run_between_its_calls(monkeypatch, on_loop, calls, pauses):
     # Two looks at the clock are within the time that a batch may keep the loop, three are over it.
     monkeypatch.setattr("toolyard.calls.flow.time", Clock(0.003))
     flow, session, _ = turn_of(engine_of(one), ask(on_loop=on_loop), calls)
-    assert sum(waits_by(wait, sleep_here) for wait in flow) == pauses
+    assert sum(waits_by(wait, sleep_here) for wait in waits_of(flow)) == pauses
     assert not session.gate.busy
 
 
@@ -258,10 +273,9 @@ def test_a_long_batch_lets_other_tasks_run_between_its_calls(monkeypatch, on_loo
 def test_a_flow_that_nobody_drives_any_more_gives_its_turn_back(tmp_path, durable):
     sessions = Sessions(SqliteStore(tmp_path / "s.db") if durable else None)
     flow, session, results = turn_of(engine_of(one, sessions=sessions), ask(on_loop=True))
-    for wait in flow:
+    for wait in waits_of(flow):
         if waits_by(wait, answer_in_thread):
             break
-        wait.here()
     assert session.gate.busy and session.taken
     flow.close()
     until(lambda: not session.gate.busy)
@@ -316,3 +330,62 @@ def test_what_is_no_batch_is_refused_before_the_turn_is_taken(calls):
     with pytest.raises(DefinitionError, match="timeout must be a number"):
         run_batch(engine._path, session, [call("one")], ask(timeout=0))
     assert not session.gate.busy and not session.flights
+
+
+RECURSIVE = {"type": "object", "properties": {"x": {"allOf": [{"$ref": "#"}] * 2}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments", "is_beside"),
+    [
+        ({}, {"x": "short"}, False),
+        ({}, {"x": ["a"] * 5_000}, True),
+        ({}, '{"x": "%s"}' % ("a" * 5_000), True),
+        ({"x": {"type": "integer"}}, {"x": "a" * 5_000}, True),
+        ({"x": {"type": "integer"}}, {"x": "a"}, False),
+        (RECURSIVE, {"x": {"x": 1}}, True),
+    ],
+    ids=["short", "many values", "long text", "long and wrong", "short and wrong", "of a schema that grows"],
+)
+def test_arguments_that_take_long_to_judge_are_judged_beside_the_loop(schema, arguments, is_beside):
+    parameters = {"type": "object", "properties": schema} if schema is not RECURSIVE else schema
+    engine = engine_of(tool_of(lambda x: 1, name="take", parameters=parameters))
+    engine._path.registry.snapshot.names["n::take"][0].make_ready()
+    in_thread = engine.execute("s", [ToolCall("n::take", arguments)])
+    results = []
+    flow = batch_flow(
+        engine._path, engine.sessions.find("s"), [ToolCall("n::take", arguments)], ask(on_loop=True), results
+    )
+    assert (True in [waits_by(wait, _bind_beside) for wait in waits_of(flow)]) == is_beside
+    assert results == in_thread
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_beside"),
+    [
+        ({"a": 1}, False),
+        ({"l": [{}] * 1_000}, False),
+        ({"l": [{}] * 5_000}, True),
+        ({"l": [1] * 5_000}, True),
+        ({"wrong": 1}, True),
+    ],
+    ids=["short", "some objects", "many objects", "many numbers", "not allowed"],
+)
+def test_answers_that_take_long_to_judge_are_judged_beside_the_loop(answer, is_beside):
+    allowed = {"type": "object", "properties": {"wrong": False}}
+    engine = engine_of(tool_of(lambda: answer, name="give", output_parameters=allowed))
+    in_thread = engine.execute("s", [call("give")])
+    results = []
+    flow = batch_flow(engine._path, engine.sessions.find("s"), [call("give")], ask(on_loop=True), results)
+    assert (True in [waits_by(wait, make_result) for wait in waits_of(flow)]) == is_beside
+    assert results == in_thread
+
+
+def test_a_tool_is_looked_at_beside_the_loop_when_it_is_first_called():
+    engine = engine_of(one)
+    looks = []
+    for _ in range(2):
+        flow, _, results = turn_of(engine, ask(on_loop=True))
+        looks.append({wait.here.func.__name__ for wait in waits_of(flow)})
+        assert [result.result for result in results] == [1]
+    assert looks[0] - looks[1] == {"_bind_beside"}

@@ -71,3 +71,22 @@ def test_a_recursive_schema_has_a_finite_plan():
     plan = integer_plan(node)
     fixed, _ = integral_floats({"n": 1.0, "next": {"n": 2.0, "next": {"n": 3.0}}}, plan)
     assert type(fixed["next"]["next"]["n"]) is int
+
+
+def test_so_many_integral_floats_that_nobody_reads_them_are_counted_instead_of_listed():
+    schema = {"type": "object", "properties": {"l": {"type": "array", "items": {"type": "integer"}}}}
+    fixed, repairs = integral_floats({"l": [1.0] * 6_000}, integer_plan(schema))
+    assert set(map(type, fixed["l"])) == {int}
+    assert len(repairs) == 5_001
+    assert repairs[-1].to_dict() == {"pointer": "", "from": "1,000 further numbers", "to": "integer"}
+
+
+def test_a_list_whose_first_values_are_no_matter_of_spelling_is_not_walked_to_its_end():
+    schema = {"type": "object", "properties": {"l": {"type": "array", "items": {"enum": ["a", "b"]}}}}
+    compiled, found = compile_schema(schema), []
+    assert coerce(compiled, {"l": ["x"] * 5_000}, found) is None
+    assert len(found) == 100
+    fixed, repairs = coerce(
+        compile_schema(SCHEMA | {"properties": {"l": {"items": {"type": "integer"}}}}), {"l": ["1"] * 200}
+    )
+    assert fixed == {"l": [1] * 200} and len(repairs) == 200

@@ -99,6 +99,12 @@ def ask_approval(threads: Threads, ask: Callable[[], object]) -> Wait:
     return EitherWay(ask, lambda: wrapped(threads.submit(ask)))
 
 
+def run_beside(threads: Threads, function: Callable[..., Any], *args: Any) -> Wait:
+    """Work of our own that takes longer than a loop may be held; a task has a thread do it."""
+    work = partial(function, *args)
+    return EitherWay(work, lambda: wrapped(threads.submit(work)))
+
+
 def run_in_thread(engine: Answerer, invocation: Invocation) -> Wait:
     """What an engine answers that blocks: on one of its threads, until the deadline."""
     return EitherWay(partial(answer_in_thread, engine, invocation), partial(aanswer_in_thread, engine, invocation))

@@ -65,8 +65,9 @@ def failure_result(
         if bound is not None:
             # Whatever it was called, this is the tool that was meant.
             result = msgspec.structs.replace(result, name=bound.tool.qualified_name)
-        sent = any_call_text(call) if bound is None else call_text(call, bound.sent)
-        return result, entry_text(sent, result_text(result, b"null"))
+        sent = bound.sent if bound is not None else error.sent if isinstance(error, InvalidArguments) else b""
+        text = call_text(call, sent) if sent else any_call_text(call)
+        return result, entry_text(text, result_text(result, b"null"))
     except (TypeError, ValueError, RecursionError):
         # Half of a surrogate pair, or details of a tool's own that are no JSON: no store can keep that.
         result = ToolResult.failed(_escape_call(call), _escape_info(info), **metadata)

@@ -30,6 +30,7 @@ from toolyard.calls.drive import (
     drive,
     leave_turn,
     pause,
+    run_beside,
     run_in_thread,
     write_store,
 )
@@ -42,7 +43,7 @@ from toolyard.calls.result import make_result
 from toolyard.calls.tracer import CallTrace
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import CallError, DefinitionError, NoEngine, SessionError, Unavailable
-from toolyard.registry.bind import Bound, bind
+from toolyard.registry.bind import Bound, TakesLong, bind
 from toolyard.registry.simulation import current_simulation
 from toolyard.sessions.history import Kept, call_text, interrupted, read_entry
 from toolyard.sessions.memory_quota import full_error
@@ -266,7 +267,8 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
     invocation, announced, cancelled, batch.bound, batch.begun = None, False, None, None, path.clock()
     trace = None if path.tracer is None else CallTrace(path.tracer, session, call, batch.mode)
     try:
-        bound = batch.bound = _bind_call(plans, batch, session, call)
+        bound = _bind_call(plans, batch, session, call, batch.on_loop)
+        bound = batch.bound = bound or (yield run_beside(path.threads, _bind_beside, plans, batch, session, call))
         plan = _plan_call(path.policy, plans, batch, bound, trace)
         if path.policy is not None:
             _check_policy(path, path.policy, batch, session, bound)
@@ -276,16 +278,15 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
             announced = True
             if cancelled is not None:
                 raise cancelled
-        if plan.is_limited:
-            value = yield from answer_flow(plan.engine, invocation, plan.faults, on_loop=batch.on_loop)
-        elif plan.blocks and (batch.on_loop or invocation.deadline is not None):
-            value = yield run_in_thread(plan.engine, invocation)
+        if plan.is_limited or (plan.blocks and (batch.on_loop or invocation.deadline is not None)):
+            value = yield from _answer_elsewhere(plan, batch, invocation)
         else:
             invocation.begun = True
             value = call_engine(plan.engine, invocation) if plan.function is None else plan.function(bound.arguments)
         if type(value) is CoroutineType:
             value = yield await_answer(value, invocation)
-        result, entry, changes = make_result(plan, invocation, value)
+        made = make_result(plan, invocation, value, batch.on_loop)
+        result, entry, changes = made or (yield run_beside(path.threads, make_result, plan, invocation, value))
     except Asked as asked:
         return (yield from asked_flow(call_flow, path, plans, batch, session, call, asked, trace))
     except CallError as error:
@@ -353,7 +354,24 @@ def _store_entry(
     return cancelled
 
 
-def _bind_call(plans: CallPlans | ScopedPlans, batch: Batch, session: Session, call: ToolCall) -> Bound:
+def _answer_elsewhere(plan: CallPlan, batch: Batch, invocation: Invocation) -> Flow:
+    """What an engine answers within its limits, or in one of its threads."""
+    if plan.is_limited:
+        return (yield from answer_flow(plan.engine, invocation, plan.faults, on_loop=batch.on_loop))
+    return (yield run_in_thread(plan.engine, invocation))
+
+
+def _bind_beside(plans: CallPlans | ScopedPlans, batch: Batch, session: Session, call: ToolCall) -> Bound | None:
+    bound = _bind_call(plans, batch, session, call, at_once=False)
+    if bound is not None:
+        bound.prepared.make_ready()
+    return bound
+
+
+def _bind_call(
+    plans: CallPlans | ScopedPlans, batch: Batch, session: Session, call: ToolCall, at_once: bool
+) -> Bound | None:
+    """The call, bound; None if a loop has no time for that, so that a thread must do it."""
     if session.full:
         raise Unavailable(str(full_error(session)), retryable=False)
     if batch.left_behind is not None and not batch.left_behind.done():
@@ -363,9 +381,12 @@ def _bind_call(plans: CallPlans | ScopedPlans, batch: Batch, session: Session, c
         )
     if call.call_id is not None:
         check_writable(call.call_id)
-    if batch.scope is None:
-        return bind(plans.snapshot, call)
-    return bind_within(plans.snapshot, batch.mode, call, batch.scope)
+    try:
+        if batch.scope is None:
+            return bind(plans.snapshot, call, at_once=at_once)
+        return bind_within(plans.snapshot, batch.mode, call, batch.scope, at_once=at_once)
+    except TakesLong:
+        return None
 
 
 def _plan_call(

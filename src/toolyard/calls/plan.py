@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from functools import partial
 from threading import Lock
 from types import CoroutineType
 from typing import Annotated, Any, Literal, Protocol
@@ -68,9 +69,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int | Mapping[ToolGlob, Annotated[int, Meta(ge=1)]] | None,
         Meta(ge=1, description="Calls of one tool that run at once: one number for all, or globs of names to numbers."),
     ] = None
-    max_result_bytes: Annotated[int, Meta(ge=1, description="Size of the largest answer that is taken.")] = (
-        MAX_RESULT_BYTES
-    )
+    max_result_bytes: Annotated[
+        int, Meta(ge=1, description="Size of the largest answer that is taken; of many values, one for every 32 bytes.")
+    ] = MAX_RESULT_BYTES
     retries: Annotated[int, Meta(ge=0, description="Tries after the first, where a repeat is harmless.")] = 0
     retry_delay: Annotated[float, Meta(ge=0, description="Seconds before the first repeat.")] = 0.2
     threads: Annotated[int, Meta(ge=1, description="Threads for tools that block.")] = 64
@@ -183,16 +184,21 @@ class SimulatedAnswerer:
     def answer(self, invocation: Invocation) -> Any:
         """The value, or a coroutine that gives it."""
         invocation.simulated_by = self._maker
+        return self._simulate(self._answerer.answer, invocation)
+
+    def _simulate(self, work: Callable[[Any], Any], argument: Any) -> Any:
         with simulating(self._may_execute):
-            value = self._answerer.answer(invocation)
+            value = work(argument)
         return self._await_answer(value) if type(value) is CoroutineType else value
 
     async def _await_answer(self, work: Awaitable[Any]) -> Any:
         with simulating(self._may_execute):
             return await work
 
-    def function_for(self, prepared: PreparedTool) -> None:
-        """Always by way of `answer`."""
+    def function_for(self, prepared: PreparedTool) -> Callable[[Any], Any] | None:
+        """That of who answers, where that is the tool itself, and nobody need be told who did."""
+        function = self._answerer.function_for(prepared) if self._maker is None else None
+        return None if function is None else partial(self._simulate, function)
 
     def simulator(self, tool: Tool, may_execute: bool = True) -> Answerer:
         """Itself: it is one."""
@@ -217,6 +223,7 @@ class CallPlan:
             "function",
             "held",
             "is_async",
+            "is_direct",
             "is_limited",
         ),
         *("max_result_bytes", "name", "script_timeout", "settings", "small_output", "timeout", "tool"),
@@ -240,6 +247,8 @@ class CallPlan:
         self.faults: FaultPlan | None = routed.settings.faults or root.settings.faults
         """The plan of whoever would execute the call, also where another simulates it; else that of all of them."""
         self.is_limited = not self.settings.unlimited or self.faults is not None
+        self.is_direct = self.function is not None and not self.is_limited
+        """True: nobody but the function answers, and it leaves nothing in the invocation."""
         self.script_timeout = self.tool.binding.timeout if type(self.tool.binding) is ScriptBinding else None
         self.timeout = self.time_limit(self.settings.timeout)
         self.held = self.settings.abandoned == "hold"
@@ -342,6 +351,9 @@ class CallPath:
         """True: what a tool's own exception says goes to the log, and callers are told where to find it there."""
         # Threads of their own: people who think it over must not keep tools from running.
         self.approver_threads = Threads(_ASKED_AT_ONCE, "toolyard-approver")
+        # One at a time: each of them shares the interpreter with the loop, which keeps half of it.
+        self.threads = Threads(1, "toolyard-judging")
+        """For arguments and answers that take long to judge."""
         self.counting = policy is not None and policy.counts_calls
         """True: sessions keep the numbers of calls that budgets need."""
         self.plans: dict[Mode, CallPlans] = {}
@@ -382,6 +394,7 @@ class CallPath:
     def close(self) -> None:
         """Let go of threads."""
         self.approver_threads.close()
+        self.threads.close()
         if self._approvals is not None:
             self._approvals.close()
 

@@ -67,10 +67,10 @@ class CallRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds to wait for somebody to decide on calls that are held; the session is free meanwhile."""
 
 
-def bind_within(snapshot: Snapshot, mode: Mode, call: ToolCall, scope: Scope) -> Bound:
+def bind_within(snapshot: Snapshot, mode: Mode, call: ToolCall, scope: Scope, *, at_once: bool = False) -> Bound:
     """`bind`, telling nothing about tools that the caller does not see: no names, no schemas, no hints."""
     candidates = find(snapshot, call.name, sees=None if scope.sees_all else scope.sees)
-    bound = bind(snapshot, call, candidates=candidates)
+    bound = bind(snapshot, call, candidates=candidates, at_once=at_once)
     if not scope.may(mode, bound.tool):
         raise Denied(f"this key may not {mode} {bound.tool.qualified_name}", hint="ask for a key with a wider scope")
     return bound

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.plan import Settings
+from toolyard.calls.plan import MAX_RESULT_BYTES, Settings
 from toolyard.model.bindings import PythonBinding
 from toolyard.model.call import CONTENT, Content, ToolResult
 from toolyard.model.errors import InvalidOutput, SessionError, ToolFailed
@@ -25,6 +25,10 @@ _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder().decode
 _NO_CHANGES: Changes = {}
 _MAX_DEPTH = 500
+_BYTES_OF_VALUE = 32
+"""What an answer of many values must be allowed for each of them."""
+_QUICK = 2_000
+"""Values of an answer that are looked at in a few milliseconds."""
 _LEAVES = frozenset({str, int, bool, type(None)})
 
 
@@ -43,6 +47,7 @@ class ResultPlan(Protocol):
     max_result_bytes: int
     accepts_output: Callable[[Any], bool] | None
     small_output: int
+    is_direct: bool
     entry_frame: tuple[bytes, bytes]
 
 
@@ -51,7 +56,15 @@ def plain_answer(value: Any, invocation: Invocation, max_bytes: int) -> tuple[An
     if type(value) in _LEAVES:
         text, plain = _encode_leaf(value, invocation), value
     else:
-        text, plain = _encode_answer(value, invocation, max_bytes)
+        if not is_small(value):
+            _check_size(value, invocation, max_bytes)
+        try:
+            text = _encode_plain(value)
+            plain = _decode(text)
+            if plain != value:
+                text, plain = _encode_objects(value, invocation, max_bytes)
+        except (TypeError, ValueError, RecursionError):
+            text, plain = _encode_objects(value, invocation, max_bytes)
     if len(text) > max_bytes:
         raise _too_large(invocation, f"{len(text):,}", max_bytes)
     return plain, text
@@ -93,24 +106,35 @@ def check_output(plain: Any, invocation: Invocation, settings: Settings) -> list
     return listed
 
 
-def make_result(plan: ResultPlan, invocation: Invocation, value: Any) -> tuple[ToolResult, bytes, Changes]:
-    """The result of an answer, its entry, and what the call changed; raises where the answer is no good."""
+def make_result(
+    plan: ResultPlan, invocation: Invocation, value: Any, at_once: bool = False
+) -> tuple[ToolResult, bytes, Changes] | None:
+    """The result of an answer, its entry, and what the call changed; raises where the answer is no good.
+
+    With `at_once`, None for what may take more than a few milliseconds, of which nothing was done yet.
+    """
     call, bound = invocation.call, invocation.bound
     metadata: dict[str, Any] = {}
     if type(value) is Content:
         value, metadata = plain_content(value, invocation, plan.max_result_bytes)
+    if at_once and _is_large(value):
+        return None
     plain, text = plain_answer(value, invocation, plan.max_result_bytes)
     invocation.result_bytes = len(text)
-    if bound.coercions or invocation.attempt > 1 or invocation.fault is not None or invocation.simulated_by is not None:
+    if bound.coercions or not plan.is_direct:
         metadata |= call_metadata(bound, invocation)
     if plan.accepts_output is not None and (len(text) > plan.small_output or not plan.accepts_output(plain)):
+        if at_once:
+            return None
         violations = check_output(plain, invocation, plan.settings)
         if violations:
             metadata["output_violations"] = violations
-    if invocation.secrets:
-        # Behind the check: what was answered is judged, not what is left of it.
-        plain, text, metadata = hide_echoes(invocation.secrets, plain, text, metadata)
-    changes = _NO_CHANGES if invocation.kept is None else kept_changes(invocation)
+    changes = _NO_CHANGES
+    if not plan.is_direct:
+        if invocation.secrets:
+            # Behind the check: what was answered is judged, not what is left of it.
+            plain, text, metadata = hide_echoes(invocation.secrets, plain, text, metadata)
+        changes = kept_changes(invocation)
     result = ToolResult(call.call_id, plan.name, plain, None, metadata, None, call.overload)
     if not invocation.session.kept:
         return result, b"", changes
@@ -148,23 +172,15 @@ def call_metadata(bound: Bound | None, invocation: Invocation | None) -> dict[st
 def kept_changes(invocation: Invocation) -> Changes:
     """What the call changed in its engine's state; what JSON cannot carry is the engine's fault, told as such."""
     if invocation.kept is None:
-        return {}
+        return _NO_CHANGES
     try:
         return invocation.kept.changes()
     except SessionError as error:
         raise ToolFailed(f"{invocation.tool.qualified_name} was answered, but {error}", effect="done") from error
 
 
-def _encode_answer(value: Any, invocation: Invocation, max_bytes: int) -> tuple[bytes, Any]:
-    if not is_small(value):
-        _check_size(value, invocation, max_bytes)
-    try:
-        text = _encode_plain(value)
-        plain = _decode(text)
-        if plain == value:
-            return text, plain
-    except (TypeError, ValueError, RecursionError):
-        pass  # no JSON yet
+def _encode_objects(value: Any, invocation: Invocation, max_bytes: int) -> tuple[bytes, Any]:
+    """Text and value of what is no JSON yet."""
     if hasattr(type(value), "__next__"):
         # It can be gone through once, and need not end.
         value = list(islice(value, max_bytes))
@@ -177,10 +193,23 @@ def _encode_answer(value: Any, invocation: Invocation, max_bytes: int) -> tuple[
         raise _not_json(value, invocation) from None
 
 
+def _is_large(value: Any) -> bool:
+    """True for an answer of so many values, or nobody knows how many, that a loop has no time to look at them all."""
+    if type(value) in _LEAVES or is_small(value):
+        return False
+    return hasattr(type(value), "__next__") or not fits(value, max_values=_QUICK, max_depth=_MAX_DEPTH)
+
+
 def _check_size(value: Any, invocation: Invocation, max_bytes: int) -> None:
-    # Before it is written: what refers to itself, or doubles at every level, would take all memory.
-    if not fits(value, max_values=max_bytes, max_depth=_MAX_DEPTH):
-        raise _too_large(invocation, "far more", max_bytes)
+    # Before it is written: what refers to itself, or doubles at every level, would take all memory; and a value takes
+    # two bytes of text, but a hundred once it is read.
+    max_values = max(max_bytes, MAX_RESULT_BYTES) // _BYTES_OF_VALUE
+    if not fits(value, max_values=max_values, max_depth=_MAX_DEPTH):
+        raise InvalidOutput(
+            f"{invocation.tool.qualified_name} answered with over {max_values:,} values, or over {_MAX_DEPTH} levels",
+            hint="ask for less, or raise max_result_bytes, of which there must be 32 for each value; nothing was cut",
+            details={"max_result_bytes": max_bytes, "max_values": max_values},
+        )
 
 
 def _finish_objects(value: Any, invocation: Invocation) -> Any:

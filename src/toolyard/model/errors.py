@@ -290,6 +290,8 @@ class InvalidArguments(CallError):
 
     code = "tool.invalid_args"
     http_status = 400
+    sent: bytes = b""
+    """The arguments as JSON text for the record, where they could be written; no message shows it."""
 
 
 class Denied(CallError):

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from itertools import chain
 from typing import Any, cast
 
 _LEAVES = frozenset({str, int, float, bool, type(None)})
 _FEW = 64
 """Dicts and lists that are surely few, and cannot nest too deep."""
+_PLAIN = _LEAVES | {dict, list}
+_PLAIN_VALUES = 200_000
+_MANY = 4_000
+"""Values in one of them that make it large."""
 
 
 def is_small(value: Any) -> bool:
-    """True if it is made of few dicts and lists, counted as often as they are referred to; then writing it is safe."""
+    """True if it is made of few dicts and lists, counted as often as they are referred to, of not too many values.
+
+    Then writing it is safe, and quick.
+    """
     if type(value) is dict and _LEAVES.issuperset(map(type, value.values())):
         return True
     stack, seen = [value], 0
@@ -26,6 +34,8 @@ def is_small(value: Any) -> bool:
         else:
             return kind in _LEAVES and not stack and not seen
         seen += 1
+        if len(inside) >= _MANY:
+            return False
         if not _LEAVES.issuperset(map(type, inside)):
             stack.extend([child for child in inside if type(child) not in _LEAVES])
         if seen + len(stack) > _FEW:
@@ -50,6 +60,28 @@ def is_shallow(value: dict[str, Any]) -> bool:
     return True
 
 
+class TooManyValues(Exception):
+    """There are more values than were asked for."""
+
+
+def iter_levels(value: Any, max_values: int) -> Iterator[list[Any]]:
+    """A value, what it holds, what that holds, each level in a few calls at C speed.
+
+    What is referred to more than once is there as often; raises `TooManyValues` before it makes more than that. Only
+    what dicts and lists hold is seen.
+    """
+    level, seen = [value], 0
+    while level:
+        yield level
+        kinds = set(map(type, level))
+        objects = [item.values() for item in level if type(item) is dict] if dict in kinds else []
+        lists = [item for item in level if type(item) is list] if list in kinds else []
+        seen += len(level)
+        if seen + sum(map(len, objects)) + sum(map(len, lists)) > max_values:
+            raise TooManyValues
+        level = list(chain(chain.from_iterable(objects), chain.from_iterable(lists)))
+
+
 def fits(value: Any, *, max_values: int, max_depth: int) -> bool:
     """True if the value, written out, has no more values and levels than that.
 
@@ -61,8 +93,9 @@ def fits(value: Any, *, max_values: int, max_depth: int) -> bool:
         return True
     if len(inside) >= max_values:
         return False
-    if _LEAVES.issuperset(map(type, inside)):
-        return True
+    verdict = _fits_plain(value, min(max_values, _PLAIN_VALUES), max_depth)
+    if verdict is not None:
+        return verdict
     walk = [_Walk(inside)]
     measured = {id(value): walk[0]}
     while walk:
@@ -93,6 +126,20 @@ def fits(value: Any, *, max_values: int, max_depth: int) -> bool:
             return False  # it holds itself
         elif here.take(known) > max_values or len(walk) + known.levels > max_depth:
             return False
+    return True
+
+
+def _fits_plain(value: Any, max_values: int, max_depth: int) -> bool | None:
+    """The verdict on what is plain and refers to nothing many times over, as most is; None for anything else."""
+    try:
+        for depth, level in enumerate(iter_levels(value, max_values)):
+            kinds = set(map(type, level))
+            if not _PLAIN.issuperset(kinds):
+                return None
+            if depth >= max_depth and not _LEAVES.issuperset(kinds):
+                return False
+    except TooManyValues:
+        return None
     return True
 
 

@@ -18,10 +18,10 @@ from toolyard.model.json_words import closest
 from toolyard.model.names import show
 from toolyard.model.tool import Tool
 from toolyard.model.tree_size import is_small
-from toolyard.registry.prepared import Arguments, PreparedTool, json_text, plain_copy, read_arguments
+from toolyard.registry.prepared import Arguments, PreparedTool, RawArguments, json_text, plain_copy, read_arguments
 from toolyard.registry.snapshot import Snapshot
 from toolyard.schema.coerce import Coercion, coerce, integral_floats
-from toolyard.schema.compile import MAX_VIOLATIONS
+from toolyard.schema.compile import MAX_VIOLATIONS, QUICK_BYTES
 from toolyard.schema.explainer import Misfit
 from toolyard.schema.violations import Violation, describe
 
@@ -42,17 +42,31 @@ class Bound(msgspec.Struct, frozen=True):
     """The arguments as they were sent, as JSON text; empty for `coerce=False`."""
 
 
+class TakesLong(Exception):
+    """It may take longer than an event loop has, and nothing was done yet; a thread should do it."""
+
+
 def bind(
-    snapshot: Snapshot, call: ToolCall, *, coerce: bool = True, candidates: tuple[PreparedTool, ...] = ()
+    snapshot: Snapshot,
+    call: ToolCall,
+    *,
+    coerce: bool = True,
+    candidates: tuple[PreparedTool, ...] = (),
+    at_once: bool = False,
 ) -> Bound:
     """Resolve and check one call; raises `UnknownToolError` or `InvalidArguments`.
 
-    `candidates` are what its name stands for, where somebody has found that out already.
+    `candidates` are what its name stands for, where somebody has found that out already. With `at_once`, it raises
+    `TakesLong` for what may take more than a few milliseconds.
     """
     candidates = candidates or snapshot.names.get(call.name) or find(snapshot, call.name)
     if call.overload is not None:
         candidates = _pinned(candidates, call)
-    arguments = call.arguments if type(call.arguments) is dict else read_arguments(call.arguments)
+    if at_once and not _is_quick_to_read(candidates, call.arguments):
+        raise TakesLong
+    arguments = call.arguments
+    if type(arguments) is not dict:
+        arguments = read_arguments(arguments)
     if not coerce:
         candidate, arguments = bind_exact(candidates, arguments)
         return Bound(candidate.tool, arguments, candidate)
@@ -60,7 +74,24 @@ def bind(
         bound = _bind_small(candidates[0], arguments)
         if bound is not None:
             return bound
-    return _bind_slowly(candidates, arguments, json_text(arguments))
+    if at_once and not is_small(arguments):
+        raise TakesLong
+    sent = json_text(arguments)
+    if at_once and any(len(sent) > candidate.quick_bytes for candidate in candidates):
+        raise TakesLong
+    try:
+        return _bind_slowly(candidates, arguments, sent)
+    except InvalidArguments as error:
+        if arguments is call.arguments:
+            error.sent = sent
+        raise
+
+
+def _is_quick_to_read(candidates: tuple[PreparedTool, ...], arguments: RawArguments) -> bool:
+    """False where a validator is still to be made, or a long text to be parsed."""
+    if type(arguments) is not dict and arguments is not None and len(arguments) > QUICK_BYTES:
+        return False
+    return all(candidate.is_ready for candidate in candidates)
 
 
 def _bind_small(prepared: PreparedTool, arguments: Arguments) -> Bound | None:
@@ -88,8 +119,10 @@ def _bind_slowly(candidates: tuple[PreparedTool, ...], arguments: Arguments, sen
     repairs: Sequence[Coercion] = ()
     if winner is None:
         winner, arguments, repairs = _coerced(candidates, arguments)
-    arguments, integers = integral_floats(arguments, winner.integers)
-    return Bound(winner.tool, winner.with_defaults(arguments), winner, (*repairs, *integers), sent)
+    if winner.wants_integers and _has_float(sent):
+        arguments, integers = integral_floats(arguments, winner.integers)
+        repairs = (*repairs, *integers)
+    return Bound(winner.tool, winner.with_defaults(arguments), winner, tuple(repairs), sent)
 
 
 def bind_exact(candidates: tuple[PreparedTool, ...], arguments: Arguments) -> tuple[PreparedTool, Arguments]:

@@ -22,13 +22,13 @@ from toolyard.model.errors import InvalidArguments, MalformedSource
 from toolyard.model.json_words import copied, json_type, nearest, pointer_of
 from toolyard.model.names import show
 from toolyard.model.tool import DeferredTool, Effects, Schema, Tool
-from toolyard.model.tree_size import is_shallow
+from toolyard.model.tree_size import TooManyValues, is_shallow, iter_levels
 from toolyard.parsing import parse_json
 from toolyard.registry.function_call import function_caller, plain_function, raise_failure, wait_for
 from toolyard.registry.simulation import check_dispatch
 from toolyard.schema.admission import Kept, keep_schema, read_kept
 from toolyard.schema.coerce import IntegerPlan, integer_plan
-from toolyard.schema.compile import SMALL_BYTES, CompiledSchema, compile_schema
+from toolyard.schema.compile import QUICK_BYTES, SMALL_BYTES, CompiledSchema, compile_schema
 from toolyard.schema.subschemas import declared_properties
 from toolyard.schema.violations import Violation, describe
 
@@ -40,8 +40,6 @@ MAX_VALUES = 1_000_000
 MAX_BITS = 14_284
 """4,300 digits, the most that JSON text may have; beyond it the validator does not judge."""
 _KINDS = frozenset({dict, list, str, int, float, bool, type(None)})
-SURELY_SMALL = 400
-"""Bytes of JSON text that cannot nest too deep, hold too many values, or an integer of too many digits."""
 
 encode = msgspec.json.encode
 _decode = msgspec.json.decode
@@ -79,10 +77,10 @@ def plain_copy(arguments: Arguments, text: bytes) -> Arguments:
     """A copy that shares nothing with the caller's, read from its JSON text; raises unless all of it is JSON.
 
     Writing and reading back at C speed, then comparing, finds whatever JSON would change on the way (a tuple,
-    a date, NaN, a key that is no text). Only what differs, or is near a limit, is walked to say what is wrong.
+    a date, NaN, a key that is no text). Only what differs, or may hold too many values, is walked to say what is wrong.
     """
     copy: Arguments = _decode(text)
-    if copy != arguments or len(text) > SURELY_SMALL:
+    if copy != arguments or len(text) > MAX_VALUES:
         check_json(arguments)
     return copy
 
@@ -92,28 +90,26 @@ def check_json(arguments: Arguments) -> None:
 
     Validators look only where something is declared; what is recorded or sent on must be JSON all over.
     """
-    # Level by level, each in a few calls at C speed: a list of 95,000 texts must not hold up everybody else.
-    level: list[Any] = [arguments]
-    seen = depth = 0
-    while level:
-        depth += 1
-        kinds = set(map(type, level))
-        objects = [item for item in level if type(item) is dict] if dict in kinds else []
-        lists = [item for item in level if type(item) is list] if list in kinds else []
-        seen += len(level)
-        if depth > MAX_DEPTH or seen + sum(map(len, objects)) + sum(map(len, lists)) > MAX_VALUES:
-            limit = f"nest deeper than {MAX_DEPTH} levels" if depth > MAX_DEPTH else f"hold over {MAX_VALUES:,} values"
-            raise InvalidArguments(f"arguments {limit}")
-        if not set(map(type, chain.from_iterable(objects))) <= {str}:
-            raise InvalidArguments("arguments hold a key that is not text, which JSON cannot carry")
-        if float in kinds and not all(math.isfinite(item) for item in level if type(item) is float):
-            raise InvalidArguments("arguments hold NaN or Infinity, which JSON cannot carry")
-        if int in kinds and max(item.bit_length() for item in level if type(item) is int) > MAX_BITS:
-            raise InvalidArguments("arguments hold an integer of over 4,300 digits")
-        if unknown := kinds - _KINDS:
-            kind = next(type(item) for item in level if type(item) in unknown)
-            raise InvalidArguments(f"arguments hold a value of type {kind.__name__}, which JSON cannot carry")
-        level = list(chain(chain.from_iterable(item.values() for item in objects), chain.from_iterable(lists)))
+    try:
+        for depth, level in enumerate(iter_levels(arguments, MAX_VALUES), 1):
+            if depth > MAX_DEPTH:
+                raise InvalidArguments(f"arguments nest deeper than {MAX_DEPTH} levels")
+            _check_level(level)
+    except TooManyValues:
+        raise InvalidArguments(f"arguments hold over {MAX_VALUES:,} values") from None
+
+
+def _check_level(level: list[Any]) -> None:
+    kinds = set(map(type, level))
+    if dict in kinds and not set(map(type, chain.from_iterable(item for item in level if type(item) is dict))) <= {str}:
+        raise InvalidArguments("arguments hold a key that is not text, which JSON cannot carry")
+    if float in kinds and not all(math.isfinite(item) for item in level if type(item) is float):
+        raise InvalidArguments("arguments hold NaN or Infinity, which JSON cannot carry")
+    if int in kinds and max(item.bit_length() for item in level if type(item) is int) > MAX_BITS:
+        raise InvalidArguments("arguments hold an integer of over 4,300 digits")
+    if unknown := kinds - _KINDS:
+        kind = next(type(item) for item in level if type(item) in unknown)
+        raise InvalidArguments(f"arguments hold a value of type {kind.__name__}, which JSON cannot carry")
 
 
 _OPEN_OBJECT = {"type": "object"}
@@ -174,8 +170,23 @@ class PreparedTool:
 
     @cached_property
     def small_bytes(self) -> int:
-        """Arguments whose JSON text is no longer are judged at once, and cannot hold an integer of too many digits."""
+        """Arguments whose JSON text is no longer are judged without being measured."""
         return min(SMALL_BYTES, self.compiled.max_bytes)
+
+    @cached_property
+    def quick_bytes(self) -> int:
+        """Arguments whose JSON text is no longer are bound in a few milliseconds, whatever is wrong with them."""
+        return min(QUICK_BYTES, self.small_bytes)
+
+    @property
+    def is_ready(self) -> bool:
+        """True once all is made that judging arguments and answers takes."""
+        return "compiled" in self.__dict__ and self.compiled.is_weighed and "output" in self.__dict__
+
+    def make_ready(self) -> None:
+        """Make what `is_ready` speaks of; it takes a while for a large schema."""
+        for compiled in (self.compiled, self.output):
+            _ = compiled.weight
 
     @cached_property
     def output(self) -> CompiledSchema:

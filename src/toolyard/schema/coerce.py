@@ -16,7 +16,7 @@ import msgspec
 from toolyard.model.errors import MalformedSource
 from toolyard.model.json_words import copied, json_type, pointer_of
 from toolyard.parsing import parse_json
-from toolyard.schema.compile import CompiledSchema
+from toolyard.schema.compile import MAX_VIOLATIONS, CompiledSchema
 from toolyard.schema.explainer import Misfit
 
 _ROUNDS = 4
@@ -49,40 +49,55 @@ def coerce(
     What is wrong with the value as it came is put into `found`.
     """
     repairs: list[Coercion] = []
-    fixed: Any = None
+    fixed: Any = value
     for _ in range(_ROUNDS):
         try:
-            faults = compiled.faults(value if fixed is None else fixed, limit=_MAX_REPAIRS, repairs=True)
+            faults = _find_faults(compiled, fixed)
         except ValueError:
             return None
-        if found is not None and fixed is None:
+        if found is not None and fixed is value:
             found.extend(faults)
         if len(faults) == _MAX_REPAIRS:
             return None
         if not faults:
             break
-        if fixed is None:
+        if fixed is value:
             fixed = copied(value)
         made = _repair_value(fixed, faults)
         if not made:
             return None
         repairs.extend(made)
-    result = value if fixed is None else fixed
-    return (result, repairs) if compiled.judge(result) else None
+    return (fixed, repairs) if compiled.judge(fixed) else None
+
+
+def _find_faults(compiled: CompiledSchema, value: Any) -> list[Misfit]:
+    """What is wrong: all of it only where that may be a matter of spelling."""
+    faults = compiled.faults(value, limit=MAX_VIOLATIONS, repairs=True)
+    if len(faults) < MAX_VIOLATIONS or all(_find_repair(value, fault) is None for fault in faults):
+        return faults
+    return compiled.faults(value, limit=_MAX_REPAIRS, repairs=True)
 
 
 def _repair_value(value: Any, faults: Iterable[Misfit]) -> list[Coercion]:
     """Repair in place what can be repaired."""
     made: list[Coercion] = []
     for fault in faults:
-        for path, types in fault.wants:
-            old = _value_at(value, path) if path else _MISSING
-            new = _MISSING if old is _MISSING else convert(old, types)
-            if new is not _MISSING:
-                _value_at(value, path[:-1])[path[-1]] = new
-                made.append(Coercion(pointer_of(path), json_type(old), json_type(new)))
-                break
+        repair = _find_repair(value, fault)
+        if repair is not None:
+            path, old, new = repair
+            _value_at(value, path[:-1])[path[-1]] = new
+            made.append(Coercion(pointer_of(path), json_type(old), json_type(new)))
     return made
+
+
+def _find_repair(value: Any, fault: Misfit) -> tuple[Path, Any, Any] | None:
+    """Where, what is there, and what would be right."""
+    for path, types in fault.wants:
+        old = _value_at(value, path) if path else _MISSING
+        new = _MISSING if old is _MISSING else convert(old, types)
+        if new is not _MISSING:
+            return path, old, new
+    return None
 
 
 def convert(value: Any, types: Sequence[str]) -> Any:
@@ -128,7 +143,10 @@ def integral_floats(value: Any, plan: IntegerPlan) -> tuple[Any, list[Coercion]]
     for path in found:
         holder = _value_at(copy, path[:-1])
         holder[path[-1]] = int(holder[path[-1]])
-    return copy, [Coercion(pointer_of(path), "number", "integer") for path in found]
+    listed = [Coercion(pointer_of(path), "number", "integer") for path in found[:_MAX_REPAIRS]]
+    if len(found) > _MAX_REPAIRS:
+        listed.append(Coercion("", f"{len(found) - _MAX_REPAIRS:,} further numbers", "integer"))
+    return copy, listed
 
 
 class IntegerPlan(msgspec.Struct):

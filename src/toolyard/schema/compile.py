@@ -30,7 +30,10 @@ _BACKTRACKING = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_lim
 MAX_VIOLATIONS = 100
 WALK_STEPS = 600_000
 """What it may take to say why a value is wrong: some 10,000 steps in Python at most."""
-SMALL_BYTES = 4096
+SMALL_BYTES = 1 << 16
+"""JSON text of a few values that is judged at once."""
+QUICK_BYTES = 4096
+"""JSON text of a value that is wrong, of which that is found and repaired in a few milliseconds."""
 _FEW = 32
 _DOES_NOT_FIT = Misfit((), "does not fit its schema", "schema")
 _TOO_COSTLY = Misfit(
@@ -71,6 +74,11 @@ class CompiledSchema:
         if self._weight is None:
             self._weight = weigh(self._schema)
         return self._weight
+
+    @property
+    def is_weighed(self) -> bool:
+        """True once somebody has asked for the weight, which takes a while to work out for a large schema."""
+        return self._weight is not None
 
     @property
     def explainer(self) -> Explainer:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator
-from itertools import chain
 from typing import Any
 
 import msgspec
 
 from toolyard.model.json_words import IN_PLACE
 from toolyard.model.tool import Schema
+from toolyard.model.tree_size import TooManyValues, iter_levels
 from toolyard.schema.subschemas import References, children, prefix_items
 
 STEPS = 2_000_000
@@ -82,18 +82,15 @@ class Size(msgspec.Struct):
 def measure(value: Any, most_values: int) -> Size | None:
     """The size, or None if there are more values than that. What repeats is counted as often."""
     size = Size()
-    level: list[Any] = [value]
-    while level:
-        size.depth += 1
-        size.values += len(level)
-        kinds = set(map(type, level))
-        if int in kinds:
-            _count_wide(level if len(kinds) == 1 else [item for item in level if type(item) is int], size)
-        objects = [item.values() for item in level if type(item) is dict] if dict in kinds else []
-        lists = [item for item in level if type(item) is list] if list in kinds else []
-        if size.values + sum(map(len, objects)) + sum(map(len, lists)) > most_values:
-            return None
-        level = list(chain(chain.from_iterable(objects), chain.from_iterable(lists)))
+    try:
+        for level in iter_levels(value, most_values):
+            size.depth += 1
+            size.values += len(level)
+            kinds = set(map(type, level))
+            if int in kinds:
+                _count_wide(level if len(kinds) == 1 else [item for item in level if type(item) is int], size)
+    except TooManyValues:
+        return None
     return size
 
 
