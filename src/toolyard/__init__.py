@@ -47,6 +47,7 @@ _EXPORTS = {
     "toolyard.model.call": ["Content"],
     "toolyard.model.errors": [
         "ApprovalError",
+        "ApprovalExpiredError",
         "ApprovalForbiddenError",
         "CallConflict",
         "CallError",
@@ -164,6 +165,7 @@ if TYPE_CHECKING:
     from toolyard.model.call import Content as Content
     from toolyard.model.errors import (
         ApprovalError as ApprovalError,
+        ApprovalExpiredError as ApprovalExpiredError,
         ApprovalForbiddenError as ApprovalForbiddenError,
         CallConflict as CallConflict,
         CallError as CallError,

@@ -134,7 +134,7 @@ def served(config=CORE, *, tools=(), **options):
             settings,
             ready=lambda: None,
             reload=service.loaded.reload,
-            stopping=service.mcp.subscribers.end_all,
+            stopping=service.end_waits,
             shutdown_timeout=SOON,
         )
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=512))

@@ -25,7 +25,13 @@ import msgspec
 from msgspec.structs import replace
 
 from toolyard.calls.approval import OPERATOR, Approval, ApprovalState, Decider, Outcome, check_decider, may_see
-from toolyard.model.errors import ApprovalError, DefinitionError, Unavailable, UnknownApprovalError
+from toolyard.model.errors import (
+    ApprovalError,
+    ApprovalExpiredError,
+    DefinitionError,
+    Unavailable,
+    UnknownApprovalError,
+)
 from toolyard.model.names import show
 from toolyard.sessions.records import Records, off_loop
 
@@ -140,6 +146,8 @@ class Approvals:
             if not may_see(approval, by):
                 raise _unknown(approval_id)
             check_decider(approval, by)
+            if approval.state == "expired":
+                raise ApprovalExpiredError(f"{approval_id} has {approval.state_words}; send the call again")
             if approval.state != "pending":
                 raise ApprovalError(f"{approval_id} is decided already: {approval.state_words}")
             obstacle = self.obstacle(approval) if state == "approved" else None

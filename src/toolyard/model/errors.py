@@ -20,6 +20,7 @@
     |  |- SessionFullError                session.full            507
     |  `- UnknownSessionError(KeyError)   session.not_found       404
     |- ApprovalError                      approval.decided        409
+    |  |- ApprovalExpiredError            approval.expired        409
     |  |- ApprovalForbiddenError          approval.forbidden      403
     |  `- UnknownApprovalError(KeyError)  approval.not_found      404
     |- CallError(.info)
@@ -211,6 +212,12 @@ class ApprovalError(ToolyardError):
 
     code = "approval.decided"
     http_status = 409
+
+
+class ApprovalExpiredError(ApprovalError):
+    """Nobody decided in time."""
+
+    code = "approval.expired"
 
 
 class ApprovalForbiddenError(ApprovalError):
@@ -406,6 +413,7 @@ _BY_CODE: Mapping[str, type[ToolyardError]] = {
         SessionFullError,
         UnknownSessionError,
         ApprovalError,
+        ApprovalExpiredError,
         ApprovalForbiddenError,
         UnknownApprovalError,
         UnknownToolError,

@@ -7,7 +7,8 @@ try:
 finally:
     admission.leave(principal)
 
-`async with admission.hold_place(principal)` is the same. Everything here belongs to one event loop.
+`async with admission.hold_place(principal)` is the same, and `Place` where the place may be given back in between.
+Everything here belongs to one event loop.
 """
 
 from __future__ import annotations
@@ -278,6 +279,42 @@ class Admission:
         rested = [tenant for tenant in idle if tenant.bucket is None or tenant.bucket.is_full(now)]
         for tenant in rested or idle[:1]:
             del self._tenants[tenant.key_id]
+
+
+class Place:
+    """`async with`: a request's place. It may be given back and taken again: who waits for a person needs none."""
+
+    __slots__ = ("_abandoned", "_held", "_places", "_principal")
+
+    def __init__(self, places: Admission, principal: Principal, abandoned: list[Future[Any]]) -> None:
+        self._places = places
+        self._principal = principal
+        self._abandoned = abandoned
+        """Work that goes on past its deadline."""
+        self._held = False
+
+    async def take(self) -> None:
+        """Have a place, now or once there is one, for a request that was counted before."""
+        if not self._places.try_place(self._principal):
+            await self._places.wait(self._principal)
+        self._held = True
+
+    def leave(self) -> None:
+        """Give it back, if it is held."""
+        if not self._held:
+            return
+        self._held = False
+        if self._abandoned:
+            self._places.leave_later(self._principal, self._abandoned)
+            self._abandoned.clear()
+        else:
+            self._places.leave(self._principal)
+
+    async def __aenter__(self) -> None:
+        await self.take()
+
+    async def __aexit__(self, *_error: object) -> None:
+        self.leave()
 
 
 class BodyBudget:

@@ -18,6 +18,7 @@ from toolyard.serving.mcp.server import McpEndpoint
 from toolyard.serving.mcp.streamable_http import SseTransport, StreamableHttp
 from toolyard.serving.metrics import RequestLog
 from toolyard.serving.middleware import HostGuard, OperationGate, RequestBoundary
+from toolyard.serving.routes.approvals import ApprovalRoutes
 from toolyard.serving.routes.arp import ArpTools
 from toolyard.serving.routes.catalog import CatalogRoutes
 from toolyard.serving.routes.native_tools import NativeTools
@@ -100,6 +101,7 @@ def _api_operations(service: Service) -> tuple[Operation, ...]:
         *CatalogRoutes(catalog).operations(),
         *RegistrationRoutes(service.yard, service.registrations, invoker).operations(),
         *SessionRoutes(service.yard.tool_engine, invoker, service.quota).operations(),
+        *ApprovalRoutes(service.approvals, service.block.call_timeout).operations(),
         *ArpTools(catalog, invoker).operations(),
         *OperationsRoutes(service.loaded, service.records, service.keys, service.metrics, service.failing).operations(),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from toolyard.model.errors import DefinitionError, SessionError
+from toolyard.model.errors import ApprovalError, DefinitionError, SessionError
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -58,7 +58,7 @@ def make_overloaded(message: str, retry_after: int) -> HttpFault:
 
 
 def find_session_fault(error: BaseException) -> HttpFault | None:
-    """How an error of sessions or definitions is told over HTTP; None for any other error."""
-    if isinstance(error, SessionError | DefinitionError):
+    """How an error of sessions, definitions or approvals is told over HTTP; None for any other error."""
+    if isinstance(error, SessionError | DefinitionError | ApprovalError):
         return HttpFault(error.http_status, error.code, str(error), retryable=error.retryable)
     return None

@@ -1,12 +1,13 @@
 """`Idempotency`: a request that carries a key is carried out once, however often and wherever it arrives.
 
-A key goes from nothing to a *claim* to an *answer*, and only forward. The claim is in the store before anything runs,
-the answer before anybody is told of it. So whatever dies when, the next who comes with the key finds out how far it
-got:
+A key goes from nothing to a *claim* to an *answer*, and only forward, until that is whole. The claim is in the store
+before anything runs, the answer before anybody is told of it. So whatever dies when, the next who comes with the key
+finds out how far it got:
 
     nothing    not begun                              it runs
     claim      running, or its process is dead        wait; or the answer is `interrupted`, or a READ runs again
     answer     over                                   the same answer
+               some of its calls are held             a claim again, which goes on with those
 
 Whether a process lives is told by a lock that it holds under a name of its own and that goes with it. A lock can be
 lost by one that lives (its connection is cut), so nothing rests on it alone: every step is a compare-and-swap, and
@@ -33,6 +34,7 @@ from toolyard.model.errors import (
 )
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.stored_answers import (
+    StoredAnswer,
     StoredResponse,
     answer_unrecorded,
     encode_answer,
@@ -46,6 +48,7 @@ from toolyard.serving.stored_answers import (
     still_in_progress,
     store_unavailable,
     stored_name,
+    withdraw_claim,
 )
 from toolyard.sessions.records import Records
 from toolyard.sessions.store.group_commit import StoreFailing
@@ -87,6 +90,7 @@ class KeyedRequest(NamedTuple):
     make: Callable[[], Awaitable[StoredResponse]]
     repeatable: bool
     interrupted: Callable[[], StoredResponse]
+    resume: Callable[[bytes], None] | None = None
 
 
 class KeyedWork:
@@ -114,8 +118,10 @@ class KeyedWork:
         return bool(left)
 
 
-async def carry_out(job: KeyedRequest) -> tuple[StoredResponse, bytes | None, BaseException | None]:
+async def carry_out(job: KeyedRequest, earlier: bytes) -> tuple[StoredResponse, bytes | None, BaseException | None]:
     """Carry out the request: the response, what is to be stored (None: as if it had never come), and the error."""
+    if earlier and job.resume is not None:
+        job.resume(earlier)
     try:
         response = await job.make()
     except _NOTHING_RAN as error:
@@ -128,7 +134,7 @@ async def carry_out(job: KeyedRequest) -> tuple[StoredResponse, bytes | None, Ba
         if job.repeatable:
             return StoredResponse(), None, error
         return StoredResponse(), encode_answer(job.digest, job.interrupted()), error
-    return response, encode_answer(job.digest, response) if response.kept else None, None
+    return response, encode_answer(job.digest, response), None
 
 
 async def finish_uncancelled(work: Coroutine[Any, Any, _T]) -> tuple[_T, BaseException | None]:
@@ -175,19 +181,21 @@ class Idempotency:
         *,
         repeatable: bool,
         interrupted: Callable[[], StoredResponse],
+        resume: Callable[[bytes], None] | None = None,
     ) -> StoredResponse:
         """The answer of `make`, which is called only if nobody has called it for this key before.
 
         `digest` stands for the request: another one under the same key is a 409. `repeatable` says that running it
         again would change nothing; what is not, and may have been cut short, is answered by `interrupted()`, then and
-        ever after. Errors of `make` that say that nothing ran leave the key unused, and so does an answer that is not
-        to be kept. If this task is cancelled, the work goes on, and its answer is there for whoever asks again.
+        ever after. Errors of `make` that say that nothing ran leave the key unused. If this task is cancelled, the
+        work goes on, and its answer is there for whoever asks again. An answer that is `unfinished` is not given
+        again: `resume` is told of it, and `make` is called once more.
         """
         slot = KeySlot(owner, stored_name(key))
         work = self._running.get(slot)
         first = work is None
         if work is None:
-            work = self._begin(KeyedRequest(slot, digest, make, repeatable, interrupted))
+            work = self._begin(KeyedRequest(slot, digest, make, repeatable, interrupted, resume))
         elif work.digest != digest:
             raise key_conflict()
         waiter = asyncio.get_running_loop().create_future()
@@ -264,11 +272,11 @@ class Idempotency:
         if isinstance(claim, StoredResponse):
             return claim
         if cancelled is not None or self._closing:
-            await finish_uncancelled(self._settle(job.slot, claim, None))
+            await finish_uncancelled(self._settle(job.slot, claim, withdraw_claim(claim)))
             raise server_stopping()
-        response, entry, error = await carry_out(job)
+        response, entry, error = await carry_out(job, read_entry(claim).unfinished)
         try:
-            stored, _ = await finish_uncancelled(self._settle(job.slot, claim, entry))
+            stored, _ = await finish_uncancelled(self._settle(job.slot, claim, entry or withdraw_claim(claim)))
         except HttpFault:
             if error is None:
                 raise
@@ -282,17 +290,18 @@ class Idempotency:
         if job.slot in self._unsettled:
             await self._settle_first(job.slot)
         self._claims += 1
-        mine = encode_claim(job.digest, f"{self._name}.{self._claims}")
+        who = f"{self._name}.{self._claims}"
         try:
             await self._sign_on()
-            return await self._put_claim(job, mine)
+            return await self._put_claim(job, who)
         except SessionError as error:
             # A commit that was not answered may have left the claim there, and nobody will act on it.
             if len(self._unsettled) < _MOST_UNSETTLED:
-                self._unsettled[job.slot] = (mine, None)
+                self._unsettled.setdefault(job.slot, (encode_claim(job.digest, who), None))
             raise store_unavailable() from error
 
-    async def _put_claim(self, job: KeyedRequest, mine: bytes) -> bytes | StoredResponse:
+    async def _put_claim(self, job: KeyedRequest, who: str) -> bytes | StoredResponse:
+        mine = encode_claim(job.digest, who)
         give_up = self._monotonic() + self._patience
         probe_at, pause = float("-inf"), _POLL
         value: bytes | None = None
@@ -304,12 +313,17 @@ class Idempotency:
             if value is None:
                 continue
             entry = read_entry(value)
+            if entry.claim is None and entry.unfinished and entry.digest == job.digest:
+                over = await self._claim_over(job, value, entry, who)
+                if over is not None:
+                    return over
+                continue
             if entry.claim is None or entry.digest != job.digest:
                 return replay_answer(entry, job.digest)
             now = self._monotonic()
             if now >= probe_at:
                 probe_at = now + _PROBE
-                taken = await self._take_over(job, value, entry.claim, mine)
+                taken = await self._take_over(job, value, entry, who)
                 if taken is not None:
                     return taken
             if self._closing:
@@ -320,19 +334,28 @@ class Idempotency:
             pause = min(pause * 1.5, _POLL_MOST)
 
     async def _take_over(
-        self, job: KeyedRequest, value: bytes, claim: str, mine: bytes
+        self, job: KeyedRequest, value: bytes, found: StoredAnswer, who: str
     ) -> bytes | StoredResponse | None:
         """What to do about a claim whose holder will not answer; None if it may yet, or somebody was quicker."""
-        holder = claim.partition(".")[0]
+        holder = (found.claim or "").partition(".")[0]
         # What began here is running or unsettled, and this is neither: a claim of our own was never acted on.
         again = holder == self._name
         if not again and not await self._is_dead(holder):
             return None
         if again or job.repeatable:
-            return mine if await self._records.areplace(_KIND, *job.slot, value, mine) else None
+            return await self._claim_over(job, value, found, who)
         response = job.interrupted()
         entry = encode_answer(job.digest, response, guess=True)
         return mark_replayed(response) if await self._records.areplace(_KIND, *job.slot, value, entry) else None
+
+    async def _claim_over(self, job: KeyedRequest, value: bytes, found: StoredAnswer, who: str) -> bytes | None:
+        """The claim, in the place of what was found, and with what came of it so far; None if somebody was quicker."""
+        mine = encode_claim(job.digest, who, found)
+        try:
+            return mine if await self._records.areplace(_KIND, *job.slot, value, mine) else None
+        except SessionError:
+            self._unsettled[job.slot] = (mine, withdraw_claim(mine))
+            raise
 
     async def _is_dead(self, holder: str) -> bool:
         if not await self._records.ahold(_HOLDER, "", holder):

@@ -14,7 +14,7 @@ import string
 import threading
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Future
 from functools import lru_cache
 from hashlib import sha256
@@ -22,7 +22,7 @@ from typing import Any, Literal, NoReturn, get_args
 
 import msgspec
 
-from toolyard.model.call import Mode
+from toolyard.model.call import Mode, ToolResult
 from toolyard.model.errors import ConfigError, SessionError
 from toolyard.model.json_words import nearest
 from toolyard.model.tool import Tool
@@ -118,6 +118,13 @@ class Caller(msgspec.Struct, eq=False):
     """Work of its calls that goes on past its deadline."""
     shared_headers: tuple[tuple[bytes, bytes], ...] = ()
     """Headers of the answer that let a page of another origin read it."""
+    leave_place: Callable[[], None] | None = None
+    take_place: Callable[[], Awaitable[None]] | None = None
+    """Of the place that the request runs in as a whole: give it back, and have one again."""
+    is_gone: Callable[[], Awaitable[bool]] | None = None
+    """Whether nobody waits for the answer any more, where that can be known."""
+    unfinished: tuple[ToolResult, ...] = ()
+    """What came of its calls while some of them are held: only these are sent again."""
 
 
 class KeyScope(msgspec.Struct, frozen=True):

@@ -5,12 +5,14 @@ A tool is called bare if it belongs to an enabled domain, qualified otherwise.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextvars import ContextVar
+from functools import partial
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 from starlette.responses import Response
@@ -20,7 +22,7 @@ from toolyard.calls.request import CallRequest, Listener
 from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.dialects.wire_names import read_wire_call
 from toolyard.model.call import Mode, ToolCall, ToolResult
-from toolyard.model.errors import ErrorInfo, Held, Interrupted, UnknownToolError
+from toolyard.model.errors import ApprovalError, Denied, ErrorInfo, Held, Interrupted, UnknownToolError
 from toolyard.model.tool import Effects, Tool
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import find
@@ -108,10 +110,9 @@ class CurrentNames:
 T = TypeVar("T")
 
 _NOTHING: Mapping[str, Any] = {}
-_WAITS: ContextVar[list[bool] | None] = ContextVar("toolyard_waits", default=None)
-"""For each call of the keyed request that is being carried out, whether it is held."""
 _LOGGED = 200
 _KEY = re.compile(rb"[!-~]{1,512}")
+_WAIT = re.compile(rb'(?:^|,)\s*wait\s*=\s*"?([0-9]{1,9})"?\s*(?:[;,]|$)')
 _INTERRUPTED = Interrupted(
     "the server stopped while this was under way; whether it took effect is not known",
     hint="find out before you ask for it again, with another id",
@@ -134,6 +135,7 @@ class Invoker:
         self._idempotency = idempotency
         self._metrics = metrics
         self._call_timeout = call_timeout
+        self._waits: set[asyncio.Task[bool]] = set()
 
     def resolve_name(self, principal: Principal, name: str) -> str:
         """The tool that a caller means. What a bare name stands for is told only to who sees that tool."""
@@ -164,7 +166,12 @@ class Invoker:
         definitions: frozenset[str] | None = None,
         notify: Listener | None = None,
     ) -> list[ToolResult]:
-        """Answer calls in order."""
+        """Answer calls in order. If they were answered before and some were held, only these are sent again."""
+        if caller.unfinished:
+            calls = await self._list_held(caller, calls)
+            if not calls:
+                results, caller.unfinished = list(caller.unfinished), ()
+                return results
         began = time.perf_counter()
         principal = caller.principal
         results = await self._yard.tool_engine.arun(
@@ -185,16 +192,39 @@ class Invoker:
                 notify=notify,
             )
         )
-        waits = _WAITS.get()
-        if waits is not None:
-            waits += [result.error_info is not None and result.error_info.code == Held.code for result in results]
         if self._metrics is not None:
             seconds = (time.perf_counter() - began) / len(results)
             for result in results:
                 code = "ok" if result.error_info is None else result.error_info.code
                 self._metrics.call(result.name, mode, code, seconds)
         caller.tool = results[0].name[:_LOGGED] if len(results) == 1 else f"{len(results)} calls"
+        if caller.unfinished:
+            answered = iter(results)
+            results = [next(answered) if held_by(result) else result for result in caller.unfinished]
+        caller.unfinished = tuple(results) if any(map(held_by, results)) else ()
         return results
+
+    async def _list_held(self, caller: Caller, calls: Sequence[ToolCall]) -> list[ToolCall]:
+        """The calls that are held still; of what has expired meanwhile, nobody is asked a second time."""
+        results, held = list(caller.unfinished), []
+        for number, call in enumerate(calls):
+            approval_id = held_by(results[number])
+            if approval_id is not None:
+                try:
+                    approval = await self._yard.tool_engine.approvals.aget(approval_id)
+                except ApprovalError:  # forgotten; the call path says what holds now
+                    held.append(call)
+                    continue
+                if approval.state == "expired":
+                    shown = {"id": approval_id, "state": "expired"}
+                    why = f"{approval.tool} was not approved: {approval.state_words}"
+                    hint = "ask for it anew by another request; with another id, if it had one"
+                    failed = Denied(why, hint=hint, details={"approval": shown}).info
+                    results[number] = ToolResult.failed(replace(call, name=results[number].name), failed)
+                else:
+                    held.append(call)
+        caller.unfinished = tuple(results)
+        return held
 
     async def run_idempotent(
         self,
@@ -209,26 +239,107 @@ class Invoker:
         """Answer a request that may come again: the first answer is kept, and given again.
 
         If the process died before it had an answer, a repeat is told so; only a tool that just reads is called again.
+        An answer in which calls are held is not kept. Who prefers to wait is answered once somebody has decided.
         """
-        if key is None:
-            return await make()
+        send = make if key is None else partial(self._run_keyed, caller, key, digest, make, interrupted, tool_name)
+        response = await send()
+        seconds = min(wait_seconds(caller), self._call_timeout) if caller.unfinished else 0.0
+        if seconds:
+            until = time.monotonic() + seconds
+            while caller.unfinished and await self._await_decisions(caller, until):
+                response = await send()
+            response.headers["preference-applied"] = f"wait={int(seconds)}"
+        return response
+
+    async def _run_keyed(
+        self,
+        caller: Caller,
+        key: str,
+        digest: bytes,
+        make: Callable[[], Awaitable[Response]],
+        interrupted: Callable[[ErrorInfo], Response],
+        tool_name: str | None,
+    ) -> Response:
         repeatable = False
         if tool_name is not None:
             tools = self._yard.tool_registry.get(tool_name)
             repeatable = bool(tools) and all(tool.effects is Effects.READ for tool in tools)
 
         async def make_stored() -> StoredResponse:
-            waits: list[bool] = []
-            _WAITS.set(waits)
-            # Of a batch, whatever has run must not run again: only where all of it waits, nothing has.
-            return StoredResponse.of(await make(), kept=not waits or not all(waits))
+            response = await make()
+            return StoredResponse.of(response, _encode_results(caller.unfinished) if caller.unfinished else b"")
+
+        def resume(unfinished: bytes) -> None:
+            caller.unfinished = _read_results(unfinished)
 
         answer = await self._idempotency.answer(
             *(caller.principal.owner or "", key, digest, make_stored),
             repeatable=repeatable,
             interrupted=lambda: StoredResponse.of(interrupted(_INTERRUPTED.info)),
+            resume=resume,
         )
+        # Another request with the key may have made it.
+        resume(answer.unfinished)
         return answer.to_response()
+
+    async def _await_decisions(self, caller: Caller, until: float) -> bool:
+        """Wait for somebody's word on what is held, without a place; True if the request is to be sent again."""
+        if caller.leave_place is not None:
+            caller.leave_place()
+        waiting = asyncio.ensure_future(self._await_each(caller.unfinished, until))
+        self._waits.add(waiting)
+        try:
+            await asyncio.wait([waiting])
+        finally:
+            self._waits.discard(waiting)
+            waiting.cancel()
+        if waiting.cancelled() or not waiting.result() or (caller.is_gone is not None and await caller.is_gone()):
+            return False
+        if caller.take_place is not None:
+            await caller.take_place()
+        return True
+
+    async def _await_each(self, results: Sequence[ToolResult], until: float) -> bool:
+        decided = False
+        for approval_id in filter(None, map(held_by, results)):
+            seconds = max(until - time.monotonic(), 0.0)
+            approval = await self._yard.tool_engine.approvals.await_for(approval_id, seconds)
+            decided = decided or approval.state != "pending"
+        return decided
+
+    def end_waits(self) -> None:
+        """Have those who wait for somebody's word told how it stands: the server stops."""
+        for waiting in self._waits:
+            waiting.cancel()
+
+
+def held_by(result: ToolResult) -> str | None:
+    """The id of the approval that a call waits for; None if it waits for none."""
+    info = result.error_info
+    if info is None or info.code != Held.code:
+        return None
+    approval_id: str | None = info.details.get("approval", _NOTHING).get("id")
+    return approval_id
+
+
+def wait_seconds(caller: Caller) -> float:
+    """How long a request prefers to wait for somebody's word: the `wait` of its `Prefer`, or 0."""
+    found = _WAIT.search(caller.headers.get(b"prefer", b"").lower())
+    return 0.0 if found is None else float(found[1])
+
+
+def locate_approval(root: str, results: Sequence[ToolResult]) -> dict[str, str] | None:
+    """The `Location` of the approval of a single call that is held; None if there is none, or there are more calls."""
+    approval_id = held_by(results[0]) if len(results) == 1 else None
+    return None if approval_id is None else {"location": f"{root}/v1/approvals/{approval_id}"}
+
+
+def _encode_results(results: Sequence[ToolResult]) -> bytes:
+    return msgspec.json.encode([result.to_dict() for result in results])
+
+
+def _read_results(text: bytes) -> tuple[ToolResult, ...]:
+    return tuple(map(ToolResult.from_dict, msgspec.json.decode(text))) if text else ()
 
 
 def or_default(value: T | UnsetType, default: T) -> T:

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolyard.app.blocks import ServerBlock
 from toolyard.model.errors import ToolyardError
-from toolyard.serving.admission import Admission, BodyBudget
+from toolyard.serving.admission import Admission, BodyBudget, Place
 from toolyard.serving.http_fault import HttpFault, find_session_fault
 from toolyard.serving.identity import CALLER, NOBODY, Caller, KeyRing, Principal
 from toolyard.serving.metrics import Metrics, RequestLog
@@ -55,10 +55,11 @@ _WITH_BODY = frozenset({"POST", "PUT"})
 _LINGER_SECONDS, _LINGER_BYTES = 2.0, 64 * 1024 * 1024
 _EXPOSED = (
     b"access-control-expose-headers",
-    b"x-request-id, etag, retry-after, idempotent-replayed, mcp-session-id, mcp-protocol-version",
+    b"x-request-id, etag, location, retry-after, preference-applied, idempotent-replayed, mcp-session-id, "
+    b"mcp-protocol-version",
 )
 _ALLOWED = (
-    "authorization, content-type, idempotency-key, x-api-key, x-request-id, "
+    "authorization, content-type, idempotency-key, prefer, x-api-key, x-request-id, "
     "mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, last-event-id"
 )
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
@@ -357,7 +358,8 @@ class OperationGate:
     async def _read_body(self, request: Request, caller: Caller) -> None:
         operation, block, max_values, principal = self._operation, self._block, None, caller.principal
         if operation.body is not None:
-            check_json_type(caller.headers)
+            if operation.body_needed or b"content-type" in caller.headers:
+                check_json_type(caller.headers)
             max_values = block.max_values
         request.scope[MAX_DEPTH] = block.max_depth
         try:
@@ -374,15 +376,13 @@ class OperationGate:
         places, principal = self._places, caller.principal
         if places is None:
             return await self._handle(request, send)
-        if not places.try_place(principal):
-            await places.wait(principal)
+        place = Place(places, principal, caller.abandoned)
+        caller.leave_place, caller.take_place, caller.is_gone = place.leave, place.take, request.is_disconnected
         try:
-            return await self._handle(request, send)
+            async with place:
+                return await self._handle(request, send)
         finally:
-            if caller.abandoned:
-                places.leave_later(principal, caller.abandoned)
-            else:
-                places.leave(principal)
+            caller.is_gone = None  # it knows the request, which knows the caller
 
     async def _handle(self, request: Request, send: Send) -> Response | None:
         if self._operation.streams:

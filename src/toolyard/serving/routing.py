@@ -319,6 +319,8 @@ class Operation(msgspec.Struct, frozen=True):
     """True if reading it may cost much, so that keys take turns in it."""
     max_body: int | None = None
     """Bytes that a body may have, where that is less than the server allows."""
+    body_needed: bool = True
+    """False if a request may come without the body."""
     idempotent: bool = False
     """True if an `Idempotency-Key` header is honoured."""
     streams: bool = False

@@ -18,6 +18,7 @@ from toolyard.app.toolyard import Toolyard, build_parts
 from toolyard.model.errors import ConfigError, ToolyardError
 from toolyard.model.report import LoadReport
 from toolyard.serving.admission import Admission, BodyBudget
+from toolyard.serving.approval_view import ApprovalView
 from toolyard.serving.catalog_view import CatalogView, LoadedCatalog, Registrations, SnapshotCache
 from toolyard.serving.idempotency import Idempotency
 from toolyard.serving.identity import KeyRing
@@ -94,6 +95,7 @@ class Service:
     background: BackgroundTasks
     failing: dict[str, str]
     """What goes on beside the requests and does not work at the moment, with the kind of its error."""
+    approvals: ApprovalView
 
     async def start(self) -> None:
         """Load what was registered, and begin to look after what others change."""
@@ -101,6 +103,11 @@ class Service:
         if self.keys is not None:
             await asyncio.to_thread(self.keys.load)
         self.background.start()
+
+    def end_waits(self) -> None:
+        """Let nobody wait for news of a server that stops."""
+        self.mcp.subscribers.end_all()
+        self.invoker.end_waits()
 
     async def stop(self) -> None:
         """End what goes on beside the requests."""
@@ -154,7 +161,7 @@ def make_service(
     return Service(
         *(yard, block, records, keys, metrics, admission, reads, BodyBudget(_LARGE_BODIES * block.max_body_bytes)),
         *(quota, idempotency, names, catalog, invoker, registrations, loaded, mcp),
-        *(BackgroundTasks(work, failing), failing),
+        *(BackgroundTasks(work, failing), failing, ApprovalView(engine.approvals)),
     )
 
 

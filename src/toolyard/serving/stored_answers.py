@@ -5,6 +5,7 @@ from __future__ import annotations
 from hashlib import blake2b
 
 import msgspec
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from toolyard.serving.http_fault import HttpFault
@@ -23,15 +24,15 @@ class StoredResponse(msgspec.Struct, frozen=True):
     body: bytes = b""
     content_type: bytes = JSON.encode()
     headers: tuple[tuple[bytes, bytes], ...] = ()
-    kept: bool = True
-    """False for one that tells of nothing but calls that wait: sent again, the request is carried out."""
+    unfinished: bytes = b""
+    """What came of calls of which some are held: no answer to be given again, and sent again, only those run."""
 
     @classmethod
-    def of(cls, response: Response, *, kept: bool = True) -> StoredResponse:
+    def of(cls, response: Response, unfinished: bytes = b"") -> StoredResponse:
         """What is to be stored of an answer."""
         headers = dict(response.raw_headers)
         rest = tuple(header for header in response.raw_headers if header[0] not in _OF_THE_BODY)
-        return cls(response.status_code, bytes(response.body), headers.get(b"content-type", b""), rest, kept)
+        return cls(response.status_code, bytes(response.body), headers.get(b"content-type", b""), rest, unfinished)
 
     def to_response(self) -> Response:
         """The answer again."""
@@ -55,15 +56,23 @@ class StoredAnswer(msgspec.Struct, frozen=True, array_like=True):
     content_type: bytes = b""
     body: bytes = b""
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    unfinished: bytes = b""
+    """As of the response; a claim keeps it for whoever must go on from there."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
 read_entry = msgspec.msgpack.Decoder(StoredAnswer).decode
 
 
-def encode_claim(digest: bytes, who: str) -> bytes:
-    """The request is being carried out."""
-    return _encode(StoredAnswer(digest, who))
+def encode_claim(digest: bytes, who: str, over: StoredAnswer | None = None) -> bytes:
+    """The request is being carried out; `over` is what it was before that, where it goes on from something."""
+    return _encode(StoredAnswer(digest, who) if over is None else replace(over, claim=who))
+
+
+def withdraw_claim(claim: bytes) -> bytes | None:
+    """What is to be there again if nothing came of a claim; None: nothing."""
+    entry = read_entry(claim)
+    return _encode(replace(entry, claim=None)) if entry.unfinished else None
 
 
 def stored_name(key: str) -> str:
@@ -75,14 +84,13 @@ def stored_name(key: str) -> str:
 
 def encode_answer(digest: bytes, response: StoredResponse, *, guess: bool = False) -> bytes:
     """The request is over."""
-    return _encode(
-        StoredAnswer(digest, None, guess, response.status, response.content_type, response.body, response.headers)
-    )
+    told = (response.status, response.content_type, response.body, response.headers, response.unfinished)
+    return _encode(StoredAnswer(digest, None, guess, *told))
 
 
 def response_of(entry: StoredAnswer) -> StoredResponse:
     """The answer as it was."""
-    return StoredResponse(entry.status, entry.body, entry.content_type, entry.headers)
+    return StoredResponse(entry.status, entry.body, entry.content_type, entry.headers, entry.unfinished)
 
 
 def replay_answer(entry: StoredAnswer, digest: bytes) -> StoredResponse:
@@ -96,7 +104,7 @@ def mark_replayed(response: StoredResponse) -> StoredResponse:
     """The same, marked as not of this request's making."""
     if REPLAYED in response.headers:
         return response
-    return StoredResponse(response.status, response.body, response.content_type, (*response.headers, REPLAYED))
+    return replace(response, headers=(*response.headers, REPLAYED))
 
 
 def key_conflict() -> HttpFault:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from toolyard.calls.approval import Outcome, Preview
 from toolyard.model.bindings import RestBody, RestParameter
 from toolyard.sessions.state import INITIAL_SCHEMA
 
@@ -23,7 +24,8 @@ Version = Annotated[str, Meta(pattern=r"^0\.1\.[0-9]+(?!\n)$", description="Of t
 SessionId = Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[^\u0000]+$")]
 Seconds = Annotated[float, Meta(gt=0, le=86_400, description="For each call.")]
 Count = Annotated[int, Meta(ge=0)]
-Date = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+DateTime = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+Date = DateTime
 Score = Annotated[float, Meta(ge=0, le=1, description="How likely it is what was asked for.")]
 
 
@@ -224,6 +226,51 @@ class Results(Shape):
     """Results in the order of the calls."""
 
     results: list[WireResult]
+
+
+class DecisionBody(Shape):
+    """Why; whoever made the call is told."""
+
+    reason: Annotated[str, Meta(max_length=2000)] | UnsetType = UNSET
+
+
+class ApprovalShape(Shape):
+    """A call that waits, or waited, for somebody's word; secrets in its arguments are redacted."""
+
+    id: str
+    state: Literal["pending", "approved", "denied", "expired", "used"]
+    state_words: str
+    tool: str
+    definition_hash: str
+    digest: str
+    arguments: Json
+    mode: Literal["execute", "simulate"]
+    caller: str
+    session_id: str
+    rule: str
+    rule_number: int
+    approvers: list[str]
+    self: bool
+    created: DateTime
+    expires: DateTime
+    may_decide: bool
+    """Whether whoever asks may approve or deny it."""
+    call_id: str | UnsetType = UNSET
+    decided_at: DateTime | UnsetType = UNSET
+    decided_by: str | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    used_at: DateTime | UnsetType = UNSET
+    obstacle: str | UnsetType = UNSET
+    """Why approving it would be of no use."""
+    preview: Preview | UnsetType = UNSET
+    outcome: Outcome | UnsetType = UNSET
+
+
+class ApprovalListing(Shape):
+    """A page of the approvals that the key may see, newest first."""
+
+    approvals: list[ApprovalShape]
+    next_cursor: str | UnsetType = UNSET
 
 
 class SessionBody(Shape):

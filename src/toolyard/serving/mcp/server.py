@@ -33,7 +33,7 @@ from toolyard.model.call import CONTENT, ToolCall, ToolResult, blocks_of
 from toolyard.model.context import Notice, Progress
 from toolyard.model.errors import ErrorInfo, SessionError, UnknownToolError
 from toolyard.registry.snapshot import Snapshot
-from toolyard.serving.admission import Admission
+from toolyard.serving.admission import Admission, Place
 from toolyard.serving.catalog_view import CatalogView
 from toolyard.serving.identity import Caller, KeyRing
 from toolyard.serving.invoke import Invoker
@@ -440,16 +440,8 @@ class McpEndpoint:
 
     async def run_calls(self, caller: Caller, calls: Sequence[ToolCall], **options: Any) -> list[ToolResult]:
         """Answer calls in one of the places that the server has for running them."""
-        places, principal = self._admission, caller.principal
-        if not places.try_place(principal):
-            await places.wait(principal)
-        try:
+        async with Place(self._admission, caller.principal, caller.abandoned):
             return await self._invoker.run_calls(caller, calls, **options)
-        finally:
-            if caller.abandoned:
-                places.leave_later(principal, caller.abandoned)
-            else:
-                places.leave(principal)
 
     async def _ping(self, turn: RequestContext) -> bytes:
         return b"{}"

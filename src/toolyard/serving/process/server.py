@@ -66,7 +66,7 @@ def serve(
             _make_uvicorn_config(make_app(service), block, limit),
             ready=lambda: ready(address, write_banner(service, address.url)),
             reload=partial(reload_sources, service.loaded),
-            stopping=service.mcp.subscribers.end_all,
+            stopping=service.end_waits,
             shutdown_timeout=block.shutdown_timeout,
             lifeline=lifeline,
         )

@@ -16,7 +16,15 @@ from toolyard.model.tool import Tool
 from toolyard.serving.catalog_view import CatalogView
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Caller
-from toolyard.serving.invoke import Invoker, ServedNames, as_object, collect_details, idempotency_key, or_default
+from toolyard.serving.invoke import (
+    Invoker,
+    ServedNames,
+    as_object,
+    collect_details,
+    idempotency_key,
+    locate_approval,
+    or_default,
+)
 from toolyard.serving.routing import (
     JsonResponse,
     Operation,
@@ -83,22 +91,23 @@ class NativeTools:
         overload = query_str(request, "fingerprint") if request.scope["query_string"] else None
         call = self._invoker.resolve_call(caller.principal, ToolCall(path_value(request), body.args, None, overload))
         context: dict[str, Any] = or_default(body.context, {})
+        root = request.scope.get("root_path", "")
         key = idempotency_key(caller)
-        if key is None:
-            return await self._run_call(caller, call, context, trace)
+        if key is None and b"prefer" not in caller.headers:
+            return await self._run_call(caller, call, context, trace, root)
         digest = digest_json(request.method, request.scope["path"], call.overload, plain)
 
         def make() -> Awaitable[Response]:
-            return self._run_call(caller, call, context, trace)
+            return self._run_call(caller, call, context, trace, root)
 
         return await self._invoker.run_idempotent(caller, key, digest, make, _answer_interrupted, tool_name=call.name)
 
     async def _run_call(
-        self, caller: Caller, call: ToolCall, context: dict[str, Any], trace: dict[str, Any]
+        self, caller: Caller, call: ToolCall, context: dict[str, Any], trace: dict[str, Any], root: str
     ) -> Response:
         began = time.perf_counter()
         [result] = await self._invoker.run_calls(caller, (call,), context=context, trace=trace)
-        return _answer_call(result, time.perf_counter() - began)
+        return _answer_call(result, time.perf_counter() - began, root)
 
 
 def _check_trace(trace: dict[str, Any]) -> None:
@@ -108,15 +117,15 @@ def _check_trace(trace: dict[str, Any]) -> None:
         raise HttpFault(400, "request.invalid_shape", f"the body does not fit: trace: {error}") from None
 
 
-def _answer_call(result: ToolResult, seconds: float) -> Response:
+def _answer_call(result: ToolResult, seconds: float, root: str) -> Response:
     metrics = {"latency_ms": int(seconds * 1000)}
     if result.error_info is not None:
-        return _answer_failure(result.error_info, metrics)
+        return _answer_failure(result.error_info, metrics, locate_approval(root, (result,)))
     answer = {"schema_version": SCHEMA_VERSION, "ok": True, "result": as_object(result.result), "metrics": metrics}
     return JsonResponse(answer)
 
 
-def _answer_failure(info: ErrorInfo, metrics: dict[str, int]) -> Response:
+def _answer_failure(info: ErrorInfo, metrics: dict[str, int], headers: dict[str, str] | None = None) -> Response:
     error: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "code": info.code,
@@ -132,7 +141,7 @@ def _answer_failure(info: ErrorInfo, metrics: dict[str, int]) -> Response:
     if details:
         error["details"] = details
     answer = {"schema_version": SCHEMA_VERSION, "ok": False, "error": error, "metrics": metrics}
-    return JsonResponse(answer, http_status_of(info.code))
+    return JsonResponse(answer, http_status_of(info.code), headers=headers)
 
 
 def _answer_interrupted(info: ErrorInfo) -> Response:

@@ -43,6 +43,12 @@ _SAID = {
     504: "The tool took too long.",
 }
 _BRACES = re.compile(r"\{(\w+)\}")
+_PREFER: dict[str, Any] = {
+    "name": "Prefer",
+    "in": "header",
+    "schema": {"type": "string"},
+    "description": "`wait=30`: wait that many seconds for somebody to approve a call that is held.",
+}
 _REF = "#/components/schemas/{name}"
 
 
@@ -112,7 +118,10 @@ def _operation(route: Operation, of: Mapping[Any, Any], keys: bool) -> dict[str,
         "responses": {str(status): answer for status, answer in sorted(_responses(route, of).items())},
     }
     if route.body is not None:
-        made["requestBody"] = {"required": True, "content": {"application/json": {"schema": of[route.body]}}}
+        made["requestBody"] = {
+            "required": route.body_needed,
+            "content": {"application/json": {"schema": of[route.body]}},
+        }
     if keys and route.access == "key":
         made["security"] = [{"key": []}]
     return made
@@ -134,15 +143,17 @@ def _query_parameters(route: Operation) -> list[dict[str, Any]]:
 
 
 def _header_parameters(route: Operation) -> list[dict[str, Any]]:
+    found = [_PREFER] if route.runs else []
     if not route.idempotent:
-        return []
+        return found
     return [
+        *found,
         {
             "name": "Idempotency-Key",
             "in": "header",
             "schema": {"type": "string", "minLength": 1, "maxLength": 512, "pattern": "^[!-~]+$"},
             "description": "A request with the same key and body gets the first answer again.",
-        }
+        },
     ]
 
 

@@ -15,7 +15,7 @@ from toolyard.model.call import Mode, ToolCall
 from toolyard.model.errors import ErrorInfo
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Caller
-from toolyard.serving.invoke import Invoker, idempotency_key, or_default
+from toolyard.serving.invoke import Invoker, idempotency_key, locate_approval, or_default
 from toolyard.serving.routing import (
     JsonResponse,
     Operation,
@@ -61,7 +61,7 @@ _AFTER = QueryParameter(
 )
 _CURSOR = QueryParameter("cursor", {"type": "string"}, "`next_cursor` of the page before.")
 _MISSING = {404: ErrorEnvelope}
-_CALLED = {200: Results, 404: ErrorEnvelope, 409: ErrorEnvelope}
+_CALLED = {200: Results, 202: Results, 404: ErrorEnvelope, 409: ErrorEnvelope}
 
 
 class SessionRoutes:
@@ -117,7 +117,7 @@ class SessionRoutes:
             ),
             Operation(
                 *("POST", "/v1/calls", self.run_loose_calls, "Answer calls outside of any session", LooseCallsBody),
-                {200: Results, 409: ErrorEnvelope},
+                {200: Results, 202: Results, 409: ErrorEnvelope},
                 runs=True,
                 idempotent=True,
             ),
@@ -183,7 +183,9 @@ class SessionRoutes:
                 trace=or_default(body.trace, {}),
                 definitions=None if body.definitions is UNSET else frozenset(body.definitions),
             )
-            return JsonResponse({"results": [result.to_dict() for result in results]})
+            held = locate_approval(request.scope.get("root_path", ""), results)
+            shown = {"results": [result.to_dict() for result in results]}
+            return JsonResponse(shown, 200 if held is None else 202, headers=held)
 
         return await self._run_idempotent(request, plain, make)
 
@@ -194,7 +196,7 @@ class SessionRoutes:
     async def _run_idempotent(self, request: Request, plain: Any, make: Callable[[], Awaitable[Response]]) -> Response:
         caller = caller_of(request)
         key = idempotency_key(caller)
-        if key is None:
+        if key is None and b"prefer" not in caller.headers:
             return await make()
         digest = digest_json(request.method, request.scope["path"], plain)
         return await self._invoker.run_idempotent(caller, key, digest, make, _answer_interrupted)

@@ -1,0 +1,101 @@
+"""Approvals over HTTP: which calls wait for somebody's word, and deciding on them."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from toolyard.calls.approval import ApprovalState
+from toolyard.serving.approval_view import ApprovalView
+from toolyard.serving.invoke import or_default, wait_seconds
+from toolyard.serving.routing import (
+    BODY,
+    JsonResponse,
+    Operation,
+    QueryParameter,
+    caller_of,
+    path_value,
+    query_int,
+    query_str,
+    read_json,
+)
+from toolyard.serving.wire_types import ApprovalListing, ApprovalShape, DecisionBody, ErrorEnvelope
+
+_PAGE = 1000
+_CURSOR = r"^[0-9]{1,12}(\.[0-9]{1,12})?~[0-9a-f]{24}-[1-9][0-9]{0,8}$"
+_QUERY = (
+    QueryParameter("state", {"type": "string", "enum": list(get_args(ApprovalState))}, "Only those in this state."),
+    QueryParameter("tool", {"type": "string", "minLength": 1}, "Only those of this tool, by its qualified name."),
+    QueryParameter("session", {"type": "string", "minLength": 1}, "Only those of calls in this session."),
+    QueryParameter(
+        "limit", {"type": "integer", "minimum": 1, "maximum": _PAGE}, "Approvals on a page; 100 if not given."
+    ),
+    QueryParameter("cursor", {"type": "string", "pattern": _CURSOR}, "`next_cursor` of the page before."),
+)
+
+
+class ApprovalRoutes:
+    """Looks at approvals and decides; who may is asked where every face asks."""
+
+    def __init__(self, view: ApprovalView, longest_wait: float) -> None:
+        self._view = view
+        self._longest_wait = longest_wait
+
+    def operations(self) -> tuple[Operation, ...]:
+        """No verb is asked for here: whoever made a call sees its approval, and may decide if the rule says so."""
+        one, missing = "/v1/approvals/{approval_id}", {404: ErrorEnvelope}
+        decided = {200: ApprovalShape, 403: ErrorEnvelope, 409: ErrorEnvelope, **missing}
+        return (
+            Operation(
+                *("GET", "/v1/approvals", self.list_approvals, "Calls that wait, or waited, for somebody's word"),
+                answers={200: ApprovalListing},
+                query=_QUERY,
+                heavy=True,
+            ),
+            Operation("GET", one, self.show_approval, "One approval", answers={200: ApprovalShape, **missing}),
+            *(
+                Operation(
+                    *("POST", f"{one}:{verdict}", handler, summary, DecisionBody, decided),
+                    body_needed=False,
+                )
+                for verdict, handler, summary in (
+                    ("approve", self.approve, "Let the call run, once"),
+                    ("deny", self.deny, "Refuse the call"),
+                )
+            ),
+        )
+
+    async def list_approvals(self, request: Request) -> Response:
+        """Those of one's own calls, and those in namespaces for which the key has the verb `approve`; newest first."""
+        page = await self._view.list_page(
+            caller_of(request).principal,
+            state=query_str(request, "state"),
+            tool=query_str(request, "tool"),
+            session_id=query_str(request, "session"),
+            limit=query_int(request, "limit", 1, _PAGE, 100),
+            cursor=query_str(request, "cursor"),
+        )
+        return JsonResponse(page)
+
+    async def show_approval(self, request: Request) -> Response:
+        """What is to be decided, what it would change, and what became of it. `Prefer: wait=30` waits for that."""
+        caller = caller_of(request)
+        seconds = min(wait_seconds(caller), self._longest_wait)
+        shown = await self._view.show(caller.principal, path_value(request), seconds)
+        headers = {"preference-applied": f"wait={int(seconds)}"} if seconds else None
+        return JsonResponse(shown, headers=headers)
+
+    async def approve(self, request: Request) -> Response:
+        """Let the call run once. Nothing runs by this: whoever waits goes on, or the same call is sent again."""
+        return await self._decide(request, "approve")
+
+    async def deny(self, request: Request) -> Response:
+        """Refuse the call, and the same call sent again, until the approval would have expired."""
+        return await self._decide(request, "deny")
+
+    async def _decide(self, request: Request, verdict: Literal["approve", "deny"]) -> Response:
+        body = (await read_json(request, DecisionBody))[0] if request.scope[BODY] else DecisionBody()
+        principal, reason = caller_of(request).principal, or_default(body.reason, None)
+        return JsonResponse(await self._view.decide(principal, path_value(request), verdict, reason))
