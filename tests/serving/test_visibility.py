@@ -11,6 +11,8 @@ from serving.service_support import served
 from toolyard.app.blocks import McpBlock
 from toolyard.calls.policy import Budget, Policy, Rule
 from toolyard.model.tool import Effects, Tool
+from toolyard.serving.identity import ALL, Principal
+from toolyard.serving.visibility import Visibility
 
 NAMES = ("read", "pay", "wipe", "ask", "team", "spent", "night", "later")
 TOOLS = [
@@ -113,3 +115,29 @@ def test_a_budget_of_none_denies_always_and_one_that_is_used_up_does_not():
     tool = Tool("t", "n")
     assert Policy(budgets=[Budget(0)]).always_denies(tool, ())
     assert not Policy(budgets=[Budget(1)]).always_denies(tool, ())
+
+
+@pytest.mark.parametrize(
+    ("rules", "default", "held"),
+    [
+        ([Rule("ask")], "allow", True),
+        ([], "ask", True),
+        ([Rule("allow"), Rule("ask")], "allow", False),
+        ([Rule("allow", keys="k"), Rule("ask")], "allow", False),
+        ([Rule("allow", keys="other"), Rule("ask")], "allow", True),
+        ([Rule("ask", keys="other")], "allow", False),
+        ([Rule("deny", sessions="night-*"), Rule("ask")], "allow", True),
+        ([Rule("ask", sessions="night-*")], "allow", True),
+        ([Rule("ask", effects=(Effects.WRITE,))], "allow", False),
+    ],
+)
+def test_a_tool_is_held_for_a_caller_if_a_rule_asks_in_some_session_of_theirs(rules, default, held):
+    tool, caller = Tool("t", "n", effects=Effects.READ), Principal("k", "someone", ALL)
+    assert Visibility(Policy(rules, default)).is_held(caller, tool) is held
+    assert not Visibility(None).is_held(caller, tool)
+
+
+def test_the_console_marks_what_is_held(yard):
+    rows = yard.get("/console/tools.json", token=yard.tokens["other"]).json["rows"]
+    assert {row["name"] for row in rows if row["held"]} == {"bank::ask"}
+    assert yard.get("/console/tools/bank::ask.json", token=yard.tokens["other"]).json["held"]

@@ -350,6 +350,16 @@ class Policy:
                 return True
         raise AssertionError("the default matches every call")
 
+    def may_ask(self, tool: Tool, keys: Sequence[str]) -> bool:
+        """True if calls of the tool over a wire with these keys wait for somebody's word, at least in some sessions."""
+        for line in self._lines_for(tool):
+            if line.may_hold_for(keys):
+                if line.action == "ask":
+                    return True
+                if line.sessions is None:
+                    return False
+        raise AssertionError("the default matches every call")
+
     def _find_line(self, tool: Tool, session_id: str, keys: Sequence[str] | None) -> RuleLine:
         for line in self._lines_for(tool):
             if line.for_all_callers or line.holds_for(session_id, keys):

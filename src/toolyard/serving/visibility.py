@@ -28,6 +28,10 @@ class Visibility:
         keys = principal.policy_keys
         return lambda tool: (scope is None or scope.lists(tool)) and not policy.always_denies(tool, keys)
 
+    def is_held(self, principal: Principal, tool: Tool) -> bool:
+        """True if a call of it by them waits for somebody's word, at least in some sessions."""
+        return self._policy is not None and self._policy.may_ask(tool, principal.policy_keys)
+
     def slot(self, principal: Principal) -> tuple[Scopes, tuple[str, ...]]:
         """Equal for callers who are shown the same of one catalog."""
         looks_at_keys = self._policy is not None and self._policy.looks_at_keys

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import msgspec
 from starlette.requests import Request
@@ -16,6 +17,7 @@ from toolyard.serving.console.rendering import CONSOLE, first_line
 from toolyard.serving.console.screens import Screen, ScreenSet
 from toolyard.serving.routes.catalog import MAX_QUERY, MOST_HITS, CatalogHits, search_tools
 from toolyard.serving.routing import caller_of, query_str
+from toolyard.serving.visibility import Shows
 
 PAGE_SIZE = 100
 _FACETS = {"namespace": 60, "source": 20, "effect": 3, "tag": 30}
@@ -35,6 +37,8 @@ class CatalogRow(msgspec.Struct, frozen=True):
     tags: tuple[str, ...]
     source: str
     overloads: int
+    held: bool = False
+    """True if a call of it waits for somebody's word."""
     stale: bool = False
     """True if its source could not be loaded again, so that this is what it gave last."""
     score: float | None = None
@@ -107,10 +111,13 @@ class CatalogScreens(ScreenSet):
         rows = self._list_rows(request)
         total, mode = len(rows), None
         if query.strip():
-            hits = self._search(request, query, {}, nearest)
+            hits = self._search(request, query, None, nearest)
             offered, mode = _take_hits(rows, hits), hits.mode
             facets = _count_facets(offered, filters)
-            found = _take_hits(rows, self._search(request, query, filters, nearest)) if filters else offered
+            found = offered
+            if filters:
+                left, _ = self._narrow_kept(request, rows, filters)
+                found = _take_hits(rows, self._search(request, query, left, nearest))
         else:
             found, facets = self._narrow_kept(request, rows, filters)
         pages = max(1, -(-len(found) // PAGE_SIZE))
@@ -124,7 +131,8 @@ class CatalogScreens(ScreenSet):
         rows: list[CatalogRow] | None = self._catalog.cache.get(snapshot, key)
         if rows is None:
             shows = self._catalog.visibility.filter_for(principal)
-            rows = _make_rows(snapshot, shows)
+            held = partial(self._catalog.visibility.is_held, principal)
+            rows = _make_rows(snapshot, shows, held)
             self._catalog.cache.put(snapshot, key, rows)
         return rows
 
@@ -140,17 +148,13 @@ class CatalogScreens(ScreenSet):
             self._catalog.cache.put(snapshot, key, kept)
         return kept
 
-    def _search(self, request: Request, query: str, filters: Mapping[str, str], nearest: bool) -> CatalogHits:
-        """What fits, among the tools that are left: what is left out before it is ranked makes room for others."""
+    def _search(self, request: Request, query: str, left: list[CatalogRow] | None, nearest: bool) -> CatalogHits:
+        """What fits among the tools that are left: what is left out before it is ranked makes room for others."""
         registry = self._catalog.registry
-        shows = self._catalog.visibility.filter_for(caller_of(request).principal)
-
-        def fits(tool: Tool) -> bool:
-            return (shows is None or shows(tool)) and not any(
-                value not in _row_of(tool.qualified_name, (tool,)).values(name) for name, value in filters.items()
-            )
-
-        where = fits if filters else shows
+        where = self._catalog.visibility.filter_for(caller_of(request).principal)
+        if left is not None:
+            names, shows = {row.name for row in left}, where
+            where = lambda tool: tool.qualified_name in names and (shows is None or shows(tool))  # noqa: E731
         return search_tools(registry, registry.snapshot, query, MOST_HITS, where, 0.0 if nearest else None)
 
     def _mark_stale(self, rows: Sequence[CatalogRow]) -> list[CatalogRow]:
@@ -158,20 +162,20 @@ class CatalogScreens(ScreenSet):
         return [msgspec.structs.replace(row, stale=True) if row.source in stale else row for row in rows]
 
 
-def _make_rows(snapshot: Snapshot, shows: Callable[[Tool], bool] | None) -> list[CatalogRow]:
+def _make_rows(snapshot: Snapshot, shows: Shows | None, held: Shows) -> list[CatalogRow]:
     rows: dict[str, list[CatalogRow]] = {}
     for name, candidates in snapshot.names.items():
         tools = tuple(one.tool for one in candidates if shows is None or shows(one.tool))
         if tools:
-            rows.setdefault(tools[0].namespace, []).append(_row_of(name, tools))
+            rows.setdefault(tools[0].namespace, []).append(_row_of(name, tools, held(tools[0])))
     return [row for of_namespace in rows.values() for row in of_namespace]
 
 
-def _row_of(name: str, tools: Sequence[Tool]) -> CatalogRow:
+def _row_of(name: str, tools: Sequence[Tool], held: bool) -> CatalogRow:
     tool = tools[0]
     return CatalogRow(
         *(name, tool.name, tool.namespace, first_line(tool.description), tool.effects.value),
-        *(tool.tags, tool.source or "", len(tools)),
+        *(tool.tags, tool.source or "", len(tools), held),
     )
 
 

@@ -76,6 +76,7 @@ class ToolPage(msgspec.Struct, frozen=True, kw_only=True):
     fed_by: list[FeedingTool] | None
     """None if nobody has studied the dataflow here."""
     feeds: list[FeedingTool] | None
+    held: bool = False
     stale: bool = False
     filled: dict[str, str] = {}
     """By control, as they stand in the form."""
@@ -217,6 +218,7 @@ class ToolScreens(ScreenSet):
             snippets=self._write_snippets(request, draft),
             fed_by=fed_by,
             feeds=feeds,
+            held=self._catalog.visibility.is_held(caller_of(request).principal, tool),
             stale=tool.source in stale,
             filled=draft.filled,
             mistakes=draft.mistakes,

@@ -14,16 +14,20 @@ function make(tag, options = {}, ...children) {
 }
 
 // Put parts of a page in place of those with the same ids here; what was focused is focused again.
-function place(html, ids) {
+const placed = new Map();
+function place(html, ids, onlyIfChanged = false) {
   const page = new DOMParser().parseFromString(html, "text/html");
   const focused = document.activeElement?.id;
   let found = false;
   for (const id of ids) {
     const old = byId(id), fresh = page.getElementById(id);
-    if (old && fresh) {
-      old.replaceWith(document.adoptNode(fresh));
-      found = true;
-    }
+    if (!old || !fresh) continue;
+    found = true;
+    // What has not changed stays as it is, with all that is unfolded in it.
+    const text = fresh.outerHTML;
+    if (placed.get(id) === text && onlyIfChanged) continue;
+    placed.set(id, text);
+    old.replaceWith(document.adoptNode(fresh));
   }
   if (found && page.title) document.title = page.title;
   if (focused && document.activeElement?.id !== focused) byId(focused)?.focus({ preventScroll: true });
@@ -32,12 +36,12 @@ function place(html, ids) {
 
 // Ask for a page, and put some of its parts in place here. What is no page of ours, such as a sign-in, is gone to.
 export async function swap(url, ids, options = {}) {
-  const { onProgress, ...rest } = options;
+  const { onProgress, onlyIfChanged, ...rest } = options;
   const response = await fetch(url, { credentials: "same-origin", ...rest });
   if (response.redirected) return location.assign(response.url);
   const streams = response.headers.get("content-type")?.startsWith("text/event-stream");
   const html = streams ? await readStream(response, onProgress) : await response.text();
-  if (html === null || !place(html, ids)) showWhole(html, url);
+  if (html === null || !place(html, ids, onlyIfChanged)) showWhole(html, url);
 }
 
 // A page without the parts that were asked for says why, and is shown whole.
@@ -182,6 +186,60 @@ class Timeline extends HTMLElement {
   }
 }
 
+// Changes of a world, one a line: where, what was there, and what is.
+class DiffBlock extends HTMLElement {
+  connectedCallback() {
+    for (const line of this.querySelectorAll(".changes > li:not([data-kind])")) {
+      const [, sign, path, rest] = /^([-+~] )?(.*?): (.*)$/s.exec(line.textContent) ?? [];
+      if (path === undefined) continue;
+      const at = rest.indexOf(" -> ");
+      const parts = at < 0
+        ? [make(sign === "- " ? "del" : "ins", {}, rest)]
+        : [make("del", {}, rest.slice(0, at)), " → ", make("ins", {}, rest.slice(at + 4))];
+      line.dataset.kind = at < 0 ? (sign === "- " ? "removed" : "added") : "changed";
+      line.replaceChildren(make("code", { class: "where" }, path), " ", ...parts);
+    }
+  }
+}
+
+const POLL_SECONDS = 2.5;
+
+// A part of the page that follows what happens: told by the one stream of events, or asking now and then without it.
+class LivePart extends HTMLElement {
+  connectedCallback() {
+    this.refresh = () => {
+      clearTimeout(this.soon);
+      this.soon = setTimeout(() => this.swapIn(), 120);
+    };
+    const stream = document.body.dataset.events;
+    if (stream) follow(stream, this.dataset.topics.split(" "), this.refresh);
+    else this.timer = setInterval(() => this.swapIn(), POLL_SECONDS * 1000);
+  }
+
+  disconnectedCallback() {
+    clearInterval(this.timer);
+    clearTimeout(this.soon);
+  }
+
+  async swapIn() {
+    const ids = this.dataset.swap.split(" ");
+    const writing = document.activeElement?.matches("input, textarea, select") && ids.some((id) => byId(id)?.contains(document.activeElement));
+    if (document.hidden || writing || document.querySelector("form[data-busy]")) return;
+    try {
+      await swap(location.href, ids, { onlyIfChanged: true });
+    } catch { /* it is asked again, or told */ }
+  }
+}
+
+let source;
+function follow(stream, topics, tell) {
+  source ??= new EventSource(stream);
+  for (const topic of topics) source.addEventListener(topic, tell);
+  source.addEventListener("open", tell);
+}
+
+customElements.define("y-diff", DiffBlock);
+customElements.define("y-live", LivePart);
 customElements.define("y-timeline", Timeline);
 customElements.define("y-code", CodeBlock);
 customElements.define("y-json", JsonBlock);
@@ -194,6 +252,7 @@ async function sendForm(form, submitter) {
   const line = form.querySelector("y-progress");
   const stop = new AbortController();
   buttons.forEach((button) => { button.disabled = true; });
+  form.dataset.busy = "";
   const slow = setTimeout(() => line?.begin(() => stop.abort()), 250);
   try {
     await swap(form.action, form.dataset.swap.split(" "), {
@@ -211,6 +270,7 @@ async function sendForm(form, submitter) {
   } finally {
     clearTimeout(slow);
     line?.end();
+    delete form.dataset.busy;
     buttons.forEach((button) => { button.disabled = false; });
     if (submitter?.id && document.activeElement === document.body) byId(submitter.id)?.focus({ preventScroll: true });
   }
@@ -244,7 +304,7 @@ document.addEventListener("input", (event) => {
   }, 180);
 });
 
-// `/` to search, `j` and `k` along a list, `Escape` out of a field.
+// `/` to search, `j` and `k` along a list, `a` and `d` to decide on what is focused, `Escape` out of a field.
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const inField = event.target.closest("input, select, textarea");
@@ -254,6 +314,10 @@ document.addEventListener("keydown", (event) => {
     event.preventDefault();
     byId("q")?.select();
     byId("q")?.focus();
+  }
+  const approval = document.activeElement.closest("[data-approval]");
+  if (approval && (event.key === "a" || event.key === "d")) {
+    approval.querySelector(`button[aria-keyshortcuts="${event.key}"]`)?.click();
   }
   if (event.key === "j" || event.key === "k") {
     const rows = [...document.querySelectorAll("[data-rows] > * > a, [data-rows] summary[tabindex]")];
