@@ -115,6 +115,28 @@ def test_two_engines_of_one_name_would_mix_their_state_and_are_refused():
     MultiToolEngine(registry(), {"a": one, "b": one}, default=one)
 
 
+def test_engines_that_nobody_named_are_told_apart_and_keep_states_of_their_own():
+    def t() -> int:
+        return 1
+
+    class Counting(ToolEngine):
+        def answer(self, invocation):
+            invocation.state["n"] = invocation.state.get("n", 0) + 1
+            return [self.name, invocation.state["n"]]
+
+    a, b = (PythonToolEngine(ToolRegistry([function_tool(t, namespace=name)])) for name in "ab")
+    python = MultiToolEngine({"a": a, "b": b})
+    python.setup("s")
+    assert [result.result for result in python.execute("s", [call("a::t"), call("b::t")])] == [1, 1]
+    inner = MultiToolEngine(engines={"b": Counting()}, name="inner")
+    engine = MultiToolEngine(registry(), {"a": Counting(), "b": inner})
+    engine.setup("s")
+    told = [result.result for result in engine.execute("s", [call("a::t"), call("b::t"), call("b::t")])]
+    assert told == [["engine", 1], ["engine-2", 1], ["engine-2", 2]]
+    named = MultiToolEngine(registry(), {"a": Counting(), "b": Named("engine")})
+    assert sorted(part.name for part in named.engines.values()) == ["engine", "engine-2"]
+
+
 def test_also_if_one_of_them_is_inside_another_that_routes():
     inner = MultiToolEngine(engines={"b": Named("same")}, name="inner")
     with pytest.raises(ConfigError, match="two engines are both called 'same'"):

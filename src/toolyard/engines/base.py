@@ -125,6 +125,7 @@ class ToolEngine(Closing):
         parts = {"sessions": sessions, "policy": policy, "tracer": tracer, "redactor": redactor}
         check_kinds(_KINDS, registry=registry, **parts)
         self.name = self.type_name if name is None else name
+        self.is_named = name is not None
         if not isinstance(self.name, str) or self.name in ("", EXECUTIONS, SETUP):
             raise ConfigError(f"an engine cannot be called {self.name!r}")
         self.tool_registry = ToolRegistry() if registry is None else registry

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import chain, count
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -54,11 +55,7 @@ class MultiToolEngine(ToolEngine):
         self._making = Lock()
         named = [*self.engines.values(), *self.sources.values(), *self.bindings.values()]
         self._kept = _distinct_engines([*named, *([default] if default else [])])
-        names = [engine.name for engine in self._answering_engines()]
-        if len(set(names)) != len(names):
-            raise ConfigError(
-                f"two engines are both called {_find_twin(names)!r}; their state in a session would mix. Give name=..."
-            )
+        _tell_apart(self._answering_engines())
         for engine in self._kept:
             own = [part for part in engine.brought if part != "sessions" or engine.sessions is not self.sessions]
             if own:
@@ -217,5 +214,17 @@ def _distinct_engines(engines: list[ToolEngine]) -> list[ToolEngine]:
     return list({id(engine): engine for engine in engines}.values())
 
 
-def _find_twin(names: list[str]) -> str:
-    return next(name for name in names if names.count(name) > 1)
+def _tell_apart(engines: list[ToolEngine]) -> None:
+    """Number those that were given no name, in their order; their state in a session is kept under it."""
+    taken = {engine.name for engine in engines if engine.is_named}
+    if len(taken) < sum(engine.is_named for engine in engines):
+        names = [engine.name for engine in engines if engine.is_named]
+        twin = next(name for name in names if names.count(name) > 1)
+        raise ConfigError(
+            f"two engines are both called {twin!r}; their state in a session would mix. Give them other names"
+        )
+    for engine in engines:
+        if not engine.is_named:
+            numbered = (f"{engine.type_name}-{number}" for number in count(2))
+            engine.name = next(name for name in chain([engine.name], numbered) if name not in taken)
+            taken.add(engine.name)

@@ -107,6 +107,8 @@ class Tool(_Core, frozen=True, kw_only=True, dict=True, eq=False):
     not_data = ("binding",)
 
     def __post_init__(self) -> None:
+        if not (type(self.name) is type(self.namespace) is type(self.description) is str):
+            _check_texts(self)
         if type(self.tags) is not tuple:
             msgspec.structs.force_setattr(self, "tags", _names(self.tags, "tags"))
         if type(self.aliases) is not tuple:
@@ -217,6 +219,12 @@ _SHAPES: dict[str, type] = {
     "source": str,
 }
 _JSON_NAMES: dict[type, str] = {str: "text", dict: "a mapping"}
+
+
+def _check_texts(tool: Tool) -> None:
+    for field in ("name", "namespace", "description"):
+        if not isinstance(getattr(tool, field), str):
+            raise DefinitionError(f"{field!r} of a tool must be text, not {type(getattr(tool, field)).__name__}")
 
 
 def _names(values: Iterable[str] | str, field: str) -> tuple[str, ...]:
