@@ -9,7 +9,6 @@ from toolyard.calls.plan import SCHEMA_SIMULATOR, Answerer
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.execute_override import OverridingEngine
 from toolyard.engines.options import SimulationOptions
-from toolyard.model.bindings import PythonBinding
 from toolyard.model.errors import ConfigError, Denied
 from toolyard.model.tool import Effects, Tool
 from toolyard.plugins import get_tool_engine
@@ -64,8 +63,7 @@ class EffectfulEngine(ToolEngine):
         """True if a simulation may run the tool itself."""
         if self.only_reads(tool) or (may_execute and self.simulates == "live"):
             return True
-        binding = tool.binding
-        if isinstance(binding, PythonBinding) and binding.simulates:
+        if getattr(tool.binding, "simulates", False):
             return True
         return may_execute and tool.effects is Effects.UNKNOWN
 

@@ -55,6 +55,8 @@ class ScriptBinding(msgspec.Struct, frozen=True):
     """Seconds that a call may take."""
     takes_ctx: bool = False
     is_async: bool = False
+    simulates: bool = False
+    """As of a function: it is called to be simulated, too, and looks at `ctx.mode`."""
 
     def __repr__(self) -> str:
         # The code may be long, and may hold secrets.

@@ -322,6 +322,22 @@ class TestSimulate:
             assert result.result != "DRY" and result.metadata == {"simulated_by": "schema simulator"}
             assert engine.execute("s", [ToolCall("shout", {"text": "wet"})])[0].result == "WET"
 
+    @pytest.mark.parametrize("isolation", ["process", "inprocess"])
+    def test_unless_it_says_that_it_simulates_itself(self, tmp_path, engine_class, isolation):
+        body = "TOOL_EFFECTS = 'write'\nTOOL_SIMULATES = True\ndef run(ctx):\n    return ctx.mode\n"
+        options = {"isolation": isolation}
+        with yard(tmp_path / "t", {"both": body}, engine=engine_class, options=options) as (_, _, engine):
+            [result] = engine.simulate("s", [ToolCall("both", {})])
+            assert (result.result, result.metadata) == ("simulate", {"simulated_by": "the tool itself"})
+            assert engine.execute("s", [ToolCall("both", {})])[0].result == "execute"
+
+    def test_which_takes_a_ctx_to_see_when(self, tmp_path):
+        folder = Folder(tmp_path / "t")
+        put(folder, "blind", "TOOL_SIMULATES = True\ndef run():\n    return 1\n")
+        with ToolRegistry.from_loaders([ScriptToolLoader(folder.path)]) as registry:
+            assert len(registry) == 0
+            assert "takes no ctx" in registry.report.rejected[0].reason
+
 
 class TestTraces:
     BODY = """

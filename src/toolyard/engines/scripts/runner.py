@@ -150,6 +150,7 @@ def _script_context(invocation: Invocation, binding: ScriptBinding) -> Mapping[s
     given = {
         "call_id": invocation.call.call_id,
         "session_id": invocation.session_id or None,
+        "mode": invocation.mode,
         "context": invocation.context,
         "trace": invocation.trace,
     }

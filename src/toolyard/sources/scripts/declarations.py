@@ -105,6 +105,9 @@ def _make_binding(said: Declaration, origin: Origin) -> ScriptBinding:
     timeout = origin.timeout if said.timeout is None else said.timeout
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not (0 < timeout < math.inf):
         raise DefinitionError(f"TOOL_TIMEOUT is a number of seconds above 0, not {timeout!r:.80}")
+    simulates = (said.flags or {}).get("simulates") is True
+    if simulates and not said.takes_ctx:
+        raise DefinitionError(f"tool {show(said.name)} is said to simulate itself, but takes no ctx, which says when")
     return ScriptBinding(
         origin.directory,
         origin.file,
@@ -116,6 +119,7 @@ def _make_binding(said: Declaration, origin: Origin) -> ScriptBinding:
         float(timeout),
         said.takes_ctx is True,
         said.is_async is True,
+        simulates,
     )
 
 

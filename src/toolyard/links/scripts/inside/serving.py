@@ -93,6 +93,7 @@ class Ctx:
     def __init__(self, given: dict[str, Any]) -> None:
         self.call_id: str | None = given.get("call_id")
         self.session_id: str | None = given.get("session_id")
+        self.mode: str = given.get("mode") or "execute"
         self.context: dict[str, Any] = given.get("context") or {}
         self.trace: dict[str, Any] = given.get("trace") or {}
 
