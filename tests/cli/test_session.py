@@ -122,6 +122,8 @@ def test_an_unknown_session_is_an_error_with_a_way_on(capsys):
     add(capsys, "chat-1", 1)
     for command in (["show", "chat1"], ["export", "chat1"], ["delete", "chat1"], ["fork", "chat1", "y"]):
         assert "did you mean chat-1?" in output(capsys, "session", *command)[2]
+    code, _, err = output(capsys, "call", "desk::add", "a=1", "b=2", "--simulate", "--session", "chat1")
+    assert code == 1 and "did you mean chat-1?" in err
 
 
 def test_sessions_of_another_owner_are_not_found(capsys):
@@ -167,7 +169,7 @@ def test_a_session_without_a_name_is_refused(capsys):
 def test_a_simulation_in_a_session_that_is_not_there_is_refused_and_begins_none(capsys):
     code, _, err = output(capsys, "call", "desk::add", '{"a": 1, "b": 1}', "--session", "new", "--simulate")
     assert code == 1
-    assert "no session is called 'new'" in err
+    assert "no session is called 'new'; `toolyard session list`" in err
     assert as_json(capsys, "session", "list") == (0, [])
     assert as_json(capsys, "call", "desk::add", '{"a": 1, "b": 1}', "--simulate")[1]["result"] == 2
 

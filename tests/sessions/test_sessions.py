@@ -40,6 +40,19 @@ def test_an_id_is_text(sessions, session_id):
         sessions.open(session_id)
 
 
+def test_a_session_that_is_not_there_is_told_from_one_of_nearly_its_name_but_not_of_another_owner(sessions):
+    sessions.open("chat-1")
+    sessions.open("chat-2", owner="ann")
+    for owner, near in ((None, "chat-1"), ("ann", "chat-2")):
+        with pytest.raises(UnknownSessionError, match=f"'chat'; did you mean '{near}'") as told:
+            sessions.find("chat", owner)
+        assert ("chat-1" in str(told.value)) != ("chat-2" in str(told.value))
+        with pytest.raises(UnknownSessionError, match="did you mean"):
+            sessions.open("new", fork_of="chat", owner=owner)
+    with pytest.raises(UnknownSessionError, match="set it up first"):
+        sessions.find("chat", "bob")
+
+
 def test_an_unknown_session_has_no_state_and_cannot_be_found_or_forked(sessions):
     assert sessions.state("s") is None
     with pytest.raises(UnknownSessionError, match="no session is called 's'"):

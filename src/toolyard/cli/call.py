@@ -12,10 +12,17 @@ from msgspec.structs import replace
 
 from toolyard.cli.options import YARD, OwnerOption, SkipOption, YardOptions, read_word
 from toolyard.cli.output import fail_call, print_json, warn, working
-from toolyard.cli.yard import open_yard
+from toolyard.cli.yard import missing_session, open_yard
 from toolyard.dialects.wire_names import read_wire_call
 from toolyard.model.call import ToolCall, ToolResult
-from toolyard.model.errors import ConfigError, InvalidArguments, SessionError, SessionExistsError, UnknownToolError
+from toolyard.model.errors import (
+    ConfigError,
+    InvalidArguments,
+    SessionError,
+    SessionExistsError,
+    UnknownSessionError,
+    UnknownToolError,
+)
 from toolyard.model.json_words import pointer_of
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import find
@@ -67,7 +74,10 @@ def call(
             if session is None:
                 # Of its own, and over with the command: nobody finds it later.
                 leaving.callback(engine.teardown, session_id, owner=owner)
-            result = ask(session_id, [request], timeout=timeout, owner=owner)[0]
+            try:
+                result = ask(session_id, [request], timeout=timeout, owner=owner)[0]
+            except UnknownSessionError:
+                raise missing_session(yard, session_id, owner) from None
     return _show_result(result, options.json)
 
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from toolyard.app.toolyard import Toolyard
 from toolyard.cli.options import YARD, OwnerOption, YardOptions
-from toolyard.cli.output import counted, describe_missing, print_json, print_table, print_text, working
-from toolyard.cli.yard import open_yard
-from toolyard.model.errors import UnknownSessionError
+from toolyard.cli.output import counted, print_json, print_table, print_text, working
+from toolyard.cli.yard import missing_session, open_yard
 
 _SHOWN = 200
 _WIDE = 160
@@ -161,11 +160,7 @@ def _count_shared(mine: list[Any], theirs: list[Any]) -> int:
 def _read_state(yard: Toolyard, session_id: str, owner: str | None) -> dict[str, Any]:
     state = yard.tool_engine.get_session_state(session_id, owner=owner)
     if state is None:
-        store = yard.tool_engine.sessions.store
-        known = {} if store is None else {item.session_id: item.owner for item in store.sessions(owner)}
-        if session_id in known:
-            raise UnknownSessionError(f"session {session_id!r} is not yours; say --owner {known[session_id]}")
-        raise UnknownSessionError(describe_missing("session", session_id, known, "session list"))
+        raise missing_session(yard, session_id, owner)
     return state
 
 

@@ -14,6 +14,7 @@ from toolyard.app.config import Config, read_anything
 from toolyard.app.toolyard import Toolyard, build_parts, build_registry, survey
 from toolyard.cli.output import counted, describe_missing, warn, working
 from toolyard.engines.python import PythonToolEngine
+from toolyard.model.errors import UnknownSessionError
 from toolyard.model.report import LoadReport
 from toolyard.registry import ToolRegistry
 from toolyard.sources.domains import DomainToolLoader, enabled_domains
@@ -55,6 +56,15 @@ def open_yard(config: Path | None, *, skip_bad: bool = False, durable: bool = Fa
             yard = Toolyard(registry, engine)
     with yard:
         yield yard
+
+
+def missing_session(yard: Toolyard, session_id: str, owner: str | None) -> UnknownSessionError:
+    """The error about a session that is not there: whose it is, or which one may have been meant."""
+    store = yard.tool_engine.sessions.store
+    known = {} if store is None else {item.session_id: item.owner for item in store.sessions(owner)}
+    if session_id in known:
+        return UnknownSessionError(f"session {session_id!r} is not yours; say --owner {known[session_id]}")
+    return UnknownSessionError(describe_missing("session", session_id, known, "session list"))
 
 
 def _default_sessions(config: Config, durable: bool) -> SessionsBlock:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from toolyard.engines.base import ToolEngine
-from toolyard.model.errors import SessionError, UnknownSessionError
+from toolyard.model.errors import SessionError
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal
 from toolyard.sessions.sessions import Sessions
@@ -59,10 +59,8 @@ async def read_state(engine: ToolEngine, owner: str | None, session_id: str) -> 
     """Everything in a session."""
 
     def read() -> dict[str, Any]:
-        found = engine.get_session_state(session_id, owner=owner)
-        if found is None:
-            raise UnknownSessionError(f"no session is called {session_id!r}")
-        return {"state": found, "state_hash": engine.state_hash(session_id, owner=owner)}
+        digest = engine.state_hash(session_id, owner=owner)
+        return {"state": engine.get_session_state(session_id, owner=owner), "state_hash": digest}
 
     return await run_off_loop(engine.sessions, read)
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from toolyard.loop.threads import Threads, outlast
 from toolyard.model.errors import SessionError, SessionExistsError, UnknownSessionError
+from toolyard.model.json_words import nearest
 from toolyard.sessions.history import History, interrupted
 from toolyard.sessions.memory_quota import MAX_BYTES, MAX_SESSION_BYTES, MemoryQuota
 from toolyard.sessions.session import INSIDE, Session, busy_error, check_session_id, inside_itself_error
@@ -41,6 +42,7 @@ _POLL = 0.02
 _STORE_THREADS = 8
 _CRASHED = "nobody answered for the call: its process ended, or its engine was closed, before it was recorded"
 _COUNT_SECONDS = 1.0
+_COMPARED = 200
 _CACHED = 10_000
 """Stored sessions kept in memory; more are read again when they are needed."""
 
@@ -148,8 +150,17 @@ class Sessions(SessionViews):
         if session is None:
             session = self._load(Key(owner or "", session_id))
         if session is None or session.over or (self.ttl is not None and self._expired(session)):
-            raise UnknownSessionError(f"no session is called {session_id!r}; set it up first")
+            near = self._find_near(session_id, owner)
+            hint = f"did you mean {near[0]!r}?" if near else "set it up first"
+            raise UnknownSessionError(f"no session is called {session_id!r}; {hint}")
         return session
+
+    def _find_near(self, session_id: str, owner: str | None) -> list[str]:
+        """What may have been meant among the owner's sessions at hand; nothing where there are too many to compare."""
+        if len(self.at_hand) > _COMPARED:
+            return []
+        keys = [session.key for session in tuple(self.at_hand.values()) if not session.over]
+        return nearest(session_id, [key.session_id for key in keys if key.owner == (owner or "")])
 
     def known(self, session_id: str, owner: str | None = None) -> bool:
         """True if `find` needs no store for it."""
