@@ -338,6 +338,33 @@ def test_a_page_of_tools_may_be_one_line_among_others(tmp_path):
     assert [tool.name for tool in FileToolLoader(path).load()] == ["a", "b"]
 
 
+PAGE = {"tools": [with_name("a")], "nextCursor": "2"}
+LAST = {"tools": [with_name("b")]}
+
+
+@pytest.mark.parametrize(
+    ("pages", "early"),
+    [
+        ([PAGE], True),
+        ([{"jsonrpc": "2.0", "id": 1, "result": PAGE}], True),
+        ([LAST, PAGE], True),
+        ([PAGE, LAST], False),
+        ([LAST], False),
+        ([{**PAGE, "nextCursor": None}], False),
+        ([{**PAGE, "nextCursor": ""}], False),
+    ],
+)
+def test_a_saved_page_after_which_there_was_another_is_noted(tmp_path, pages, early):
+    whole, lines = tmp_path / "t.json", tmp_path / "t.jsonl"
+    whole.write_text(json.dumps(pages if len(pages) > 1 else pages[0]))
+    lines.write_text("".join(json.dumps(page) + "\n" for page in pages))
+    for path in (whole, lines):
+        registry = ToolRegistry.from_file(path)
+        assert len(registry) == len(pages)
+        found = [(item.tool, item.kind) for item in registry.report.warnings]
+        assert found == ([(str(path), "incomplete")] if early else [])
+
+
 def test_one_page_that_lists_nothing_costs_no_other(write):
     error = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": "no"}}
     loader = FileToolLoader(write([error, {"tools": [with_name("a")]}]), on_error="skip")

@@ -55,12 +55,15 @@ _INSTRUCTIONS = re.compile(
 _SPACES = re.compile(r"[\s*_`]+")
 
 
+WarningKind = Literal["namespace", "look_alike", "hidden", "instruction", "incomplete"]
+
+
 class DefinitionWarning(msgspec.Struct, frozen=True):
     """Something in a definition that people and models may read differently."""
 
     tool: str
     pointer: str
-    kind: Literal["namespace", "look_alike", "hidden", "instruction"]
+    kind: WarningKind
     text: str
 
 

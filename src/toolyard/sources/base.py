@@ -21,7 +21,7 @@ from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource
 from toolyard.model.names import show
 from toolyard.model.report import Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool
-from toolyard.model.warnings import DefinitionWarning, Warnings
+from toolyard.model.warnings import DefinitionWarning, WarningKind, Warnings
 from toolyard.plugins import Policy
 from toolyard.schema.admission import AdmittedTool, admit_tool, summarise_changes
 from toolyard.schema.definition import read_definition
@@ -154,7 +154,7 @@ class Intake:
     def _admit(self, tool: Tool, changes: Sequence[Change], place: str) -> None:
         claim = self._loader._check_claim(tool.namespace)
         if claim is not None:
-            self._warnings.append(DefinitionWarning(tool.qualified_name, "/namespace", "namespace", claim))
+            self.warn(tool.qualified_name, "/namespace", "namespace", claim)
         candidate, rewrites = admit_tool(tool, copied=not self._own)
         if place:
             candidate.place = place
@@ -163,6 +163,10 @@ class Intake:
             self._rewrites.extend(summarise_changes(tool, changes, ""))
         if rewrites:
             self._rewrites.extend(rewrites)
+
+    def warn(self, tool: str, pointer: str, kind: WarningKind, text: str) -> None:
+        """List something that people should look at; `tool` is the source where it is about no tool."""
+        self._warnings.append(DefinitionWarning(tool, pointer, kind, text))
 
     def reject(self, error: Exception, where: str, name: str | None = None) -> None:
         """Leave an entry out and list it, or raise, as the loader's policy says."""

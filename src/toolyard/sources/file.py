@@ -46,6 +46,7 @@ _CONTAINERS = ("tools", "functions", "functionDeclarations", "function_declarati
 _BESIDE = {"namespace", "$schema", "version", "description", "nextCursor", "_meta", "ttlMs", "cacheScope"}
 """Keys that may stand beside them: what `tools/list` answers, too."""
 
+_ENDS_EARLY = "the list has another page, which is not here; save every page, or the tools on it are missing"
 
 _NESTED = 8
 """Steps into a document after which a list holds tools and nothing else."""
@@ -78,6 +79,13 @@ def list_entries(document: Any, where: str) -> Iterator[CatalogEntry]:
     if isinstance(namespace, str):
         return _read_mapping({key: value for key, value in document.items() if key != "namespace"}, namespace, where)
     return _read_mapping(document, None, where)
+
+
+def ends_early(document: Any) -> bool:
+    """Whether the last of saved `tools/list` answers says that there is another page."""
+    last = document[-1] if isinstance(document, list) and document else document
+    page = last.get("result", last) if isinstance(last, dict) else None
+    return isinstance(page, dict) and bool(page.get("nextCursor")) and any(key in page for key in _CONTAINERS)
 
 
 def _holds_tools(value: Any) -> bool:
@@ -352,15 +360,18 @@ class FileToolLoader(ToolLoader):
             where = partial(self._locate_entry, data, entry, is_yaml)
             place = f"#{entry.pointer}"
             intake.define(entry.raw, where, namespace=namespace, name=entry.name, source=source, place=place)
+        if ends_early(document):
+            intake.warn(source, "/nextCursor", "incomplete", _ENDS_EARLY)
 
     def _load_lines(self, data: bytes, intake: Intake) -> None:
         header = find_header(data)
         if header:
             raise MalformedSource(explain_table(header), where=self.source)
+        raw: Any = None
         for number, line in iter_json_lines(data):
             where = f"{self.source}:{number}"
             try:
-                raw: Any = parse_json(line, what=where)
+                raw = parse_json(line, what=where)
             except MalformedSource as error:
                 # One broken line says nothing about the others, unlike a broken document.
                 intake.reject(error, where)
@@ -368,6 +379,8 @@ class FileToolLoader(ToolLoader):
             for entry in _read_list([raw], (), None, where):
                 namespace = self.namespace or entry.namespace or TOOL_DEFAULT_NAMESPACE
                 intake.define(entry.raw, where, namespace=namespace, source=self.source, place=f":{number}")
+        if ends_early(raw):
+            intake.warn(self.source, "/nextCursor", "incomplete", _ENDS_EARLY)
 
     def _locate_entry(self, data: bytes, entry: CatalogEntry, is_yaml: bool) -> str:
         # Finding a line means reading the file again, so only the first faults get one.
