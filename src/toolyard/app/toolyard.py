@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolyard.app.blocks import PluginEntry, make_plugin, wired_options
 from toolyard.app.config import Config, ConfigLike, clean_report, hide_secrets, read_anything
+from toolyard.calls.journal import read_log_options
 from toolyard.calls.policy import Approver, Policy
 from toolyard.calls.tracer import Tracer
 from toolyard.engines.base import ToolEngine
@@ -129,6 +130,8 @@ def build_parts(
         engine = make_engine(
             config, registry, loaders, sessions=sessions, policy=policy, tracer=tracer, redactor=redactor
         )
+        if options := read_log_options(config.tracing.log, serving=False):
+            engine.keep_journal(options)
         undo.pop_all()
         return registry, engine, clean_report(registry.report, config.secrets) if lenient else registry.report
 

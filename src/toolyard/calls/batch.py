@@ -38,6 +38,7 @@ class Batch(msgspec.Struct, eq=False):
     abandoned: list[Future[Any]] | None = None
     notify: Listener | None = None
     at_most: float | None = None
+    request_id: str | None = None
     cut_off: tuple[ToolCall, ToolResult] | None = None
     """The call that was under way when the batch was stopped, and what is known of it."""
     left_behind: Future[Any] | None = None

@@ -103,7 +103,7 @@ async def arun_request(path: CallPath, session: Session, request: CallRequest) -
     batch = Batch(request.mode, request.timeout, request.context, on_loop=True)
     batch.trace, batch.definitions, batch.scope = request.trace, request.definitions, request.scope
     batch.abandoned, batch.notify, batch.at_most = request.abandoned, request.notify, request.at_most
-    batch.keys = request.keys
+    batch.keys, batch.request_id = request.keys, request.request_id
     batch.replay = request.replay and request.mode == "execute" and request.session_id is not None
     return await arun_batch(path, session, request.calls, batch)
 
@@ -265,7 +265,7 @@ def _longest_timeout(path: CallPath, calls: Sequence[ToolCall]) -> float | None:
 def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, session: Session, call: ToolCall) -> Flow:
     """Answer one call in a session whose turn the batch has; a failure is a result too."""
     invocation, announced, cancelled, batch.bound, batch.begun = None, False, None, None, path.clock()
-    trace = None if path.tracer is None else CallTrace(path.tracer, session, call, batch.mode)
+    trace = None if path.tracer is None else CallTrace(path.tracer, session, call, batch.mode, batch.request_id)
     try:
         bound = _bind_call(plans, batch, session, call, batch.on_loop)
         bound = batch.bound = bound or (yield run_beside(path.threads, _bind_beside, plans, batch, session, call))
@@ -301,7 +301,7 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
     if invocation is not None and invocation.left_behind is not None:
         batch.leave_behind(invocation)
     if session.durable and not session.over:
-        cancelled = yield from _store_entry(path, batch, session, entry, changes, invocation, trace)
+        cancelled = yield from _store_entry(path, batch, session, (result, entry, changes), invocation, trace)
     elif changes or path.counting or session.room < len(entry):
         _commit_entry(path, session, _stamp_entry(path, batch, entry), changes, invocation)
     elif session.kept:
@@ -338,15 +338,18 @@ def _store_entry(
     path: CallPath,
     batch: Batch,
     session: Session,
-    entry: bytes,
-    changes: Changes,
+    answered: tuple[ToolResult, bytes, Changes],
     invocation: Invocation | None,
     trace: CallTrace | None,
 ) -> Flow:
     """Have the store keep an entry, then make it part of the history; the cancellation that came meanwhile, if any."""
+    result, entry, changes = answered
     stamped = _stamp_entry(path, batch, entry)
+    write = path.sessions.addition(session, entry, changes, *stamped[1:])
+    if trace is not None:
+        write = trace.add_rows(write, invocation, result)
     try:
-        cancelled = yield write_store(path.sessions, path.sessions.addition(session, entry, changes, *stamped[1:]))
+        cancelled = yield write_store(path.sessions, write)
     except BaseException:
         _cut_trace(trace, invocation)
         raise

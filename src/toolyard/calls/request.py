@@ -65,6 +65,8 @@ class CallRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Told of progress."""
     wait: float = 0.0
     """Seconds to wait for somebody to decide on calls that are held; the session is free meanwhile."""
+    request_id: str | None = None
+    """What the wire calls the request, for the call log."""
 
 
 def bind_within(snapshot: Snapshot, mode: Mode, call: ToolCall, scope: Scope, *, at_once: bool = False) -> Bound:

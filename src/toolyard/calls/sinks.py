@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
 
 
-class CallEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CallEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """One answered call. Arguments and result are there only if tracing was told to include them."""
 
     time: float
     """Seconds since the epoch when the call began."""
     latency: float
-    """Seconds it took, waiting for its turn not included."""
+    """Seconds it took, waiting for its turn not included; nor, where calls are logged, for the store."""
     mode: Mode
     session_id: str
     name: str
@@ -54,9 +54,16 @@ class CallEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str | None = None
     effect: Effect | None = None
     """Of a failed call; None for success."""
+    effects: str | None = None
+    """What the tool does: read, write or unknown."""
     approval: str | None = None
     """Id of the approval that it ran by, or waits for."""
+    argument_bytes: int | None = None
     result_bytes: int | None = None
+    request_id: str | None = None
+    """Of the request that brought the call over a wire."""
+    number: int | None = None
+    """Of the call in the call log, if there is one."""
     stdout: str | None = None
     """The end of what a script printed; None if it was nothing, or the tool is no script."""
     stderr: str | None = None

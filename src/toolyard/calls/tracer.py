@@ -19,7 +19,9 @@ from toolyard.model.errors import ConfigError, Interrupted
 from toolyard.model.tool import Tool
 from toolyard.registry.bind import Bound
 from toolyard.schema.options import Text, read_options
+from toolyard.sessions.call_log import CallLogOptions, new_call_number
 from toolyard.sessions.session import Session
+from toolyard.sessions.store.base import Append, LogRow
 from toolyard.words.redactor import REDACTED, Redactor
 
 _log = logging.getLogger(__name__)
@@ -54,6 +56,10 @@ class TracingOptions(msgspec.Struct, frozen=True, kw_only=True):
     opentelemetry: Annotated[bool, Meta(description="One span per call, to the process's tracer provider.")] = False
     arguments: Annotated[bool, Meta(description="Tell the arguments of calls too.")] = False
     results: Annotated[bool, Meta(description="Tell the results of calls too.")] = False
+    log: Annotated[
+        bool | CallLogOptions | UnsetType,
+        Meta(description="One row per call beside the sessions, for `toolyard calls`; on in servers, if not given."),
+    ] = UNSET
 
 
 class Sink(Protocol):
@@ -80,6 +86,16 @@ class SpanSink(Sink, Protocol):
         """Called once for every `begin`, where it was called."""
 
 
+class StoredSink(Sink, Protocol):
+    """A sink whose rows a store takes along with the entry of their call; the journal of calls is one."""
+
+    def begin(self, number: int, tool: Tool, session: Session, mode: Mode) -> None:
+        """A call of a tool that is known has begun."""
+
+    def write_rows(self, event: CallEvent) -> tuple[LogRow, ...] | None:
+        """What to write with the entry, in place of `emit`; None if there is no store."""
+
+
 _MISSED = object()
 
 
@@ -98,18 +114,26 @@ class Tracer:
         arguments: bool = False,
         results: bool = False,
         redactor: Redactor | None = None,
+        journal: StoredSink | None = None,
     ) -> None:
-        self.sinks = tuple(sinks)
+        self.journal = journal
+        self.sinks = tuple(sinks) if journal is None else (*sinks, journal)
         self.active = bool(self.sinks)
         """False when nobody listens, so that a caller may skip making events."""
         self.tells_arguments = arguments
-        self._results = results
+        self.tells_results = results
         self._redactor = Redactor() if redactor is None else redactor
         self._named = list(zip(_name_sinks(self.sinks), self.sinks, strict=True))
         self._spans = [(name, sink) for name, sink in self._named if isinstance(sink, SpanSink)]
         self._plain = [(name, sink) for name, sink in self._named if not isinstance(sink, SpanSink)]
+        self._unstored = [(name, sink) for name, sink in self._plain if sink is not journal]
         self._failures: dict[str, int] = {}
         self._lock = threading.Lock()
+
+    def with_journal(self, journal: StoredSink) -> Tracer:
+        """The same, and a journal of calls beside it."""
+        tells = {"arguments": self.tells_arguments, "results": self.tells_results}
+        return Tracer(self.sinks, **tells, redactor=self._redactor, journal=journal)
 
     @property
     def failures(self) -> dict[str, int]:
@@ -168,11 +192,36 @@ class Tracer:
                 self._count_failure(name, error)
         return tokens
 
-    def end(self, token: list[object] | None, event: CallEvent) -> None:
-        """Tell every sink. Call it in the thread or task that called `begin`."""
+    def number_call(self) -> int | None:
+        """A number for a call; None if there is no journal to find it in."""
+        return None if self.journal is None else new_call_number()
+
+    def announce(self, number: int, tool: Tool, session: Session, mode: Mode) -> None:
+        """Tell the journal that a call has begun."""
+        assert self.journal is not None
+        try:
+            self.journal.begin(number, tool, session, mode)
+        except Exception as error:  # noqa: BLE001 - tracing never fails a call.
+            self._count_failure("journal", error)
+
+    def write_rows(self, event: CallEvent) -> tuple[CallEvent, tuple[LogRow, ...] | None]:
+        """What a store is to write with the entry of the call; the event, without secrets, is for `end`."""
+        told = self._redact_event(event)
+        if self.journal is not None:
+            try:
+                return told, self.journal.write_rows(told)
+            except Exception as error:  # noqa: BLE001 - tracing never fails a call.
+                self._count_failure("journal", error)
+        return told, None
+
+    def end(self, token: list[object] | None, event: CallEvent, *, stored: bool = False) -> None:
+        """Tell every sink. Call it in the thread or task that called `begin`.
+
+        `stored`: the event came from `write_rows`, and the store has its rows.
+        """
         if not self.active:
             return
-        told = self._redact_event(event)
+        told = event if stored else self._redact_event(event)
         # The last opened is closed first, as contexts nest.
         for index in range(len(self._spans) - 1, -1, -1):
             name, sink = self._spans[index]
@@ -183,7 +232,7 @@ class Tracer:
                     sink.end(token[index], told)
             except Exception as error:  # noqa: BLE001 - tracing never fails a call.
                 self._count_failure(name, error)
-        for name, plain in self._plain:
+        for name, plain in self._unstored if stored else self._plain:
             try:
                 plain.emit(told)
             except Exception as error:  # noqa: BLE001 - tracing never fails a call.
@@ -198,6 +247,9 @@ class Tracer:
                 self._count_failure(name, error)
 
     def _redact_event(self, event: CallEvent) -> CallEvent:
+        told_nothing = event.arguments is UNSET and event.result is UNSET and event.notes is None
+        if told_nothing and event.error is event.stdout is event.stderr is None is not event.definition_hash:
+            return event
         changes: dict[str, Any] = {}
         for field in ("error", "stdout", "stderr", "notes"):
             told = getattr(event, field)
@@ -206,10 +258,10 @@ class Tracer:
         if event.definition_hash is None:
             # No tool has this name: it is whatever the caller wrote.
             changes["name"] = self._redact_value(event.name)
-        for field, wanted in (("arguments", self.tells_arguments), ("result", self._results)):
+        for field, wanted in (("arguments", self.tells_arguments), ("result", self.tells_results)):
             value = getattr(event, field)
-            if value is not msgspec.UNSET:
-                changes[field] = self._redact_value(value) if wanted else msgspec.UNSET
+            if value is not UNSET:
+                changes[field] = self._redact_value(value) if wanted else UNSET
         return msgspec.structs.replace(event, **changes) if changes else event
 
     def _redact_value(self, value: Any) -> Any:
@@ -251,19 +303,31 @@ class CallTrace:
     """Made only where somebody listens."""
 
     __slots__ = (
-        *("_began", "_bound", "_call", "_generation", "_mode", "_session", "_time", "_token", "_tracer", "approval"),
+        *("_began", "_bound", "_call", "_generation", "_mode", "_request_id", "_session", "_stored", "_time"),
+        *("_token", "_tracer", "approval", "number"),
     )
 
-    def __init__(self, tracer: Tracer | ResumedTracer, session: Session, call: ToolCall, mode: Mode) -> None:
+    def __init__(
+        self,
+        tracer: Tracer | ResumedTracer,
+        session: Session,
+        call: ToolCall,
+        mode: Mode,
+        request_id: str | None = None,
+    ) -> None:
         self._tracer = tracer
         self._session = session
         self._call = call
         self._mode = mode
+        self._request_id = request_id
         self._bound: Bound | None = None
         self._token: list[object] | None = None
         self._generation = 0
         self.approval: str | None = None
         """Id of the approval that the call runs by, or waits for."""
+        self.number = tracer.number_call()
+        """Of the call in the journal, if there is one."""
+        self._stored: CallEvent | None = None
         self._time = time.time()
         self._began = time.perf_counter()
 
@@ -271,62 +335,89 @@ class CallTrace:
         """The tool is known: open spans, so that what it does appears inside them."""
         self._bound = bound
         self._generation = generation
+        if self.number is not None:
+            self._tracer.announce(self.number, tool, self._session, self._mode)
         self._token = self._tracer.begin(tool, self._call, self._session.key.session_id, self._mode)
+
+    def add_rows(self, write: Append, invocation: Invocation | None, result: ToolResult) -> Append:
+        """The call is over: its entry, with what is to be written beside it. `end` comes when that is stored."""
+        if self.number is None:
+            return write
+        event, rows = self._tracer.write_rows(self._make_event(invocation, result, write.seq))
+        if rows is None:
+            return write
+        self._stored = event
+        return msgspec.structs.replace(write, rows=rows)
 
     def end(self, invocation: Invocation | None, result: ToolResult) -> None:
         """Tell the sinks."""
+        if self._stored is not None:
+            self._tracer.end(self._token, self._stored, stored=True)
+        else:
+            self._tracer.end(self._token, self._make_event(invocation, result, len(self._session.history)))
+
+    def _make_event(self, invocation: Invocation | None, result: ToolResult, seq: int) -> CallEvent:
         latency = time.perf_counter() - self._began
         info, bound, key = result.error_info, self._bound, self._session.key
         tool = None if bound is None else bound.tool
         stdout, stderr = (None if invocation is None else invocation.printed) or (None, None)
-        event = CallEvent(
-            time=self._time,
-            latency=latency,
-            mode=self._mode,
-            session_id=key.session_id,
-            name=self._call.name if tool is None else tool.qualified_name,
-            call_id=self._call.call_id,
-            owner=key.owner or None,
-            seq=len(self._session.history),
-            engine=None if invocation is None else invocation.engine_name,
-            tool_version=None if tool is None else tool.version,
-            definition_hash=None if tool is None else tool.definition_hash,
-            generation=self._generation,
-            result_bytes=None if invocation is None else invocation.result_bytes,
-            coercions=0 if bound is None else len(bound.coercions),
-            attempts=1 if invocation is None else invocation.attempt,
-            code=None if info is None else info.code,
-            error=None if info is None else info.message,
-            effect=None if info is None else info.effect,
-            approval=self.approval,
-            stdout=stdout or None,
-            stderr=stderr or None,
-            notes=None if invocation is None else invocation.notes,
-            arguments=self._told_arguments(),
-            result=msgspec.UNSET if info is not None else result.result,
+        # By place: with so many names the struct would take ten times as long to make.
+        return CallEvent(
+            self._time,
+            latency,
+            self._mode,
+            key.session_id,
+            self._call.name if tool is None else tool.qualified_name,
+            self._call.call_id,
+            key.owner or None,
+            seq,
+            None if invocation is None else invocation.engine_name,
+            None if tool is None else tool.version,
+            None if tool is None else tool.definition_hash,
+            self._generation,
+            0 if bound is None else len(bound.coercions),
+            1 if invocation is None else invocation.attempt,
+            None if info is None else info.code,
+            None if info is None else info.message,
+            None if info is None else info.effect,
+            None if tool is None else tool.effects.value,
+            self.approval,
+            None if bound is None else len(bound.sent),
+            None if invocation is None else invocation.result_bytes,
+            self._request_id,
+            self.number,
+            stdout or None,
+            stderr or None,
+            None if invocation is None else invocation.notes,
+            self._told_arguments(),
+            result.result if info is None and self._tracer.tells_results else UNSET,
         )
-        self._tracer.end(self._token, event)
 
     def _told_arguments(self) -> Any:
         """As they were sent: the tool may have changed its own."""
         if not self._tracer.tells_arguments:
-            return msgspec.UNSET
+            return UNSET
         return self._call.arguments if self._bound is None else msgspec.json.decode(self._bound.sent)
 
     def cut(self, invocation: Invocation | None) -> None:
         """The call was cancelled, or could not be recorded."""
         begun = invocation is not None and invocation.begun
         info = Interrupted("the call was cancelled before it was answered", effect=None if begun else "none").info
+        self._stored = None
         self.end(invocation, ToolResult.failed(self._call, info))
 
-    def resume(self, event: CallEvent) -> None:
+    def resume(self, event: CallEvent, *, stored: bool) -> None:
         """Tell the sinks of the end, as the call saw it that went on in place of this one."""
-        self._tracer.end(self._token, msgspec.structs.replace(event, approval=self.approval))
+        self._tracer.end(self._token, event if stored else self.approve_event(event), stored=stored)
+
+    def approve_event(self, event: CallEvent) -> CallEvent:
+        """An event of the call that went on, with the approval it did so by."""
+        return msgspec.structs.replace(event, approval=self.approval)
 
     @property
-    def tells_arguments(self) -> bool:
-        """As the tracer."""
-        return self._tracer.tells_arguments
+    def tracer(self) -> Tracer | ResumedTracer:
+        """Who is told."""
+        return self._tracer
 
 
 class ResumedTracer:
@@ -334,11 +425,23 @@ class ResumedTracer:
 
     def __init__(self, trace: CallTrace) -> None:
         self._trace = trace
-        self.tells_arguments = trace.tells_arguments
+        self.tells_arguments: bool = trace.tracer.tells_arguments
+        self.tells_results: bool = trace.tracer.tells_results
+
+    def number_call(self) -> int | None:
+        """It has one already."""
+        return self._trace.number
+
+    def announce(self, number: int, tool: Tool, session: Session, mode: Mode) -> None:
+        """It was announced when it was held."""
 
     def begin(self, tool: Tool | None, call: ToolCall, session_id: str, mode: Mode) -> None:
         """They are open already."""
 
-    def end(self, _token: list[object] | None, event: CallEvent) -> None:
+    def write_rows(self, event: CallEvent) -> tuple[CallEvent, tuple[LogRow, ...] | None]:
+        """As `Tracer.write_rows`."""
+        return self._trace.tracer.write_rows(self._trace.approve_event(event))
+
+    def end(self, _token: list[object] | None, event: CallEvent, *, stored: bool = False) -> None:
         """Tell the sinks."""
-        self._trace.resume(event)
+        self._trace.resume(event, stored=stored)

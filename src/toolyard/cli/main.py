@@ -34,6 +34,7 @@ _VERBS = {
     "catalog:show": "Show one tool, whole.",
     "search:search": "Find tools by what they do.",
     "call:call": "Call a tool and print its result.",
+    "calls:calls": "List the calls that were made, newest last.",
     "sample:sample": "Draw tools that belong together.",
     "graph:graph": "Draw which tools feed which, as SVG or as a page.",
     "serve:serve": "Serve the tools over HTTP.",

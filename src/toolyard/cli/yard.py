@@ -17,6 +17,7 @@ from toolyard.engines.python import PythonToolEngine
 from toolyard.model.errors import UnknownSessionError
 from toolyard.model.report import LoadReport
 from toolyard.registry import ToolRegistry
+from toolyard.sessions.sessions import Sessions
 from toolyard.sources.domains import DomainToolLoader, enabled_domains
 
 _DEFAULT = "toolyard.yaml"
@@ -65,6 +66,18 @@ def missing_session(yard: Toolyard, session_id: str, owner: str | None) -> Unkno
     if session_id in known:
         return UnknownSessionError(f"session {session_id!r} is not yours; say --owner {known[session_id]}")
     return UnknownSessionError(describe_missing("session", session_id, known, "session list"))
+
+
+@contextmanager
+def open_sessions(config: Path | None) -> Iterator[Sessions]:
+    """The stored sessions a command works on, without any tools."""
+    path = config_path(config)
+    read = Config(where="", base=Path(), loaders=[]) if path is None else read_anything(path)
+    sessions = _default_sessions(read, durable=True).open()
+    try:
+        yield sessions
+    finally:
+        sessions.close()
 
 
 def _default_sessions(config: Config, durable: bool) -> SessionsBlock:

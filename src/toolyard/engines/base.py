@@ -25,6 +25,7 @@ from toolyard.calls.batch import Batch
 from toolyard.calls.faults import FaultPlan
 from toolyard.calls.flow import arun_batch, arun_request, run_batch
 from toolyard.calls.invocation import Invocation
+from toolyard.calls.journal import Journal
 from toolyard.calls.plan import MAX_RESULT_BYTES, Abandoned, Answerer, CallPath, Gates, OutputCheck, Settings
 from toolyard.calls.policy import Policy
 from toolyard.calls.request import CallRequest, may_execute_all, refusals
@@ -48,6 +49,7 @@ from toolyard.registry import ToolRegistry
 from toolyard.registry.prepared import PreparedTool
 from toolyard.registry.simulation import current_simulation, simulating
 from toolyard.schema.options import check_kinds
+from toolyard.sessions.call_log import CallLogOptions, open_call_log
 from toolyard.sessions.history import History
 from toolyard.sessions.session import Session
 from toolyard.sessions.sessions import Sessions
@@ -148,7 +150,15 @@ class ToolEngine(Closing):
         self._tracer = tracer
         self.brought = [part for part, value in parts.items() if value is not None]
         """What it was given of its own, and would not use as part of another engine."""
+        self.journal: Journal | None = None
+        """What is kept of each call, if anything is."""
         self._path = CallPath(self, self.tool_registry, self.sessions, policy=policy, tracer=tracer, redactor=redactor)
+
+    def keep_journal(self, options: CallLogOptions) -> Journal:
+        """Log calls from now on, beside the sessions."""
+        journal = self.journal = Journal(open_call_log(self.sessions.store, options))
+        self._tracer = self._path.tracer = (self._tracer or Tracer()).with_journal(journal)
+        return journal
 
     def answer(self, invocation: Invocation) -> Any:
         """The one method to override: the call's value, or an exception. May be `async def`."""

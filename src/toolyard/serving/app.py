@@ -20,6 +20,7 @@ from toolyard.serving.metrics import RequestLog
 from toolyard.serving.middleware import HostGuard, OperationGate, RequestBoundary
 from toolyard.serving.routes.approvals import ApprovalRoutes
 from toolyard.serving.routes.arp import ArpTools
+from toolyard.serving.routes.calls import CallRoutes
 from toolyard.serving.routes.catalog import CatalogRoutes
 from toolyard.serving.routes.native_tools import NativeTools
 from toolyard.serving.routes.openapi import OpenApiRoute
@@ -44,7 +45,7 @@ def asgi(yard: Toolyard, block: ServerBlock | None = None) -> Starlette:
     config = yard.config
     if config is None:
         return create_app(make_service(yard, block))
-    return create_app(make_service(yard, block or config.server, secrets=config.secrets))
+    return create_app(make_service(yard, block or config.server, secrets=config.secrets, log=config.tracing.log))
 
 
 def create_app(service: Service) -> Starlette:
@@ -100,6 +101,7 @@ def _api_operations(service: Service) -> tuple[Operation, ...]:
         *NativeTools(catalog, invoker).operations(),
         *CatalogRoutes(catalog).operations(),
         *RegistrationRoutes(service.yard, service.registrations, invoker).operations(),
+        *CallRoutes(service.yard.tool_engine).operations(),
         *SessionRoutes(service.yard.tool_engine, invoker, service.quota).operations(),
         *ApprovalRoutes(service.approvals, service.block.call_timeout).operations(),
         *ArpTools(catalog, invoker).operations(),

@@ -190,6 +190,7 @@ class Invoker:
                 abandoned=caller.abandoned,
                 replay=True,
                 notify=notify,
+                request_id=caller.request_id or None,
             )
         )
         if self._metrics is not None:

@@ -11,10 +11,13 @@ from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from toolyard.app.blocks import PluginEntry, ServerBlock
 from toolyard.app.config import Config
 from toolyard.app.toolyard import Toolyard, build_parts
+from toolyard.calls.journal import read_log_options
+from toolyard.engines.base import ToolEngine
 from toolyard.model.errors import ConfigError, ToolyardError
 from toolyard.model.report import LoadReport
 from toolyard.serving.admission import Admission, BodyBudget
@@ -28,6 +31,7 @@ from toolyard.serving.mcp.server import McpEndpoint
 from toolyard.serving.metrics import Metrics
 from toolyard.serving.session_view import SessionQuota
 from toolyard.serving.visibility import Visibility
+from toolyard.sessions.call_log import CallLogOptions
 from toolyard.sessions.records import Records, open_records
 
 Work = Callable[[], Coroutine[Any, Any, None]]
@@ -116,17 +120,20 @@ class Service:
 
 
 def make_service(
-    yard: Toolyard, block: ServerBlock | None = None, *, with_keys: bool | None = None, secrets: Sequence[str] = ()
+    yard: Toolyard,
+    block: ServerBlock | None = None,
+    *,
+    with_keys: bool | None = None,
+    secrets: Sequence[str] = (),
+    log: bool | CallLogOptions | UnsetType = UNSET,
 ) -> Service:
-    """The service of an open yard. `secrets` are texts that no report may show.
+    """The service of an open yard. `secrets` are texts that no report may show, `log` is as in `tracing.log`.
 
     Where `with_keys` does not say, there are keys if the sessions are stored: those that end with the process could be
     given to nobody.
     """
     block = block or ServerBlock()
-    registry, engine = yard.tool_registry, yard.tool_engine
-    # Whoever calls from outside is told what was meant for them, and no more.
-    engine.discreet = True
+    registry, engine = yard.tool_registry, _prepare_engine(yard.tool_engine, log)
     records = open_records(engine.sessions.store)
     keys = KeyRing(records) if (records.shared if with_keys is None else with_keys) else None
     if keys is not None:
@@ -154,15 +161,35 @@ def make_service(
         catalog=catalog,
     )
     failing: dict[str, str] = {}
-    work: dict[str, Work] = {"answers": idempotency.tend, "mcp": partial(mcp.tend, failing, "mcp")}
-    work |= {"other processes": partial(loaded.follow_others, failing, "other processes")} if records.shared else {}
-    work |= {} if keys is None else {"keys": keys.watch}
-    work |= {} if metrics is None else {"metrics": metrics.run}
+    work = _list_work(failing, idempotency, mcp, loaded if records.shared else None, keys, metrics)
     return Service(
         *(yard, block, records, keys, metrics, admission, reads, BodyBudget(_LARGE_BODIES * block.max_body_bytes)),
         *(quota, idempotency, names, catalog, invoker, registrations, loaded, mcp),
         *(BackgroundTasks(work, failing), failing, ApprovalView(engine.approvals)),
     )
+
+
+def _prepare_engine(engine: ToolEngine, log: bool | CallLogOptions | UnsetType) -> ToolEngine:
+    # Whoever calls from outside is told what was meant for them, and no more.
+    engine.discreet = True
+    if engine.journal is None and (options := read_log_options(log, serving=True)):
+        engine.keep_journal(options)
+    return engine
+
+
+def _list_work(
+    failing: dict[str, str],
+    idempotency: Idempotency,
+    mcp: McpEndpoint,
+    shared: LoadedCatalog | None,
+    keys: KeyRing | None,
+    metrics: Metrics | None,
+) -> dict[str, Work]:
+    """What goes on beside the requests."""
+    work: dict[str, Work] = {"answers": idempotency.tend, "mcp": partial(mcp.tend, failing, "mcp")}
+    work |= {} if shared is None else {"other processes": partial(shared.follow_others, failing, "other processes")}
+    work |= {} if keys is None else {"keys": keys.watch}
+    return work | ({} if metrics is None else {"metrics": metrics.run})
 
 
 def _make_metrics(yard: Toolyard, admission: Admission) -> Metrics:
@@ -185,7 +212,7 @@ def build_service(config: Config, block: ServerBlock) -> Service:
         yard = undo.enter_context(Toolyard(registry, engine))
         if block.strict and not report.ok:
             raise ConfigError("strict: " + "; ".join(list_problems(report)))
-        service = make_service(yard, block, secrets=config.secrets)
+        service = make_service(yard, block, secrets=config.secrets, log=config.tracing.log)
         undo.pop_all()
     return service
 

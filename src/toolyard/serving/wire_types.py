@@ -334,6 +334,35 @@ class HistoryPage(Shape):
     next: Count | UnsetType = UNSET
 
 
+class CallLine(Shape):
+    """One call that was made. What was sent and what came back is in the history of its session, at `seq`."""
+
+    id: str
+    time: Annotated[str, Meta(extra_json_schema={"format": "date-time"}, description="When it began.")]
+    duration_ms: Annotated[float, Meta(ge=0)]
+    tool: str
+    mode: Literal["execute", "simulate"]
+    session_id: str | UnsetType = UNSET
+    key: str | UnsetType = UNSET
+    code: str | UnsetType = UNSET
+    effect: Literal["none", "done", "unknown"] | UnsetType = UNSET
+    effects: Literal["read", "write", "unknown"] | UnsetType = UNSET
+    definition_hash: str | UnsetType = UNSET
+    approval: str | UnsetType = UNSET
+    argument_bytes: Count | UnsetType = UNSET
+    result_bytes: Count | UnsetType = UNSET
+    call_id: str | UnsetType = UNSET
+    request_id: str | UnsetType = UNSET
+    seq: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+
+
+class CallListing(Shape):
+    """A page of the call log, newest first. It may be short, or empty, although there is a `next_cursor`."""
+
+    calls: list[CallLine]
+    next_cursor: str | UnsetType = UNSET
+
+
 class RestTarget(Shape, tag_field="type", tag="rest"):
     """A tool that is one HTTP operation.
 

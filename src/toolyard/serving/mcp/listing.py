@@ -6,8 +6,6 @@ A page is written once for each catalog and scope.
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import hashlib
 import re
 from collections import Counter
@@ -26,6 +24,7 @@ from toolyard.model.tool import Schema, Tool, promises_output
 from toolyard.parsing import paused_gc
 from toolyard.serving.admission import Admission
 from toolyard.serving.catalog_view import SnapshotCache
+from toolyard.serving.cursors import DIGEST_BYTES, read_cursor, write_cursor
 from toolyard.serving.identity import NOBODY, KeyScope, Principal
 from toolyard.serving.invoke import ServedNames
 from toolyard.serving.mcp.json_rpc import Json, RpcFault, encode, finish_result
@@ -33,7 +32,6 @@ from toolyard.serving.visibility import Visibility
 
 TTL_MS = 5000
 """How long a list may be believed; whoever listens is told at once when it changes."""
-_DIGEST = 12
 _SCOPES = 256
 
 
@@ -192,8 +190,8 @@ class ToolListing:
     def _write_page(self, names: McpNames, principal: Principal, cursor: str | None, stateless: bool) -> bytes:
         # What is written here is there to stay for as long as the catalog is.
         seen = self._find_visible(names, principal)
-        start = 0 if cursor is None else _read_cursor(cursor, seen.digest)
-        if start is None or (start and start >= len(seen.tools)):
+        (start,) = (0,) if cursor is None else read_cursor(seen.digest, cursor) or (len(seen.tools) or 1,)
+        if start and start >= len(seen.tools):
             raise RpcFault(
                 INVALID_PARAMS,
                 "the cursor is not of this list; the tools may have changed since: list them again from the beginning",
@@ -207,7 +205,7 @@ class ToolListing:
             ]
         }
         if start + self._size < len(seen.tools):
-            out["nextCursor"] = _write_cursor(start + self._size, seen.digest)
+            out["nextCursor"] = write_cursor(seen.digest, start + self._size)
         return finish_result(out | self._cached, stateless=True) if stateless else encode(out)
 
     def _find_visible(self, names: McpNames, principal: Principal) -> VisibleTools:
@@ -217,28 +215,10 @@ class ToolListing:
             shows, tools = self._visibility.filter_for(principal), names.snapshot.tools if self._shows_all else ()
             if shows is not None:
                 tools = tuple(tool for tool in tools if shows(tool))
-            digest = hashlib.blake2b(digest_size=_DIGEST)
+            digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
             for tool in tools:
                 digest.update(f"{names.spell_tool(tool)}\0{tool.definition_hash}\0".encode())
             if len(known) >= _SCOPES:
                 known.clear()
             seen = known[slot] = VisibleTools(tools, digest.digest())
         return seen
-
-
-def _write_cursor(start: int, digest: bytes) -> str:
-    return base64.urlsafe_b64encode(_seal_place(start, digest)).decode().rstrip("=")
-
-
-def _seal_place(start: int, digest: bytes) -> bytes:
-    place = start.to_bytes(4, "big")
-    return place + hashlib.blake2b(place, key=digest, digest_size=_DIGEST).digest()
-
-
-def _read_cursor(cursor: str, digest: bytes) -> int | None:
-    try:
-        raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
-    except (binascii.Error, ValueError):
-        return None
-    start = int.from_bytes(raw[:4], "big")
-    return start if len(raw) == 4 + _DIGEST and raw == _seal_place(start, digest) else None

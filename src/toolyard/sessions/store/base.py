@@ -11,7 +11,7 @@ shares with the writes of others, which a client that repeats itself could then 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
@@ -104,6 +104,31 @@ class Create(msgspec.Struct, frozen=True):
     used: float = 0.0
 
 
+class LogRow(msgspec.Struct, frozen=True):
+    """A row of a log, which is a table of its own; one that is there already stays."""
+
+    table: Literal["calls"]
+    values: tuple[object, ...]
+
+
+class AddRows(msgspec.Struct, frozen=True):
+    """Rows of logs. Without any it is an occasion for those that wait in `SqlStore.add_lazily`."""
+
+    rows: tuple[LogRow, ...] = ()
+
+
+class TrimLog(msgspec.Struct, frozen=True):
+    """Some of the rows of a log that lie before a place, so that no transaction is long."""
+
+    table: Literal["calls"]
+    before: int
+    most: int
+    outcome: Outcome
+
+
+LogWrite = AddRows | TrimLog
+
+
 class Append(msgspec.Struct, frozen=True):
     """One answered call. Settles the intent of the same number, if there is one."""
 
@@ -118,6 +143,8 @@ class Append(msgspec.Struct, frozen=True):
     """When it was recorded."""
     took: float | None = None
     """Seconds from the beginning of the call to its answer, if they are known."""
+    rows: tuple[LogRow, ...] = ()
+    """Of logs, written if the entry is."""
 
 
 class Intend(msgspec.Struct, frozen=True):
@@ -151,7 +178,7 @@ class Delete(msgspec.Struct, frozen=True):
     key: Key
 
 
-Write = Create | Append | Intend | Withdraw | Touch | Delete | RecordWrite
+Write = Create | Append | Intend | Withdraw | Touch | Delete | RecordWrite | LogWrite
 
 
 class StoredEntry(msgspec.Struct, frozen=True):

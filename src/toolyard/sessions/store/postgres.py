@@ -15,7 +15,7 @@ from toolyard.sessions.store.base import Key, Write
 from toolyard.sessions.store.group_commit import StoreFailing
 from toolyard.sessions.store.locks import lock_number
 from toolyard.sessions.store.sql import SqlStore
-from toolyard.sessions.store.tables import Run
+from toolyard.sessions.store.steps import Run
 
 if TYPE_CHECKING:
     from toolyard.sessions.store.postgres_connection import Connection

@@ -23,10 +23,10 @@ from psycopg.rows import TupleRow
 
 from toolyard.model.errors import SessionError
 from toolyard.sessions.store import tables
-from toolyard.sessions.store.base import Create, Delete, Touch, Withdraw, Write
+from toolyard.sessions.store.base import Create, Delete, Touch, TrimLog, Withdraw, Write
 from toolyard.sessions.store.group_commit import StoreFailing
 from toolyard.sessions.store.locks import lock_number
-from toolyard.sessions.store.tables import Run
+from toolyard.sessions.store.steps import Run
 
 _T = TypeVar("_T")
 
@@ -299,7 +299,7 @@ class Writer:
         try:
             run = runner(self._link.connection())
             # The others leave no trace, and may be done twice.
-            telling = [write for write in writes if not isinstance(write, Delete | Withdraw | Touch)]
+            telling = [write for write in writes if not isinstance(write, Delete | Withdraw | Touch | TrimLog)]
             return any(tables.is_written(run, write) for write in telling)
         except (psycopg.Error, SessionError) as error:
             raise StoreFailing(

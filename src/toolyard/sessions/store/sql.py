@@ -9,9 +9,10 @@ from typing import TypeVar
 
 from toolyard.model.errors import SessionError
 from toolyard.sessions.store import tables
-from toolyard.sessions.store.base import Delete, Key, SessionInfo, StoredSession, Write
-from toolyard.sessions.store.group_commit import GroupCommit
-from toolyard.sessions.store.tables import Run
+from toolyard.sessions.store.base import AddRows, Delete, Key, LogRow, SessionInfo, StoredSession, Write
+from toolyard.sessions.store.group_commit import GroupCommit, StoreFailing
+from toolyard.sessions.store.lazy_rows import LazyRows
+from toolyard.sessions.store.steps import Run
 
 _T = TypeVar("_T")
 
@@ -23,7 +24,8 @@ class SqlStore(ABC):
     """See `SessionStore`."""
 
     def __init__(self) -> None:
-        self._group = GroupCommit[Write](self._apply)
+        self._group = GroupCommit[Write](self._apply_with_rows)
+        self._lazy_rows = LazyRows(lambda: self.write(AddRows()))
         self._process = os.getpid()
 
     def _here(self) -> bool:
@@ -63,6 +65,28 @@ class SqlStore(ABC):
         """See `SessionStore`."""
         self._check_process()
         self._group.submit(write, done)
+
+    def add_lazily(self, row: LogRow) -> None:
+        """Have a row of a log written with the next transaction, whoever's it is, or soon. Never waits."""
+        self._check_process()
+        self._lazy_rows.add(row)
+
+    def _apply_with_rows(self, writes: Sequence[Write], receipt: list[object]) -> None:
+        rows = self._lazy_rows.waiting()
+        if not rows:
+            self._apply(writes, receipt)
+            return
+        try:
+            self._apply([AddRows(rows), *writes], receipt)
+        except StoreFailing:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it may be the fault of a row, and no write's
+            if not receipt:
+                self._apply(writes, receipt)
+                self._lazy_rows.give_up(error)
+        finally:
+            if receipt:
+                self._lazy_rows.forget(len(rows))
 
     def read(self, work: Callable[[Run], _T]) -> _T:
         """Let `work` query one consistent view of the tables. It may be called again after a lost connection."""
@@ -110,4 +134,5 @@ class SqlStore(ABC):
 
     def close(self) -> None:
         """See `SessionStore`."""
+        self._lazy_rows.close()
         self._group.close()

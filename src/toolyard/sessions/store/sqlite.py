@@ -21,7 +21,7 @@ from toolyard.sessions.store.base import Delete, Key, Write
 from toolyard.sessions.store.group_commit import StoreFailing
 from toolyard.sessions.store.locks import SessionLocks
 from toolyard.sessions.store.sql import SqlStore
-from toolyard.sessions.store.tables import Run
+from toolyard.sessions.store.steps import Run
 
 _T = TypeVar("_T")
 

@@ -1,4 +1,5 @@
-"""The SQL of sessions and records, written once in the dialect that SQLite and Postgres share.
+"""The SQL of sessions and records, written once in the dialect that SQLite and Postgres share; `log_tables` has that of
+logs.
 
 A write is a list of `Step`s that need no answer before the next, so that Postgres can send them in one go; only a
 delete has to look around. Placeholders are `?`.
@@ -6,17 +7,19 @@ delete has to look around. Placeholders are `?`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from toolyard.model.errors import SessionError, SessionExistsError
 from toolyard.sessions.store.base import (
+    AddRows,
     Append,
     Create,
     Intend,
     Key,
+    LogWrite,
     PutRecord,
     RecordWrite,
     RemoveRecord,
@@ -26,40 +29,8 @@ from toolyard.sessions.store.base import (
     Touch,
     Withdraw,
 )
-
-
-class Cursor(Protocol):
-    """What both drivers' cursors can do."""
-
-    @property
-    def rowcount(self) -> int:
-        """Rows that the statement changed."""
-
-    def fetchone(self) -> Any:
-        """The next row or None."""
-
-    def fetchall(self) -> list[Any]:
-        """The rows that are left."""
-
-
-Run = Callable[[str, tuple[object, ...]], Cursor]
-
-
-class Step(NamedTuple):
-    """One statement; where `refusal` is given, it must change exactly one row. `tell` hears how many it changed."""
-
-    sql: str
-    values: tuple[object, ...]
-    refusal: Callable[[], SessionError] | None = None
-    tell: Callable[[int], None] | None = None
-
-    def check(self, rowcount: int) -> None:
-        """Raise the refusal unless the statement did its work."""
-        if self.tell is not None:
-            self.tell(rowcount)
-        if self.refusal is not None and rowcount != 1:
-            raise self.refusal()
-
+from toolyard.sessions.store.log_tables import CALLS, are_rows_written, log_steps, row_steps
+from toolyard.sessions.store.steps import Run, Step
 
 RECORDS = (
     "CREATE TABLE records (kind {text} NOT NULL, owner {text} NOT NULL, name {text} NOT NULL, value {blob} NOT NULL,"
@@ -163,7 +134,7 @@ _SESSIONS = (
 
 _TIMES = ("ALTER TABLE entries ADD COLUMN at DOUBLE PRECISION", "ALTER TABLE entries ADD COLUMN took DOUBLE PRECISION")
 
-STAGES = (_SESSIONS, RECORDS, _TIMES)
+STAGES = (_SESSIONS, RECORDS, _TIMES, CALLS)
 """What each version of the tables added to the one before; never changed, only added to."""
 VERSION = len(STAGES)
 
@@ -199,10 +170,12 @@ def missing_tables(known: int, *, text: str, blob: str, compact: str) -> list[st
     return [table.format(text=text, blob=blob, compact=compact) for stage in STAGES[known:] for table in stage]
 
 
-def write_steps(write: Create | Append | Intend | Withdraw | Touch | RecordWrite) -> list[Step]:
+def write_steps(write: Create | Append | Intend | Withdraw | Touch | RecordWrite | LogWrite) -> list[Step]:
     """The statements of one write, with the checks that fence off a writer that lost its session."""
     if isinstance(write, RecordWrite):
         return record_steps(write)
+    if isinstance(write, LogWrite):
+        return log_steps(write)
     owner, session_id = write.key.owner, write.key.session_id
     branch = write.branch
     if isinstance(write, Create):
@@ -214,6 +187,7 @@ def write_steps(write: Create | Append | Intend | Withdraw | Touch | RecordWrite
             Step(_USE, (write.used, owner, session_id, branch), lambda: _gone_error(write)),
             Step(_APPEND, (*row, seq, branch, branch), lambda: _taken_error(write)),
             Step(_SETTLE, (branch, seq)),
+            *row_steps(write.rows),
         ]
     if isinstance(write, Touch):
         return [Step(_USE, (write.used, owner, session_id, branch))]
@@ -242,12 +216,14 @@ def _create_steps(write: Create) -> list[Step]:
     return [name, root, *first]
 
 
-def is_written(run: Run, write: Create | Append | Intend | RecordWrite) -> bool:
+def is_written(run: Run, write: Create | Append | Intend | RecordWrite | AddRows) -> bool:
     """Whether a write whose commit was never answered is there. Only to be asked if all its checks had passed: then
     the row did not exist before.
     """
     if isinstance(write, RecordWrite):
         return is_record_written(run, write)
+    if isinstance(write, AddRows):
+        return are_rows_written(run, write)
     if isinstance(write, Create):
         return run("SELECT 1 FROM branches WHERE id = ?", (write.branch,)).fetchone() is not None
     if isinstance(write, Append):

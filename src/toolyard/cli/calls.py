@@ -1,0 +1,105 @@
+"""`toolyard calls`: the call log of the sessions' store, as it is or as it grows."""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter
+
+from toolyard.cli.options import YARD, YardOptions
+from toolyard.cli.output import counted, print_json, print_table, print_text, visible
+from toolyard.cli.yard import open_sessions
+from toolyard.model.call import Mode
+from toolyard.sessions.call_log import CallFilter, CallLog, CallLogOptions, CallRow, open_call_log
+
+_EVERYTHING = CallLogOptions(days=36_500)
+_PAGE = 10_000
+_LOOK = 0.5
+"""Seconds between two looks at a log that is followed."""
+_LATE = 5.0
+"""Seconds by which a row may come later than one that ended after it: each process writes its own."""
+_COLUMNS = ["time", "tool", "ms", "outcome", "mode", "session", "key", "id"]
+
+
+def calls(
+    *,
+    tool: Annotated[str | None, Parameter(help="A glob of qualified names.")] = None,
+    namespace: Annotated[str | None, Parameter(help="Calls of its tools.")] = None,
+    session: Annotated[str | None, Parameter(help="Calls in that session.")] = None,
+    key: Annotated[str | None, Parameter(help="Calls made with the key of that id.")] = None,
+    code: Annotated[str | None, Parameter(help="Calls that failed with that code.")] = None,
+    mode: Annotated[Mode | None, Parameter(help="How they were made.")] = None,
+    since: Annotated[datetime | None, Parameter(help="Calls that ended then or later.")] = None,
+    until: Annotated[datetime | None, Parameter(help="Calls that ended before that.")] = None,
+    errors: Annotated[bool, Parameter(negative="", help="Only calls that failed.")] = False,
+    limit: Annotated[int, Parameter(name=["--limit", "-n"], help="How many, at most.")] = 100,
+    follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="", help="Go on as calls are made.")] = False,
+    options: YardOptions = YARD,
+) -> int:
+    """List the calls that a server with this config logged, newest last. With --follow, JSON is one object a line."""
+    wanted = CallFilter(
+        tool=tool,
+        namespace=namespace,
+        session_id=session,
+        owner=key,
+        code=code,
+        mode=mode,
+        since=None if since is None else since.timestamp(),
+        until=None if until is None else until.timestamp(),
+        errors=errors,
+    )
+    with open_sessions(options.config) as sessions:
+        log = open_call_log(sessions.store, _EVERYTHING)
+        if follow:
+            return _follow(log, wanted, limit, as_json=options.json)
+        rows = _read_rows(log, wanted, limit)
+    if options.json:
+        print_json([row.to_dict() for row in rows])
+        return 0
+    print_table("Calls", _COLUMNS, [_describe(row) for row in rows])
+    print_text(counted(len(rows), "call"))
+    return 0
+
+
+def _read_rows(log: CallLog, wanted: CallFilter, limit: int) -> list[CallRow]:
+    rows: list[CallRow] = []
+    page = log.list(wanted, limit)
+    rows += page.rows
+    while page.next is not None and len(rows) < limit:
+        page = log.list(wanted, limit - len(rows), page.next)
+        rows += page.rows
+    return rows[::-1]
+
+
+def _follow(log: CallLog, wanted: CallFilter, limit: int, *, as_json: bool) -> int:
+    shown: dict[int, CallRow] = {}
+    rows = _read_rows(log, wanted, limit)
+    while True:
+        for row in rows:
+            if row.number not in shown:
+                shown[row.number] = row
+                _print_line(row, as_json=as_json)
+        newest = max((row.time + row.duration for row in shown.values()), default=time.time()) - _LATE
+        shown = {number: row for number, row in shown.items() if row.time + row.duration >= newest}
+        try:
+            time.sleep(_LOOK)
+        except KeyboardInterrupt:
+            return 0
+        recent = msgspec.structs.replace(wanted, since=max(newest, wanted.since or 0.0))
+        rows = _read_rows(log, recent, _PAGE)
+
+
+def _print_line(row: CallRow, *, as_json: bool) -> None:
+    text = msgspec.json.encode(row.to_dict()).decode() if as_json else "  ".join(map(visible, _describe(row)))
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _describe(row: CallRow) -> tuple[str, ...]:
+    shown = row.to_dict()
+    outcome = "ok" if row.code is None else row.code if row.effect is None else f"{row.code} ({row.effect})"
+    return (shown["time"], row.tool, str(shown["duration_ms"]), outcome, row.mode, row.session_id, row.owner, row.id)

@@ -1,0 +1,150 @@
+"""The call log over HTTP. A key sees its own calls; one with `*:admin` sees all."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from toolyard.engines.base import ToolEngine
+from toolyard.serving.cursors import DIGEST_BYTES, read_cursor, write_cursor
+from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.identity import Principal
+from toolyard.serving.routing import (
+    JsonResponse,
+    Operation,
+    QueryParameter,
+    caller_of,
+    path_value,
+    query_int,
+    query_str,
+)
+from toolyard.serving.session_view import run_off_loop
+from toolyard.serving.wire_types import CallLine, CallListing, ErrorEnvelope
+from toolyard.sessions.call_log import CallFilter, CallLog, Place, read_call_id
+
+_PAGE = 1000
+_TEXT = {"type": "string", "minLength": 1, "maxLength": 512}
+_TIME = {"type": "string", "minLength": 1, "maxLength": 64, "format": "date-time"}
+_QUERY = (
+    QueryParameter("tool", _TEXT, "A glob of qualified names, such as `hr::*`."),
+    QueryParameter("namespace", _TEXT, "Calls of its tools."),
+    QueryParameter("session", _TEXT, "Calls in that session."),
+    QueryParameter("key", _TEXT, "Calls made with the key of that id."),
+    QueryParameter("code", _TEXT, "Calls that failed with that code."),
+    QueryParameter("mode", {"type": "string", "enum": ["execute", "simulate"]}, "How they were made."),
+    QueryParameter("effect", {"type": "string", "enum": ["none", "done", "unknown"]}, "Of calls that failed."),
+    QueryParameter("effects", {"type": "string", "enum": ["read", "write", "unknown"]}, "What their tools do."),
+    QueryParameter("since", _TIME, "Calls that ended then or later."),
+    QueryParameter("until", _TIME, "Calls that ended before that."),
+    QueryParameter("errors", {"type": "string", "enum": ["true", "false"]}, "Only calls that failed."),
+    QueryParameter("limit", {"type": "integer", "minimum": 1, "maximum": _PAGE}, "Calls on a page; 100 if not given."),
+    QueryParameter("cursor", {"type": "string", "maxLength": 128}, "`next_cursor` of the page before, same filters."),
+)
+
+
+class CallRoutes:
+    """What was called, by whom, and what became of it."""
+
+    def __init__(self, engine: ToolEngine) -> None:
+        self._engine = engine
+
+    def operations(self) -> tuple[Operation, ...]:
+        """A page of the log, and one call."""
+        return (
+            Operation(
+                *("GET", "/v1/calls", self.list_calls, "The calls that were made, newest first"),
+                answers={200: CallListing, 404: ErrorEnvelope},
+                query=_QUERY,
+                heavy=True,
+            ),
+            Operation(
+                *("GET", "/v1/calls/{id}", self.show_call, "One call that was made"),
+                answers={200: CallLine, 404: ErrorEnvelope},
+            ),
+        )
+
+    async def list_calls(self, request: Request) -> Response:
+        """A page of the log; one that is short or empty may have a `next_cursor` all the same."""
+        log = self._log()
+        wanted = _read_filter(request)
+        limit = query_int(request, "limit", 1, _PAGE, 100)
+        own = owner_seen_by(caller_of(request).principal)
+        if own is not None:
+            if wanted.owner not in (None, own):
+                return JsonResponse({"calls": []})
+            wanted = msgspec.structs.replace(wanted, owner=own)
+        digest = hashlib.blake2b(msgspec.msgpack.encode(wanted), digest_size=DIGEST_BYTES).digest()
+        before = _read_place(digest, query_str(request, "cursor"))
+        page = await run_off_loop(self._engine.sessions, lambda: log.list(wanted, limit, before))
+        answer: dict[str, Any] = {"calls": [row.to_dict() for row in page.rows]}
+        if page.next is not None:
+            answer["next_cursor"] = write_cursor(digest, *page.next)
+        return JsonResponse(answer)
+
+    async def show_call(self, request: Request) -> Response:
+        """One row of the log."""
+        log, number = self._log(), read_call_id(path_value(request))
+        row = None if number is None else await run_off_loop(self._engine.sessions, lambda: log.get(number))
+        own = owner_seen_by(caller_of(request).principal)
+        if row is None or (own is not None and row.owner != own):
+            raise HttpFault(
+                404, "call.not_found", "no call has that id", hint="GET /v1/calls lists those that are kept"
+            )
+        return JsonResponse(row.to_dict())
+
+    def _log(self) -> CallLog:
+        if self._engine.journal is None:
+            raise HttpFault(404, "route.not_found", "calls are not logged here", hint="set tracing.log in the config")
+        return self._engine.journal.log
+
+
+def owner_seen_by(principal: Principal) -> str | None:
+    """Whose calls a caller sees, if not everybody's."""
+    return None if principal.scopes.everywhere("admin") else principal.owner or ""
+
+
+def _read_filter(request: Request) -> CallFilter:
+    return CallFilter(
+        tool=query_str(request, "tool"),
+        namespace=query_str(request, "namespace"),
+        session_id=query_str(request, "session"),
+        owner=query_str(request, "key"),
+        code=query_str(request, "code"),
+        mode=query_str(request, "mode"),
+        effect=query_str(request, "effect"),
+        effects=query_str(request, "effects"),
+        since=_query_time(request, "since"),
+        until=_query_time(request, "until"),
+        errors=query_str(request, "errors") == "true",
+    )
+
+
+def _query_time(request: Request, name: str) -> float | None:
+    text = query_str(request, name)
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise HttpFault(
+            400, "request.invalid_query", f"{name} must be a date and time such as 2026-01-31T12:00:00Z"
+        ) from None
+
+
+def _read_place(digest: bytes, cursor: str | None) -> Place | None:
+    if cursor is None:
+        return None
+    place = read_cursor(digest, cursor)
+    if place is None or len(place) != 2 or max(place) >= 2**63:
+        raise HttpFault(
+            400,
+            "request.invalid_query",
+            "cursor is not one of this list: give next_cursor of the page before, with the same filters",
+        )
+    return Place(*place)

@@ -1,0 +1,112 @@
+"""The journal of calls: one row a call, in the transaction of its entry, with the facts and none of the contents."""
+
+import asyncio
+
+import pytest
+from call_support import call, engine_of
+from waiting import until
+
+from toolyard.calls.policy import Policy, Rule
+from toolyard.calls.request import CallRequest
+from toolyard.model.call import ToolCall
+from toolyard.model.errors import SessionError
+from toolyard.sessions.call_log import CallFilter, CallLogOptions
+from toolyard.sessions.sessions import Sessions
+from toolyard.sessions.store.base import Append, Key
+from toolyard.sessions.store.sqlite import SqliteStore
+
+
+def add(x: int) -> int:
+    return x + 1
+
+
+def fail():
+    raise ValueError("the secret sauce")
+
+
+def rows_of(engine, count=None, **wanted):
+    """What is logged, oldest first."""
+    read = lambda: engine.journal.log.list(CallFilter(**wanted), 1000).rows[::-1]  # noqa: E731
+    if count is not None:
+        until(lambda: len(read()) >= count)
+    return read()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def engine(request, tmp_path):
+    store = SqliteStore(tmp_path / "s.db") if request.param == "sqlite" else None
+    engine = engine_of(add, fail, sessions=Sessions(store), policy=Policy([Rule("deny", tools="n::gone")]))
+    engine.keep_journal(CallLogOptions())
+    yield engine
+    engine.close()
+
+
+def test_every_call_has_one_row_with_its_facts_and_nothing_that_it_carried(engine):
+    engine.setup("mine", owner="ann")
+    engine.execute("mine", [call("add", "id", x=41), call("fail"), call("none")], owner="ann")
+    engine.simulate("mine", [call("add", x=41)], owner="ann")
+    first, second, third, fourth = rows_of(engine, 4)
+    tool = engine.tool_registry.snapshot.names["n::add"][0].tool
+    assert (first.tool, first.mode, first.session_id, first.owner) == ("n::add", "execute", "mine", "ann")
+    assert (first.call_id, first.seq, first.code, first.effect) == ("id", 1, None, None)
+    assert (first.argument_bytes, first.result_bytes) == (len(b'{"x":41}'), len(b"42"))
+    assert (first.definition_hash, first.effects) == (tool.definition_hash, "unknown")
+    assert (second.code, second.effect, second.seq) == ("tool.execution_error", "unknown", 2)
+    assert (third.tool, third.code, third.definition_hash, third.seq) == ("n::none", "tool.not_found", None, 3)
+    assert (fourth.mode, fourth.seq) == ("simulate", None)
+    assert len({row.number for row in (first, second, third, fourth)}) == 4
+    assert not any("sauce" in repr(row) for row in (first, second, third, fourth))
+
+
+def test_a_call_over_a_wire_has_the_id_of_its_request_and_its_key(engine):
+    request = CallRequest(calls=[ToolCall("n::add", {"x": 1})], owner="key-1", request_id="r-1")
+    asyncio.run(engine.arun(request))
+    (row,) = rows_of(engine, 1)
+    assert (row.request_id, row.owner, row.session_id, row.seq) == ("r-1", "key-1", "", None)
+
+
+def count_commits(tmp_path, *, logged):
+    store = SqliteStore(tmp_path / f"{logged}.db")
+    engine = engine_of(add, fail, sessions=Sessions(store))
+    if logged:
+        engine.keep_journal(CallLogOptions())
+    engine.setup("t")
+    seen = []
+    store._writer.set_trace_callback(lambda sql: seen.append(sql) if sql == "COMMIT" else None)
+    for number in range(40):
+        engine.execute("t", [call("add", x=number), call("fail")])
+    store._writer.set_trace_callback(None)
+    logs = len(rows_of(engine)) if logged else 0
+    engine.close()
+    return len(seen), logs
+
+
+def test_the_log_adds_no_commit_and_no_row_is_behind_its_entry(tmp_path):
+    without, _ = count_commits(tmp_path, logged=False)
+    with_log, rows = count_commits(tmp_path, logged=True)
+    assert (with_log, rows) == (without, 80)
+
+
+def test_a_call_whose_entry_is_refused_is_logged_as_cut_off_and_not_as_done(tmp_path):
+    store = SqliteStore(tmp_path / "s.db")
+
+    def meddle(x: int) -> int:
+        branch = store.load(Key("", "t")).branch
+        store.write(Append(Key("", "t"), branch, 1, b"{}"))
+        return x
+
+    engine = engine_of(meddle, sessions=Sessions(store))
+    engine.keep_journal(CallLogOptions())
+    engine.setup("t")
+    with pytest.raises(SessionError):
+        engine.execute("t", [call("meddle", x=1)])
+    (row,) = rows_of(engine, 1)
+    assert (row.tool, row.code, row.effect) == ("n::meddle", "tool.interrupted", "unknown")
+
+
+def test_a_log_that_fails_fails_no_call(engine):
+    engine.journal.log.add = engine.journal.log.write_row = lambda row: 1 / 0
+    engine.setup("t")
+    (result,) = engine.execute("t", [call("add", x=1)])
+    assert result.result == 2
+    assert "journal" in engine._tracer.failures

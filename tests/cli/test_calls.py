@@ -1,0 +1,61 @@
+"""The call log from the command line."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from toolyard import ToolCall
+from toolyard.app.toolyard import Toolyard
+from toolyard.cli.main import run
+
+YARD = """\
+tools: [{type: domains, domains: [core]}]
+sessions: {store: sqlite, path: s.db}
+tracing: {log: true}
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "toolyard.yaml").write_text(YARD)
+    return tmp_path
+
+
+def make_calls(*names):
+    with Toolyard.from_config("toolyard.yaml") as yard:
+        if yard.tool_engine.get_session_state("s") is None:
+            yard.tool_engine.setup("s")
+        yard.tool_engine.execute("s", [ToolCall(name, {}) for name in names])
+
+
+def test_calls_are_listed_newest_last_and_filtered(capsys):
+    make_calls("core::time_now", "core::time_now", "core::nothing")
+    assert run(["calls", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [line["tool"] for line in shown] == ["core::time_now", "core::time_now", "core::nothing"]
+    assert [line["seq"] for line in shown] == [1, 2, 3]
+    assert run(["calls", "--errors"]) == 0
+    out = capsys.readouterr().out
+    assert "tool.not_found" in out and "time_now" not in out and "1 call" in out
+    assert run(["calls", "--limit", "1", "--tool", "*now", "--session", "s", "--since", "2020-01-01", "--json"]) == 0
+    assert [line["seq"] for line in json.loads(capsys.readouterr().out)] == [2]
+
+
+@pytest.mark.process
+def test_following_shows_what_other_processes_do_each_call_once(folder):
+    make_calls("core::time_now")
+    command = [sys.executable, "-m", "toolyard", "calls", "--follow", "--json"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            lines = [json.loads(process.stdout.readline())]
+            make_calls("core::nothing", "core::time_now")
+            lines += [json.loads(process.stdout.readline()) for _ in range(2)]
+            make_calls("core::time_now")
+            lines.append(json.loads(process.stdout.readline()))
+        finally:
+            process.terminate()
+    assert [line["seq"] for line in lines] == [1, 2, 3, 4]
