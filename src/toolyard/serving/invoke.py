@@ -193,17 +193,19 @@ class Invoker:
                 request_id=caller.request_id or None,
             )
         )
-        if self._metrics is not None:
-            seconds = (time.perf_counter() - began) / len(results)
-            for result in results:
-                code = "ok" if result.error_info is None else result.error_info.code
-                self._metrics.call(result.name, mode, code, seconds)
+        self._count(results, mode, time.perf_counter() - began)
         caller.tool = results[0].name[:_LOGGED] if len(results) == 1 else f"{len(results)} calls"
         if caller.unfinished:
             answered = iter(results)
             results = [next(answered) if held_by(result) else result for result in caller.unfinished]
         caller.unfinished = tuple(results) if any(map(held_by, results)) else ()
         return results
+
+    def _count(self, results: Sequence[ToolResult], mode: Mode, seconds: float) -> None:
+        if self._metrics is not None:
+            for result in results:
+                code = "ok" if result.error_info is None else result.error_info.code
+                self._metrics.call(result.name, mode, code, seconds / len(results))
 
     async def _list_held(self, caller: Caller, calls: Sequence[ToolCall]) -> list[ToolCall]:
         """The calls that are held still; of what has expired meanwhile, nobody is asked a second time."""

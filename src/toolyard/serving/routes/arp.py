@@ -16,13 +16,13 @@ from toolyard.model.errors import ErrorInfo, UnknownToolError
 from toolyard.model.names import show
 from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot
+from toolyard.serving.arp_types import ArpDefinition, ArpErrorEnvelope, ArpInvocation, ArpResult
 from toolyard.serving.catalog_view import CatalogView
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal, scope_of
 from toolyard.serving.invoke import TOOL_ID, Invoker, ServedNames, as_object, collect_details, or_default
 from toolyard.serving.routes.native_tools import FINGERPRINT
 from toolyard.serving.routing import JsonResponse, Operation, caller_of, digest_json, path_value, query_str, read_json
-from toolyard.serving.wire_types import ArpDefinition, ArpErrorEnvelope, ArpInvocation, ArpResult
 
 
 class ArpTools:
