@@ -1,9 +1,25 @@
-"""Clients of a served console that behave as a browser does."""
+"""A browser, what audits pages in it, and clients that behave as a browser does."""
 
 from contextlib import ExitStack
 
 import httpx
 import pytest
+from browsing import started
+from mcp_rig import install
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with started() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def axe():
+    try:
+        return install.axe().read_text()
+    except install.CannotInstall as error:
+        pytest.skip(f"axe-core is not here: {error}")
 
 
 @pytest.fixture

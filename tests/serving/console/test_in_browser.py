@@ -4,27 +4,19 @@ import asyncio
 import json
 import os
 import subprocess
-from contextlib import contextmanager
 
 import httpx
 import pytest
-from browsing import started
-from mcp_rig import install
 from waiting import until
 from warm_python import warm_toolyard
 
 from conftest import SOAK
+from serving.console.browser_support import WINDOWS, audit, fits, focused, opened
 from serving.console.page_app import HOSTILE, TOKEN, Edges, Keys, app_of, sample_tools, served, service_of
 from toolyard import ToolContext, function_tool
 from toolyard.serving.console.rendering import tool_path
 
 pytestmark = pytest.mark.process
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with started() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +42,7 @@ def fill(url):
 
 
 # What sticks out of a wide window sticks out of a narrow one, too.
-WINDOWS = {"phone": (390, 844), **({"desktop": (1280, 860)} if SOAK else {})}
-
-
-@pytest.fixture(params=WINDOWS)
+@pytest.fixture(params=WINDOWS if SOAK else ["phone"])
 def page(browser, request):
     width, height = WINDOWS[request.param]
     with opened(browser, viewport={"width": width, "height": height}) as page:
@@ -65,23 +54,6 @@ def plain(browser):
     """A browser that runs no script."""
     with opened(browser, java_script_enabled=False) as page:
         yield page
-
-
-@contextmanager
-def opened(browser, **options):
-    context = browser.new_context(**options)
-    page = context.new_page()
-    page.problems = []
-    page.on("console", lambda message: page.problems.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: page.problems.append(str(error)))
-    page.on("dialog", lambda dialog: page.problems.append(dialog.message))
-    yield page
-    context.close()
-
-
-def fits(page):
-    """Nothing sticks out sideways."""
-    return page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
 def test_from_the_list_to_an_answer(page, url):
@@ -151,10 +123,6 @@ def test_the_form_of_an_overload_runs_that_overload(page, url):
     page.get_by_role("button", name="Simulate").click()
     assert "8.0" in page.get_by_label("Result").inner_text()
     assert page.get_by_text("simulated").is_visible()
-
-
-def focused(page):
-    return page.evaluate("document.activeElement.textContent.trim()")
 
 
 def test_searching_and_running_by_keyboard_alone(page, url):
@@ -315,27 +283,12 @@ def test_loading_again_happens_in_place(page, url):
     assert page.evaluate("window.stayed") and focused(page) == "Load again"
 
 
-@pytest.fixture(scope="module")
-def axe():
-    try:
-        return install.axe().read_text()
-    except install.CannotInstall as error:
-        pytest.skip(f"axe-core is not here: {error}")
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious_on_any_screen(browser, url, axe, scheme):
     with opened(browser, color_scheme=scheme) as page:
         for path in SCREENS:
             page.goto(url + path)
             assert audit(page, axe) == [], path
-
-
-def audit(page, axe):
-    """What axe calls serious or worse, with the first element of each."""
-    page.evaluate(axe)
-    found = page.evaluate("axe.run().then(result => result.violations)")
-    return [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
 
 
 def test_signing_in_and_out(page):

@@ -8,6 +8,7 @@ from functools import partial
 from starlette.requests import Request
 from starlette.responses import Response
 
+from toolyard.serving.console.approvals import ApprovalScreens
 from toolyard.serving.console.catalog import CatalogScreens
 from toolyard.serving.console.connect import ConnectScreens
 from toolyard.serving.console.graph import GraphScreens
@@ -36,6 +37,7 @@ class Console:
             CatalogScreens(catalog),
             ToolScreens(catalog, service.invoker, engine),
             SessionScreens(engine, service.quota),
+            ApprovalScreens(service.approvals, is_asked=engine.policy is not None and engine.policy.asks),
             SourceScreens(service.loaded, service.failing),
             GraphScreens(catalog),
             ConnectScreens(service.keys, with_mcp=service.block.mcp.enabled),

@@ -1,0 +1,33 @@
+"""A page of a real browser that remembers what went wrong in it."""
+
+from contextlib import contextmanager
+
+WINDOWS = {"phone": (390, 844), "desktop": (1280, 860)}
+
+
+@contextmanager
+def opened(browser, **options):
+    context = browser.new_context(**options)
+    page = context.new_page()
+    page.problems = []
+    page.on("console", lambda message: page.problems.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: page.problems.append(str(error)))
+    page.on("dialog", lambda dialog: page.problems.append(dialog.message))
+    yield page
+    context.close()
+
+
+def fits(page):
+    """Nothing sticks out sideways."""
+    return page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+def focused(page):
+    return page.evaluate("document.activeElement.textContent.trim()")
+
+
+def audit(page, axe):
+    """What axe calls serious or worse, with the first element of each."""
+    page.evaluate(axe)
+    found = page.evaluate("axe.run().then(result => result.violations)")
+    return [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]

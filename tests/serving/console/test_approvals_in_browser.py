@@ -1,0 +1,70 @@
+"""Approving as people do it: a call is held over HTTP, appears by itself, and goes on once somebody says so."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from serving.console.browser_support import WINDOWS, audit, fits, opened
+from serving.console.test_approvals import CONFIG, HOSTILE, call
+from serving.service_support import served
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def yard():
+    with served(CONFIG, page=True) as server:
+        server.post("/v1/sessions", {"session_id": "desk"})
+        yield server
+
+
+@pytest.fixture(params=WINDOWS)
+def page(browser, request):
+    width, height = WINDOWS[request.param]
+    with opened(browser, viewport={"width": width, "height": height}) as page:
+        yield page
+
+
+def test_a_held_call_appears_by_itself_and_approving_by_keyboard_lets_the_waiting_request_finish(page, yard):
+    made = call(yard, "shop::create_order", {"status": "paid"})["result"]
+    order = {"order_id": made["order_id"], "status": "refunded"}
+    page.goto(f"{yard.url}/console/approvals")
+    page.get_by_text("Nothing waits for a decision").wait_for()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(call, yard, "shop::update_order", order, headers={"prefer": "wait=30"})
+        page.get_by_text("What it would change").wait_for()
+        assert page.locator(".changes del").first.inner_text() == "paid"
+        assert page.locator(".changes ins").first.inner_text() == "refunded"
+        assert fits(page)
+        page.keyboard.press("j")
+        page.keyboard.press("a")
+        page.get_by_text("shop::update_order is approved.").wait_for()
+        assert waiting.result()["result"]["status"] == "refunded"
+    [record] = yard.get("/v1/approvals").json["approvals"]
+    assert (record["state"], record["outcome"]["code"]) == ("used", "ok")
+    entries = yard.get("/v1/sessions/desk/history").json["entries"]
+    assert [entry["tool_call"]["name"] for entry in entries][-1] == "shop::update_order"
+    assert page.problems == []
+
+
+def test_denying_with_a_reason_refuses_the_waiting_request(page, yard):
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(call, yard, "core::echo", {"text": HOSTILE}, headers={"prefer": "wait=30"})
+        page.goto(f"{yard.url}/console/approvals")
+        page.get_by_role("link", name="core::echo").click()
+        page.get_by_label("Reason").fill(f"not today {HOSTILE}")
+        page.get_by_role("button", name="Deny").click()
+        page.get_by_text("denied by").first.wait_for()
+        assert waiting.result()["error_info"]["code"] == "tool.denied"
+    assert page.locator("img[src=x]").count() == 0 and fits(page) and page.problems == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_in_the_inbox_and_on_an_approval(browser, yard, axe, scheme):
+    call(yard, "core::echo", {"text": HOSTILE})
+    with opened(browser, color_scheme=scheme) as page:
+        page.goto(f"{yard.url}/console/approvals")
+        assert audit(page, axe) == []
+        page.get_by_role("link", name="core::echo").click()
+        page.get_by_role("heading", name="The call").wait_for()
+        assert audit(page, axe) == []
