@@ -4,6 +4,9 @@ For each file: tools with an output schema, how many of their answers are valid,
 create -> get -> list -> update -> delete -> get hold together, step by step. Which tools form a chain is what the
 simulator itself works out; nothing here knows about any one specification. Without arguments: the corpus named by
 `TOOLYARD_CORPUS`, or the one beside the project, or the sample in `tests/data`. Exits 1 if an answer was not valid.
+
+`python -m benchmarks.eval_simulator tuned|held-out|large|fresh FOLDER`: the families of the documents that
+`simulator_apis.txt` lists so, where FOLDER holds a copy of APIs-guru/openapi-directory.
 """
 
 from __future__ import annotations
@@ -71,8 +74,9 @@ def main(arguments: list[str]) -> int:
     print("| file | with a schema | valid | impossible | chains | nameless |", " | ".join(STEPS), "|")
     print("|---" + "|---:" * (5 + len(STEPS)) + "|")
     total = Score("all")
-    for path in files(arguments):
-        score = score_of(path)
+    chosen = list(_chosen(*arguments)) if len(arguments) == 2 else []
+    for path in chosen or files(arguments):
+        score = score_of(path, rounds=0 if chosen else ROUNDS)
         if score is not None and (score.schemas or score.chains):
             print(score.row())
             total.add(score)
@@ -80,6 +84,14 @@ def main(arguments: list[str]) -> int:
                 print(f"  {fault}", file=sys.stderr)
     print(total.row())
     return 0 if total.valid == total.answers else 1
+
+
+def _chosen(wanted: str, folder: str) -> Iterator[Path]:
+    """The documents of one set."""
+    for line in (ROOT / "benchmarks" / "simulator_apis.txt").read_text().splitlines():
+        name, _, document = line.partition(" ")
+        if name == wanted:
+            yield Path(folder) / "APIs" / document
 
 
 def files(arguments: list[str]) -> Iterator[Path]:
@@ -101,7 +113,7 @@ def _corpus() -> Path:
 
 def load(path: Path) -> ToolRegistry | None:
     """The tools of a file; None if it has none."""
-    openapi = "openapi" in path.parent.name or "swagger" in path.name
+    openapi = "openapi" in path.parent.name or path.stem in ("openapi", "swagger")
     options: dict[str, Any] = {"namespace": "n", "on_error": "skip", "on_duplicate": "skip"}
     loader = RESTToolLoader(str(path), **options) if openapi else FileToolLoader(str(path), **options)
     try:
@@ -119,10 +131,11 @@ def score_of(path: Path, *, rounds: int = ROUNDS, chains: bool = True) -> Score 
     engine: ToolEngine = get_tool_engine(
         "lm", registry=registry, lm_config={"type": "schema", "seed": 1}, output_check="strict"
     )
-    score = Score(path.name, tools=len(registry))
+    named = path.stem in ("openapi", "swagger")
+    score = Score("/".join(path.parts[-3:-1]) if named else path.name, tools=len(registry))
     with engine:
         for tool in registry:
-            if not tool.output_parameters:
+            if not tool.output_parameters or not rounds:
                 continue
             score.schemas += 1
             if allows_nothing(tool.output_parameters):
