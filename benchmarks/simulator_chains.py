@@ -181,6 +181,16 @@ class Chain:
             result.result, self._sent, fields
         )
 
+    def _write_patch(self, update: Profile, arguments: dict[str, Any]) -> None:
+        """Where steps of a JSON Patch are asked for, ask for another text in a field that was sent."""
+        body = arguments.get(update.body_argument or "")
+        field = next((name for name, value in self._sent.items() if isinstance(value, str)), None)
+        if field is None or not isinstance(body, list) or not body or not {"op", "path"} <= body[0].keys():
+            return
+        patch = [{"op": "replace", "path": f"/{field}", "value": "another text"}]
+        if SchemaValues(update.tool.parameters).check({**arguments, str(update.body_argument): patch}):
+            arguments[str(update.body_argument)] = patch
+
     def _update(self, get: Profile) -> None:
         update = self._verbs["update"]
         arguments, result = self._call("update")
@@ -188,6 +198,8 @@ class Chain:
         if result.is_error:
             return
         body = body_of(update, arguments)
+        if isinstance(body, list) and body and isinstance(body[0], dict) and {"path", "value"} <= body[0].keys():
+            body = {body[0]["path"].strip("/"): body[0]["value"]}
         _, got = self._call("get")
         self._note("update", not got.is_error, got.error)
         if not got.is_error:
@@ -236,6 +248,8 @@ class Chain:
         if verb == "list":
             known |= self._filters()  # those among which it is
         arguments = _arguments(tool, known, full=verb in ("create", "update"))
+        if verb == "update":
+            self._write_patch(profile, arguments)
         if verb == "create":
             _add_names(tool, arguments, self._verbs["get"].role.fields)
         call = ToolCall(tool.qualified_name, arguments, overload=tool.fingerprint)

@@ -14,6 +14,7 @@ from toolyard.engines.simulator.containers import spellings_of
 from toolyard.engines.simulator.draw import Draw, GaveUp, encode
 from toolyard.engines.simulator.entities import FIRST_ID, AnswerWriter, EntityStore, Fields, merge_fields, store_key
 from toolyard.engines.simulator.listing import ListingCall
+from toolyard.engines.simulator.patches import apply_patch, is_patch
 from toolyard.engines.simulator.profile import Profile
 from toolyard.engines.simulator.roles import Role
 from toolyard.engines.simulator.values import SharedParts
@@ -82,7 +83,10 @@ class CrudCall:
             number = store.add(known, called)
         else:
             known = merge_fields(self._fields_by_key(given), store.read(number))
-        if role.verb in ("update", "replace"):
+        body = arguments.get(self._profile.body_argument or "")
+        if is_patch(body):
+            known = apply_patch(known, body)
+        elif role.verb in ("update", "replace"):
             sent = copied(self._profile.sent_fields(arguments))
             known = merge_fields(known, sent, deep=role.verb == "update")
         return self._writer.show_entity(number, known, arguments)
