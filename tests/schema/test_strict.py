@@ -155,3 +155,37 @@ def test_pointers_escape_what_json_pointers_must() -> None:
         pass
 
     assert violations_of(fail(Odd, {"a/b~c": 1}))[0]["pointer"] == "/a~1b~0c"
+
+
+class Codes(BaseModel):
+    codes: list[Annotated[str, Field(max_length=3)]]
+
+    @field_validator("codes")
+    @classmethod
+    def refuse(cls, codes: list[str]) -> list[str]:
+        raise ValueError(f"none of {codes[0]} will do")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "listed", "last"),
+    [
+        (100, 100, "String should have at most 3 characters"),
+        (101, 101, "1 further values are wrong"),
+        (1_000, 101, "900 further values are wrong"),
+        (50_000, 1, "50000 values are wrong, too many to tell which"),
+    ],
+)
+def test_of_many_problems_the_first_are_listed_and_the_rest_counted(wrong, listed, last):
+    with pytest.raises(ValidationError) as caught:
+        Codes(codes=[SECRET] * wrong)
+    found = violations_of(caught.value)
+    assert (len(found), found[-1]["message"]) == (listed, last)
+    assert SECRET not in str(without_input(caught.value))
+
+
+def test_words_about_so_many_values_that_none_can_be_looked_for_are_not_repeated():
+    for count, message in ((10, f"Value error, none of {HIDDEN} will do"), (3_000, "is not accepted")):
+        with pytest.raises(ValidationError) as caught:
+            Codes(codes=["abc", *(f"{number % 1_000:03}" for number in range(count))])
+        [found] = violations_of(caught.value)
+        assert found["message"].startswith(message)

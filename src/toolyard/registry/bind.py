@@ -21,9 +21,9 @@ from toolyard.model.tree_size import is_small
 from toolyard.registry.prepared import Arguments, PreparedTool, RawArguments, json_text, plain_copy, read_arguments
 from toolyard.registry.snapshot import Snapshot
 from toolyard.schema.coerce import Coercion, coerce, integral_floats
-from toolyard.schema.compile import MAX_VIOLATIONS, QUICK_BYTES
+from toolyard.schema.compile import QUICK_BYTES
 from toolyard.schema.explainer import Misfit
-from toolyard.schema.violations import Violation, describe
+from toolyard.schema.violations import MAX_VIOLATIONS, Violation, describe
 
 _has_float = re.compile(rb"[0-9][.eE]").search
 _encode = msgspec.json.Encoder().encode

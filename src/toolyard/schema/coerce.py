@@ -16,8 +16,9 @@ import msgspec
 from toolyard.model.errors import MalformedSource
 from toolyard.model.json_words import copied, json_type, pointer_of
 from toolyard.parsing import parse_json
-from toolyard.schema.compile import MAX_VIOLATIONS, CompiledSchema
+from toolyard.schema.compile import CompiledSchema
 from toolyard.schema.explainer import Misfit
+from toolyard.schema.violations import MAX_VIOLATIONS
 
 _ROUNDS = 4
 """JSON text inside JSON text inside ...; each round opens one level."""

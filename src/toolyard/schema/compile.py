@@ -19,7 +19,7 @@ import jsonschema_rs
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.json_words import JSON_TYPES, pointer_of
 from toolyard.schema.explainer import Explainer, Misfit
-from toolyard.schema.violations import Violation, violation_of
+from toolyard.schema.violations import MAX_VIOLATIONS, Violation, violation_of
 from toolyard.schema.walk import Walk
 from toolyard.schema.weight import STEPS, Weight, measure, weigh
 
@@ -27,7 +27,6 @@ _LINEAR = jsonschema_rs.RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 21)
 _BACKTRACKING = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_limit=1 << 20, dfa_size_limit=1 << 21)
 
 
-MAX_VIOLATIONS = 100
 WALK_STEPS = 600_000
 """What it may take to say why a value is wrong: some 10,000 steps in Python at most."""
 SMALL_BYTES = 1 << 16

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -11,7 +12,7 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from pydantic_core.core_schema import ErrorType
 
 from toolyard.model.json_words import pointer_of
-from toolyard.schema.violations import Violation
+from toolyard.schema.violations import MAX_VIOLATIONS, Violation
 
 HIDDEN = "<hidden>"
 """Stands in an error where an input value stood."""
@@ -25,6 +26,10 @@ _BUILT_IN = frozenset(get_args(ErrorType))
 # Shorter values stay in a validator's own words: replacing every "a" and "10" destroys the sentence,
 # and nobody keeps a secret in two characters.
 _SHORTEST_SCRUBBED = 3
+_MOST_SCRUBBED = 2_000
+"""Values that are looked for in a message."""
+_MOST_READ = 1_000
+"""Problems that are read at all: pydantic hands them over together."""
 
 
 class StrictModel(BaseModel):
@@ -37,9 +42,16 @@ def without_input(error: ValidationError) -> ValidationError:
     """The same error without any input value, for models that do not hide input themselves.
 
     Title, types, locations and messages stay. A value that a validator wrote into its message is
-    replaced there too, and `errors()` shows `HIDDEN` for every input.
+    replaced there too, and `errors()` shows `HIDDEN` for every input. Of many problems the first are told, and how many
+    there are; of very many, which take long to look at, only that.
     """
-    lines = [_scrub_values(detail) for detail in error.errors(include_url=False)]
+    count = error.error_count()
+    details = error.errors(include_url=False) if count <= _MOST_READ else []
+    lines = [_scrub_values(detail) for detail in details[:MAX_VIOLATIONS]]
+    if count > len(lines):
+        words = "{count} further values are wrong" if lines else "{count} values are wrong, too many to tell which"
+        told = PydanticCustomError("too_many", words, {"count": count - len(lines)})
+        lines.append(InitErrorDetails(type=told, loc=(), input=HIDDEN))
     return ValidationError.from_exception_data(error.title, lines, hide_input=True)
 
 
@@ -71,7 +83,10 @@ def _scrub_values(detail: ErrorDetails) -> InitErrorDetails:
 
 
 def _without_values(message: str, value: Any) -> str:
-    for text in sorted(set(_iter_scalars(value)), key=len, reverse=True):
+    texts = list(islice(_iter_scalars(value), _MOST_SCRUBBED + 1))
+    if len(texts) > _MOST_SCRUBBED:
+        return "is not accepted; the reason may repeat what was sent, which is too much to look for"
+    for text in sorted(set(texts), key=len, reverse=True):
         if len(text) >= _SHORTEST_SCRUBBED and text in message:
             message = re.sub(rf"(?<!\w){re.escape(text)}(?!\w)", HIDDEN, message)
     return message

@@ -10,6 +10,7 @@ import msgspec
 
 from toolyard.model.json_words import json_type, pointer_of
 
+MAX_VIOLATIONS = 100
 _SHOWN = 8
 
 
