@@ -34,6 +34,9 @@ SMALL_BYTES = 1 << 16
 QUICK_BYTES = 4096
 """JSON text of a value that is wrong, of which that is found and repaired in a few milliseconds."""
 _FEW = 32
+_ODD = (InvalidSchemaError, ValueError, RecursionError, TypeError, AttributeError, LookupError)
+"""What a walk may raise: a part does not compile by itself, or a value is no JSON (the first two); combinations nest
+hundreds deep; a keyword that its draft does not know has a value of another shape, which no meta-schema refused."""
 _DOES_NOT_FIT = Misfit((), "does not fit its schema", "schema")
 _TOO_COSTLY = Misfit(
     (),
@@ -120,7 +123,7 @@ class CompiledSchema:
         walk = Walk(self.explainer, WALK_STEPS, repairs=repairs)
         try:
             found = walk.find_faults(value, limit)
-        except Exception:  # noqa: BLE001 - whatever a schema or a value may hold, a refusal must not become a failure
+        except _ODD:
             return [_DOES_NOT_FIT]
         if is_judged:
             return found or [_DOES_NOT_FIT]
@@ -130,7 +133,7 @@ class CompiledSchema:
         weight = self.weight
         if weight.is_light and not weight.compares:
             return True
-        size = measure(value, STEPS // weight.levels[0])
+        size = measure(value, STEPS // weight.levels[0], weight)
         return size is not None and weight.of(size) <= STEPS
 
 

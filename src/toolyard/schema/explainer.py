@@ -13,6 +13,7 @@ import msgspec
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.json_words import IN_PLACE, json_type, pointer_of
 from toolyard.model.tool import Schema
+from toolyard.schema.pattern_cost import pattern_steps
 from toolyard.schema.subschemas import References, SubSchema, allowed_values, children, types_of
 from toolyard.schema.violations import Violation, list_options
 from toolyard.schema.weight import Weight, own_steps, weigh
@@ -61,7 +62,7 @@ FALSE_SCHEMA = Misfit((), "False schema does not allow value", "falseSchema")
 class Own:
     """What a schema says without its subschemas."""
 
-    __slots__ = ("accepts", "errors", "is_all", "is_unique", "options", "steps", "types", "words")
+    __slots__ = ("accepts", "errors", "is_all", "is_unique", "options", "pattern", "steps", "types", "words")
 
     def __init__(
         self, node: Schema, compile_part: Callable[[Schema], jsonschema_rs.Validator], leads_out: bool
@@ -81,6 +82,7 @@ class Own:
         self.is_all = leads_out or (_APPLICATORS.isdisjoint(node) and "dependencies" not in node)
         self.is_unique = node.get("uniqueItems") is True
         self.steps = own_steps(node)
+        self.pattern = pattern_steps(node["pattern"]) if isinstance(asked.get("pattern"), str) else None
         values = allowed_values(node) or []
         start = "must be" if "const" in node else "must be one of"
         self.words = f"{start} {list_options(values)}", tuple(sorted({json_type(value) for value in values}))

@@ -18,6 +18,7 @@ import msgspec
 from toolyard.model.json_words import IN_PLACE
 from toolyard.model.tool import Schema
 from toolyard.schema.explainer import FALSE_SCHEMA, Explainer, Misfit, Own, Path, Wanted
+from toolyard.schema.pattern_cost import pattern_steps
 from toolyard.schema.subschemas import prefix_items, types_of
 from toolyard.schema.violations import quote_names, word_type, word_violation
 from toolyard.schema.weight import UNIQUE, measure, wide_steps
@@ -106,6 +107,8 @@ class Walk:
         steps = own.steps
         if type(value) is int:
             steps += wide_steps(value)
+        elif own.pattern is not None and type(value) is str:
+            steps += _text_steps(own.pattern, value)
         elif own.is_unique and type(value) is list:
             size = measure(value, self.left)
             steps = self.left + 1 if size is None else UNIQUE * size.values + size.wide * size.wide_values
@@ -290,7 +293,7 @@ class Walk:
             frame.add(f"unexpected {quote_names('property', 'properties', unexpected)}", "additionalProperties")
 
     def _matches(self, pattern: str, name: str) -> bool:
-        self._spend(_STEP // 2)
+        self._spend(_STEP // 2 + _text_steps(pattern_steps(pattern), name))
         return self._explainer.matches(pattern, name)
 
     def _names(self, frame: Frame) -> Steps:
@@ -322,8 +325,9 @@ class Walk:
         """True if every item fits: one question to the validator instead of many steps, where it can answer quickly."""
         if not isinstance(sub, dict):
             return False
-        size = measure(chunk, self.left)
-        cost = math.inf if size is None else self._explainer.weigh_items(sub).of(size)
+        weight = self._explainer.weigh_items(sub)
+        size = measure(chunk, self.left, weight)
+        cost = math.inf if size is None else weight.of(size)
         judge = self._explainer.judge_items(sub) if cost <= self.left else None
         if judge is None:
             return False
@@ -391,6 +395,10 @@ class Walk:
             for index, item in enumerate(value):
                 if not (yield _probe(node["contains"], item)):
                     seen.add(index)
+
+
+def _text_steps(cost: tuple[float, float], text: str) -> int:
+    return int(len(text) * (cost[0] + cost[1] * len(text)))
 
 
 def _is_inside(fault: Misfit) -> bool:

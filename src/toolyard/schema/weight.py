@@ -8,7 +8,8 @@ branches that lead back to one schema make 2^depth. `measure` says how large a v
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ import msgspec
 from toolyard.model.json_words import IN_PLACE
 from toolyard.model.tool import Schema
 from toolyard.model.tree_size import TooManyValues, iter_levels
+from toolyard.schema.pattern_cost import pattern_steps
 from toolyard.schema.subschemas import References, children, prefix_items
 
 STEPS = 2_000_000
@@ -28,6 +30,8 @@ UNIQUE = 10
 _META_SCHEMA = 200
 _META_SCHEMAS = "//json-schema.org/"
 _LIGHT = 20
+_LIGHT_LETTERS = 0.4
+"""With so many steps for each, a request may have as many characters as one can have."""
 _COMPARING = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
 
 
@@ -42,11 +46,16 @@ class Weight(msgspec.Struct, frozen=True):
     is_unique_recursive: bool = False
     compares: bool = False
     """True if numbers are compared, which takes long for those of many digits."""
+    letters: float = 0.0
+    """Steps that patterns take for each character of a text or a name."""
+    restarts: float = 0.0
+    """The same for each times the length of its text."""
 
     @property
     def is_light(self) -> bool:
         """True if no request can be too large: so many values as one may have are within the limit."""
-        return self.is_bounded and self.levels[-1] <= _LIGHT and not self.unique
+        is_quick = self.letters <= _LIGHT_LETTERS and not self.restarts
+        return self.is_bounded and self.levels[-1] <= _LIGHT and not self.unique and is_quick
 
     def at(self, depth: int) -> float:
         """Steps for each value of something that nests so deep."""
@@ -58,13 +67,18 @@ class Weight(msgspec.Struct, frozen=True):
         """The most steps that a verdict on a value of that size takes."""
         lists = size.depth if self.is_unique_recursive else self.unique
         wide = size.wide * (size.wide_values if self.unique else 1)
-        return size.values * (self.at(size.depth) + UNIQUE * lists) + wide
+        letters = size.letters * (self.letters + self.restarts * size.longest)
+        return size.values * (self.at(size.depth) + UNIQUE * lists) + wide + letters
 
     def max_bytes(self) -> int:
         """Values whose JSON text is no longer than that need not be measured."""
         if not self.is_bounded or self.is_unique_recursive:
             return 0
         most = int(STEPS // (self.levels[-1] + UNIQUE * self.unique))
+        if self.letters:
+            most = min(most, int(STEPS / self.letters) // 2)
+        if self.restarts:
+            most = min(most, math.isqrt(int(STEPS / self.restarts)) // 2)
         # A value takes two bytes; integers that fill the text cost more than they count as.
         return min(2 * most, 2048 if self.unique else 1 << 16 if self.compares else 2 * most)
 
@@ -77,9 +91,12 @@ class Size(msgspec.Struct):
     wide: int = 0
     """Steps that the integers beyond 64 bits cost, compared once each."""
     wide_values: int = 0
+    letters: int = 0
+    """Characters of texts and names; counted where a weight asks for them."""
+    longest: int = 0
 
 
-def measure(value: Any, most_values: int) -> Size | None:
+def measure(value: Any, most_values: int, weight: Weight | None = None) -> Size | None:
     """The size, or None if there are more values than that. What repeats is counted as often."""
     size = Size()
     try:
@@ -89,9 +106,18 @@ def measure(value: Any, most_values: int) -> Size | None:
             kinds = set(map(type, level))
             if int in kinds:
                 _count_wide(level if len(kinds) == 1 else [item for item in level if type(item) is int], size)
+            if weight is not None and weight.letters:
+                _count_letters(level, size)
     except TooManyValues:
         return None
     return size
+
+
+def _count_letters(level: list[Any], size: Size) -> None:
+    names = chain.from_iterable(item for item in level if type(item) is dict)
+    lengths = [len(text) for text in chain(level, names) if type(text) is str]
+    size.letters += sum(lengths)
+    size.longest = max([size.longest, *lengths])
 
 
 def _count_wide(numbers: Collection[int], size: Size) -> None:
@@ -213,9 +239,11 @@ def weigh(schema: Schema | bool, part: Schema | None = None) -> Weight:
     nodes = [start, *_below(in_place, start)]
     compares = any(not _COMPARING.isdisjoint(node) for node in nodes)
     unique = [node for node in nodes if node.get("uniqueItems") is True]
+    patterns = _sum_patterns((node, 1) for node in nodes)
+    most = (0.0, 0.0)
     if any(in_place.references.leads_out(node) and _META_SCHEMAS not in node["$ref"] for node in nodes):
         # It compiles, so the validator knows a way that we do not: nothing can be said of what lies there.
-        return Weight((STEPS,), False, len(unique), True, compares)
+        return Weight((STEPS,), False, len(unique), True, compares, *patterns)
     recursive = any(node is around for around in unique for node in _below(in_place, around))
     frontier: list[tuple[Judges, int]] = [({id(start): (start, 1)}, 0)]
     known: set[frozenset[tuple[int, int]]] = set()
@@ -226,20 +254,38 @@ def weigh(schema: Schema | bool, part: Schema | None = None) -> Weight:
         for starts, extra in frontier:
             judges = in_place.close(starts)
             worst = max(worst, extra + sum(count * in_place.steps(node) for node, count in judges.values()))
+            most = _most_patterns(most, judges) if patterns[0] else most
             for members, more in _children(judges):
                 if all(_LEADING.isdisjoint(node) for node, _ in members.values()):
                     worst = max(worst, more + sum(count * in_place.steps(node) for node, count in members.values()))
+                    most = _most_patterns(most, members) if patterns[0] else most
                     continue
                 visits += 1 + len(judges)
                 key = frozenset((each, count) for each, (_, count) in members.items())
                 if worst * (len(levels) + 1) > STEPS or visits > _MOST_VISITS:
-                    return Weight((*levels, worst), False, len(unique), recursive, compares)
+                    return Weight((*levels, worst), False, len(unique), recursive, compares, *patterns)
                 if key not in known:
                     known.add(key)
                     following.append((members, more))
         levels.append(worst)
         frontier = following
-    return Weight(tuple(levels), True, len(unique), recursive, compares)
+    return Weight(tuple(levels), True, len(unique), recursive, compares, *most)
+
+
+def _sum_patterns(nodes: Iterable[tuple[Schema, int]]) -> tuple[float, float]:
+    """What the patterns of all these take, for each character, and for each times the length of its text."""
+    letters = restarts = 0.0
+    for node, count in nodes:
+        pattern, named = node.get("pattern"), node.get("patternProperties")
+        for each in chain([pattern] if isinstance(pattern, str) else (), named if isinstance(named, dict) else ()):
+            steps = pattern_steps(each)
+            letters, restarts = letters + count * steps[0], restarts + count * steps[1]
+    return letters, restarts
+
+
+def _most_patterns(most: tuple[float, float], judges: Judges) -> tuple[float, float]:
+    letters, restarts = _sum_patterns(judges.values())
+    return max(most[0], letters), max(most[1], restarts)
 
 
 def _children(judges: Judges) -> Iterator[tuple[Judges, int]]:

@@ -1,0 +1,78 @@
+"""A regular expression is never run on more text than it can get through in the time that a verdict may take."""
+
+import pytest
+
+from toolyard.schema import compile_schema
+from toolyard.schema.pattern_cost import pattern_steps
+from toolyard.schema.weight import STEPS
+
+LONG = "(a|b)*a(a|b){5000}c"
+TOO_COSTLY = "may take more than"
+
+
+def judged(pattern, **values):
+    schema = {"type": "object", "properties": {"text": {"type": "string", "pattern": pattern}}}
+    compiled = compile_schema(schema)
+    return compiled.accepts(values), [violation.message[:18] for violation in compiled.violations(values)]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "positions"),
+    [
+        ("abcdefgh", 8),
+        ("[abc]{8}", 8),
+        (r"(\d{4}-){2}", 10),
+        (r"((a{10}){10}){10}", 1000),
+        (r"\p{L}{7}", 7),
+        (r"[\]a-z]{7,}", 8),
+        (r"(?<year>\d{4})|(?:x{3})", 7),
+        (r"(?i)\u{61}\(\[.{5}", 8),
+        ("a{0,9}", 9),
+        ("a{0}bcdefgh", 8),
+    ],
+)
+def test_what_is_repeated_counts_as_often(pattern, positions):
+    assert pattern_steps(pattern) == (3.0 * positions, 0.0)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["^[A-Za-z0-9+/]*={0,2}$", ".*", r"^(?!\s*$).+", "^(?=.*[0-9])(?!.*x).", "", ")", "("]
+)
+def test_a_short_pattern_takes_any_text_that_a_request_can_have(pattern):
+    letters, restarts = pattern_steps(pattern)
+    assert letters * 4 * 1024 * 1024 <= STEPS and not restarts
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(?=.*x)a", r"(a*)\1b", "^a(?!b)", r"^(?:(?=.*x).)*$", "^(?=(?!a)b)c", r"^(?=(a))\1", "(?<!a)b"]
+)
+def test_a_pattern_that_looks_around_may_begin_anew_at_every_character(pattern):
+    assert pattern_steps(pattern)[1] > 0
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [(LONG, "ab" * 20_000), ("(?=.*x)a", "a" * 40_000), (r"^\d{20}$", "1" * 100_000)],
+)
+def test_a_text_that_is_too_long_for_its_pattern_is_refused_unseen(pattern, text):
+    assert judged(pattern, text=text) == (False, [TOO_COSTLY])
+    assert judged(pattern, text=[text]) == (False, ["must be string, no"])
+
+
+def test_text_that_no_pattern_is_about_may_be_as_long_as_it_likes():
+    assert judged(LONG, text="a" * 5_001 + "c", other="x" * 1_000_000)[1] == [TOO_COSTLY]
+    assert judged(LONG, text="ac", other="x" * 1_000_000) == (False, ["must match the pat"])
+    assert judged(r"^\d{20}$", text="1" * 20, other="x" * 1_000_000) == (True, [])
+
+
+def test_names_are_text_too():
+    compiled = compile_schema({"type": "object", "patternProperties": {LONG: {"type": "integer"}}})
+    assert not compiled.accepts({"ab" * 20_000: 1})
+    assert compiled.accepts({"ab": 1, "c": "x"})
+
+
+def test_patterns_that_judge_the_same_text_add_up():
+    one, two = ({"allOf": [{"pattern": rf"^\d{{{20 + at}}}"} for at in range(count)]} for count in (1, 20))
+    assert compile_schema(one).accepts("1" * 9_000)
+    assert not compile_schema(two).accepts("1" * 9_000)
+    assert compile_schema(two).accepts("1" * 200)
