@@ -111,6 +111,13 @@ def test_the_scripts_of_the_yard_answer(name, arguments, answer):
 README = (ROOT / "README.md").read_text()
 
 
+def test_the_python_block_of_the_page_on_approvals_runs():
+    [block] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/approvals.md").read_text(), re.DOTALL)
+    done = warm_toolyard().run(["-c", block])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == re.findall(r"# -> (.*)", block)
+
+
 @pytest.mark.parametrize("index", range(len(re.findall(r"```python\n", README))))
 def test_python_blocks_of_the_readme_run(index, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
