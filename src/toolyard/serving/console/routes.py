@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from toolyard.serving.console.approvals import ApprovalScreens
+from toolyard.serving.console.calls import CallScreens
 from toolyard.serving.console.catalog import CatalogScreens
 from toolyard.serving.console.connect import ConnectScreens
 from toolyard.serving.console.graph import GraphScreens
@@ -19,6 +20,7 @@ from toolyard.serving.console.sign_in import MAX_SIGN_IN, FormTokens, SignInCook
 from toolyard.serving.console.sources import SourceScreens
 from toolyard.serving.console.tool import ToolScreens
 from toolyard.serving.middleware import FaultPage
+from toolyard.serving.routes.calls import CallRoutes
 from toolyard.serving.routing import Operation
 from toolyard.serving.service import Service
 
@@ -36,6 +38,7 @@ class Console:
         parts = (
             CatalogScreens(catalog),
             ToolScreens(catalog, service.invoker, engine),
+            CallScreens(engine, CallRoutes(engine)),
             SessionScreens(engine, service.quota),
             ApprovalScreens(service.approvals, is_asked=engine.policy is not None and engine.policy.asks),
             SourceScreens(service.loaded, service.failing),

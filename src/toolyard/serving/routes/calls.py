@@ -70,13 +70,21 @@ class CallRoutes:
 
     async def list_calls(self, request: Request) -> Response:
         """A page of the log; one that is short or empty may have a `next_cursor` all the same."""
+        return JsonResponse(await self.find_page(request))
+
+    async def show_call(self, request: Request) -> Response:
+        """One row of the log."""
+        return JsonResponse(await self.find_call(request))
+
+    async def find_page(self, request: Request) -> dict[str, Any]:
+        """What `GET /v1/calls` answers, for whoever shows it."""
         log = self._log()
         wanted = _read_filter(request)
         limit = query_int(request, "limit", 1, _PAGE, 100)
         own = owner_seen_by(caller_of(request).principal)
         if own is not None:
             if wanted.owner not in (None, own):
-                return JsonResponse({"calls": []})
+                return {"calls": []}
             wanted = msgspec.structs.replace(wanted, owner=own)
         digest = hashlib.blake2b(msgspec.msgpack.encode(wanted), digest_size=DIGEST_BYTES).digest()
         before = _read_place(digest, query_str(request, "cursor"))
@@ -84,10 +92,10 @@ class CallRoutes:
         answer: dict[str, Any] = {"calls": [row.to_dict() for row in page.rows]}
         if page.next is not None:
             answer["next_cursor"] = write_cursor(digest, *page.next)
-        return JsonResponse(answer)
+        return answer
 
-    async def show_call(self, request: Request) -> Response:
-        """One row of the log."""
+    async def find_call(self, request: Request) -> dict[str, Any]:
+        """What `GET /v1/calls/{id}` answers, for whoever shows it."""
         log, number = self._log(), read_call_id(path_value(request))
         row = None if number is None else await run_off_loop(self._engine.sessions, lambda: log.get(number))
         own = owner_seen_by(caller_of(request).principal)
@@ -95,7 +103,7 @@ class CallRoutes:
             raise HttpFault(
                 404, "call.not_found", "no call has that id", hint="GET /v1/calls lists those that are kept"
             )
-        return JsonResponse(row.to_dict())
+        return row.to_dict()
 
     def _log(self) -> CallLog:
         if self._engine.journal is None:
@@ -109,15 +117,16 @@ def owner_seen_by(principal: Principal) -> str | None:
 
 
 def _read_filter(request: Request) -> CallFilter:
+    # A form sends its empty fields, too.
     return CallFilter(
-        tool=query_str(request, "tool"),
-        namespace=query_str(request, "namespace"),
-        session_id=query_str(request, "session"),
-        owner=query_str(request, "key"),
-        code=query_str(request, "code"),
-        mode=query_str(request, "mode"),
-        effect=query_str(request, "effect"),
-        effects=query_str(request, "effects"),
+        tool=query_str(request, "tool") or None,
+        namespace=query_str(request, "namespace") or None,
+        session_id=query_str(request, "session") or None,
+        owner=query_str(request, "key") or None,
+        code=query_str(request, "code") or None,
+        mode=query_str(request, "mode") or None,
+        effect=query_str(request, "effect") or None,
+        effects=query_str(request, "effects") or None,
         since=_query_time(request, "since"),
         until=_query_time(request, "until"),
         errors=query_str(request, "errors") == "true",

@@ -1,0 +1,93 @@
+"""The Calls screens: the log with its filters, one call whole, and nothing of calls that are another key's."""
+
+import pytest
+
+from serving.console.browser_support import WINDOWS, audit, fits, opened
+from serving.console.page_app import HOSTILE, sign_in
+from serving.service_support import CORE, served
+
+
+@pytest.fixture
+def yard():
+    with served(CORE, page=True) as server:
+        server.post("/v1/sessions", {"session_id": "trip"})
+        for name, arguments in (("core::calc", {"expression": "6 * 7"}), ("core::calc", {"expression": "1 / 0"})):
+            server.post("/v1/sessions/trip/execute", {"calls": [{"name": name, "arguments": arguments}]})
+        server.invoke("core::echo", {"text": "hi"})
+        yield server
+
+
+def shown(client, **query):
+    return client.get("/console/calls.json", params=query).json()["calls"]
+
+
+def test_the_log_is_listed_newest_first_and_narrowed_down(yard, browse):
+    client = browse(yard)
+    assert [row["tool"] for row in shown(client)] == ["core::echo", "core::calc", "core::calc"]
+    assert shown(client) == yard.get("/v1/calls").json["calls"]
+    assert [row["code"] for row in shown(client, errors="true")] == ["tool.execution_error"]
+    assert len(shown(client, tool="core::c*")) == len(shown(client, session="trip")) == 2
+    assert shown(client, tool="", session="", code="", mode="", effects="") == shown(client), "as a form sends it"
+    assert shown(client, tool="nothing") == [] and "Show all" in client.get("/console/calls?tool=nothing").text
+    page = client.get("/console/calls").text
+    assert page.count('class="row call"') == 3 and "tool.execution_error" in page
+
+
+def test_one_call_has_its_row_and_what_was_said(yard, browse):
+    client = browse(yard)
+    failed = shown(client, errors="true")[0]
+    whole = client.get(f"/console/calls/{failed['id']}.json").json()
+    assert whole["call"] == failed and whole["entry"]["tool_call"]["arguments"] == {"expression": "1 / 0"}
+    page = client.get(f"/console/calls/{failed['id']}").text
+    assert "Send again with changes" in page and "1 / 0" in page
+    alone = shown(client, tool="core::echo")[0]
+    assert client.get(f"/console/calls/{alone['id']}.json").json()["entry"] is None
+    yard.ask("DELETE", "/v1/sessions/trip")
+    assert client.get(f"/console/calls/{failed['id']}.json").json()["entry"] is None
+
+
+@pytest.mark.parametrize("path", ["/console/calls/nothing", "/console/calls/0000000000000001"])
+def test_a_call_that_is_not_there_is_a_404_and_a_made_up_cursor_a_400(yard, browse, path):
+    client = browse(yard)
+    assert client.get(path).status_code == 404 and client.get(f"{path}.json").json()["error"]["message"]
+    assert client.get("/console/calls?cursor=made-up").status_code == 400
+
+
+def test_a_key_sees_its_own_calls_and_an_admin_rows_of_all_without_what_was_said(tmp_path, browse):
+    with served({**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "y.db")}}, page=True) as yard:
+        mine, other, admin = yard.key("*:list,execute"), yard.key("*:list,execute"), yard.key("*:*")
+        yard.post("/v1/sessions", {"session_id": "s"}, token=mine)
+        calls = [{"name": "core::echo", "arguments": {"text": "private"}}]
+        yard.post("/v1/sessions/s/execute", {"calls": calls}, token=mine)
+        client = browse(yard)
+        sign_in(client, mine)
+        [row] = shown(client)
+        assert client.get(f"/console/calls/{row['id']}.json").json()["entry"]
+        sign_in(client, other)
+        assert shown(client) == [] and client.get(f"/console/calls/{row['id']}").status_code == 404
+        sign_in(client, admin)
+        assert [one["id"] for one in shown(client)] == [row["id"]]
+        assert "private" not in client.get(f"/console/calls/{row['id']}").text
+
+
+def test_where_calls_are_not_logged_the_page_says_so_and_nobody_is_led_there(browse):
+    with served({**CORE, "tracing": {"log": False}}, page=True) as yard:
+        client = browse(yard)
+        assert "/console/calls" not in client.get("/console/tools").text
+        assert "not logged here" in client.get("/console/calls").text
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("window", WINDOWS)
+def test_calls_appear_as_they_end_and_nothing_in_them_runs(browser, yard, axe, window):
+    width, height = WINDOWS[window]
+    with opened(browser, viewport={"width": width, "height": height}, color_scheme="dark") as page:
+        page.goto(f"{yard.url}/console/calls")
+        yard.invoke(HOSTILE, {})
+        page.locator(".row.call").nth(3).wait_for()
+        assert HOSTILE in page.locator(".row.call").first.inner_text() and fits(page)
+        assert page.locator("script").count() == 1 and audit(page, axe) == []
+        page.keyboard.press("j")
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", name="The call").wait_for()
+        assert audit(page, axe) == [] and fits(page) and page.problems == []
