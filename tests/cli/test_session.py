@@ -90,7 +90,13 @@ def test_fork_diff_and_delete(capsys):
     assert (code, forked["fork_of"]) == (0, "s")
     assert as_json(capsys, "session", "diff", "s", "t") == (
         0,
-        {"equal": True, "common": 1, "entries": {"s": [], "t": []}, "state": {"s": {}, "t": {}}},
+        {
+            "equal": True,
+            "common": 1,
+            "entries": {"s": [], "t": []},
+            "state": {"s": {}, "t": {}},
+            "world": {"equal": True, "changes": [], "left_out": 0},
+        },
     )
     add(capsys, "t", 2)
     code, out, _ = output(capsys, "session", "diff", "s", "t")
@@ -101,6 +107,36 @@ def test_fork_diff_and_delete(capsys):
     assert output(capsys, "session", "delete", "s")[0] == 0
     assert len(as_json(capsys, "session", "show", "t")[1]["tool_executions"]) == 2
     assert [item["session_id"] for item in as_json(capsys, "session", "list")[1]] == ["t"]
+
+
+def test_a_fork_begins_with_as_many_calls_as_are_said(capsys):
+    for number in (1, 2, 3):
+        add(capsys, "s", number)
+    code, forked = as_json(capsys, "session", "fork", "s", "t", "--at", "2")
+    assert (code, forked["fork_of"], forked["at"]) == (0, "s", 2)
+    assert len(as_json(capsys, "session", "show", "t")[1]["tool_executions"]) == 2
+    assert output(capsys, "session", "diff", "s", "t", "--at-a", "2")[0] == 0
+    code, out, _ = output(capsys, "session", "diff", "s", "--at-a", "1")
+    assert code == 1 and "1 call in common" in out and "> s 2: desk::add" in out
+    for at in ("4", "-1"):
+        code, _, err = output(capsys, "session", "fork", "s", "u", "--at", at)
+        assert code == 1 and ("use 0 to 3" in err or "0 or more" in err)
+    assert "at is 9" in output(capsys, "session", "diff", "s", "--at-b", "9")[2]
+
+
+def test_a_diff_shows_how_worlds_differ(capsys, folder):
+    tool = (
+        "{name: create_pet, description: Create a pet, parameters: {type: object, properties: {name: {type: string}}}"
+    )
+    outputs = "output_parameters: {type: object, properties: {id: {type: string}, name: {type: string}}}}"
+    (folder / "toolyard.yaml").write_text(f"tools: [{{type: inline, namespace: pets, tools: [{tool}, {outputs}]}}]")
+    for name in ("Rex", "Ada"):
+        as_json(capsys, "call", "pets::create_pet", json.dumps({"name": name}), "--session", "s")
+    code, out, _ = output(capsys, "session", "diff", "s", "--at-a", "1")
+    assert code == 1
+    assert any(line.startswith("+ /lm/") and '"Ada"' in line for line in out.splitlines()), out
+    _, diff = as_json(capsys, "session", "diff", "s", "--at-a", "1", "--at-b", "1")
+    assert diff["equal"] and diff["world"] == {"equal": True, "changes": [], "left_out": 0}
 
 
 def test_an_export_is_an_initial_state(capsys):

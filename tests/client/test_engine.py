@@ -26,6 +26,7 @@ from toolyard.model.errors import (
 from toolyard.serving.identity import read_scopes
 
 VERBS = ("setup", "execute", "simulate", "teardown", "get_session_state", "get_session_history", "state_hash")
+VERBS += ("world_hash", "world_diff")
 ADD = ToolCall("desk::add", {"a": 1, "b": 2}, "c1")
 MIXED = [
     ADD,
@@ -116,6 +117,33 @@ def test_a_history_comes_page_by_page_with_its_times(driven, service, monkeypatc
         driven.get_session_history("nope")
     with pytest.raises(SessionError, match="after must be a whole number"):
         driven.get_session_history("timed", after=-1)
+
+
+def test_forks_at_an_entry_and_worlds_are_as_in_process(driven, local):
+    first = {"shop": {"order": {"status": "paid"}}}
+    for engine in (driven, local):
+        engine.setup("s", initial_state=first)
+        engine.setup("t", initial_state={"shop": {"order": {"status": "refunded"}}})
+        engine.execute("s", [ToolCall("desk::add", {"a": number, "b": 0}) for number in range(3)])
+        engine.setup("f", fork_of="s", at=2)
+    assert len(driven.get_session_state("f")["tool_executions"]) == 2
+    assert driven.state_hash("f") == local.state_hash("f")
+    assert driven.world_hash("f") == driven.world_hash("s", at=0) == local.world_hash("s")
+    assert driven.world_diff("s", "t") == local.world_diff("s", "t")
+    assert [change.after for change in driven.world_diff("s", "t").changes] == ["refunded"]
+    assert driven.world_diff("s", at_a=0, at_b=3).equal
+    for wrong in (
+        lambda engine: engine.setup("g", fork_of="s", at=4),
+        lambda engine: engine.setup("g", fork_of="s", at=-1),
+        lambda engine: engine.setup("g", fork_of="s", at=True),
+        lambda engine: engine.setup("g", at=1),
+        lambda engine: engine.world_hash("s", at=9),
+        lambda engine: engine.world_diff("s", at_b=9),
+        lambda engine: engine.world_diff("s", "nope"),
+        lambda engine: engine.world_diff("s", ""),
+    ):
+        there, here = (outcome(lambda w=wrong, e=engine: w(e)) for engine in (driven, local))
+        assert there is here, wrong
 
 
 @pytest.mark.parametrize("verb", [*VERBS, *(f"a{verb}" for verb in VERBS), "close", "aclose"])

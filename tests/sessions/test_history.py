@@ -8,7 +8,7 @@ from toolyard.sessions.history import History
 
 actions = st.lists(
     st.tuples(
-        st.sampled_from(["append", "append", "append", "fork", "draft", "digest", "forget"]),
+        st.sampled_from(["append", "append", "append", "fork", "fork_at", "draft", "digest", "forget"]),
         st.integers(0, 50),
         st.binary(max_size=3),
     ),
@@ -37,6 +37,9 @@ def test_every_history_of_a_random_family_agrees_with_a_list(program, start):
             model.append(entry)
         elif action == "fork":
             family.append((history.fork(), list(model)))
+        elif action == "fork_at":
+            at = pick % (len(model) + 1)
+            family.append((history.fork(at), model[:at]))
         elif action == "draft":
             draft = history.fork(throw_away=True)
             draft.append(entry)

@@ -45,7 +45,7 @@ from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import CallError, DefinitionError, NoEngine, SessionError, Unavailable
 from toolyard.registry.bind import Bound, TakesLong, bind
 from toolyard.registry.simulation import current_simulation
-from toolyard.sessions.history import Kept, call_text, interrupted, read_entry
+from toolyard.sessions.history import call_text, interrupted, read_entry
 from toolyard.sessions.memory_quota import full_error
 from toolyard.sessions.session import Session, Stay
 from toolyard.sessions.sessions import Sessions
@@ -305,7 +305,7 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
     elif changes or path.counting or session.room < len(entry):
         _commit_entry(path, session, _stamp_entry(path, batch, entry), changes, invocation)
     elif session.kept:
-        session.history.keep((entry, at := path.clock(), at - batch.begun))
+        session.history.keep((entry, at := path.clock(), at - batch.begun, None))
         session.room -= len(entry)
     if trace is not None:
         trace.end(invocation, result)
@@ -314,13 +314,17 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
     return result
 
 
-def _stamp_entry(path: CallPath, batch: Batch, entry: bytes) -> Kept:
+def _stamp_entry(path: CallPath, batch: Batch, entry: bytes) -> tuple[bytes, float, float]:
     at = path.clock()
     return entry, at, at - batch.begun
 
 
 def _commit_entry(
-    path: CallPath, session: Session, stamped: Kept, changes: Changes, invocation: Invocation | None
+    path: CallPath,
+    session: Session,
+    stamped: tuple[bytes, float, float],
+    changes: Changes,
+    invocation: Invocation | None,
 ) -> None:
     """Make an entry part of the history; what a durable session gets, its store has already."""
     if not session.kept:

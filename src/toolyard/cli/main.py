@@ -13,7 +13,7 @@ from toolyard.cli.file_word import name_file
 from toolyard.cli.options import OUTPUT, VerbOptions
 from toolyard.cli.output import NotFoundError, fail, prepare_streams, print_json, print_text, set_verbosity
 from toolyard.constants import VERSION
-from toolyard.model.errors import CallError, ToolyardError, UnknownScriptError, UnknownSessionError
+from toolyard.model.errors import CallError, ToolyardError, UnknownEntryError, UnknownScriptError, UnknownSessionError
 
 app = App(
     name="toolyard",
@@ -44,8 +44,8 @@ _VERBS = {
     "catalog:version": "Print the version.",
     "session:list_": "List the sessions.",
     "session:show_": "Show a session, call by call.",
-    "session:fork_": "Begin a session where another one now is.",
-    "session:diff_": "Show where two sessions part.",
+    "session:fork_": "Begin a session where another one now is, or was.",
+    "session:diff_": "Show where two sessions part, and how their worlds differ.",
     "session:export_": "Print a session as JSON, whole.",
     "session:delete_": "End a session.",
     "key:create_": "Make a key and print its token, this once.",
@@ -100,7 +100,7 @@ def completion(
     return 0
 
 
-_NOT_FOUND = (CallError, NotFoundError, UnknownScriptError, UnknownSessionError)
+_NOT_FOUND = (CallError, NotFoundError, UnknownEntryError, UnknownScriptError, UnknownSessionError)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -59,10 +59,11 @@ def fork_(
     new_id: str,
     /,
     *,
+    at: int | None = None,
     owner: OwnerOption = None,
     options: YardOptions = YARD,
 ) -> int:
-    """Begin a session where another one now is; nothing is copied.
+    """Begin a session where another one now is, or was; nothing is copied.
 
     Parameters
     ----------
@@ -70,50 +71,65 @@ def fork_(
         The session to fork.
     new_id
         What the fork is called.
+    at
+        How many calls it begins with; all of them if not given.
     """
     with open_yard(options.config, durable=True) as yard:
         _read_state(yard, session_id, owner)
-        yard.tool_engine.setup(new_id, fork_of=session_id, owner=owner)
+        yard.tool_engine.setup(new_id, fork_of=session_id, at=at, owner=owner)
         digest = yard.tool_engine.state_hash(new_id, owner=owner)
     if options.json:
-        print_json({"session_id": new_id, "fork_of": session_id, "state_hash": digest})
+        point = {} if at is None else {"at": at}
+        print_json({"session_id": new_id, "fork_of": session_id, **point, "state_hash": digest})
     else:
-        print_text(f"{new_id} is a fork of {session_id}, state {digest[:16]}")
+        print_text(f"{new_id} is a fork of {_name_point(session_id, at)}, state {digest[:16]}")
     return 0
 
 
 def diff_(
     session_id: str,
-    other_id: str,
+    other_id: str | None = None,
     /,
     *,
+    at_a: int | None = None,
+    at_b: int | None = None,
     owner: OwnerOption = None,
     options: YardOptions = YARD,
 ) -> int:
-    """Show where two sessions part; exits 1 if they do.
+    """Show where two sessions part, and how their worlds differ; exits 1 if they do.
 
     Parameters
     ----------
     session_id
         One session.
     other_id
-        The other.
+        The other; the same one if not given, for two points of it.
+    at_a
+        Of the one, only as many calls.
+    at_b
+        Of the other, only as many calls.
     """
+    points = ((session_id, at_a), (session_id if other_id is None else other_id, at_b))
     with open_yard(options.config, durable=True) as yard:
-        left, right = (_read_state(yard, name, owner) for name in (session_id, other_id))
-    mine, theirs = left.pop("tool_executions"), right.pop("tool_executions")
-    common = _count_shared(mine, theirs)
-    same = len(mine) == len(theirs) == common and left == right
+        calls = [_read_state(yard, name, owner)["tool_executions"][:at] for name, at in points]
+        left, right = (yard.tool_engine.sessions.world(name, owner, at=at).to_dict() for name, at in points)
+        world = yard.tool_engine.world_diff(session_id, other_id, at_a=at_a, at_b=at_b, owner=owner)
+    common = _count_shared(*calls)
+    same = len(calls[0]) == len(calls[1]) == common and left == right
+    names = [_name_point(name, at) for name, at in points]
+    rest = [made[common:] for made in calls]
     if options.json:
-        sides = {session_id: mine[common:], other_id: theirs[common:]}
-        print_json({"equal": same, "common": common, "entries": sides, "state": {session_id: left, other_id: right}})
+        entries, states = (dict(zip(names, sides, strict=True)) for sides in (rest, (left, right)))
+        print_json({"equal": same, "common": common, "entries": entries, "state": states, "world": world.to_dict()})
         return 0 if same else 1
     print_text(f"{counted(common, 'call')} in common")
-    for sign, name, rest in (("<", session_id, mine[common:]), (">", other_id, theirs[common:])):
-        for number, entry in enumerate(rest[:_SHOWN], common + 1):
+    for sign, name, made in zip("<>", names, rest, strict=True):
+        for number, entry in enumerate(made[:_SHOWN], common + 1):
             print_text(f"{sign} {name} {number}: {'  '.join(_entry_row(entry))}")
-    if left != right:
-        print_text(f"< {session_id} state: {_shorten_text(left)}\n> {other_id} state: {_shorten_text(right)}")
+    for change in world.changes:
+        print_text(change.describe())
+    if world.left_out:
+        print_text(f"... and {counted(world.left_out, 'change')} more")
     return 0 if same else 1
 
 
@@ -147,6 +163,10 @@ def delete_(session_id: str, /, *, owner: OwnerOption = None, options: YardOptio
     else:
         print_text(f"{session_id} is deleted")
     return 0
+
+
+def _name_point(session_id: str, at: int | None) -> str:
+    return session_id if at is None else f"{session_id}@{at}"
 
 
 def _count_shared(mine: list[Any], theirs: list[Any]) -> int:

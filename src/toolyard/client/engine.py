@@ -27,9 +27,10 @@ from toolyard.model.errors import (
 from toolyard.registry.bind import find
 from toolyard.registry.prepared import json_text, plain_copy, read_arguments
 from toolyard.registry.simulation import current_simulation
-from toolyard.sessions.session import check_number
+from toolyard.sessions.session import check_fork_point, check_number
 from toolyard.sessions.state import exact_json, with_setup
 from toolyard.sessions.views import RecordedCall
+from toolyard.sessions.world_diff import WorldDiff
 
 MAX_CALLS = 1000
 """Calls in one batch: the server answers them in one turn of the session, and keeps everybody else waiting."""
@@ -118,14 +119,18 @@ class RemoteToolEngine(Closing):
         *args: Any,
         initial_state: dict[str, Any] | None = None,
         fork_of: str | None = None,
+        at: int | None = None,
         owner: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Begin a session: empty, with what `get_session_state` of another gave, or as a fork of one there.
+        """Begin a session: empty, with what `get_session_state` of another gave, or as a fork of one there, at its end
+        or with its first `at` entries.
 
         Whatever else is given stays with it. Raises `SessionExistsError` (a ValueError) for an id that is taken.
         """
-        beginning = self.asetup(session_id, *args, initial_state=initial_state, fork_of=fork_of, owner=owner, **kwargs)
+        beginning = self.asetup(
+            session_id, *args, initial_state=initial_state, fork_of=fork_of, at=at, owner=owner, **kwargs
+        )
         home_loop.run(beginning, twin="asetup")
 
     def execute(
@@ -176,12 +181,30 @@ class RemoteToolEngine(Closing):
         """Equal for sessions with equal histories, whatever their ids and however they were forked."""
         return home_loop.run(self.astate_hash(session_id, owner=owner), twin="astate_hash")
 
+    def world_hash(self, session_id: str, *, at: int | None = None, owner: str | None = None) -> str:
+        """Equal for equal worlds: what engines keep in the session, or kept behind its `at`-th entry."""
+        return home_loop.run(self.aworld_hash(session_id, at=at, owner=owner), twin="aworld_hash")
+
+    def world_diff(
+        self,
+        session_id: str,
+        other_id: str | None = None,
+        *,
+        at_a: int | None = None,
+        at_b: int | None = None,
+        owner: str | None = None,
+    ) -> WorldDiff:
+        """What was added, removed and changed between the worlds of two sessions, or of two points of one."""
+        diff = self.aworld_diff(session_id, other_id, at_a=at_a, at_b=at_b, owner=owner)
+        return home_loop.run(diff, twin="aworld_diff")
+
     async def asetup(
         self,
         session_id: str,
         *args: Any,
         initial_state: dict[str, Any] | None = None,
         fork_of: str | None = None,
+        at: int | None = None,
         owner: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -191,7 +214,7 @@ class RemoteToolEngine(Closing):
                 raise SessionError("a fork at a server begins with what the other was set up with, and takes no more")
             initial_state = with_setup(initial_state, args, kwargs)
         # A request that is broken off may have arrived: only its answer tells whether there is something to undo.
-        beginning = asyncio.ensure_future(self._begin_session(session_id, initial_state, fork_of, owner))
+        beginning = asyncio.ensure_future(self._begin_session(session_id, initial_state, fork_of, at, owner))
         try:
             await asyncio.shield(beginning)
         except asyncio.CancelledError:
@@ -251,11 +274,8 @@ class RemoteToolEngine(Closing):
         position: int | None = after
         while position is not None and len(found) < left:
             query = (("after", str(position)), ("limit", str(min(_HISTORY_PAGE, left - len(found)))))
-            body = await self._wire.ask("GET", _session_path(session_id, "/history"), query=query)
-            try:
-                page = msgspec.convert(body, _HistoryPage)
-            except msgspec.ValidationError as error:
-                raise make_garbled_error(self._wire.url, "none", f"something that is no history ({error})") from None
+            body = await self._ask("GET", _session_path(session_id, "/history"), query=query)
+            page = self._read_shape(body, _HistoryPage)
             found += page.entries
             position = page.next
         return found
@@ -265,6 +285,36 @@ class RemoteToolEngine(Closing):
         _check_owner(owner)
         body = await self._ask("GET", _session_path(session_id))
         return _read_field(self._wire.url, body, "state_hash", str)
+
+    async def aworld_hash(self, session_id: str, *, at: int | None = None, owner: str | None = None) -> str:
+        """`world_hash` for async code."""
+        _check_owner(owner)
+        body = await self._ask("GET", _session_path(session_id, "/world"), query=_entry_query(at=at))
+        return _read_field(self._wire.url, body, "world_hash", str)
+
+    async def aworld_diff(
+        self,
+        session_id: str,
+        other_id: str | None = None,
+        *,
+        at_a: int | None = None,
+        at_b: int | None = None,
+        owner: str | None = None,
+    ) -> WorldDiff:
+        """`world_diff` for async code."""
+        _check_owner(owner)
+        query = _entry_query(at_a=at_a, at_b=at_b)
+        if other_id is not None:
+            _session_path(other_id)
+            query = (("other", other_id), *query)
+        body = await self._ask("GET", _session_path(session_id, "/diff"), query=query)
+        return self._read_shape(body, WorldDiff)
+
+    def _read_shape(self, body: Any, kind: type[T]) -> T:
+        try:
+            return msgspec.convert(body, kind)
+        except msgspec.ValidationError as error:
+            raise make_garbled_error(self._wire.url, "none", f"something that is no {kind.__name__}: {error}") from None
 
     def close(self) -> None:
         """Hang up, unless the connections belong to a registry that was given; sessions go on at the server."""
@@ -280,14 +330,20 @@ class RemoteToolEngine(Closing):
         return f"{type(self).__name__}({self._wire.url!r}, name={self.name!r}, tools={len(self.tool_registry)})"
 
     async def _begin_session(
-        self, session_id: str, initial_state: dict[str, Any] | None, fork_of: str | None, owner: str | None
+        self,
+        session_id: str,
+        initial_state: dict[str, Any] | None,
+        fork_of: str | None,
+        at: int | None,
+        owner: str | None,
     ) -> None:
         _check_owner(owner)
         if not _may_exist(session_id):
             raise SessionError("a session id is text, is not empty, and holds no NUL and no half of a surrogate pair")
         if initial_state is not None and fork_of is not None:
             raise SessionError("a fork begins with the state of what it forks; give initial_state or fork_of, not both")
-        body: dict[str, Any] = {"session_id": session_id}
+        check_fork_point(fork_of, at)
+        body: dict[str, Any] = {"session_id": session_id} | ({} if at is None else {"at": at})
         path = f"/{API}/sessions"
         if initial_state is not None:
             body["initial_state"] = _read_raw(initial_state, "initial_state", SessionError)
@@ -350,8 +406,18 @@ class RemoteToolEngine(Closing):
             return ToolResult.failed(call, error.info)
         return None
 
-    async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        return await self._wire.ask(method, path, body=body, timeout=self._request_timeout)
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        query: tuple[tuple[str, str], ...] = (),
+    ) -> Any:
+        return await self._wire.ask(method, path, query=query, body=body, timeout=self._request_timeout)
+
+
+def _entry_query(**entries: int | None) -> tuple[tuple[str, str], ...]:
+    return tuple((name, str(check_number(name, number))) for name, number in entries.items() if number is not None)
 
 
 def _wire_call(call: ToolCall) -> dict[str, Any]:

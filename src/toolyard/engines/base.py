@@ -14,7 +14,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 from uuid import uuid4
 
 from msgspec.structs import replace
@@ -40,6 +40,7 @@ from toolyard.engines.execute_override import (
     given_options,
     refuse_effects,
 )
+from toolyard.engines.session_reading import SessionReading
 from toolyard.loop.threads import Threads, wrapped
 from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.closing import Closing
@@ -55,11 +56,7 @@ from toolyard.sessions.session import Session
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.state import EXECUTIONS, SETUP, State, read_setup
 from toolyard.sessions.store import Key
-from toolyard.sessions.views import RecordedCall
 from toolyard.words.redactor import Redactor
-
-T = TypeVar("T")
-
 
 _KINDS: Mapping[str, type] = {
     "registry": ToolRegistry,
@@ -70,7 +67,7 @@ _KINDS: Mapping[str, type] = {
 }
 
 
-class ToolEngine(Closing):
+class ToolEngine(SessionReading, Closing):
     """Answers calls in sessions. Every method has an a-twin for async code.
 
     `execute` appends every call and its result to the session; `simulate` leaves no trace in it. Both may be
@@ -227,20 +224,23 @@ class ToolEngine(Closing):
         *args: Any,
         initial_state: dict[str, Any] | None = None,
         fork_of: str | None = None,
+        at: int | None = None,
         owner: str | None = None,
         **kwargs: Any,
     ) -> None:
         """Begin a session: empty, with what `get_session_state` of another gave, or as a fork of one here.
 
-        A fork shares the history it begins with; nothing is copied. `owner`, if given, is needed again to find
-        the session. Whatever else is given stays with the session, its forks and what is stored of it, so it must be
-        JSON; engines find it in `invocation.setup`. Raises `SessionExistsError` (a ValueError) for an id that is taken.
+        A fork shares the history it begins with, all of it or the first `at` entries: nothing is copied, and engines
+        find what they kept behind the last of these. `owner`, if given, is needed again to find the session. Whatever
+        else is given stays with the session, its forks and what is stored of it, so it must be JSON; engines find it in
+        `invocation.setup`. Raises `SessionExistsError` (a ValueError) for an id that is taken, `UnknownEntryError` (a
+        ValueError) for an `at` behind the end.
         """
         given = read_setup(args, kwargs)
         first = {} if fork_of is not None else self.first_states()
         if first:
             initial_state = {**first, **(initial_state or {})}
-        self.sessions.open(session_id, owner=owner, initial_state=initial_state, fork_of=fork_of, setup=given)
+        self.sessions.open(session_id, owner=owner, initial_state=initial_state, fork_of=fork_of, at=at, setup=given)
 
     def first_states(self) -> dict[str, dict[str, Any]]:
         """What engines keep in a session from its beginning, by their names; `initial_state` takes its place."""
@@ -298,37 +298,18 @@ class ToolEngine(Closing):
         self.sessions.drop(session_id, owner)
         self.ended(session_id, owner)
 
-    def get_session_state(self, session_id: str, *, owner: str | None = None) -> dict[str, Any] | None:
-        """`tool_executions`, a list of `{"tool_call", "tool_output"}`, beside each engine's own state.
-
-        None if there is no such session. The data is the caller's own, and good as `initial_state`.
-        """
-        return self.sessions.state(session_id, owner)
-
-    def get_session_history(
-        self, session_id: str, *, after: int = 0, limit: int | None = None, owner: str | None = None
-    ) -> list[RecordedCall]:
-        """Every call with its result, when it was recorded, and how long it took; from behind entry `after` on.
-
-        Raises `UnknownSessionError` (a KeyError) if there is no such session.
-        """
-        return self.sessions.calls(session_id, owner, after=after, limit=limit)
-
-    def state_hash(self, session_id: str, *, owner: str | None = None) -> str:
-        """Equal for sessions with equal histories, whatever their ids and however they were forked."""
-        return self.sessions.state_hash(session_id, owner)
-
     async def asetup(
         self,
         session_id: str,
         *args: Any,
         initial_state: dict[str, Any] | None = None,
         fork_of: str | None = None,
+        at: int | None = None,
         owner: str | None = None,
         **kwargs: Any,
     ) -> None:
         """`setup` for async code. Cancelled, it leaves no session behind."""
-        options = given_options(initial_state=initial_state, fork_of=fork_of, owner=owner)
+        options = given_options(initial_state=initial_state, fork_of=fork_of, at=at, owner=owner)
         await self._off_loop(
             lambda: self.setup(session_id, *args, **options, **kwargs),
             undo=lambda: self.teardown(session_id, **given_options(owner=owner)),
@@ -423,20 +404,6 @@ class ToolEngine(Closing):
         """`teardown` for async code."""
         await self._off_loop(lambda: self.teardown(session_id, **given_options(owner=owner)))
 
-    async def aget_session_state(self, session_id: str, *, owner: str | None = None) -> dict[str, Any] | None:
-        """`get_session_state` for async code."""
-        return await self._off_loop(lambda: self.get_session_state(session_id, **given_options(owner=owner)))
-
-    async def aget_session_history(
-        self, session_id: str, *, after: int = 0, limit: int | None = None, owner: str | None = None
-    ) -> list[RecordedCall]:
-        """`get_session_history` for async code."""
-        return await self._off_loop(lambda: self.get_session_history(session_id, after=after, limit=limit, owner=owner))
-
-    async def astate_hash(self, session_id: str, *, owner: str | None = None) -> str:
-        """`state_hash` for async code."""
-        return await self._off_loop(lambda: self.state_hash(session_id, owner=owner))
-
     def close(self) -> None:
         """Let go of threads, of the session store and of tracing; sessions in memory end."""
         self.threads.close()
@@ -461,14 +428,3 @@ class ToolEngine(Closing):
         if self.sessions.known(session_id, owner):
             return self.sessions.find(session_id, owner)
         return await self._off_loop(lambda: self.sessions.find(session_id, owner))
-
-    async def _off_loop(self, work: Callable[[], T], undo: Callable[[], None] | None = None) -> T:
-        """Inline where sessions live in memory; in a thread where a store may block."""
-        if self.sessions.store is None:
-            return work()
-        value, cancelled = await self.sessions.in_thread(work)
-        if cancelled is not None:
-            if undo is not None:
-                await self.sessions.in_thread(undo)
-            raise cancelled
-        return value

@@ -11,7 +11,7 @@ from toolyard.calls.invocation import Invocation
 from toolyard.calls.plan import Answerer
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.execute_override import OverridingEngine
-from toolyard.model.errors import ConfigError, NoEngine
+from toolyard.model.errors import ConfigError, NoEngine, SessionError
 from toolyard.model.tool import Tool
 from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
@@ -137,11 +137,15 @@ class MultiToolEngine(ToolEngine):
         *args: Any,
         initial_state: dict[str, Any] | None = None,
         fork_of: str | None = None,
+        at: int | None = None,
         owner: str | None = None,
         **kwargs: Any,
     ) -> None:
         """Begin the shared session, and one of their own in engines that keep theirs."""
-        super().setup(session_id, *args, initial_state=initial_state, fork_of=fork_of, owner=owner, **kwargs)
+        if at is not None and self._styles:
+            names = ", ".join(sorted(style.name for style in self._styles.values()))
+            raise SessionError(f"sessions that {names} keeps by itself have no entries to go back to; fork without at")
+        super().setup(session_id, *args, initial_state=initial_state, fork_of=fork_of, at=at, owner=owner, **kwargs)
         begun: list[OverridingEngine] = []
         try:
             for style in self._styles.values():

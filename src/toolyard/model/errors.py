@@ -18,6 +18,7 @@
     |  |- SessionBusyError(TimeoutError)  session.busy            409  retryable
     |  |- SessionExistsError(ValueError)  session.exists          409
     |  |- SessionFullError                session.full            507
+    |  |- UnknownEntryError(ValueError)   session.no_entry        404
     |  `- UnknownSessionError(KeyError)   session.not_found       404
     |- ApprovalError                      approval.decided        409
     |  |- ApprovalExpiredError            approval.expired        409
@@ -198,6 +199,13 @@ class SessionExistsError(SessionError, ValueError):
 
     code = "session.exists"
     http_status = 409
+
+
+class UnknownEntryError(SessionError, ValueError):
+    """A place in a session's history that is none: behind its end, or no number of entries at all."""
+
+    code = "session.no_entry"
+    http_status = 404
 
 
 class UnknownSessionError(SessionError, KeyError):
@@ -411,6 +419,7 @@ _BY_CODE: Mapping[str, type[ToolyardError]] = {
         SessionBusyError,
         SessionExistsError,
         SessionFullError,
+        UnknownEntryError,
         UnknownSessionError,
         ApprovalError,
         ApprovalExpiredError,

@@ -30,6 +30,7 @@ from toolyard.model.errors import (
     SessionError,
     SessionExistsError,
     SessionFullError,
+    UnknownEntryError,
     UnknownSessionError,
 )
 from toolyard.serving.http_fault import HttpFault
@@ -72,7 +73,10 @@ _T = TypeVar("_T")
 
 
 # Raised before anything has run, each by its own promise; about all other errors nobody knows.
-_NOTHING_RAN = (HttpFault, SessionBusyError, SessionExistsError, SessionFullError, UnknownSessionError)
+_NOTHING_RAN = (
+    *(HttpFault, SessionBusyError, SessionExistsError, SessionFullError),
+    *(UnknownEntryError, UnknownSessionError),
+)
 
 
 class KeySlot(NamedTuple):

@@ -12,7 +12,6 @@ from msgspec import UNSET, Meta, UnsetType
 
 from toolyard.calls.approval import Outcome, Preview
 from toolyard.model.bindings import RestBody, RestParameter
-from toolyard.sessions.state import INITIAL_SCHEMA
 
 SCHEMA_VERSION = "0.1.0"
 
@@ -271,67 +270,6 @@ class ApprovalListing(Shape):
 
     approvals: list[ApprovalShape]
     next_cursor: str | UnsetType = UNSET
-
-
-class SessionBody(Shape):
-    """A new session; without an id the server makes one up."""
-
-    session_id: SessionId | UnsetType = UNSET
-    initial_state: Annotated[Json, Meta(extra_json_schema=INITIAL_SCHEMA)] | UnsetType = UNSET
-
-
-class ForkBody(Shape):
-    """A branch of a session."""
-
-    session_id: SessionId | UnsetType = UNSET
-
-
-class SessionView(Shape):
-    """A session from outside. Equal histories have equal hashes."""
-
-    session_id: str
-    entries: Count
-    state_hash: str
-    used: Date
-
-
-class SessionLine(Shape):
-    """A line of the list of sessions."""
-
-    session_id: str
-    entries: Count
-    used: Date
-
-
-class SessionListing(Shape):
-    """A page of the caller's sessions."""
-
-    sessions: list[SessionLine]
-    next_cursor: str | UnsetType = UNSET
-
-
-class StateView(Shape):
-    """History and engine state, good as `initial_state` of another session."""
-
-    state: Json
-    state_hash: str
-
-
-class HistoryEntry(Shape):
-    """One call and what came of it; when it was recorded and how many seconds it took, where that is known."""
-
-    seq: Annotated[int, Meta(ge=1)]
-    tool_call: Json
-    tool_output: Json
-    at: Date | UnsetType = UNSET
-    took: float | UnsetType = UNSET
-
-
-class HistoryPage(Shape):
-    """Part of a history, eldest first; `next` is the `after` of the next page."""
-
-    entries: list[HistoryEntry]
-    next: Count | UnsetType = UNSET
 
 
 class CallLine(Shape):

@@ -21,9 +21,12 @@ from toolyard.model.tree_size import fits
 
 _START = b"\0" * 32
 
-Kept = tuple[bytes, float | None, float | None]
-"""An entry, when it was recorded by the clock of its sessions, and how many seconds its call took, if that is known."""
-_entry_of = itemgetter(0)
+Undo = tuple[dict[tuple[str, str], bytes | tuple[int, bytes, int] | None], int]
+"""What engines kept before a call changed it, and how many bytes of it are kept here; see `State.undo`."""
+Kept = tuple[bytes, float | None, float | None, Undo | None]
+"""An entry, when it was recorded by the clock of its sessions, how many seconds its call took, if that is known, and
+how to go back behind it, if it changed anything that engines keep."""
+_entry_of, _undo_of, _undo_size = itemgetter(0), itemgetter(3), itemgetter(1)
 
 
 class Segment:
@@ -59,7 +62,7 @@ class History:
 
     def append(self, entry: bytes) -> None:
         """Add one entry of which nothing else is known."""
-        self.keep((entry, None, None))
+        self.keep((entry, None, None, None))
 
     @property
     def own_size(self) -> int:
@@ -76,18 +79,25 @@ class History:
         """Bytes of all entries."""
         return self.own_size + sum(map(_segment_size, self._line()))
 
-    def fork(self, *, throw_away: bool = False) -> History:
-        """A history that begins where this one now ends."""
-        count = len(self._tail)
-        if not count:
-            return History(self._before)
-        if not throw_away and count > self._shared:
-            self._shared = count
-        return History(Segment(self._before, self._tail, count, self.charge))
+    def fork(self, at: int | None = None, *, throw_away: bool = False) -> History:
+        """A history that begins where this one now ends, or with its first `at` entries, which it must have."""
+        count = len(self._tail) if at is None else at - self._inherited
+        if count <= 0:
+            return History(self._before if at is None else _cut_line(self._before, at))
+        segment = Segment(self._before, self._tail, count, self.charge)
+        if not throw_away:
+            self._shared = max(self._shared, count)
+            if self.own_size and self._measured[0] == count:
+                segment.size = self._measured[1]
+        return History(segment)
 
     def forget(self) -> None:
         """Let go of entries that no fork shares; nothing may be appended afterwards."""
         del self._tail[self._shared :]
+
+    @property
+    def _inherited(self) -> int:
+        return 0 if self._before is None else self._before.end
 
     def __len__(self) -> int:
         before = self._before
@@ -107,13 +117,15 @@ class History:
             if segment.end > start:
                 first = segment.end - segment.count
                 yield from segment.entries[max(start - first, 0) : segment.count]
-        first = 0 if self._before is None else self._before.end
-        yield from self._tail[max(start - first, 0) : count]
+        yield from self._tail[max(start - self._inherited, 0) : count]
+
+    def undos_since(self, start: int) -> list[Undo]:
+        """How to go back behind entry `start`, the first step first."""
+        return list(filter(None, map(_undo_of, self.kept_since(start))))[::-1]
 
     def digest(self, length: int | None = None) -> bytes:
         """A hash over all entries in order, or over the first `length`; equal for equal histories, forked or not."""
-        before = 0 if self._before is None else self._before.end
-        count = len(self._tail) if length is None else length - before
+        count = len(self._tail) if length is None else length - self._inherited
         done, value = self._digested or (0, _digest_of(self._line()))
         if done > count:
             done, value = 0, _digest_of(self._line())
@@ -133,8 +145,19 @@ class History:
         return line
 
 
+def _cut_line(segment: Segment | None, at: int) -> Segment | None:
+    """The segment that ends behind entry `at`, which goes back to the same others."""
+    while segment is not None and at < segment.end:
+        first = segment.end - segment.count
+        if at > first:
+            return Segment(segment.before, segment.entries, at - first, segment.charge)
+        segment = segment.before
+    return segment
+
+
 def _size_of(kept: list[Kept]) -> int:
-    return sum(map(len, map(_entry_of, kept)))
+    undo_sizes: Iterator[int] = map(_undo_size, filter(None, map(_undo_of, kept)))
+    return sum(map(len, map(_entry_of, kept))) + sum(undo_sizes)
 
 
 def _segment_size(segment: Segment) -> int:

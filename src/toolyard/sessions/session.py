@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from toolyard.model.call import Mode
-from toolyard.model.errors import SessionBusyError, SessionError
+from toolyard.model.errors import SessionBusyError, SessionError, UnknownEntryError
 from toolyard.sessions.gate import Gate
 from toolyard.sessions.history import History
 from toolyard.sessions.state import Changes, State, read_changes
@@ -102,12 +102,13 @@ class Session:
     def stored(cls, key: Key, stored: StoredSession) -> Session:
         """A session as a store has it."""
         history, state = History(), State()
-        for changes in stored.changes:
-            state.apply(read_changes(changes))
+        for first in stored.changes:
+            state.apply(read_changes(first))
         for item in stored.entries:
-            history.keep((item.entry, item.at, item.took))
-            if item.changes:
-                state.apply(read_changes(item.changes))
+            changes = read_changes(item.changes)
+            history.keep((item.entry, item.at, item.took, state.undo(changes) if changes else None))
+            if changes:
+                state.apply(changes)
         return cls(key, history, state, branch=stored.branch, durable=True, used=stored.used)
 
     def commit(
@@ -116,12 +117,13 @@ class Session:
         """Add an entry and what its call changed, as one step."""
         self.room -= len(entry)
         if changes:
-            self.room -= sum(len(value) for value in changes.values() if value is not None)
+            undo = self.state.undo(changes)
+            self.room -= undo[1] + sum(len(value) for value in changes.values() if value is not None)
             with _committing:
                 self.state.apply(changes)
-                self.history.keep((entry, at, took))
+                self.history.keep((entry, at, took, undo))
         else:
-            self.history.keep((entry, at, took))
+            self.history.keep((entry, at, took, None))
 
     def draft(self) -> Session:
         """A fork for one `simulate`: nobody else sees it, no store hears of it, and it is dropped unread."""
@@ -136,11 +138,21 @@ class Session:
             if not self.gate.busy:
                 self.history.forget()
 
-    def branches(self) -> tuple[History, State, int]:
-        """History and state as a fork begins with them, and how many entries that is."""
+    def branches(self, at: int | None = None) -> tuple[History, State, int]:
+        """History and state as a fork begins with them, and how many entries that is: all, or the first `at`.
+
+        Going back costs what the entries behind it changed, nothing else.
+        """
         with _committing:
-            history = self.history.fork()
-            return history, self.state.fork(), len(history)
+            state = self.state.fork()
+            if at is None:
+                history = self.history.fork()
+                return history, state, len(history)
+            if at > len(self.history):
+                raise _no_entry_error(self, at)
+            history = self.history.fork(at)
+            undos = self.history.undos_since(at)
+        return history, state.undone(undos), at
 
 
 def busy_error(session: Session) -> SessionBusyError:
@@ -158,11 +170,24 @@ def inside_itself_error(session: Session) -> SessionError:
     )
 
 
+def _no_entry_error(session: Session, at: int) -> UnknownEntryError:
+    name, length = session.key.session_id, len(session.history)
+    return UnknownEntryError(f"at is {at:,}, and session {name!r} has only {length:,} entries; use 0 to {length:,}")
+
+
 def check_number(name: str, value: object) -> int:
     """Refuse what is no number of entries."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise SessionError(f"{name} must be a whole number of entries, 0 or more, not {value!r}")
+        raise UnknownEntryError(f"{name} must be a whole number of entries, 0 or more, not {value!r}")
     return value
+
+
+def check_fork_point(fork_of: str | None, at: int | None) -> None:
+    """Refuse an `at` that says nothing: no number of entries, or no session to fork."""
+    if at is not None:
+        check_number("at", at)
+        if fork_of is None:
+            raise SessionError("'at' is the number of entries that a fork begins with; give fork_of, too")
 
 
 def check_session_id(session_id: str) -> None:

@@ -1,4 +1,4 @@
-"""`Sessions`: every session this process knows, their turns, and the store that must have what is acknowledged."""
+"""`Sessions`: every session this process knows, and the store that must have what is acknowledged."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 from toolyard.loop.threads import Threads, outlast
 from toolyard.model.errors import SessionError, SessionExistsError, UnknownSessionError
 from toolyard.model.json_words import nearest
 from toolyard.sessions.history import History, interrupted
 from toolyard.sessions.memory_quota import MAX_BYTES, MAX_SESSION_BYTES, MemoryQuota
-from toolyard.sessions.session import INSIDE, Session, busy_error, check_session_id, inside_itself_error
+from toolyard.sessions.session import Session, check_fork_point, check_session_id
 from toolyard.sessions.state import Changes, State, read_changes, read_initial, write_changes
 from toolyard.sessions.steady_clock import steady_clock
 from toolyard.sessions.store.base import (
@@ -25,20 +25,16 @@ from toolyard.sessions.store.base import (
     Intend,
     Key,
     SessionStore,
-    Touch,
     Withdraw,
     Write,
     submit_write,
 )
+from toolyard.sessions.turns import SessionTurns
 from toolyard.sessions.views import SessionViews
-
-T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
 MAX_OPEN = 100_000
-_POLL = 0.02
-"""Seconds between two looks at a session that another process has."""
 _STORE_THREADS = 8
 _CRASHED = "nobody answered for the call: its process ended, or its engine was closed, before it was recorded"
 _COUNT_SECONDS = 1.0
@@ -47,7 +43,7 @@ _CACHED = 10_000
 """Stored sessions kept in memory; more are read again when they are needed."""
 
 
-class Sessions(SessionViews):
+class Sessions(SessionViews, SessionTurns):
     """Finds, opens and ends sessions; without a store they live as long as this object.
 
     `ttl` ends sessions that many seconds after their last use. `max_open` bounds how many there may be, and without
@@ -91,12 +87,16 @@ class Sessions(SessionViews):
         owner: str | None = None,
         initial_state: dict[str, Any] | None = None,
         fork_of: str | None = None,
+        at: int | None = None,
         setup: Changes | None = None,
     ) -> Session:
-        """Begin a session: empty, with a given state, or where another one now is; `setup` stays with it."""
+        """Begin a session: empty, with a given state, or where another one now is, or was behind its `at`-th entry;
+        `setup` stays with it.
+        """
         check_session_id(session_id)
         if initial_state is not None and fork_of is not None:
             raise SessionError("a fork begins with the state of what it forks; give initial_state or fork_of, not both")
+        check_fork_point(fork_of, at)
         key = Key(owner or "", session_id)
         if self.store is not None and key.slot in self.at_hand:
             with suppress(UnknownSessionError):  # another process may have ended it
@@ -111,7 +111,7 @@ class Sessions(SessionViews):
             self._check_room()
             if parent is not None and parent.over:
                 raise UnknownSessionError(f"session {fork_of!r} is over")
-            session, base = self._new(key, parent, entries, changes)
+            session, base = self._new(key, parent, at, entries, changes)
             self.quota.admit(session)
             # Found by others from now on; its gate is shut until the store has it.
             session.gate.enter_at_once()
@@ -131,9 +131,9 @@ class Sessions(SessionViews):
         return session
 
     def _new(
-        self, key: Key, parent: Session | None, entries: tuple[bytes, ...], changes: Changes
+        self, key: Key, parent: Session | None, at: int | None, entries: tuple[bytes, ...], changes: Changes
     ) -> tuple[Session, int]:
-        history, state, base = (History(), State(), 0) if parent is None else parent.branches()
+        history, state, base = (History(), State(), 0) if parent is None else parent.branches(at)
         for entry in entries:
             history.append(entry)
         if changes:
@@ -141,7 +141,8 @@ class Sessions(SessionViews):
         durable = self.store is not None
         branch = uuid.uuid4().hex if durable else ""
         session = Session(key, history, state, branch=branch, durable=durable, used=self.clock())
-        session.counts = None if parent is None or parent.counts is None else dict(parent.counts)
+        if parent is not None and parent.counts is not None and at is None:
+            session.counts = dict(parent.counts)
         return session, base
 
     def find(self, session_id: str, owner: str | None = None) -> Session:
@@ -195,140 +196,6 @@ class Sessions(SessionViews):
 
     def __len__(self) -> int:
         return len(self.at_hand)
-
-    def enter(self, session: Session, until: float | None = None, *, twin: str) -> None:
-        """Take the session's turn, waiting for it until a monotonic time."""
-        gate = session.gate
-        if not gate.enter_at_once():
-            if session.holder == threading.get_ident():
-                raise inside_itself_error(session)
-            self.check_outside(session)
-            if not gate.enter(until, twin=twin):
-                raise busy_error(session)
-        held = False
-        try:
-            if session.over:
-                raise UnknownSessionError(f"session {session.key.session_id!r} is over")
-            if session.durable:
-                self.take(session, until)
-                held = True
-            session.holder = threading.get_ident()
-            session.taken = True
-        except BaseException:
-            if held:
-                self._durable().release(session.key)
-            gate.leave()
-            raise
-
-    async def aenter(self, session: Session, until: float | None = None) -> None:
-        """`enter` for a task."""
-        if not session.gate.enter_at_once():
-            self.check_outside(session)
-            if not await session.gate.aenter(until):
-                raise busy_error(session)
-        try:
-            if session.over:
-                raise UnknownSessionError(f"session {session.key.session_id!r} is over")
-            if session.durable:
-                await self._atake(session, until)
-            session.taken = True
-        except BaseException:
-            session.gate.leave()
-            raise
-
-    async def _atake(self, session: Session, until: float | None) -> None:
-        import asyncio
-
-        store = self._durable()
-        if store.quick and store.try_hold(session.key):
-            self.catch_up(session)
-            return
-        while True:
-            held, cancelled = await self.in_thread(lambda: store.try_hold(session.key))
-            if held and cancelled is None:
-                _, cancelled = await self.in_thread(lambda: self.catch_up(session))
-            if cancelled is not None:
-                if held:
-                    await self.in_thread(lambda: store.release(session.key))
-                raise cancelled
-            if held:
-                return
-            if until is not None and time.monotonic() >= until:
-                raise busy_error(session)
-            await asyncio.sleep(_POLL)
-
-    async def aleave(self, session: Session) -> None:
-        """`leave` for a task."""
-        if session.durable and not self._durable().quick:
-            _, cancelled = await self.in_thread(lambda: self.leave(session))
-            if cancelled is not None:
-                raise cancelled
-        else:
-            self.leave(session)
-
-    async def in_thread(self, work: Callable[[], T]) -> tuple[T, BaseException | None]:
-        """Do something blocking with the store, to its end even if this task is cancelled meanwhile."""
-        import asyncio
-
-        future = asyncio.wrap_future(self._threads.submit(work))
-        cancelled = await outlast(future)
-        return future.result(), cancelled
-
-    def leave(self, session: Session) -> None:
-        """Give the turn back. Interrupted, it may be called again, as long as `session.taken`."""
-        session.holder = None
-        session.used = self.clock()
-        try:
-            if session.durable and self.store is not None:
-                try:
-                    self._tell_of_use(session)
-                    self.store.release(session.key)
-                except BaseException:
-                    # An interrupt may have come before it was released; twice does no harm.
-                    self.store.release(session.key)
-                    raise
-        finally:
-            # The first call in here gives the place back; only behind a call can an interrupt come.
-            session.taken = False
-            session.gate.free.append(None)
-            if session.gate.line:
-                session.gate.hand_over()
-
-    def leave_off_loop(self, session: Session) -> None:
-        """`leave`, from wherever the last of the work ended, be it an event loop that must not wait for a store."""
-        if session.durable and not self._durable().quick:
-            with suppress(SessionError):  # closed meanwhile, and everything let go of
-                self._threads.submit(lambda: self.leave(session))
-        else:
-            self.leave(session)
-
-    def check_outside(self, session: Session) -> None:
-        """Raise if the code running here is part of the session's own turn."""
-        if any(stay.gate is session.gate and not stay.over for stay in INSIDE.get()):
-            raise inside_itself_error(session)
-
-    def take(self, session: Session, until: float | None) -> None:
-        """Hold a stored session against other processes, and read what they added. Blocks."""
-        store = self._durable()
-        while not store.try_hold(session.key):
-            if until is not None and time.monotonic() >= until:
-                raise busy_error(session)
-            time.sleep(_POLL)
-        # Not through `catch_up`: an interrupt at the beginning of a call would find nobody to let go of the session.
-        try:
-            self._read_newer(session, held=True)
-        except BaseException:
-            store.release(session.key)
-            raise
-
-    def catch_up(self, session: Session) -> None:
-        """Read what others added to a session held just now; lets go of it again if that fails."""
-        store = self._durable()
-        try:
-            self._read_newer(session, held=True)
-        except BaseException:
-            store.release(session.key)
-            raise
 
     def intent(self, session: Session, call: bytes) -> Intend:
         """What the store is told before a call that may change the world."""
@@ -396,11 +263,6 @@ class Sessions(SessionViews):
             store.write(write)
             session.commit(entry, at=write.at)
 
-    def _durable(self) -> SessionStore:
-        if self.store is None:
-            raise SessionError("these sessions have no store")
-        return self.store
-
     def _load(self, key: Key) -> Session | None:
         if self.store is None:
             return None
@@ -462,12 +324,6 @@ class Sessions(SessionViews):
             self._expired(session)
         if self.store is not None:
             self.store.expire(now - self.ttl)
-
-    def _tell_of_use(self, session: Session) -> None:
-        if self.ttl is not None and session.used - session.told > self.ttl / 4 and not session.over:
-            session.told = session.used
-            # If the store does not hear of it, it may expire too early; nothing is lost that was acknowledged.
-            self._durable().submit(Touch(session.key, session.branch, session.used), lambda _error: None)
 
     def _gone(self, session: Session) -> None:
         self.at_hand.pop(session.key.slot, None)

@@ -8,7 +8,7 @@ session's own. Sealing merges layers of similar size, so that reading stays quic
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 from typing import Any
 
 import msgspec
@@ -16,7 +16,7 @@ import msgspec
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import DefinitionError, SessionError
 from toolyard.model.json_words import json_type, nearest
-from toolyard.sessions.history import any_call_text, entry_text, result_text
+from toolyard.sessions.history import Undo, any_call_text, entry_text, result_text
 
 Slot = tuple[str, str]
 """Whose value it is, and what they call it."""
@@ -51,6 +51,27 @@ class State:
             self._seal()
         # A new dict, never the old one changed: a fork may be sharing it.
         self._top = {**self._top, **changes}
+
+    def undo(self, changes: Changes) -> Undo:
+        """What is to be kept of the values that the changes are about to replace."""
+        values = {slot: _shrink_value(self.get(slot), new) for slot, new in changes.items()}
+        kept = [old[1] if isinstance(old, tuple) else old for old in values.values() if old is not None]
+        return values, sum(map(len, kept))
+
+    def undone(self, undos: Iterable[Undo]) -> State:
+        """A state that begins as this one was before those changes, of which the latest comes first."""
+        values: Changes = {}
+        for before, _ in undos:
+            for slot, old in before.items():
+                if isinstance(old, tuple):
+                    start, middle, end = old
+                    new = (values[slot] if slot in values else self.get(slot)) or b""
+                    old = new[:start] + middle + new[len(new) - end :]
+                values[slot] = old
+        state = self.fork()
+        if values:
+            state.apply(values)
+        return state
 
     def fork(self) -> State:
         """A state that begins as this one is now."""
@@ -96,6 +117,32 @@ class State:
 
 
 _SMALL = 32
+_SHORT = 100
+"""Bytes of a value that is kept whole."""
+
+
+def _shrink_value(old: bytes | None, new: bytes | None) -> bytes | tuple[int, bytes, int] | None:
+    """A value that was replaced: only what the new one has not, if both begin and end alike.
+
+    An engine that keeps all it knows in one value would otherwise fill the memory with copies of it.
+    """
+    if old is None or new is None or len(old) < _SHORT:
+        return old
+    start = _count_alike(old, new)
+    end = _count_alike(old[start:][::-1], new[start:][::-1])
+    return (start, old[start : len(old) - end], end)
+
+
+def _count_alike(one: bytes, other: bytes) -> int:
+    """How many bytes both begin with, found by halves: comparing them one by one would take a thousand times longer."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 class EngineState(MutableMapping[str, Any]):
@@ -295,8 +342,6 @@ def read_setup(args: tuple[Any, ...], keywords: dict[str, Any]) -> Changes:
         near = nearest(name, _SETUP_OPTIONS, cutoff=0.7)
         if near:
             raise SessionError(f"setup has no option {name!r}; did you mean {near[0]!r}?")
-    if "at" in keywords:
-        raise SessionError("setup has no option 'at' yet: a fork begins where the other session now is")
     given = {_POSITIONAL: list(args), **keywords} if args else keywords
     return {(SETUP, name): _encode_json(value, f"{name!r} of setup") for name, value in given.items()}
 

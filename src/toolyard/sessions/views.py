@@ -15,6 +15,8 @@ from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import UnknownSessionError
 from toolyard.sessions.history import read_entry
 from toolyard.sessions.session import Session, check_number
+from toolyard.sessions.state import State
+from toolyard.sessions.world_diff import WorldDiff, diff_states, hash_world
 
 
 class RecordedCall(msgspec.Struct, frozen=True):
@@ -76,7 +78,7 @@ class SessionViews(ABC):
             check_number("limit", limit)
         history, _, _ = self.current(session_id, owner).branches()
         found: list[RecordedCall] = []
-        for number, (text, at, took) in enumerate(islice(history.kept_since(after), limit), after + 1):
+        for number, (text, at, took, _) in enumerate(islice(history.kept_since(after), limit), after + 1):
             entry = read_entry(text)
             when = None if at is None else self.date_of(at)
             found.append(RecordedCall(number, entry.tool_call, entry.tool_output, when, took))
@@ -85,6 +87,33 @@ class SessionViews(ABC):
     def date_of(self, seconds: float) -> datetime:
         """The date of a time that `clock` told."""
         return datetime.fromtimestamp(seconds + self._epoch, UTC)
+
+    def world(self, session_id: str, owner: str | None = None, *, at: int | None = None) -> State:
+        """What engines keep in it, now or behind its `at`-th entry."""
+        if at is not None:
+            check_number("at", at)
+        session = self.current(session_id, owner)
+        _, state, _ = session.branches(at)
+        if session.over:
+            raise UnknownSessionError(f"session {session_id!r} is over")
+        return state
+
+    def world_hash(self, session_id: str, owner: str | None = None, *, at: int | None = None) -> str:
+        """Equal for equal worlds, whatever path led there."""
+        return hash_world(self.world(session_id, owner, at=at))
+
+    def world_diff(
+        self,
+        session_id: str,
+        other_id: str | None = None,
+        owner: str | None = None,
+        *,
+        at_a: int | None = None,
+        at_b: int | None = None,
+    ) -> WorldDiff:
+        """What leads from the world of one session, or of one point in it, to that of another, or of another point."""
+        before = self.world(session_id, owner, at=at_a)
+        return diff_states(before, self.world(session_id if other_id is None else other_id, owner, at=at_b))
 
     def state_hash(self, session_id: str, owner: str | None = None) -> str:
         """Equal for sessions with equal histories and equal engine state."""

@@ -40,6 +40,12 @@ class WorldChange(msgspec.Struct, frozen=True, omit_defaults=True):
     shortened: tuple[Literal["before", "after"], ...] = ()
     """Sides that are too large: there the value is the beginning of its JSON text."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: `before` unless it was added, `after` unless it was removed."""
+        sides = {"added": ("after",), "removed": ("before",), "changed": ("before", "after")}[self.kind]
+        plain = {"path": self.path, "kind": self.kind, **{side: getattr(self, side) for side in sides}}
+        return plain | ({"shortened": list(self.shortened)} if self.shortened else {})
+
     def describe(self) -> str:
         """One line for people."""
         before, after = (
@@ -65,6 +71,14 @@ class WorldDiff(msgspec.Struct, frozen=True):
     def equal(self) -> bool:
         """True if the worlds are."""
         return not self.changes and not self.left_out
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "equal": self.equal,
+            "changes": [change.to_dict() for change in self.changes],
+            "left_out": self.left_out,
+        }
 
 
 def diff_worlds(before: Any, after: Any, *, max_changes: int = MAX_CHANGES, max_bytes: int = MAX_BYTES) -> WorldDiff:
@@ -100,6 +114,13 @@ def hash_world(state: State) -> str:
     """Equal for equal worlds, whatever path led there."""
     pairs = [(*slot, _canonical_text(text)) for slot, text in sorted(_world_texts(state).items())]
     return hashlib.blake2b(_encode(pairs), digest_size=32).hexdigest()
+
+
+def plain_world(state: State) -> dict[str, dict[str, Any]]:
+    """What engines keep, as plain data."""
+    plain = state.to_dict()
+    plain.pop(SETUP, None)
+    return plain
 
 
 def _world_texts(state: State) -> dict[Slot, bytes]:

@@ -239,6 +239,8 @@ def test_an_mcp_client_opens_forks_and_simulates_sessions():
         assert done[0]["result"] == "a"
         branch = ask("fork", fork_of=one)["structuredContent"]
         assert branch["entries"] == 1
+        assert ask("fork", fork_of=one, at=0)["structuredContent"]["entries"] == 0
+        assert ask("fork", fork_of=one, at=2)["structuredContent"]["error"]["code"] == "session.no_entry"
         assert ask("simulate", session_id=one, calls=calls)["structuredContent"]["results"][0]["result"] == "a"
         state = ask("state", session_id=one)["structuredContent"]
         assert len(state["state"]["tool_executions"]) == 1

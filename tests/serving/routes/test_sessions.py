@@ -103,7 +103,7 @@ def test_views_of_a_session_tell_when_and_how_long(yard):
     assert first["took"] >= 0 and second["took"] >= 0
     view = yard.get("/v1/sessions/timed").json
     listed = {line["session_id"]: line for line in yard.get("/v1/sessions").json["sessions"]}["timed"]
-    times = [datetime.fromisoformat(text) for text in (first["at"], second["at"], view["used"], listed["used"])]
+    times = [datetime.fromisoformat(text) for text in (first["at"], second["at"], listed["used"], view["used"])]
     assert sorted(times) == times
     # A clock that counts from the start of the machine would be decades off.
     assert abs(times[0] - datetime.now(UTC)) < timedelta(days=1)
@@ -130,6 +130,45 @@ def test_a_fork_begins_where_the_other_is_and_goes_its_own_way(yard):
     assert yard.post("/v1/sessions/trunk/fork", {"session_id": "branch"}).error["code"] == "session.exists"
 
 
+def test_a_fork_begins_behind_any_entry(yard):
+    begin(yard, "long")
+    execute(yard, "long", *(call("echo", text=word) for word in "abc"))
+    fork = yard.post("/v1/sessions/long/fork", {"session_id": "two", "at": 2})
+    assert (fork.status, fork.json["entries"]) == (201, 2)
+    history = yard.get("/v1/sessions/two/history").json["entries"]
+    assert [entry["tool_output"]["result"]["text"] for entry in history] == ["a", "b"]
+    beyond = yard.post("/v1/sessions/long/fork", {"session_id": "far", "at": 4})
+    assert (beyond.status, beyond.error["code"]) == (404, "session.no_entry")
+    assert "use 0 to 3" in beyond.error["message"]
+    for at in (-1, True, 1.5, "1", None):
+        answer = yard.post("/v1/sessions/long/fork", {"session_id": "far", "at": at})
+        assert (answer.status, answer.error["code"]) == (400, "request.invalid_shape")
+    assert yard.get("/v1/sessions/far").status == 404
+
+
+def test_worlds_are_shown_and_compared_at_any_two_points(yard):
+    begin(yard, "w", initial_state={"shop": {"order": {"status": "paid", "old": 1}}})
+    begin(yard, "v", initial_state={"shop": {"order": {"status": "refunded", "new": None}}})
+    diff = yard.get("/v1/sessions/w/diff?other=v").json
+    assert diff == {
+        "equal": False,
+        "changes": [
+            {"path": "/shop/order/new", "kind": "added", "after": None},
+            {"path": "/shop/order/old", "kind": "removed", "before": 1},
+            {"path": "/shop/order/status", "kind": "changed", "before": "paid", "after": "refunded"},
+        ],
+        "left_out": 0,
+    }
+    execute(yard, "w", call("echo", text="changes nothing"))
+    assert yard.get("/v1/sessions/w/diff?at_a=0&at_b=1").json == {"equal": True, "changes": [], "left_out": 0}
+    worlds = [yard.get(f"/v1/sessions/w/world{query}").json for query in ("", "?at=0")]
+    assert worlds[0] == worlds[1] and worlds[0]["world"] == {"shop": {"order": {"status": "paid", "old": 1}}}
+    assert worlds[0]["world_hash"] != yard.get("/v1/sessions/v/world").json["world_hash"]
+    assert yard.get("/v1/sessions/w/diff?other=nope").error["code"] == "session.not_found"
+    assert yard.get("/v1/sessions/w/diff?at_b=2").error["code"] == "session.no_entry"
+    assert yard.get("/v1/sessions/w/world?at=-1").status == 400
+
+
 def test_a_state_can_be_the_beginning_of_another_session(yard):
     begin(yard, "from")
     execute(yard, "from", call("echo", text="carried"))
@@ -148,7 +187,7 @@ def test_an_initial_state_that_is_none_is_a_400(yard):
     ("method", "path"),
     [
         *(("GET", ""), ("GET", "/state"), ("GET", "/history"), ("POST", "/execute"), ("POST", "/simulate")),
-        ("POST", "/fork"),
+        *(("POST", "/fork"), ("GET", "/world"), ("GET", "/diff")),
     ],
 )
 def test_a_session_that_is_not_there_is_a_404(yard, method, path):

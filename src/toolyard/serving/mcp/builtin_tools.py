@@ -20,8 +20,9 @@ from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.mcp.json_rpc import Json
 from toolyard.serving.mcp.server import BuiltinTool, McpEndpoint, RequestContext, make_call_result
 from toolyard.serving.routes.catalog import MAX_QUERY, search_tools as search_catalog
+from toolyard.serving.session_types import SessionBody
 from toolyard.serving.session_view import check_initial_state, check_may_begin, describe_session, read_state
-from toolyard.serving.wire_types import Calls, SessionBody, SessionId, Shape, WireCall
+from toolyard.serving.wire_types import Calls, Count, SessionId, Shape, WireCall
 
 Work = Callable[[McpEndpoint, RequestContext, Any], Awaitable[Json]]
 """Answers with a whole `CallToolResult`; raises what HTTP would refuse."""
@@ -145,10 +146,11 @@ class OfSession(Shape):
 
 
 class ForkOf(Shape):
-    """Which session to branch, and what the branch is called."""
+    """Which session to branch, behind which of its entries, and what the branch is called."""
 
     fork_of: SessionId
     session_id: SessionId | UnsetType = UNSET
+    at: Count | UnsetType = UNSET
 
 
 class CallsIn(Shape):
@@ -163,7 +165,7 @@ def _make_session_tools() -> list[BuiltinTool]:
         return _make_tool(f"toolyard.session_{name}", description, arguments, _as_failed_call(work), reads=reads)
 
     opens = "Begin a session, in which calls see what earlier ones left."
-    forks = "Branch a session: the branch begins where the session now is."
+    forks = "Branch a session: the branch begins where the session now is, or with its first `at` entries."
     shows = "Everything in a session: its history and what engines keep in it."
     simulate, execute = partial(_run_calls, "simulate"), partial(_run_calls, "execute")
     return [
@@ -200,7 +202,8 @@ async def _open_session(server: McpEndpoint, turn: RequestContext, given: Sessio
 
 
 async def _fork_session(server: McpEndpoint, turn: RequestContext, given: ForkOf) -> Json:
-    return await _begin_session(server, turn, given.session_id, fork_of=given.fork_of)
+    at = None if given.at is UNSET else given.at
+    return await _begin_session(server, turn, given.session_id, fork_of=given.fork_of, at=at)
 
 
 async def _begin_session(server: McpEndpoint, turn: RequestContext, wanted: str | UnsetType, **options: Any) -> Json:

@@ -27,6 +27,16 @@ from toolyard.serving.routing import (
     query_str,
     read_json,
 )
+from toolyard.serving.session_types import (
+    DiffView,
+    ForkBody,
+    HistoryPage,
+    SessionBody,
+    SessionListing,
+    SessionView,
+    StateView,
+    WorldView,
+)
 from toolyard.serving.session_view import (
     SessionQuota,
     check_initial_state,
@@ -34,30 +44,25 @@ from toolyard.serving.session_view import (
     describe_session,
     list_sessions,
     read_state,
+    run_in_thread,
     run_off_loop,
     show_time,
 )
-from toolyard.serving.wire_types import (
-    CallsBody,
-    ErrorEnvelope,
-    ForkBody,
-    HistoryPage,
-    LooseCallsBody,
-    Results,
-    SessionBody,
-    SessionListing,
-    SessionView,
-    StateView,
-    WireCall,
-)
+from toolyard.serving.wire_types import CallsBody, ErrorEnvelope, LooseCallsBody, Results, WireCall
+from toolyard.sessions.world_diff import hash_world, plain_world
 
 _PAGE = 1000
 _MOST_ENTRIES = 2**53
 _LIMIT = QueryParameter(
     "limit", {"type": "integer", "minimum": 1, "maximum": _PAGE}, "Lines on a page; 100 if not given."
 )
-_AFTER = QueryParameter(
-    "after", {"type": "integer", "minimum": 0, "maximum": _MOST_ENTRIES}, "Only entries after this one."
+_ENTRY = {"type": "integer", "minimum": 0, "maximum": _MOST_ENTRIES}
+_AFTER = QueryParameter("after", _ENTRY, "Only entries after this one.")
+_AT = QueryParameter("at", _ENTRY, "Behind this entry; the end if not given.")
+_DIFF = (
+    QueryParameter("other", {"type": "string"}, "The session to compare with; the same one if not given."),
+    QueryParameter("at_a", _ENTRY, "The first world: behind this entry of the session."),
+    QueryParameter("at_b", _ENTRY, "The second world: behind this entry of the other."),
 )
 _CURSOR = QueryParameter("cursor", {"type": "string"}, "`next_cursor` of the page before.")
 _MISSING = {404: ErrorEnvelope}
@@ -104,6 +109,17 @@ class SessionRoutes:
                 runs=True,
                 idempotent=True,
             ),
+            *self._reading_operations(one),
+            Operation(
+                *("POST", "/v1/calls", self.run_loose_calls, "Answer calls outside of any session", LooseCallsBody),
+                {200: Results, 202: Results, 409: ErrorEnvelope},
+                runs=True,
+                idempotent=True,
+            ),
+        )
+
+    def _reading_operations(self, one: str) -> tuple[Operation, ...]:
+        return (
             Operation(
                 *("GET", f"{one}/state", self.show_state, "Everything in a session"),
                 answers={200: StateView, **_MISSING},
@@ -116,10 +132,16 @@ class SessionRoutes:
                 heavy=True,
             ),
             Operation(
-                *("POST", "/v1/calls", self.run_loose_calls, "Answer calls outside of any session", LooseCallsBody),
-                {200: Results, 202: Results, 409: ErrorEnvelope},
-                runs=True,
-                idempotent=True,
+                *("GET", f"{one}/world", self.show_world, "What engines keep in a session"),
+                answers={200: WorldView, **_MISSING},
+                query=(_AT,),
+                heavy=True,
+            ),
+            Operation(
+                *("GET", f"{one}/diff", self.show_diff, "Where two worlds differ"),
+                answers={200: DiffView, **_MISSING},
+                query=_DIFF,
+                heavy=True,
             ),
         )
 
@@ -134,11 +156,12 @@ class SessionRoutes:
         return await self._begin(request, plain, session_id, initial_state=state)
 
     async def fork_session(self, request: Request) -> Response:
-        """Begin a session where another one now is."""
+        """Begin a session where another one now is, or was behind one of its entries."""
         check_may_begin(caller_of(request).principal)
         body, plain = await read_json(request, ForkBody)
         session_id = body.session_id if body.session_id is not UNSET else secrets.token_urlsafe(18)
-        return await self._begin(request, plain, session_id, fork_of=path_value(request))
+        at = or_default(body.at, None)
+        return await self._begin(request, plain, session_id, fork_of=path_value(request), at=at)
 
     async def _begin(self, request: Request, plain: Any, session_id: str, **options: Any) -> Response:
         owner = caller_of(request).principal.owner
@@ -226,6 +249,26 @@ class SessionRoutes:
 
         return JsonResponse(await run_off_loop(sessions, read))
 
+    async def show_world(self, request: Request) -> Response:
+        """What engines keep in the session, or kept behind one of its entries."""
+        sessions, owner, at = self._engine.sessions, caller_of(request).principal.owner, _query_entry(request, "at")
+
+        def read() -> dict[str, Any]:
+            state = sessions.world(path_value(request), owner, at=at)
+            return {"world": plain_world(state), "world_hash": hash_world(state)}
+
+        return JsonResponse(await run_in_thread(sessions, read))
+
+    async def show_diff(self, request: Request) -> Response:
+        """What leads from one world to another, of two sessions or of two points of one."""
+        sessions, owner, other = self._engine.sessions, caller_of(request).principal.owner, query_str(request, "other")
+        at_a, at_b = _query_entry(request, "at_a"), _query_entry(request, "at_b")
+
+        def read() -> dict[str, Any]:
+            return sessions.world_diff(path_value(request), other, owner, at_a=at_a, at_b=at_b).to_dict()
+
+        return JsonResponse(await run_in_thread(sessions, read))
+
     async def list_sessions(self, request: Request) -> Response:
         """The caller's sessions, by id."""
         limit = query_int(request, "limit", 1, _PAGE, 100)
@@ -249,6 +292,11 @@ class SessionRoutes:
         await self._engine.ateardown(path_value(request), owner=owner)
         self._quota.ended(owner)
         return Response(status_code=204)
+
+
+def _query_entry(request: Request, name: str) -> int | None:
+    number = query_int(request, name, 0, _MOST_ENTRIES, -1)
+    return None if number < 0 else number
 
 
 def _answer_interrupted(info: ErrorInfo) -> Response:
