@@ -1,3 +1,5 @@
+from datetime import date
+
 import pytest
 
 from toolyard import (
@@ -424,3 +426,14 @@ def test_a_tool_removed_while_its_source_reloads_stays_out_and_the_reload_counts
     loader.during = lambda: registry.remove("ns::b")
     registry.refresh()
     assert registry.tool_names() == ["a", "new"]
+
+
+def test_definitions_are_the_callers_own_whatever_their_metadata_holds():
+    held = {"when": date(2026, 1, 2), "list": [1]}
+    registry = ToolRegistry([Tool("t", "n", "", {"type": "object", "properties": {"a": {}}}, metadata=held)])
+    [given] = registry.to_dicts()
+    assert given["metadata"] == held
+    given["parameters"]["properties"]["a"]["type"] = "string"
+    given["metadata"]["list"].append(2)
+    [again] = registry.to_dicts()
+    assert again["parameters"]["properties"] == {"a": {}} and again["metadata"]["list"] == [1]

@@ -224,7 +224,8 @@ _JSON_NAMES: dict[type, str] = {str: "text", dict: "a mapping"}
 def _check_texts(tool: Tool) -> None:
     for field in ("name", "namespace", "description"):
         if not isinstance(getattr(tool, field), str):
-            raise DefinitionError(f"{field!r} of a tool must be text, not {type(getattr(tool, field)).__name__}")
+            kind = type(getattr(tool, field)).__name__
+            raise DefinitionError(f"{field} of tool {tool.name!r} must be text, not {kind}")
 
 
 def _names(values: Iterable[str] | str, field: str) -> tuple[str, ...]:

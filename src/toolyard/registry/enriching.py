@@ -185,6 +185,8 @@ def _enriched(enrichment: Enrichment, snapshot: Snapshot) -> tuple[Sequence[Tool
                 "a mapping of artifacts"
             )
         tools, artifacts = tuple(given[0]), given[1]
+    except DefinitionError as error:
+        raise EnrichmentError(f"{label(enrichment)}: {error}") from error
     except ToolyardError:
         raise
     except Exception as error:

@@ -399,7 +399,14 @@ class ToolRegistry:
 
     def to_dicts(self, qualified: bool = False) -> list[dict[str, Any]]:
         """Every tool as plain data of the caller's own; with `qualified`, `name` is the qualified name."""
-        return [copy.deepcopy(tool.to_dict(qualified=qualified)) for tool in self.snapshot.tools]
+        definitions = [tool.to_dict(qualified=qualified) for tool in self.snapshot.tools]
+        with paused_gc():
+            for definition in definitions:
+                # Schemas are JSON, which this copies twenty times as fast; metadata may hold anything.
+                for field in ("parameters", "output_parameters"):
+                    definition[field] = msgspec.to_builtins(definition[field])
+                definition["metadata"] = copy.deepcopy(definition["metadata"])
+        return definitions
 
     def close(self) -> None:
         """Close every loader, whatever one of them raises; the tools stay readable."""
