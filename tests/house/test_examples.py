@@ -111,8 +111,10 @@ def test_the_scripts_of_the_yard_answer(name, arguments, answer):
 README = (ROOT / "README.md").read_text()
 
 
-def test_the_python_block_of_the_page_on_approvals_runs():
-    [block] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/approvals.md").read_text(), re.DOTALL)
+@pytest.mark.parametrize("page", ["approvals", "openapi"])
+def test_the_python_block_of_a_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    [block] = re.findall(r"```python\n(.*?)```", (ROOT / f"docs/{page}.md").read_text(), re.DOTALL)
     done = warm_toolyard().run(["-c", block])
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == re.findall(r"# -> (.*)", block)
