@@ -52,3 +52,22 @@ def test_a_schema_shared_by_many_properties_costs_each_value_only_once():
 def test_limits_can_be_set():
     with pytest.raises(InvalidSchemaError, match="deeper than 2"):
         check_budget(nested(3), SchemaBudget(depth=2))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {f"p{at}": {"pattern": f"^[^x]{{500}}{at}$"} for at in range(101)}},
+        {"patternProperties": {f"x{at}": {} for at in range(5_001)}},
+        {"allOf": [{"pattern": "((a{9}){9}){9}"}] * 69},
+    ],
+    ids=["long", "many", "nested"],
+)
+def test_patterns_that_take_seconds_to_compile_are_over_the_budget(schema):
+    with pytest.raises(InvalidSchemaError, match="more than 50,000 positions"):
+        check_budget(schema)
+
+
+def test_patterns_as_people_write_them_are_within_the_budget():
+    uuid = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+    check_budget({"properties": {f"p{at}": {"type": "string", "pattern": uuid} for at in range(1_000)}})

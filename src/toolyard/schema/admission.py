@@ -27,6 +27,7 @@ from toolyard.model.tool import INFERRED, SOURCES, DeferredTool, Schema, Tool
 from toolyard.model.tree_size import written_size
 from toolyard.schema.compile import CompiledSchema, compile_schema
 from toolyard.schema.normalise import Change, normalise
+from toolyard.schema.pattern_cost import count_positions
 from toolyard.schema.subschemas import Path, children
 from toolyard.schema.weight import InPlace
 
@@ -39,6 +40,8 @@ class SchemaBudget(msgspec.Struct, frozen=True):
     fan_out: int = 100_000
     """Steps, of some 25 nanoseconds, to judge one value, all `$ref`s followed."""
     pattern_length: int = 1_000
+    positions: int = 50_000
+    """Characters that its patterns describe one by one; they take microseconds, and up to a kilobyte, to compile."""
     enum: int = 10_000
     bytes: int = 2 << 20
     """Of text and values in it: descriptions, defaults, enums, examples."""
@@ -47,12 +50,14 @@ class SchemaBudget(msgspec.Struct, frozen=True):
 DEFAULT_BUDGET = SchemaBudget()
 
 
+_LEAST_POSITIONS = 10
+"""What any pattern takes to compile."""
 _WEIGHTY = IN_PLACE | {"enum", "const"}
 
 
 def check_budget(schema: dict[str, Any], budget: SchemaBudget = DEFAULT_BUDGET) -> None:
     """Raise `InvalidSchemaError` where the schema exceeds the budget. Never recurses."""
-    nodes = size = 0
+    nodes = size = positions = 0
     branching = False
     stack: list[tuple[Path, int, Any]] = [((), 0, schema)]
     while stack:
@@ -64,7 +69,9 @@ def check_budget(schema: dict[str, Any], budget: SchemaBudget = DEFAULT_BUDGET) 
             raise _over_budget(path, f"schema nests deeper than {budget.depth} levels")
         if isinstance(node, dict):
             branching = branching or not _WEIGHTY.isdisjoint(node)
-            _check_node(path, node, budget)
+            positions += _check_node(path, node, budget)
+            if positions > budget.positions:
+                raise _over_budget(path, f"the patterns of the schema have more than {budget.positions:,} positions")
             for key, value in node.items():
                 if key not in SCHEMA_LISTS | SCHEMA_SINGLES:
                     # The names in a map of schemas; the schemas come up by themselves.
@@ -76,7 +83,8 @@ def check_budget(schema: dict[str, Any], budget: SchemaBudget = DEFAULT_BUDGET) 
         _check_fan_out(schema, budget)
 
 
-def _check_node(path: Path, node: dict[str, Any], budget: SchemaBudget) -> None:
+def _check_node(path: Path, node: dict[str, Any], budget: SchemaBudget) -> int:
+    """Refuse what is too large by itself; the positions of its patterns."""
     enum = node.get("enum")
     if isinstance(enum, list) and len(enum) > budget.enum:
         raise _over_budget((*path, "enum"), f"enum has {len(enum)} values; at most {budget.enum} are allowed")
@@ -88,6 +96,7 @@ def _check_node(path: Path, node: dict[str, Any], budget: SchemaBudget) -> None:
             raise _over_budget(
                 path, f"a pattern has {len(pattern)} characters; at most {budget.pattern_length} are allowed"
             )
+    return sum(max(count_positions(pattern), _LEAST_POSITIONS) for pattern in patterns)
 
 
 def _check_fan_out(root: dict[str, Any], budget: SchemaBudget) -> None:

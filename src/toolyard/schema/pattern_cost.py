@@ -29,7 +29,7 @@ _LOOKS_FIRST = re.compile(r"\^(?:\(\?[=!](?:\\[^1-9k]|\[(?:\\.|[^\]\\])*\]|[^()\
 @lru_cache(maxsize=1024)
 def pattern_steps(pattern: str) -> tuple[float, float]:
     """Steps for each character, and steps for each character times those of its text."""
-    positions = _count_positions(pattern)
+    positions = count_positions(pattern)
     steps = _TABLE_STEPS if positions <= _TABLE else float(_POSITION_STEPS * positions)
     first = _LOOKS_FIRST.match(pattern)
     if _LOOKS.search(pattern, first.end() if first else 0):
@@ -37,7 +37,7 @@ def pattern_steps(pattern: str) -> tuple[float, float]:
     return steps, 0.0
 
 
-def _count_positions(pattern: str) -> int:
+def count_positions(pattern: str) -> int:
     """How many characters the pattern describes one by one, with what is repeated a number of times written out."""
     groups, last = [0], 0
     for token in _TOKEN.finditer(pattern):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -57,7 +58,8 @@ class RegistrationRoutes:
         principal = caller_of(request).principal
         name = self._read_name(principal, path_value(request))
         document = (await read_json(request, dict))[1]
-        body, changes = read_registration(name, document)
+        # A large definition takes long to read.
+        body, changes = await asyncio.to_thread(read_registration, name, document)
         _check_admin(principal, name)
         _check_server(principal, body)
         try:
