@@ -243,6 +243,8 @@ SCREENS = [
     tool_path(f"hostile::{HOSTILE}"),
     "/console/sessions",
     "/console/sessions/visit",
+    "/console/sessions/visit?at=2",
+    "/console/sessions/visit/diff?at_a=0",
     "/console/sources",
     "/console/graph",
     "/console/connect",
@@ -270,7 +272,7 @@ def test_a_session_unfolds_call_by_call_and_is_forked(page, url):
     page.wait_for_url("**/console/tools/core::echo?session=visit&entry=2")
     assert page.get_by_label("text").input_value() == HOSTILE
     page.goto(f"{url}/console/sessions/visit")
-    page.get_by_role("button", name="Fork here").click()
+    page.get_by_role("button", name="Fork", exact=True).click()
     page.wait_for_url(lambda there: "/console/sessions/" in there and not there.endswith("visit"))
     assert page.locator(".timeline > li").count() == 5 and page.problems == []
 

@@ -107,3 +107,62 @@ def test_sessions_of_another_key_are_not_there(tmp_path, browse):
         assert client.post("/console/sessions", data=data).status_code == 403
         sign_in(client, mine)
         assert "mine" in client.get("/console/sessions").text
+
+
+@pytest.fixture
+def shop(tmp_path):
+    """A session in whose world an order is first paid, and then refunded."""
+    from serving.console.test_approvals import SHOP
+
+    with served({"tools": [*CORE["tools"], SHOP]}, page=True) as server:
+        server.post("/v1/sessions", {"session_id": "desk"})
+        made = run(server, "desk", "shop::create_order", status="paid").json["results"][0]["result"]
+        server.order = {"order_id": made["order_id"], "status": "refunded"}
+        run(server, "desk", "shop::update_order", **server.order)
+        yield server
+
+
+def test_the_world_is_shown_behind_any_entry_and_so_is_what_a_call_changed(shop, browse):
+    client = browse(shop)
+    worlds = [client.get(f"/console/sessions/desk.json?at={at}").json() for at in (0, 1, 2)]
+    assert [len({str(one["world"]) for one in worlds}), worlds[0]["world"]] == [3, {}]
+    assert "behind entry 1" in client.get("/console/sessions/desk?at=1").text
+    diff = client.get("/console/sessions/desk/diff.json?at_a=1&at_b=2").json()
+    assert not diff["equal"] and {("paid", "refunded")} <= {
+        (change.get("before"), change.get("after")) for change in diff["changes"] if change["kind"] == "changed"
+    }
+    page = client.get("/console/sessions/desk/diff?at_a=1&at_b=2").text
+    assert "<del>&#34;paid&#34;</del>" in page and "<ins>&#34;refunded&#34;</ins>" in page
+    assert client.get("/console/sessions/desk/diff.json?at_a=2&at_b=2").json()["equal"]
+    assert client.get("/console/sessions/desk/diff?other=nowhere").status_code == 404
+    assert client.get("/console/sessions/desk/diff?at_a=made-up").status_code == 400
+
+
+def test_a_fork_behind_an_entry_has_what_was_there_then(shop, browse):
+    client = browse(shop)
+    token = form_token(client, "/console/sessions/desk")
+    forked = client.post("/console/sessions/desk", data={"form_token": token, "session_id": "then", "at": "1"})
+    assert forked.headers["location"] == "/console/sessions/then"
+    then = client.get("/console/sessions/then.json").json()
+    assert (
+        then["length"] == 1
+        and then["world_hash"] == client.get("/console/sessions/desk.json?at=1").json()["world_hash"]
+    )
+    diff = client.get("/console/sessions/desk/diff.json?at_a=1&other=then").json()
+    assert diff["equal"] and diff["at_b"] == 1
+    for wrong in ("-1", "x", "99"):
+        answer = client.post("/console/sessions/desk", data={"form_token": token, "at": wrong})
+        assert answer.status_code in (400, 404, 409, 422), (wrong, answer.status_code)
+
+
+def test_a_call_is_simulated_behind_an_entry_and_leaves_nothing(shop, browse):
+    client = browse(shop)
+    path = "/console/tools/shop::update_order"
+    shown = client.get(f"{path}.json?session=desk&at=1").json()
+    assert shown["at"] == 1 and shown["may_simulate"] and not shown["may_run"]
+    data = {"form_token": form_token(client, path), "definition": shown["tool"]["definition_hash"], "session": "desk"}
+    sent = {"a0": str(shop.order["order_id"]), "a1": "shipped", "mode": "execute", "at": "1"}
+    page = client.post(path, data={**data, **sent})
+    assert page.status_code == 200 and "shipped" in page.text and "Answered" in page.text
+    assert client.get("/console/sessions/desk.json").json()["length"] == 2
+    assert [one["session_id"] for one in client.get("/console/sessions.json").json()["sessions"]] == ["desk"]

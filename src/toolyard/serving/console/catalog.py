@@ -86,6 +86,8 @@ class CatalogPage(msgspec.Struct, frozen=True):
     """True if what is nearest is shown, although it hardly fits."""
     session: str = ""
     """The session that somebody looks for a tool to run in."""
+    at: str = ""
+    """The entry of it behind which the tool is to be simulated."""
 
 
 class CatalogScreens(ScreenSet):
@@ -107,7 +109,7 @@ class CatalogScreens(ScreenSet):
         query = (query_str(request, "q") or "")[:MAX_QUERY]
         filters = {name: value for name in _FACETS if (value := query_str(request, name))}
         nearest = query_str(request, "fit") == _ANYTHING
-        session = query_str(request, "session") or ""
+        session, at = query_str(request, "session") or "", query_str(request, "at") or ""
         rows = self._list_rows(request)
         total, mode = len(rows), None
         if query.strip():
@@ -123,7 +125,7 @@ class CatalogScreens(ScreenSet):
         pages = max(1, -(-len(found) // PAGE_SIZE))
         page = min(max(_read_number(query_str(request, "page")), 1), pages)
         shown = self._mark_stale(found[(page - 1) * PAGE_SIZE : page * PAGE_SIZE])
-        return CatalogPage(query, filters, shown, facets, len(found), total, page, pages, mode, nearest, session)
+        return CatalogPage(query, filters, shown, facets, len(found), total, page, pages, mode, nearest, session, at)
 
     def _list_rows(self, request: Request) -> list[CatalogRow]:
         principal, snapshot = caller_of(request).principal, self._catalog.registry.snapshot

@@ -226,9 +226,9 @@ def runs_of(rows: Iterable[Any], attribute: str) -> list[tuple[Any, list[Any]]]:
     return [(value, list(run)) for value, run in groupby(rows, key=attrgetter(attribute))]
 
 
-def with_query(path: str, **parameters: str | int) -> str:
+def with_query(path: str, **parameters: str | int | None) -> str:
     """A path with those parameters that say something."""
-    given = {name: value for name, value in parameters.items() if value}
+    given = {name: value for name, value in parameters.items() if value not in ("", None)}
     return f"{path}?{urlencode(given)}" if given else path
 
 

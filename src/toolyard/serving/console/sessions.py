@@ -14,10 +14,19 @@ from toolyard.engines.base import ToolEngine
 from toolyard.model.context import Notify
 from toolyard.serving.console.rendering import CONSOLE, item_path, redirect
 from toolyard.serving.console.screens import Form, Screen, ScreenSet
+from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal
 from toolyard.serving.routing import caller_of, path_value, query_int, query_str
-from toolyard.serving.session_view import SessionQuota, check_may_begin, list_sessions, run_off_loop, show_time
+from toolyard.serving.session_view import (
+    SessionQuota,
+    check_may_begin,
+    list_sessions,
+    run_in_thread,
+    run_off_loop,
+    show_time,
+)
 from toolyard.sessions.views import RecordedCall
+from toolyard.sessions.world_diff import hash_world, plain_world
 
 _PATH = f"{CONSOLE}/sessions"
 _PAGE = 100
@@ -52,8 +61,23 @@ class SessionPage(msgspec.Struct, frozen=True):
     after: int
     """How many entries there are before the first that is shown."""
     page_size: int
+    at: int
+    """The entry behind which the world is shown; the last one if nobody chose another."""
     world: dict[str, Any]
+    world_hash: str
     may_begin: bool
+
+
+class DiffPage(msgspec.Struct, frozen=True):
+    """Where two worlds differ: of two sessions, or of two points of one."""
+
+    session_id: str
+    at_a: int
+    other: str
+    at_b: int
+    equal: bool
+    changes: list[dict[str, Any]]
+    left_out: int
 
 
 class SessionScreens(ScreenSet):
@@ -68,6 +92,7 @@ class SessionScreens(ScreenSet):
         return (
             Screen(_PATH, "sessions.html", self.show_sessions, "Sessions", heavy=True),
             Screen(f"{_PATH}/{{session_id}}", "session.html", self.show_session, heavy=True),
+            Screen(f"{_PATH}/{{session_id}}/diff", "diff.html", self.show_diff, heavy=True),
         )
 
     def forms(self) -> tuple[Form, ...]:
@@ -89,25 +114,45 @@ class SessionScreens(ScreenSet):
         wanted = query_int(request, "after", 0, _MOST, _MOST)
 
         def read() -> SessionPage:
-            _, state, length = sessions.current(session_id, principal.owner).branches()
+            length = len(sessions.current(session_id, principal.owner).history)
+            at = min(query_int(request, "at", 0, _MOST, length), length)
+            world = sessions.world(session_id, principal.owner, at=at)
             after = min(wanted, max(0, length - _ENTRIES))
             calls = sessions.calls(session_id, principal.owner, after=after, limit=_ENTRIES)
             digest = sessions.state_hash(session_id, principal.owner)
             shown = [_describe_entry(call) for call in calls]
-            world = {name: value for name, value in state.to_dict().items() if name != "tool_executions"}
             return SessionPage(
-                *(session_id, length, digest, shown, after, _ENTRIES, world, _may_begin(principal)),
+                *(session_id, length, digest, shown, after, _ENTRIES, at),
+                *(plain_world(world), hash_world(world), _may_begin(principal)),
             )
 
-        return await run_off_loop(sessions, read)
+        return await run_in_thread(sessions, read)
+
+    async def show_diff(self, request: Request) -> DiffPage:
+        """`GET /console/sessions/{session_id}/diff`, with the parameters of `GET /v1/sessions/{session_id}/diff`."""
+        session_id, owner, sessions = path_value(request), caller_of(request).principal.owner, self._engine.sessions
+        other = query_str(request, "other") or session_id
+
+        def read() -> DiffPage:
+            first, second = (len(sessions.current(name, owner).history) for name in (session_id, other))
+            at_a = min(query_int(request, "at_a", 0, _MOST, first), first)
+            at_b = min(query_int(request, "at_b", 0, _MOST, second), second)
+            found = sessions.world_diff(session_id, other, owner, at_a=at_a, at_b=at_b)
+            changes = [change.to_dict() for change in found.changes]
+            return DiffPage(session_id, at_a, other, at_b, found.equal, changes, found.left_out)
+
+        return await run_in_thread(sessions, read)
 
     async def begin_session(self, request: Request, form: Mapping[str, str], notify: Notify) -> Response:
         """`POST /console/sessions`: an empty session, under a name of one's own or a new one."""
         return await self._begin(request, form)
 
     async def fork_session(self, request: Request, form: Mapping[str, str], notify: Notify) -> Response:
-        """`POST /console/sessions/{session_id}`: a session that begins where this one now is."""
-        return await self._begin(request, form, fork_of=path_value(request))
+        """`POST /console/sessions/{session_id}`: one that begins where this one now is, or once was."""
+        text = form.get("at", "").strip()
+        if text and not (text.isascii() and text.isdigit() and len(text) < 16):
+            raise HttpFault(400, "request.invalid_form", "the entry to fork behind must be a whole number, 0 or more")
+        return await self._begin(request, form, fork_of=path_value(request), at=int(text) if text else None)
 
     async def _begin(self, request: Request, form: Mapping[str, str], **options: Any) -> Response:
         principal = caller_of(request).principal

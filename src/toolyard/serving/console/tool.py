@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -35,6 +37,7 @@ _JSON = "json"
 """The control that holds all arguments, where they are written as JSON."""
 _TEMPLATE = "tool.html"
 _MOST_NEIGHBORS = 8
+_MOST_ENTRIES = 2**53
 _CHANGED = "This tool has changed since its form was shown, so nothing was run. Please fill it in again."
 
 
@@ -85,6 +88,8 @@ class ToolPage(msgspec.Struct, frozen=True, kw_only=True):
     notice: str = ""
     session: str = ""
     """The session that it runs in; empty for none."""
+    at: int | None = None
+    """The entry of the session behind which it is simulated; None for its end."""
 
 
 class _Draft(msgspec.Struct, frozen=True):
@@ -100,6 +105,7 @@ class _Draft(msgspec.Struct, frozen=True):
     answer: ConsoleAnswer | None = None
     notice: str = ""
     session: str = ""
+    at: int | None = None
 
 
 class ToolScreens(ScreenSet):
@@ -126,7 +132,8 @@ class ToolScreens(ScreenSet):
         notice = "" if tool is not None or not chosen else "There is no such overload any more; this is the first one."
         tool = tool or found[0]
         fields = form_fields(tool.parameters)
-        draft = _Draft(tool, found, fields, notice=notice, session=query_str(request, "session") or "")
+        session, at = query_str(request, "session") or "", query_int(request, "at", 0, _MOST_ENTRIES, -1)
+        draft = _Draft(tool, found, fields, notice=notice, session=session, at=at if session and at >= 0 else None)
         arguments = await self._find_sent(request, draft.session)
         as_json = query_str(request, "as") == _JSON
         filled = None
@@ -141,13 +148,13 @@ class ToolScreens(ScreenSet):
         """`POST /console/tools/{name}`: runs the overload whose form was sent, and shows what came of it beside it."""
         found = self._find_overloads(request)
         mode: Mode = "simulate" if data.get("mode") == "simulate" else "execute"
-        session = data.get("session", "")
+        session, at = data.get("session", ""), _read_entry_number(data.get("at", ""))
         tool = next((one for one in found if one.definition_hash == data.get("definition")), None)
         if tool is None:
             # Another tool than the one that was looked at: its form must be seen before it runs.
             fields = form_fields(found[0].parameters)
             filled = {field.control: field.shown for field in fields}
-            draft = _Draft(found[0], found, fields, filled=filled, notice=_CHANGED, session=session)
+            draft = _Draft(found[0], found, fields, filled=filled, notice=_CHANGED, session=session, at=at)
             return Shown(_TEMPLATE, self._make_page(request, draft), 409)
         if not KeyScope(caller_of(request).principal).may(mode, tool):
             verb = "simulate" if mode == "simulate" else "run"
@@ -156,7 +163,7 @@ class ToolScreens(ScreenSet):
         as_json = _JSON in data
         form = read_json_form(_JSON, data[_JSON]) if as_json else read_form(fields, data)
         shown = {name: value for name, value in data.items() if not _is_secret(fields, name)}
-        draft = _Draft(tool, found, fields, as_json, shown, form.mistakes, form.arguments, session=session)
+        draft = _Draft(tool, found, fields, as_json, shown, form.mistakes, form.arguments, session=session, at=at)
         if form.mistakes:
             return Shown(_TEMPLATE, self._make_page(request, draft), 400)
         answer = await self._run_call(request, draft, mode, notify)
@@ -177,7 +184,7 @@ class ToolScreens(ScreenSet):
 
     async def _find_sent(self, request: Request, session: str) -> dict[str, Any] | None:
         """The arguments of an entry of a session, to be sent again with changes; None if no entry is named."""
-        entry = query_int(request, "entry", 1, 2**53, 0)
+        entry = query_int(request, "entry", 1, _MOST_ENTRIES, 0)
         if not session or not entry:
             return None
         sessions, owner = self._engine.sessions, caller_of(request).principal.owner
@@ -192,14 +199,29 @@ class ToolScreens(ScreenSet):
 
     async def _run_call(self, request: Request, draft: _Draft, mode: Mode, notify: Notify) -> ConsoleAnswer:
         call = ToolCall(draft.tool.qualified_name, draft.arguments or {}, None, draft.tool.fingerprint)
+        mode = mode if draft.at is None else "simulate"
         began = time.perf_counter()
-        [result] = await self._invoker.run_calls(
-            *(caller_of(request), [call]),
-            session_id=draft.session or None,
-            mode=mode,
-            notify=lambda _, notice: notify(notice),
-        )
+        async with self._open_session(request, draft) as session_id:
+            [result] = await self._invoker.run_calls(
+                *(caller_of(request), [call]),
+                session_id=session_id,
+                mode=mode,
+                notify=lambda _, notice: notify(notice),
+            )
         return ConsoleAnswer(mode, result, (time.perf_counter() - began) * 1000)
+
+    @asynccontextmanager
+    async def _open_session(self, request: Request, draft: _Draft) -> AsyncIterator[str | None]:
+        """The session to run in: behind an earlier entry a fork of it, which is gone afterwards."""
+        if not draft.session or draft.at is None:
+            yield draft.session or None
+            return
+        fork, owner = f"console-{secrets.token_urlsafe(12)}", caller_of(request).principal.owner
+        await self._engine.asetup(fork, fork_of=draft.session, at=draft.at, owner=owner)
+        try:
+            yield fork
+        finally:
+            await self._engine.ateardown(fork, owner=owner)
 
     def _make_page(self, request: Request, draft: _Draft) -> ToolPage:
         tool, scope = draft.tool, KeyScope(caller_of(request).principal)
@@ -213,7 +235,7 @@ class ToolScreens(ScreenSet):
             ],
             fields=draft.fields,
             as_json=draft.as_json,
-            may_run=scope.may("execute", tool),
+            may_run=draft.at is None and scope.may("execute", tool),
             may_simulate=scope.may("simulate", tool),
             snippets=self._write_snippets(request, draft),
             fed_by=fed_by,
@@ -225,6 +247,7 @@ class ToolScreens(ScreenSet):
             answer=draft.answer,
             notice=draft.notice,
             session=draft.session,
+            at=draft.at,
         )
 
     def _write_snippets(self, request: Request, draft: _Draft) -> list[Snippet]:
@@ -284,6 +307,10 @@ def _find_near(snapshot: Snapshot, shows: Shows | None, name: str) -> list[str]:
         if shows is None or any(shows(one.tool) for one in candidates)
     ]
     return closest(name, seen)
+
+
+def _read_entry_number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
 
 
 def _is_secret(fields: list[FormField], control: str) -> bool:
