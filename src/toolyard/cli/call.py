@@ -10,13 +10,16 @@ from uuid import uuid4
 from cyclopts import Parameter
 from msgspec.structs import replace
 
+from toolyard.cli.approvals import ask_at_terminal, tell_how_to_decide
 from toolyard.cli.options import YARD, OwnerOption, SkipOption, YardOptions, read_word
 from toolyard.cli.output import fail_call, print_json, warn, working
 from toolyard.cli.yard import missing_session, open_yard
 from toolyard.dialects.wire_names import read_wire_call
+from toolyard.engines.base import ToolEngine
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import (
     ConfigError,
+    Held,
     InvalidArguments,
     SessionError,
     SessionExistsError,
@@ -27,6 +30,9 @@ from toolyard.model.json_words import pointer_of
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import find
 from toolyard.registry.prepared import read_arguments
+
+HELD = 3
+"""How a command ends whose call waits for approval."""
 
 
 def call(
@@ -40,7 +46,7 @@ def call(
     skip_bad: SkipOption = False,
     options: YardOptions = YARD,
 ) -> int:
-    """Call a tool and print its result; exits 1 if the call failed.
+    """Call a tool and print its result; exits 1 if the call failed, 3 if somebody must approve it first.
 
     Parameters
     ----------
@@ -60,17 +66,17 @@ def call(
     if session == "":
         raise SessionError("--session needs the name of a session, and it is empty")
     given = _read_arguments(arguments)
-    with open_yard(options.config, skip_bad=skip_bad, durable=session is not None) as yard:
+    approver = ask_at_terminal if sys.stdin.isatty() and sys.stderr.isatty() else None
+    with open_yard(options.config, skip_bad=skip_bad, durable=session is not None, approver=approver) as yard:
         called = read_wire_call(yard.tool_registry.snapshot, ToolCall(name))
         request = replace(called, arguments=_settle_values(given, yard.tool_registry, called.name))
         engine, session_id = yard.tool_engine, session or f"call-{uuid4().hex}"
         # A simulation leaves no trace, so it begins no session either: one that is not there is an error.
         if session is None or not simulate:
-            # Asking first would not help: another process may be setting it up at this moment.
-            with suppress(SessionExistsError):
-                engine.setup(session_id, owner=owner)
+            _begin_session(engine, session_id, owner, alone=session is None)
         ask = engine.simulate if simulate else engine.execute
-        with working(f"calling {name}"), ExitStack() as leaving:
+        asks = approver is not None and engine.policy is not None and engine.policy.asks
+        with working(f"calling {name}", spins=not asks), ExitStack() as leaving:
             if session is None:
                 # Of its own, and over with the command: nobody finds it later.
                 leaving.callback(engine.teardown, session_id, owner=owner)
@@ -78,7 +84,15 @@ def call(
                 result = ask(session_id, [request], timeout=timeout, owner=owner)[0]
             except UnknownSessionError:
                 raise missing_session(yard, session_id, owner) from None
-    return _show_result(result, options.json)
+    return _show_result(result, options)
+
+
+def _begin_session(engine: ToolEngine, session_id: str, owner: str | None, *, alone: bool) -> None:
+    # Asking first would not help: another process may be setting it up at this moment.
+    with suppress(SessionExistsError):
+        engine.setup(session_id, owner=owner)
+    # What is approved of one that nobody named is good for the next command, too.
+    engine.sessions.find(session_id, owner).is_alone = alone
 
 
 class _Words(dict[str, str]):
@@ -119,13 +133,17 @@ def _settle_values(given: _Words | dict[str, object] | str, registry: ToolRegist
     return tried
 
 
-def _show_result(result: ToolResult, json: bool) -> int:
-    if json:
+def _show_result(result: ToolResult, options: YardOptions) -> int:
+    info = result.error_info
+    held = info is not None and info.code == Held.code
+    if options.json:
         print_json(result.to_dict())
-    elif result.error_info is not None:
-        fail_call(result.error_info)
+    elif info is not None:
+        fail_call(info)
+        if held:
+            tell_how_to_decide(info.details["approval"]["id"], options.config)
     else:
         if "simulated_by" in result.metadata:
             warn(f"{result.name} was not run; answered by {result.metadata['simulated_by']}")
         print_json(result.result)
-    return 1 if result.is_error else 0
+    return HELD if held else 1 if result.is_error else 0

@@ -13,7 +13,14 @@ from toolyard.cli.file_word import name_file
 from toolyard.cli.options import OUTPUT, VerbOptions
 from toolyard.cli.output import NotFoundError, fail, prepare_streams, print_json, print_text, set_verbosity
 from toolyard.constants import VERSION
-from toolyard.model.errors import CallError, ToolyardError, UnknownEntryError, UnknownScriptError, UnknownSessionError
+from toolyard.model.errors import (
+    CallError,
+    ToolyardError,
+    UnknownApprovalError,
+    UnknownEntryError,
+    UnknownScriptError,
+    UnknownSessionError,
+)
 
 app = App(
     name="toolyard",
@@ -23,6 +30,7 @@ app = App(
 )
 _GROUPS = {
     "session": "Look at sessions and branch them.",
+    "approvals": "See which calls wait for approval, and decide.",
     "key": "Say who may use a server.",
     "cassette": "Look at recorded calls and check them against the tools.",
     "manifest": "Say which scripts of a directory may be loaded.",
@@ -48,6 +56,10 @@ _VERBS = {
     "session:diff_": "Show where two sessions part, and how their worlds differ.",
     "session:export_": "Print a session as JSON, whole.",
     "session:delete_": "End a session.",
+    "approvals:list_": "List the calls that wait for approval.",
+    "approvals:show_": "Show one, with what it would change.",
+    "approvals:approve_": "Let a call run, once.",
+    "approvals:deny_": "Refuse a call.",
     "key:create_": "Make a key and print its token, this once.",
     "key:list_": "List the keys.",
     "key:revoke_": "End a key.",
@@ -100,11 +112,16 @@ def completion(
     return 0
 
 
-_NOT_FOUND = (CallError, NotFoundError, UnknownEntryError, UnknownScriptError, UnknownSessionError)
+_NOT_FOUND = (
+    *(CallError, NotFoundError, UnknownApprovalError, UnknownEntryError, UnknownScriptError, UnknownSessionError),
+)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command: 0 done, 1 done with findings, a failed call or a name that is not there, 2 could not be done."""
+    """Run one command: 0 done, 1 done with findings, a failed call or a name that is not there, 2 could not be done.
+
+    3 is for a call that waits for approval.
+    """
     prepare_streams()
     if not sys.stdout.isatty():
         app.help_formatter = "plain"

@@ -120,13 +120,13 @@ def warn(text: str) -> None:
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
-    """A spinner on the terminal while something may take longer than a blink.
+def working(what: str, *, spins: bool = True) -> Iterator[None]:
+    """A spinner on the terminal while something may take longer than a blink; none where somebody may be asked.
 
     Standard output is for the answer alone: what tools print meanwhile, when loaded or called, goes beside it.
     """
     with redirect_stdout(sys.stderr):
-        if not (sys.stderr.isatty() and _log.isEnabledFor(logging.WARNING)):
+        if not (spins and sys.stderr.isatty() and _log.isEnabledFor(logging.WARNING)):
             yield
             return
         from rich.console import Console

@@ -12,6 +12,7 @@ import msgspec
 from toolyard.app.blocks import SessionsBlock
 from toolyard.app.config import Config, read_anything
 from toolyard.app.toolyard import Toolyard, build_parts, build_registry, survey
+from toolyard.calls.policy import Approver, Policy
 from toolyard.cli.output import counted, describe_missing, warn, working
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.errors import UnknownSessionError
@@ -42,8 +43,13 @@ def open_registry(config: Path | None, *, skip_bad: bool = False) -> ToolRegistr
 
 
 @contextmanager
-def open_yard(config: Path | None, *, skip_bad: bool = False, durable: bool = False) -> Iterator[Toolyard]:
-    """The yard a command works on; with `durable`, sessions outlive the command whatever the config says."""
+def open_yard(
+    config: Path | None, *, skip_bad: bool = False, durable: bool = False, approver: Approver | None = None
+) -> Iterator[Toolyard]:
+    """The yard a command works on; with `durable`, sessions outlive the command whatever the config says.
+
+    So they do where a call may have to wait for approval.
+    """
     path = config_path(config)
     with working("loading tools"):
         if path is None:
@@ -51,8 +57,9 @@ def open_yard(config: Path | None, *, skip_bad: bool = False, durable: bool = Fa
             yard = Toolyard(registry, PythonToolEngine(registry, sessions=_default_sessions(read, durable).open()))
         else:
             read = read_anything(path)
+            durable = durable or Policy.from_options(read.policy).asks
             wired = msgspec.structs.replace(read, sessions=_default_sessions(read, durable))
-            registry, engine, report = build_parts(wired, lenient=skip_bad)
+            registry, engine, report = build_parts(wired, approver, lenient=skip_bad)
             _say_what_is_missing(report, path)
             yard = Toolyard(registry, engine)
     with yard:

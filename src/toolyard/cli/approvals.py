@@ -1,0 +1,151 @@
+"""`toolyard approvals`: calls that wait for somebody's word; and what `toolyard call` asks at a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from toolyard.calls.approval import Approval, ApprovalState, Preview, format_time
+from toolyard.calls.approvals import Approvals
+from toolyard.calls.policy import Ask
+from toolyard.cli.options import YARD, YardOptions
+from toolyard.cli.output import counted, print_json, print_table, print_text, visible
+from toolyard.cli.yard import open_sessions
+from toolyard.sessions.records import open_records
+from toolyard.sessions.steady_clock import steady_clock
+
+_MOST = 1000
+_WIDE = 120
+ReasonOption = Annotated[str | None, Parameter(name="--reason", help="Why; whoever made the call is told.")]
+
+
+def list_(*, state: ApprovalState | Literal["all"] = "pending", options: YardOptions = YARD) -> int:
+    """List the calls that wait for approval, newest first.
+
+    Parameters
+    ----------
+    state
+        Which to list: those that wait, those that were decided in one way, or all.
+    """
+    with _open_approvals(options.config) as approvals:
+        found = approvals.list(state=None if state == "all" else state, limit=_MOST).approvals
+    if options.json:
+        print_json([approval.to_dict() for approval in found])
+        return 0
+    rows = [
+        (one.id, one.state, one.tool, _shorten(json.dumps(one.arguments)), one.caller, one.session_id, _when(one))
+        for one in found
+    ]
+    print_table("Approvals", ["id", "state", "tool", "arguments", "caller", "session", "expires"], rows)
+    print_text(counted(len(found), "approval"))
+    return 0
+
+
+def show_(approval_id: str, /, *, options: YardOptions = YARD) -> int:
+    """Show one approval: the call, what it would change, and what became of it.
+
+    Parameters
+    ----------
+    approval_id
+        The approval, as `toolyard approvals list` shows it.
+    """
+    with _open_approvals(options.config) as approvals:
+        return _print_approval(approvals.get(approval_id), options)
+
+
+def approve_(approval_id: str, /, *, reason: ReasonOption = None, options: YardOptions = YARD) -> int:
+    """Let a call run, once: whoever waits for it goes on, or sends it again.
+
+    Parameters
+    ----------
+    approval_id
+        The approval.
+    """
+    with _open_approvals(options.config) as approvals:
+        return _print_approval(approvals.approve(approval_id, reason=reason), options)
+
+
+def deny_(approval_id: str, /, *, reason: ReasonOption = None, options: YardOptions = YARD) -> int:
+    """Refuse a call, and the same call sent again until the approval expires.
+
+    Parameters
+    ----------
+    approval_id
+        The approval.
+    """
+    with _open_approvals(options.config) as approvals:
+        return _print_approval(approvals.deny(approval_id, reason=reason), options)
+
+
+def ask_at_terminal(ask: Ask) -> bool:
+    """Show the call and what it would change, and have whoever sits there decide; silence is a no."""
+    approval = ask.approval
+    lines = [] if approval is None else _describe_call(approval)
+    sys.stderr.write(visible("\n".join([f"{ask.tool.qualified_name} needs your approval:", *lines])) + "\n")
+    while True:
+        sys.stderr.write("[a]pprove / [d]eny: ")
+        sys.stderr.flush()
+        answer = sys.stdin.readline()
+        word = answer.strip().lower()
+        if not answer or word in ("d", "deny", "a", "approve"):
+            return word.startswith("a")
+
+
+def tell_how_to_decide(approval_id: str, config: Path | None) -> None:
+    """Behind the words about a held call: what to type."""
+    file = "" if config is None else f" -c {config}"
+    sys.stderr.write(visible(f"  decide: toolyard approvals approve|deny {approval_id}{file}") + "\n")
+
+
+@contextmanager
+def _open_approvals(config: Path | None) -> Iterator[Approvals]:
+    """Where the sessions of that config are kept; its tools are not loaded, so this can be done without them."""
+    with open_sessions(config) as sessions:
+        approvals = Approvals(open_records(sessions.store, clock=steady_clock(sessions.store, dated=True)))
+        try:
+            yield approvals
+        finally:
+            approvals.close()
+
+
+def _print_approval(approval: Approval, options: YardOptions) -> int:
+    if options.json:
+        print_json(approval.to_dict())
+        return 0
+    session = f" in session {approval.session_id}" if approval.session_id else ""
+    print_text(f"{approval.tool}, called by {approval.caller}{session} at {format_time(approval.created)}")
+    print_text("\n".join([*_describe_call(approval), f"  {approval.state_words}"]))
+    if approval.outcome is not None:
+        print_text("\n".join(f"    {line}" for line in (*approval.outcome.changes, *approval.outcome.differences)))
+    return 0
+
+
+def _describe_call(approval: Approval) -> list[str]:
+    return [
+        f"  arguments: {json.dumps(approval.arguments, ensure_ascii=False)}",
+        f"  rule: {approval.rule}",
+        *(() if approval.preview is None else _describe_preview(approval.preview)),
+    ]
+
+
+def _describe_preview(preview: Preview) -> list[str]:
+    if preview.maker is None:
+        return [f"  cannot be foreseen: {preview.why_not}"]
+    return [
+        f"  foreseen by {preview.maker}: {preview.code} {_shorten(json.dumps(preview.result, ensure_ascii=False))}",
+        *(f"    {line}" for line in preview.changes or ("nothing in the session changes",)),
+    ]
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _WIDE else f"{text[: _WIDE - 3]}..."
+
+
+def _when(approval: Approval) -> str:
+    return format_time(approval.expires) if approval.state in ("pending", "approved") else ""

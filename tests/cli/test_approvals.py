@@ -1,0 +1,159 @@
+"""Approvals from the command line: a held call, deciding on it, and the question at a terminal."""
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+
+import pytest
+from waiting import SOON
+
+from toolyard.cli.main import run
+
+DESK = """\
+from toolyard import ToolContext, tool
+
+@tool(effects="write")
+def pay(amount: int, password: str = "") -> int:
+    with open("paid", "a") as file:
+        file.write(f"{amount}\\n")
+    return amount
+"""
+YARD = """\
+tools: [{type: python, target: desk.py, namespace: desk}]
+policy: {rules: [{ask: "desk::*"}]}
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TOOLYARD_CONFIG", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "desk.py").write_text(DESK)
+    (tmp_path / "yard.yaml").write_text(YARD)
+    return tmp_path
+
+
+def output(capsys, *arguments):
+    code = run(list(arguments))
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+def as_json(capsys, *arguments):
+    code, out, _ = output(capsys, *arguments, "--json")
+    return code, json.loads(out)
+
+
+def hold(capsys, amount=5, *more):
+    code, result = as_json(capsys, "call", "yard.yaml", "desk::pay", f"amount={amount}", *more)
+    assert (code, result["error_info"]["code"]) == (3, "tool.held")
+    return result["error_info"]["details"]["approval"]["id"]
+
+
+def paid(folder):
+    return (folder / "paid").read_text().split() if (folder / "paid").exists() else []
+
+
+def test_a_held_call_ends_with_a_code_of_its_own_and_says_what_to_type(capsys, folder):
+    code, out, err = output(capsys, "call", "yard.yaml", "desk::pay", "amount=5")
+    [approval] = as_json(capsys, "approvals", "list", "yard.yaml")[1]
+    assert (code, out) == (3, "") and paid(folder) == []
+    assert f"toolyard approvals approve|deny {approval['id']} -c yard.yaml" in err
+
+
+@pytest.mark.parametrize("session", [(), ("--session", "s")])
+def test_once_approved_the_same_call_runs_and_runs_once(capsys, folder, session):
+    approval_id = hold(capsys, 5, *session)
+    code, approved = as_json(capsys, "approvals", "approve", "yard.yaml", approval_id, "--reason", "fine")
+    assert (code, approved["state"], approved["decided_by"], approved["reason"]) == (0, "approved", "operator", "fine")
+    assert as_json(capsys, "call", "yard.yaml", "desk::pay", "amount=5", *session)[1]["result"] == 5
+    assert as_json(capsys, "approvals", "show", "yard.yaml", approval_id)[1]["outcome"]["code"] == "ok"
+    assert hold(capsys, 5, *session) != approval_id and paid(folder) == ["5"]
+
+
+def test_a_denied_call_is_refused_and_nobody_decides_twice(capsys, folder):
+    approval_id = hold(capsys)
+    assert output(capsys, "approvals", "deny", "yard.yaml", approval_id, "--reason", "no")[0] == 0
+    code, out, err = output(capsys, "call", "yard.yaml", "desk::pay", "amount=5")
+    assert (code, out) == (1, "") and "tool.denied" in err and "was denied by operator (no)" in err
+    code, _, err = output(capsys, "approvals", "approve", "yard.yaml", approval_id)
+    assert code == 2 and "is decided already: denied by operator" in err
+    assert paid(folder) == []
+
+
+def test_an_approval_that_is_not_there_ends_as_any_name_that_is_not(capsys):
+    for verb in ("show", "approve", "deny"):
+        code, _, err = output(capsys, "approvals", verb, "yard.yaml", "nothing")
+        assert code == 1 and "no approval has the id" in err
+
+
+def test_the_list_shows_what_waits_or_what_was_asked_for_and_no_secret(capsys):
+    first, second = hold(capsys, 1), hold(capsys, 2, "password=hunter2hunter2")
+    output(capsys, "approvals", "deny", "yard.yaml", first)
+    shown = output(capsys, "approvals", "list", "yard.yaml")[1]
+    assert second in shown and first not in shown and "1 approval" in shown and "hunter2" not in shown
+    listed = as_json(capsys, "approvals", "list", "yard.yaml", "--state", "all")[1]
+    assert [each["state"] for each in listed] == ["pending", "denied"]
+    told = output(capsys, "approvals", "show", "yard.yaml", second)[1]
+    assert "cannot be foreseen" in told and "ask desk::*" in told and "hunter2" not in told
+
+
+class Terminal:
+    """`toolyard call` with a pseudo-terminal for its standard input and error."""
+
+    def __init__(self, *arguments):
+        self.master, slave = pty.openpty()
+        command = [sys.executable, "-m", "toolyard", "call", *arguments]
+        self.process = subprocess.Popen(command, stdin=slave, stderr=slave, stdout=subprocess.PIPE, text=True)
+        os.close(slave)
+        self.seen = ""
+
+    def read_until(self, words):
+        while words not in self.seen:
+            assert select.select([self.master], [], [], 3 * SOON)[0], self.seen
+            self.seen += os.read(self.master, 65536).decode()
+        return self.seen
+
+    def type(self, text):
+        os.write(self.master, text.encode())
+
+    def finish(self):
+        out, _ = self.process.communicate(timeout=3 * SOON)
+        while select.select([self.master], [], [], 0)[0]:
+            try:
+                self.seen += os.read(self.master, 65536).decode()
+            except OSError:
+                break
+        os.close(self.master)
+        return self.process.returncode, out
+
+
+@pytest.mark.process
+class TestTerminal:
+    def test_whoever_sits_there_sees_the_call_and_approves_it(self, capsys, folder):
+        terminal = Terminal("yard.yaml", "desk::pay", "amount=5", "password=hunter2hunter2")
+        seen = terminal.read_until("[a]pprove / [d]eny: ")
+        assert "desk::pay needs your approval" in seen and '"amount": 5' in seen and "cannot be foreseen" in seen
+        # What was typed is echoed; what was given on the command line is redacted.
+        assert "hunter2" not in seen and paid(folder) == []
+        terminal.type("perhaps\n")
+        terminal.type("a\n")
+        assert terminal.finish() == (0, "5\n") and terminal.seen.count("[a]pprove") == 2
+        assert paid(folder) == ["5"]
+        [record] = as_json(capsys, "approvals", "list", "yard.yaml", "--state", "all")[1]
+        assert (record["state"], record["decided_by"], record["outcome"]["code"]) == ("used", "operator", "ok")
+
+    @pytest.mark.parametrize("typed", ["d\n", "\x04"])
+    def test_no_and_the_end_of_input_are_a_no_for_this_once(self, folder, typed):
+        terminal = Terminal("yard.yaml", "desk::pay", "amount=5")
+        terminal.read_until("[a]pprove / [d]eny: ")
+        terminal.type(typed)
+        assert terminal.finish() == (1, "") and "was not approved" in terminal.seen
+        again = Terminal("yard.yaml", "desk::pay", "amount=5")
+        again.read_until("[a]pprove / [d]eny: ")
+        again.type("approve\n")
+        assert again.finish()[0] == 0 and paid(folder) == ["5"]
