@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from contextlib import closing, suppress
+from typing import ClassVar
 
 import pytest
 from calls.call_support import Listener, call, codes, engine_of, executions, in_threads
@@ -26,6 +27,7 @@ from toolyard.registry.functions import function_tool
 from toolyard.sessions.records import MemoryRecords
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.store.sqlite import SqliteStore
+from toolyard.words.redactor import Redactor
 
 PAID: list[int] = []
 
@@ -198,6 +200,20 @@ def test_secrets_among_the_arguments_are_in_no_record(engine):
 def test_arguments_nobody_could_look_through_are_refused_not_held(engine):
     [refused] = engine.execute("s", [call("pay", amount=5, to="x" * 300_000)])
     assert refused.error_info.code == "tool.denied" and "too long to show" in refused.error
+
+
+async def test_what_takes_long_to_look_through_does_not_hold_the_loop(sessions):
+    class Spy(Redactor):
+        seen: ClassVar[set[str]] = set()
+
+        def value(self, value):
+            self.seen.add(threading.current_thread().name)
+            return super().value(value)
+
+    with closing(engine_of(pay, policy=Policy(default="ask"), sessions=sessions, redactor=Spy())) as engine:
+        await engine.aexecute("s", [call("pay", amount=5)])
+        await engine.approvals.alist()
+    assert Spy.seen and threading.current_thread().name not in Spy.seen
 
 
 def test_what_the_caller_changes_after_the_call_was_bound_is_not_what_runs(engine):

@@ -46,8 +46,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where that is not what was foreseen, in words; empty also where nothing was."""
 
 
-class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One call that waits, or waited, for somebody's word. Nothing in it is secret: arguments are redacted."""
+class ApprovalHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What of an approval is looked at where there are many."""
 
     id: str = ""
     state: ApprovalState = "pending"
@@ -58,6 +58,18 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     session_id: str
     """Empty for a call without a session."""
     tool: str
+    created: float = 0.0
+    expires: float = 0.0
+
+    @property
+    def namespace(self) -> str:
+        """Of the tool."""
+        return self.tool.partition(TOOL_NAMESPACE_SEP)[0]
+
+
+class Approval(ApprovalHead, frozen=True, kw_only=True, omit_defaults=True):
+    """One call that waits, or waited, for somebody's word. Nothing in it is secret: arguments are redacted."""
+
     definition_hash: str
     digest: str
     """SHA-256 of the canonical JSON of the arguments, after coercion and defaults."""
@@ -71,8 +83,6 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     approvers: tuple[str, ...] = ()
     """Globs of the keys that may decide; empty for every key with the verb `approve`."""
     self_allowed: bool = False
-    created: float = 0.0
-    expires: float = 0.0
     decided_at: float | None = None
     decided_by: str | None = None
     reason: str | None = None
@@ -86,11 +96,6 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """The same for every sending of the same call by the same caller, and for no other."""
         bound = (self.owner, self.caller, self.session_id, self.tool, self.definition_hash, self.digest, self.mode)
         return digest(*bound)[:24]
-
-    @property
-    def namespace(self) -> str:
-        """Of the tool."""
-        return self.tool.partition(TOOL_NAMESPACE_SEP)[0]
 
     @property
     def state_words(self) -> str:
@@ -130,7 +135,7 @@ class Decider(msgspec.Struct, frozen=True, kw_only=True):
     approves: Callable[[str], bool] = lambda namespace: False
     """True for the namespaces for which it has the verb `approve`."""
 
-    def is_caller_of(self, approval: Approval) -> bool:
+    def is_caller_of(self, approval: ApprovalHead) -> bool:
         """True if the call is their own; all who come without a key are one."""
         return not self.is_operator and self.owner == approval.owner and approval.caller != PROGRAM
 
@@ -158,6 +163,6 @@ def check_decider(approval: Approval, decider: Decider) -> None:
         raise ApprovalForbiddenError(f"the rule ({approval.rule}) leaves the decision to other keys")
 
 
-def may_see(approval: Approval, decider: Decider) -> bool:
+def may_see(approval: ApprovalHead, decider: Decider) -> bool:
     """True if they are told of it: it is their own call, or in a namespace for which they may decide."""
     return decider.is_operator or decider.is_caller_of(approval) or decider.approves(approval.namespace)

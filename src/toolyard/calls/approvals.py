@@ -11,6 +11,7 @@ same call at once find each other, and a call that differs in any of it finds no
 
 from __future__ import annotations
 
+import builtins
 import logging
 import re
 import threading
@@ -24,7 +25,17 @@ from typing import NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from toolyard.calls.approval import OPERATOR, Approval, ApprovalState, Decider, Outcome, check_decider, may_see
+from toolyard.calls.approval import (
+    OPERATOR,
+    Approval,
+    ApprovalHead,
+    ApprovalState,
+    Decider,
+    Outcome,
+    check_decider,
+    may_see,
+)
+from toolyard.loop.threads import Threads, wrapped
 from toolyard.model.errors import (
     ApprovalError,
     ApprovalExpiredError,
@@ -61,6 +72,8 @@ class ApprovalPage(NamedTuple):
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder(Approval).decode
+_decode_head = msgspec.json.Decoder(ApprovalHead).decode
+_H = TypeVar("_H", bound=ApprovalHead)
 
 
 class Approvals:
@@ -70,6 +83,7 @@ class Approvals:
         self._records = records
         self._definitions = definitions
         """The hashes of the definitions that a tool has now."""
+        self._threads = Threads(1, "toolyard-approvals")
         self._waiters: dict[str, list[Future[None]]] = {}
         self._lock = threading.Lock()
         self._looked = float("-inf")
@@ -102,19 +116,21 @@ class Approvals:
         wanted = {"state": state, "tool": tool, "session_id": session_id, "owner": owner}
         asked = [(name, value) for name, value in wanted.items() if value is not None]
         below = None if cursor is None else _read_cursor(cursor)
-        fitting = sorted(
-            (
-                approval
-                for approval in self._all()
-                if may_see(approval, by)
-                and all(getattr(approval, name) == value for name, value in asked)
-                and (below is None or (approval.created, approval.id) < below)
-            ),
-            key=lambda approval: (approval.created, approval.id),
-            reverse=True,
-        )
-        page = tuple(fitting[: max(limit, 1)])
-        return ApprovalPage(page, f"{page[-1].created!r}~{page[-1].id}" if len(page) < len(fitting) else None)
+        fitting = [
+            head
+            for head in self._heads()
+            if may_see(head, by)
+            and all(getattr(head, name) == value for name, value in asked)
+            and (below is None or (head.created, head.id) < below)
+        ]
+        fitting.sort(key=lambda head: (head.created, head.id), reverse=True)
+        page = fitting[: max(limit, 1)]
+        found: builtins.list[Approval] = []
+        for head in page:
+            with suppress(UnknownApprovalError):  # forgotten just now
+                found.append(self._read(head.id)[1])
+        cursor = f"{page[-1].created!r}~{page[-1].id}" if len(page) < len(fitting) else None
+        return ApprovalPage(tuple(found), cursor)
 
     def approve(self, approval_id: str, by: Decider = OPERATOR, reason: str | None = None) -> Approval:
         """Let the call run once, within as much time as there was to decide.
@@ -201,7 +217,7 @@ class Approvals:
                 self._tell(held)
                 return held
 
-    def _stands(self, approval: Approval) -> bool:
+    def _stands(self, approval: ApprovalHead) -> bool:
         """True while the call needs no other: it may yet be approved, is approved, or was denied just now."""
         if approval.state == "denied":
             return self._records.clock() < approval.expires
@@ -284,10 +300,10 @@ class Approvals:
         found = self._records.all(_KIND, binding)
         return self._expired(_decode(max(found, key=lambda record: int(record.name)).value)) if found else None
 
-    def _all(self) -> Iterator[Approval]:
-        return (self._expired(_decode(record.value)) for record in self._records.all(_KIND))
+    def _heads(self) -> Iterator[ApprovalHead]:
+        return (self._expired(_decode_head(record.value)) for record in self._records.all(_KIND))
 
-    def _expired(self, approval: Approval) -> Approval:
+    def _expired(self, approval: _H) -> _H:
         if approval.state in ("pending", "approved") and self._records.clock() >= approval.expires:
             return replace(approval, state="expired")
         return approval
@@ -300,7 +316,7 @@ class Approvals:
             return
         self._holds, self._looked = 0, now
         self._records.expire(_KIND, now - KEEP)
-        kept = sorted(self._all(), key=lambda approval: approval.created)
+        kept = sorted(self._heads(), key=lambda head: head.created)
         over = [one for one in kept if not self._stands(one)]
         for one in over[: max(len(kept) + _LOOK_EACH - MOST_KEPT, 0)]:
             self._records.remove(_KIND, *_place(one.id))
@@ -313,16 +329,19 @@ class Approvals:
             )
 
     async def do_beside(self, work: Callable[[], _T], *, writes: bool) -> _T:
-        """Do something that may wait for a store, beside the event loop if it does."""
+        """Do something that may wait for a store, or looks at all records, beside the event loop."""
+        if writes and not self._records.shared:
+            return await wrapped(self._threads.submit(work))
         return await self._records.do_beside(work, writes=writes)
 
     aget = off_loop(get)
-    alist = off_loop(list)  # noqa: A003 - the method above
+    alist = off_loop(list, writes=True)  # noqa: A003 - the method above
     aapprove = off_loop(approve, writes=True)
     adeny = off_loop(deny, writes=True)
 
     def close(self) -> None:
         """Let go of threads."""
+        self._threads.close()
         self._records.close()
 
 

@@ -22,18 +22,20 @@ from msgspec.structs import replace
 
 from toolyard.calls.approval import ANONYMOUS, PROGRAM, Approval, Outcome, format_time
 from toolyard.calls.batch import Batch
-from toolyard.calls.drive import EitherWay, Flow, Wait, ask_approval
+from toolyard.calls.drive import EitherWay, Flow, Wait, ask_approval, run_beside
 from toolyard.calls.failure import failure_result
 from toolyard.calls.plan import CallPath, CallPlans, RunCall, ScopedPlans
 from toolyard.calls.policy import Ask, Policy, RuleLine, deny_call
 from toolyard.calls.previews import foresee_call, make_outcome
 from toolyard.calls.request import CallRequest
 from toolyard.calls.tracer import CallTrace
+from toolyard.loop.threads import wrapped
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import ApprovalError, CallError, Denied, Held, Interrupted, SessionError
 from toolyard.model.tool import json_digest
 from toolyard.registry.bind import Bound
 from toolyard.sessions.session import Session
+from toolyard.sessions.state import State
 
 _LONGEST_ARGUMENTS = 256 * 1024
 
@@ -110,13 +112,16 @@ def _run_approved(
                 path, partial(path.approvals.finish, claimed, Outcome(code=Interrupted.code, effect="unknown"))
             )
         raise
-    outcome = make_outcome(path, claimed, result, before, session.state)
     try:
-        yield _use_store(path, partial(path.approvals.finish, claimed, outcome))
+        yield _use_store(path, partial(_record_outcome, path, claimed, result, before, session), is_long=True)
     except (SessionError, ApprovalError) as error:
         # The call has run, and the session has it: what cannot be written down must not take its result away.
         _log.warning("approval %s: what came of its call could not be recorded: %s", claimed.id, error)
     return result
+
+
+def _record_outcome(path: CallPath, claimed: Approval, result: ToolResult, before: State, session: Session) -> None:
+    path.approvals.finish(claimed, make_outcome(path, claimed, result, before, session.state))
 
 
 def _obtain_approval(
@@ -131,7 +136,7 @@ def _obtain_approval(
 ) -> Flow:
     """The approval of this very call, now used; raises `Held` or `Denied` if there is none."""
     approvals, line = path.approvals, asked.line
-    draft = _draft_approval(path, session, call, asked, bound)
+    draft: Approval = yield run_beside(path.threads, _draft_approval, path, session, call, asked, bound)
     standing: Approval | None = None
     while standing is None or standing.state == "approved":
         standing = yield _use_store(path, partial(approvals.claim, draft), undo=approvals.release)
@@ -139,7 +144,7 @@ def _obtain_approval(
             if draft.preview is None:
                 preview = yield from foresee_call(run, path, batch, session, call, line, bound)
                 draft = replace(draft, preview=preview)
-            standing = yield _use_store(path, partial(approvals.hold, draft, line.rule.expires))
+            standing = yield _use_store(path, partial(approvals.hold, draft, line.rule.expires), is_long=True)
     if standing.state == "pending" and asked.policy.approver is not None:
         ask = Ask(bound.tool, session.key.session_id, bound.arguments, batch.mode, standing)
         standing = yield ask_approval(path.approver_threads, partial(_ask_operator, path, asked, ask, draft))
@@ -196,12 +201,14 @@ def _ask_operator(path: CallPath, asked: Asked, ask: Ask, draft: Approval) -> Ap
     return path.approvals.claim(draft) or path.approvals.get(standing.id)
 
 
-def _use_store(path: CallPath, work: Callable[[], object], undo: Callable[[Any], object] | None = None) -> Wait:
+def _use_store(
+    path: CallPath, work: Callable[[], object], undo: Callable[[Any], object] | None = None, *, is_long: bool = False
+) -> Wait:
     """What the records say; a task that is cancelled meanwhile undoes what came of it."""
 
     async def work_beside() -> object:
         if path.sessions.store is None:
-            return work()
+            return (await wrapped(path.threads.submit(work))) if is_long else work()
         value, cancelled = await path.sessions.in_thread(work)
         if cancelled is not None:
             if undo is not None and value is not None:

@@ -13,7 +13,7 @@ import msgspec
 
 from toolyard.calls.approval import Approval, Outcome, Preview
 from toolyard.calls.batch import Batch
-from toolyard.calls.drive import Flow
+from toolyard.calls.drive import Flow, run_beside
 from toolyard.calls.plan import CallPath, RunCall, SimulatedAnswerer, current_plans
 from toolyard.calls.policy import RuleLine
 from toolyard.model.call import ToolCall, ToolResult
@@ -58,13 +58,13 @@ def foresee_call(
         # Its text may quote the arguments.
         _log.warning("%s could not be foreseen: %s", bound.tool.qualified_name, type(error).__name__)
         return Preview(why_not=f"foreseeing it failed with {type(error).__name__}")
-    return Preview(
-        maker=maker,
-        is_stand_in=simulated.stands_in,
-        code=_code_of(result),
-        result=_show_result(path, result),
-        changes=describe_changes(path, session.state, draft.state),
-    )
+    preview = Preview(maker=maker, is_stand_in=simulated.stands_in, code=_code_of(result))
+    return (yield run_beside(path.threads, _show_effects, path, preview, result, session.state, draft.state))
+
+
+def _show_effects(path: CallPath, preview: Preview, result: ToolResult, before: State, after: State) -> Preview:
+    changes = describe_changes(path, before, after)
+    return msgspec.structs.replace(preview, result=_show_result(path, result), changes=changes)
 
 
 def make_outcome(path: CallPath, approval: Approval, result: ToolResult, before: State, after: State) -> Outcome:

@@ -226,11 +226,10 @@ class MemoryRecords(Records):
     def all(self, kind: str, owner: str | None = None) -> list[Record]:
         """See `Records`."""
         with self._lock:
+            owners = self._kind(kind).owners
+            found = sorted(owners.items()) if owner is None else [(owner, owners.get(owner, {}))]
             return [
-                Record(whose, name, value, at)
-                for whose, names in sorted(self._kind(kind).owners.items())
-                if owner is None or whose == owner
-                for name, (value, at) in sorted(names.items())
+                Record(whose, name, value, at) for whose, names in found for name, (value, at) in sorted(names.items())
             ]
 
     def version(self, kind: str) -> int:
