@@ -231,7 +231,8 @@ def note_lost_parameters(metadata: Mapping[str, Any], parameters: Any, descripti
     for key, value in metadata.items():
         if looks_like_parameters(value) or (value and _INPUT.fullmatch(_fold(key))):
             changes.append(Change(pointer_of((key,)), f"{key!r} looks like parameters; it is kept as metadata"))
-    for key in unread_keys(parameters):
+    unread = unread_keys(parameters) if isinstance(parameters, dict) and "properties" not in parameters else ()
+    for key in unread:
         changes.append(Change(pointer_of(("parameters", key)), f"{key!r} means nothing in a schema; left as it is"))
     empty = not parameters or (
         isinstance(parameters, dict) and not parameters.get("properties") and parameters.keys() <= _SAYS_NOTHING

@@ -358,9 +358,9 @@ def _is_described(schema: dict[str, Any]) -> bool:
     return _KNOWN.isdisjoint(schema) and all(isinstance(value, (str, dict)) for value in schema.values())
 
 
-def unread_keys(schema: Any) -> list[str]:
+def unread_keys(schema: dict[str, Any]) -> list[str]:
     """Keys of an input schema without properties that mean nothing in one, and that no dialect explains."""
-    if not isinstance(schema, dict) or "properties" in schema or is_property_map(schema) or _is_described(schema):
+    if is_property_map(schema) or _is_described(schema):
         return []
     return [
         key

@@ -38,7 +38,6 @@ from toolyard.schema.options import read_arguments
 from toolyard.schema.variables import expand_place
 from toolyard.sources.base import Intake, ToolLoader
 from toolyard.sources.options import FileOptions, InlineOptions
-from toolyard.sources.table import TABLES, explain_table, find_header
 
 _CONTAINERS = ("tools", "functions", "functionDeclarations", "function_declarations")
 """Keys under which other systems list their tools."""
@@ -65,7 +64,7 @@ def list_entries(document: Any, where: str) -> Iterator[CatalogEntry]:
     """Every definition of a parsed catalog, in file order; `MalformedSource` for any other shape."""
     if isinstance(document, list):
         if document and all(isinstance(row, list) for row in document):
-            raise MalformedSource(explain_table(document[0]), where=where)
+            raise MalformedSource(_explain_table(document[0]), where=where)
         return _read_list(document, (), None, where)
     if not isinstance(document, dict):
         what = "is empty" if document is None else f"holds {json_type(document)}"
@@ -277,6 +276,38 @@ MAX_BYTES = 64 * 1024 * 1024
 _LOCATED = 50
 
 
+_TABLES = frozenset({".csv", ".tsv", ".tab", ".psv", ".md", ".markdown", ".rst", ".xls", ".xlsx", ".ods", ".parquet"})
+"""How files that hold tables are called."""
+
+_HEAD = 4096
+_COLUMN_NAMES = frozenset(
+    {"name", "tool", "tool_name", "toolname", "tool name", "function", "function_name", "api_name"}
+)
+_OTHER_COLUMNS = ("desc", "param", "arg", "input", "type", "namespace")
+"""How another column of such a table begins."""
+
+
+def _find_header(data: bytes) -> list[str]:
+    """The columns, if the text begins like a table of tools: separated by commas and the like, or Markdown's."""
+    lines = data[:_HEAD].decode("utf-8-sig", "replace").lstrip().splitlines()
+    for separator in ("\t", "|", ";", ","):
+        cells = [cell.strip().strip("\"'*`").strip() for cell in (lines or [""])[0].strip().strip("|").split(separator)]
+        words = {cell.lower() for cell in cells}
+        if len(cells) > 1 and words & _COLUMN_NAMES and any(word.startswith(_OTHER_COLUMNS) for word in words):
+            return cells
+    return []
+
+
+def _explain_table(header: Sequence[Any] = ()) -> str:
+    """Why a table is no catalog, and the nearest form that is read; guessing schemas would lose what matters."""
+    columns = [str(cell) for cell in header if str(cell).lower() not in ("parameters", "params", "arguments", "args")]
+    fields = ", ".join(f'"{cell}": ...' for cell in (columns or ["name", "description"])[:4])
+    return (
+        "this is a table, and a row has no place for the schema of a tool's parameters; write JSON lines instead, "
+        f'one tool a line in a .jsonl file: {{{fields}, "parameters": {{"type": "object", "properties": {{...}}}}}}'
+    )
+
+
 class FileToolLoader(ToolLoader):
     """Reads one catalog in any of the shapes above.
 
@@ -308,8 +339,8 @@ class FileToolLoader(ToolLoader):
         self._set_policies(on_error, on_duplicate)
         self._lock_namespaces(namespaces, namespace)
         suffix = self.path.suffix.lower()
-        if suffix in TABLES:
-            raise ConfigError(f"{self.path}: {explain_table()}")
+        if suffix in _TABLES:
+            raise ConfigError(f"{self.path}: {_explain_table()}")
         if suffix not in _YAML | _JSON | _LINES:
             raise ConfigError(f"{self.path}: unknown catalog format {suffix!r}; use .yaml, .yml, .json or .jsonl")
         self._suffix = suffix
@@ -349,9 +380,9 @@ class FileToolLoader(ToolLoader):
     def _load_document(self, data: bytes, intake: Intake) -> None:
         is_yaml = self._suffix in _YAML
         self._located = 0
-        header = find_header(data)
+        header = _find_header(data)
         if header:
-            raise MalformedSource(explain_table(header), where=self.source)
+            raise MalformedSource(_explain_table(header), where=self.source)
         document = parse_yaml(data, what=self.source) if is_yaml else parse_json(data, what=self.source)
         default = self.namespace
         source = self.source
@@ -364,9 +395,9 @@ class FileToolLoader(ToolLoader):
             intake.warn(source, "/nextCursor", "incomplete", _ENDS_EARLY)
 
     def _load_lines(self, data: bytes, intake: Intake) -> None:
-        header = find_header(data)
+        header = _find_header(data)
         if header:
-            raise MalformedSource(explain_table(header), where=self.source)
+            raise MalformedSource(_explain_table(header), where=self.source)
         raw: Any = None
         for number, line in iter_json_lines(data):
             where = f"{self.source}:{number}"
