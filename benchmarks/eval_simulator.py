@@ -5,7 +5,7 @@ create -> get -> list -> update -> delete -> get hold together, step by step. Wh
 simulator itself works out; nothing here knows about any one specification. Without arguments: the corpus named by
 `TOOLYARD_CORPUS`, or the one beside the project, or the sample in `tests/data`. Exits 1 if an answer was not valid.
 
-`python -m benchmarks.eval_simulator tuned|held-out|large|fresh FOLDER`: the families of the documents that
+`python -m benchmarks.eval_simulator tuned|held-out|large|seen-once|fresh FOLDER`: the families of documents that
 `simulator_apis.txt` lists so, where FOLDER holds a copy of APIs-guru/openapi-directory.
 """
 

@@ -3,6 +3,8 @@
 Each holds what it is told: what is created comes back, lists and updates see it, and what is deleted is gone.
 """
 
+import dataclasses
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -296,3 +298,64 @@ def test_what_is_sent_far_inside_is_kept_where_null_would_do():
         made = made["settings"] if level == 7 else made
         made = made[f"part{level}"]
     assert made == "kept"
+
+
+def test_an_id_that_is_any_text_can_be_asked_for_as_a_number():
+    """Answers of GitLab's say that an id is text, paths that it is a number."""
+    shown = an_object(id=TEXT, title=TEXT)
+    get = operation("get_page", "GET", "/pages/{page_id}", shown)
+    get = dataclasses.replace(get, parameters=an_object(page_id=WHOLE))
+    engine = LMToolEngine(ToolRegistry([operation("create_page", "POST", "/pages", shown, PAGE), get]))
+    engine.setup("s")
+    made = ask(engine, "create_page", title="First")
+    assert ask(engine, "get_page", page_id=int(made["id"])) == made
+
+
+def test_an_id_whose_form_is_said_has_that_form():
+    for form in ({"format": "uuid"}, {"pattern": "^P[0-9]{4}$"}):
+        made = Family(PAGE, an_object(id={**TEXT, **form}, title=TEXT)).shown("create_page", {"title": "First"})
+        assert not made["id"].isdecimal()
+
+
+def test_new_ones_that_are_sent_in_a_list_are_made_one_by_one():
+    new = {"type": "array", "items": PAGE}
+    page = an_object(id=TEXT, title=TEXT)
+    engine = LMToolEngine(
+        ToolRegistry(
+            [
+                operation(
+                    "create_pages",
+                    "POST",
+                    "/pages",
+                    an_object(newPages={"type": "array", "items": page}),
+                    an_object(newPages=new),
+                ),
+                operation("get_page", "GET", "/pages/{page_id}", page),
+            ]
+        )
+    )
+    engine.setup("s")
+    made = ask(engine, "create_pages", newPages=[{"title": "First"}, {"title": "Second"}])["newPages"]
+    assert [page["title"] for page in made] == ["First", "Second"]
+    assert [ask(engine, "get_page", page_id=page["id"]) for page in made] == made
+
+
+def test_yes_and_no_are_one_and_nought_where_numbers_are_shown():
+    family = Family(an_object(draft={"type": "boolean"}), an_object(id=WHOLE, draft=WHOLE))
+    assert [family.shown("create_page", {"draft": draft})["draft"] for draft in (True, False)] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("path", "field"), [("/tags/{tag_id}", "name"), ("/floating_ips/{floating_ip}", "ip")], ids=["name", "last word"]
+)
+def test_what_has_no_id_is_called_by_its_name_or_by_what_it_is(path, field):
+    shown = {**an_object(**{field: TEXT}, note=TEXT), "required": [field]}
+    get, create = (
+        operation("get", "GET", path, shown),
+        operation("create", "POST", path.rpartition("/")[0], shown, shown),
+    )
+    engine = LMToolEngine(ToolRegistry([get, create]))
+    engine.setup("s")
+    ask(engine, "create", **{field: "mine"}, note="kept")
+    key = path.rpartition("{")[2].removesuffix("}")
+    assert ask(engine, "get", **{key: "mine"}) == {field: "mine", "note": "kept"}

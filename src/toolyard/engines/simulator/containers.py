@@ -286,7 +286,7 @@ def spellings_of(value: Any) -> tuple[Any, ...]:
         numeric = value.isascii() and value.isdigit() and len(value) < 16
         return (value, int(value)) if numeric else (value, value == "true") if value in _FLAGS else (value,)
     if isinstance(value, bool):
-        return (value, str(value).lower())
+        return (value, str(value).lower(), int(value))
     return (value, str(value)) if isinstance(value, (int, float)) else (value,)
 
 

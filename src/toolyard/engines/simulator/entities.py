@@ -189,7 +189,7 @@ class AnswerWriter:
         """Whose they are, by names in plain letters."""
 
     def assign_ids(self, number: int, known: Fields, path: AnswerPath | None) -> Fields:
-        """Ids that go up one by one, where whole numbers are ids."""
+        """Ids that go up one by one, where whole numbers are ids, or texts of which nothing more is said."""
         values = self.profile.values
         taken = {plain_letters(name) for name in known}
         if self.profile.is_free or path is None or values is None:
@@ -202,6 +202,9 @@ class AnswerWriter:
                 value = number if letters == "number" else FIRST_ID + number
                 if values.checker(node)(value):
                     found[name] = value
+                elif letters != "number" and values.is_any_text(node):
+                    # Tools that take it may want a number where the answer only says that it is text.
+                    found[name] = str(value)
         return found
 
     def make_entity(self, number: int, known: Fields, maker: Make, path: AnswerPath) -> Any:

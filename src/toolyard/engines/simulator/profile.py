@@ -201,6 +201,12 @@ class Profile:
         self.entity_path: AnswerPath | None = None
         if root is not None and self.role.verb != "list":
             self.entity_path = find_entity(root, noun)
+        shown = self.entity_path.properties if self.entity_path is not None else {}
+        if self.role.key is not None and {"name"} == {"name", *self.role.fields}.intersection(
+            map(plain_letters, shown)
+        ):
+            # It has no id at all, so that its name is what it can be asked for by.
+            self.role = msgspec.structs.replace(self.role, fields=(*self.role.fields, "name"))
         self.entity_maker = self._maker_of(self.entity_path)
         self.list_maker = self._maker_of(self.list_path)
         self.plain = self.role.verb == "none" and not self.role.writes and not self.is_free
@@ -286,12 +292,13 @@ class Profile:
         return found
 
     def sent_entities(self, sent: dict[str, Any]) -> list[dict[str, Any]]:
-        """The entities themselves, where several are sent: the body is a list, or `labels` of a label."""
+        """The entities themselves, where several are sent: the body is a list, `labels` or `new_labels`."""
         names = nouns_of(self.role.noun)
         for name, value in sent.items():
             if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
                 letters = plain_letters(name)
-                if name == self.body_argument or (letters not in names and singular(letters) in names):
+                alone = len(sent) == 1 and singular(letters).endswith(names[1:])
+                if name == self.body_argument or alone or (letters not in names and singular(letters) in names):
                     return value
         return []
 

@@ -87,7 +87,18 @@ def fields_of(key: str, noun: str) -> tuple[str, ...]:
     found = [name]
     rest = name.removeprefix(thing) if thing else name
     if rest == "" or name in ("username", "user"):
-        found += ["name", "slug", "label", "login", "username", "fullname", *_IDS, "number", "type"]
+        found += [
+            plain_letters(noun.rpartition(" ")[2]),
+            "name",
+            "slug",
+            "label",
+            "login",
+            "username",
+            "fullname",
+            *_IDS,
+            "number",
+            "type",
+        ]
     elif rest != name:
         found.append(rest)
     ending = next((end for end in ID_ENDS if name.endswith(end)), None)
