@@ -14,6 +14,7 @@ from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.state import read_initial
+from toolyard.sessions.store.sql import SqlStore
 
 T = TypeVar("T")
 
@@ -53,6 +54,15 @@ def list_sessions(sessions: Sessions, owner: str) -> list[tuple[str, int, float]
         return sorted((info.session_id, info.entries, info.used) for info in sessions.store.sessions(owner))
     own = [session for session in list(sessions.at_hand.values()) if session.key.owner == owner and not session.over]
     return sorted((session.key.session_id, len(session.history), session.used) for session in own)
+
+
+def find_parents(sessions: Sessions, owner: str) -> dict[str, str]:
+    """For each of the owner's sessions that is a fork of one that still is: which one. Waits for a store."""
+    if sessions.store is None:
+        own = [session for session in list(sessions.at_hand.values()) if session.key.owner == owner]
+        return {session.key.session_id: session.parent for session in own if session.parent is not None}
+    # A store of somebody else's need not know.
+    return sessions.store.parents(owner) if isinstance(sessions.store, SqlStore) else {}
 
 
 async def read_state(engine: ToolEngine, owner: str | None, session_id: str) -> dict[str, Any]:

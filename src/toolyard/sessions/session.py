@@ -45,7 +45,7 @@ class Session:
 
     __slots__ = (
         *("answered", "branch", "counts", "drafted", "durable", "flights", "full", "gate", "history", "holder"),
-        *("is_alone", "kept", "key", "looked_at", "over", "room", "state", "taken", "told", "used"),
+        *("is_alone", "kept", "key", "looked_at", "over", "parent", "room", "state", "taken", "told", "used"),
     )
 
     def __init__(
@@ -73,6 +73,8 @@ class Session:
         self.taken = False
         """True while somebody has the turn by `Sessions.enter`; cleared as it is given back."""
         self.over = False
+        self.parent: str | None = None
+        """The session that it was forked from, where there is no store to ask."""
         self.full = False
         """True where nothing more may be added to it."""
         self.room: int = sys.maxsize

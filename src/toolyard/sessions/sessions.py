@@ -141,8 +141,10 @@ class Sessions(SessionViews, SessionTurns):
         durable = self.store is not None
         branch = uuid.uuid4().hex if durable else ""
         session = Session(key, history, state, branch=branch, durable=durable, used=self.clock())
-        if parent is not None and parent.counts is not None and at is None:
-            session.counts = dict(parent.counts)
+        if parent is not None:
+            session.parent = parent.key.session_id
+            if parent.counts is not None and at is None:
+                session.counts = dict(parent.counts)
         return session, base
 
     def find(self, session_id: str, owner: str | None = None) -> Session:

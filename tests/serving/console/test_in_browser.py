@@ -39,6 +39,7 @@ def fill(url):
         ):
             calls = [{"name": name, "arguments": arguments}]
             client.post("/v1/sessions/visit/execute", json={"calls": calls}).raise_for_status()
+        client.post("/v1/sessions/visit/fork", json={"session_id": "visit again"})
 
 
 # What sticks out of a wide window sticks out of a narrow one, too.
@@ -275,6 +276,16 @@ def test_a_session_unfolds_call_by_call_and_is_forked(page, url):
     page.get_by_role("button", name="Fork", exact=True).click()
     page.wait_for_url(lambda there: "/console/sessions/" in there and not there.endswith("visit"))
     assert page.locator(".timeline > li").count() == 5 and page.problems == []
+
+
+def test_forks_can_be_put_away(page, url):
+    page.goto(f"{url}/console/sessions")
+    again = page.get_by_role("link", name="visit again")
+    assert again.is_visible() and fits(page)
+    page.get_by_role("button", name="Forks of visit", exact=True).click()
+    assert not again.is_visible()
+    page.get_by_role("button", name="Forks of visit", exact=True).press("Enter")
+    assert again.is_visible() and page.problems == []
 
 
 def test_loading_again_happens_in_place(page, url):

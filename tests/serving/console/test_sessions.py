@@ -166,3 +166,21 @@ def test_a_call_is_simulated_behind_an_entry_and_leaves_nothing(shop, browse):
     assert page.status_code == 200 and "shipped" in page.text and "Answered" in page.text
     assert client.get("/console/sessions/desk.json").json()["length"] == 2
     assert [one["session_id"] for one in client.get("/console/sessions.json").json()["sessions"]] == ["desk"]
+
+
+def test_forks_stand_behind_what_they_were_forked_from(trip, browse):
+    for new, old in (("a-fork", "trip"), ("fork-of-fork", "a-fork"), ("z-fork", "trip")):
+        trip.post(f"/v1/sessions/{old}/fork", {"session_id": new})
+    trip.post("/v1/sessions", {"session_id": "alone"})
+    client = browse(trip)
+
+    def tree():
+        rows = client.get("/console/sessions.json").json()["sessions"]
+        return [(row["session_id"], row["depth"]) for row in rows]
+
+    forks = [("trip", 0), ("a-fork", 1), ("fork-of-fork", 2), ("z-fork", 1)]
+    assert tree() == [("alone", 0), *forks]
+    assert client.get("/console/sessions").text.count('class="badge">fork') == 3
+    trip.ask("DELETE", "/v1/sessions/a-fork")
+    assert tree() == [("alone", 0), ("fork-of-fork", 0), ("trip", 0), ("z-fork", 1)]
+    assert client.get("/console/sessions?page=made-up").status_code == 400

@@ -20,6 +20,7 @@ from toolyard.serving.routing import caller_of, path_value, query_int, query_str
 from toolyard.serving.session_view import (
     SessionQuota,
     check_may_begin,
+    find_parents,
     list_sessions,
     run_in_thread,
     run_off_loop,
@@ -40,14 +41,18 @@ class SessionRow(msgspec.Struct, frozen=True):
     session_id: str
     entries: int
     used: str
+    fork_of: str | None = None
+    depth: int = 0
+    """How many forks lie between it and a session that is none."""
 
 
 class SessionsPage(msgspec.Struct, frozen=True):
-    """Some of the caller's sessions, by id."""
+    """Some of the caller's sessions: by id, and forks behind what they were forked from."""
 
     sessions: list[SessionRow]
     total: int
-    next_cursor: str | None
+    page: int
+    pages: int
     may_begin: bool
 
 
@@ -101,12 +106,16 @@ class SessionScreens(ScreenSet):
 
     async def show_sessions(self, request: Request) -> SessionsPage:
         """`GET /console/sessions`."""
-        principal, after = caller_of(request).principal, query_str(request, "cursor") or ""
-        sessions = self._engine.sessions
-        found = await run_off_loop(sessions, lambda: list_sessions(sessions, principal.owner or ""))
-        rows = [SessionRow(name, count, show_time(sessions, used)) for name, count, used in found if name > after]
-        cursor = rows[_PAGE - 1].session_id if len(rows) > _PAGE else None
-        return SessionsPage(rows[:_PAGE], len(found), cursor, _may_begin(principal))
+        principal, sessions = caller_of(request).principal, self._engine.sessions
+        owner = principal.owner or ""
+        found, parents = await run_off_loop(
+            sessions, lambda: (list_sessions(sessions, owner), find_parents(sessions, owner))
+        )
+        rows = [SessionRow(name, count, show_time(sessions, used), parents.get(name)) for name, count, used in found]
+        pages = max(1, -(-len(rows) // _PAGE))
+        page = min(query_int(request, "page", 1, _MOST, 1), pages)
+        shown = _arrange_tree(rows)[(page - 1) * _PAGE : page * _PAGE]
+        return SessionsPage(shown, len(rows), page, pages, _may_begin(principal))
 
     async def show_session(self, request: Request) -> SessionPage:
         """`GET /console/sessions/{session_id}`; without `?after=` the last entries."""
@@ -161,6 +170,21 @@ class SessionScreens(ScreenSet):
         async with self._quota.place(principal.owner):
             await self._engine.asetup(session_id, owner=principal.owner, **options)
         return redirect(item_path("sessions", session_id))
+
+
+def _arrange_tree(rows: list[SessionRow]) -> list[SessionRow]:
+    """Each row behind that of the session it was forked from, and as deep as that."""
+    names = {row.session_id for row in rows}
+    forks: dict[str | None, list[SessionRow]] = {}
+    for row in rows:
+        forks.setdefault(row.fork_of if row.fork_of in names else None, []).append(row)
+    arranged: list[SessionRow] = []
+    line = [(row, 0) for row in reversed(forks.get(None, []))]
+    while line:
+        row, depth = line.pop()
+        arranged.append(msgspec.structs.replace(row, depth=depth))
+        line += [(fork, depth + 1) for fork in reversed(forks.get(row.session_id, []))]
+    return arranged
 
 
 def _describe_entry(call: RecordedCall) -> dict[str, Any]:

@@ -108,6 +108,11 @@ class SqlStore(ABC):
         self._check_process()
         return self._read(lambda run: tables.list_sessions(run, owner))
 
+    def parents(self, owner: str) -> dict[str, str]:
+        """For each of the owner's sessions that is a fork of one that still is: which one."""
+        self._check_process()
+        return self._read(lambda run: tables.list_parents(run, owner))
+
     def count(self, owner: str | None = None) -> int:
         """See `SessionStore`."""
         self._check_process()

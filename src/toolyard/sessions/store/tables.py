@@ -350,6 +350,16 @@ def list_sessions(run: Run, owner: str | None) -> list[SessionInfo]:
     return [SessionInfo(session_id=i, owner=o, entries=n, used=used) for i, o, n, used in rows]
 
 
+def list_parents(run: Run, owner: str) -> dict[str, str]:
+    """For each of the owner's sessions that is a fork of one that still is: which one."""
+    rows = run(
+        "SELECT s.id, p.id FROM sessions s JOIN branches b ON b.id = s.branch"
+        " JOIN sessions p ON p.branch = b.parent AND p.owner = s.owner WHERE s.owner = ?",
+        (owner,),
+    ).fetchall()
+    return dict(rows)
+
+
 def list_unused(run: Run, used_before: float) -> list[Key]:
     """Sessions that were last used before that, held or not."""
     rows = run("SELECT owner, id FROM sessions WHERE used < ? ORDER BY owner, id", (used_before,)).fetchall()

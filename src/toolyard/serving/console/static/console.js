@@ -238,6 +238,28 @@ function follow(stream, topics, tell) {
   source.addEventListener("open", tell);
 }
 
+// Forks below what they were forked from; what is below one can be put away.
+class ForkTree extends HTMLElement {
+  connectedCallback() {
+    const rows = [...this.querySelectorAll("[data-depth]")], depth = (row) => Number(row.dataset.depth);
+    rows.forEach((row, at) => {
+      const end = rows.findIndex((other, place) => place > at && depth(other) <= depth(row));
+      const below = rows.slice(at + 1, end < 0 ? rows.length : end);
+      if (!below.length || row.querySelector(".branch")) return;
+      const name = row.querySelector(".tool-name").textContent;
+      const button = make("button", { type: "button", class: "branch", "aria-expanded": "true", "aria-label": `Forks of ${name}` }, "▾");
+      button.addEventListener("click", () => {
+        const away = button.getAttribute("aria-expanded") === "true";
+        below.forEach((other) => { other.hidden = away; });
+        button.setAttribute("aria-expanded", String(!away));
+        button.textContent = away ? "▸" : "▾";
+      });
+      row.append(button);
+    });
+  }
+}
+
+customElements.define("y-tree", ForkTree);
 customElements.define("y-diff", DiffBlock);
 customElements.define("y-live", LivePart);
 customElements.define("y-timeline", Timeline);
