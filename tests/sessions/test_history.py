@@ -142,3 +142,12 @@ def test_a_throw_away_fork_keeps_nothing_from_being_forgotten_and_a_kept_one_doe
     history.forget()
     assert [entry for entry, *_ in tail] == [b"a", b"b"]
     assert list(kept) == [b"a", b"b"]
+
+
+def test_a_later_fork_behind_an_earlier_entry_takes_nothing_from_the_first():
+    history = made([b"a", b"b", b"c"])
+    whole, part = history.fork(), history.fork(1)
+    history.forget()
+    assert list(whole) == [b"a", b"b", b"c"]
+    assert list(part) == [b"a"]
+    assert (whole.size, part.size) == (3, 1)
