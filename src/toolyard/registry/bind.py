@@ -176,7 +176,7 @@ def _most_specific(candidates: Sequence[PreparedTool], arguments: Arguments) -> 
     best: PreparedTool | None = None
     most = -1
     for candidate in candidates:
-        if not candidate.accepts(arguments):
+        if not candidate.compiled.accepts(arguments):
             continue
         # With the arguments given, "fewest undeclared" is the same order as "most declared used".
         used = _used(candidate, arguments)

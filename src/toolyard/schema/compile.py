@@ -52,23 +52,27 @@ class CompiledSchema:
     judged by a walk that remembers what it has seen; what is too much for that, too, is refused.
     """
 
-    __slots__ = ("_assert_formats", "_explainer", "_schema", "_weight", "is_valid", "judge_small")
+    __slots__ = ("_assert_formats", "_explainer", "_judge_any", "_schema", "_weight", "is_valid", "judge_small")
 
     def __init__(self, schema: dict[str, Any] | bool, *, assert_formats: bool = False) -> None:
         self.is_valid: Callable[[Any], bool]
         """The verdict; raises ValueError for what is no JSON. Made when first asked for, since it needs the weight."""
         self.judge_small: Callable[[Any], bool] = _compile_cached(schema, assert_formats).is_valid
         """The same without a look at the value's size, for those whose JSON text is no longer than `max_bytes`."""
+        self._judge_any: Callable[[Any], bool]
+        """The verdict on arguments of any size."""
         self._schema = schema
         self._assert_formats = assert_formats
         self._weight: Weight | None = None
         self._explainer: Explainer | None = None
 
     def __getattr__(self, name: str) -> Any:
-        if name != "is_valid":
+        if name not in ("is_valid", "_judge_any"):
             raise AttributeError(name)
-        self.is_valid = self.judge_small if self.weight.is_light else self.judge
-        return self.is_valid
+        weight = self.weight
+        self.is_valid = self.judge_small if weight.is_light else self.judge
+        self._judge_any = self._judge_few if weight.is_light and weight.compares else self.is_valid
+        return getattr(self, name)
 
     @property
     def weight(self) -> Weight:
@@ -101,9 +105,8 @@ class CompiledSchema:
 
     def accepts(self, value: Any) -> bool:
         """`judge` that refuses what is no JSON, too."""
-        judge = self.judge_small if self.weight.is_light and _are_few(value) else self.judge
         try:
-            return judge(value)
+            return self._judge_any(value)
         except ValueError:
             return False
 
@@ -128,6 +131,9 @@ class CompiledSchema:
         if is_judged:
             return found or [_DOES_NOT_FIT]
         return found if not walk.is_spent and self.explainer.references.is_plain else [_TOO_COSTLY]
+
+    def _judge_few(self, value: Any) -> bool:
+        return self.judge_small(value) if _are_few(value) else self.judge(value)
 
     def _is_affordable(self, value: Any) -> bool:
         weight = self.weight
