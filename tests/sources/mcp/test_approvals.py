@@ -9,7 +9,7 @@ from engines.mcp.support import entry, web
 from waiting import SOON
 
 from toolyard import MCPToolLoader
-from toolyard.sources.mcp.following import Approvals
+from toolyard.sources.mcp.following import ApprovedDefinitions
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_servers_that_write_at_once_lose_no_entry(path):
     together = threading.Barrier(8)
 
     def trust(number):
-        approvals = Approvals(path, f"n s{number}", "x")
+        approvals = ApprovedDefinitions(path, f"n s{number}", "x")
         approvals.begin()
         together.wait(SOON)
         approvals.agree({"tool": str(number)})

@@ -227,7 +227,7 @@ def approval_of(tool: Tool) -> str:
     return digest(tool.definition_hash, *(tool.metadata.get(key) for key in _SHOWN_TO_PEOPLE))
 
 
-class Approvals:
+class ApprovedDefinitions:
     """The entries of one server in a file that several may share: `{"servers": {server: {tool: hash}}}`.
 
     A server that the file does not know is trusted as it is; so is a tool whose hash is null. Both are then filled in.

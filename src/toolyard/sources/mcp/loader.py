@@ -33,7 +33,7 @@ from toolyard.words.redactor import Redactor
 
 if TYPE_CHECKING:
     from toolyard.links.mcp import Listing
-    from toolyard.sources.mcp.following import Approvals, Followed
+    from toolyard.sources.mcp.following import ApprovedDefinitions, Followed
 
 
 _FIELDS = frozenset({"name", "description", "inputSchema", "outputSchema"})
@@ -198,10 +198,10 @@ class MCPToolLoader(ToolLoader):
                 self._followed = Followed(self.server, self._handlers, self._timeout)
             return self._followed
 
-    def _approvals(self) -> Approvals | None:
+    def _approvals(self) -> ApprovedDefinitions | None:
         if self.approved is None:
             return None
-        from toolyard.sources.mcp.following import Approvals
+        from toolyard.sources.mcp.following import ApprovedDefinitions
 
         # Two servers may be called the same; how they are told apart may be secret, so only its hash is kept.
         server = self.server
@@ -209,7 +209,7 @@ class MCPToolLoader(ToolLoader):
         url, _, query = (server.url or "").partition("?")
         asked = sorted(part.partition("=")[0] for part in query.split("&"))
         place = digest(url, asked, server.command, server.args, server.cwd)
-        return Approvals(self.approved, f"{self.namespace} {server.name}", place[:12])
+        return ApprovedDefinitions(self.approved, f"{self.namespace} {server.name}", place[:12])
 
     def _take(self, listing: Listing) -> list[Tool]:
         candidates: list[AdmittedTool] = []
