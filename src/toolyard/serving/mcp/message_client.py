@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from toolyard.dialects.mcp_protocol import (
@@ -21,6 +22,7 @@ from toolyard.dialects.mcp_protocol import (
 from toolyard.model.errors import ToolyardError
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Caller, Principal
+from toolyard.serving.mcp.approving import ClientQuestions, can_elicit
 from toolyard.serving.mcp.json_rpc import (
     RANK,
     Id,
@@ -62,7 +64,8 @@ class MessageClient:
         self._principal = principal
         self.level = RANK["info"]
         self.running: Running = {}
-        self._greeted = False
+        self._greeted = self._elicits = False
+        self._questions = ClientQuestions()
         self._listening: dict[Id, Json] = {}
         """Subscriptions, with the tag of each."""
 
@@ -89,12 +92,13 @@ class MessageClient:
                 raise RpcFault(INVALID_REQUEST, "a message is one JSON object; there are no batches")
             message = read_message(document)
             if message is None:
+                self._questions.take(document)
                 return
             if message.id is None:
                 self._take_notification(message)
             elif message.method == "initialize":
                 version = negotiate_version(message)
-                self._greeted = True
+                self._greeted, self._elicits = True, can_elicit(message.params.get("capabilities"))
                 self._send(encode_result(message.id, self._server.greet(version)))
             else:
                 self._begin(message, message.id)
@@ -128,7 +132,8 @@ class MessageClient:
         caller = Caller(self._principal)
         if len(self.running) >= _MOST_RUNNING:
             raise RpcFault(REFUSED, f"more than {_MOST_RUNNING} requests are under way; wait for some of them")
-        turn = RequestContext(message, caller, client=None if stateless else self, tell=self._tell)
+        ask = partial(self._questions.ask, self._send) if self._elicits else None
+        turn = RequestContext(message, caller, client=None if stateless else self, tell=self._tell, ask=ask)
         self.running[number] = InflightRequest(asyncio.get_running_loop().create_task(self._answer(turn, number)))
 
     def _listen(self, message: RpcMessage, number: Id) -> None:

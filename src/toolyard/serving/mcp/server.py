@@ -26,10 +26,10 @@ from toolyard.dialects.mcp_protocol import (
     METHOD_NOT_FOUND,
     MISSING_CAPABILITY,
     NEWEST_HANDSHAKE,
+    SERVER_INFO,
     STATELESS,
 )
-from toolyard.dialects.payload import error_of, error_value, result_text as text_of, value_text
-from toolyard.model.call import CONTENT, ToolCall, ToolResult, blocks_of
+from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.context import Notice, Progress
 from toolyard.model.errors import ErrorInfo, SessionError, UnknownToolError
 from toolyard.registry.snapshot import Snapshot
@@ -37,6 +37,15 @@ from toolyard.serving.admission import Admission, Place
 from toolyard.serving.catalog_view import CatalogView
 from toolyard.serving.identity import Caller, KeyRing
 from toolyard.serving.invoke import Invoker
+from toolyard.serving.mcp.approving import (
+    AskClient,
+    can_elicit,
+    decide_by_asking,
+    find_own_question,
+    make_input_request,
+    take_input,
+)
+from toolyard.serving.mcp.call_result import make_call_result
 from toolyard.serving.mcp.event_stream import Replays
 from toolyard.serving.mcp.json_rpc import (
     CAPABILITIES,
@@ -53,7 +62,7 @@ from toolyard.serving.mcp.json_rpc import (
     find_log_level,
     finish_result,
 )
-from toolyard.serving.mcp.listing import TTL_MS, McpNames, McpTool, ToolListing
+from toolyard.serving.mcp.listing import TTL_MS, McpNames, ToolListing
 from toolyard.serving.mcp.sessions import (
     McpSession,
     McpSessions,
@@ -77,8 +86,6 @@ _IDLE_LOOK = 0.25
 """The same, while no client is there that would have to be told."""
 _SWEEP = 30.0
 _SHOWN = 10_000
-_MAYBE_JSON = frozenset('{["-0123456789tfn \t\r\n')
-"""What a JSON text can begin with."""
 _log = logging.getLogger(__name__)
 
 Tell = Callable[[bytes], None]
@@ -94,7 +101,7 @@ class LevelledClient(Protocol):
 class RequestContext:
     """A request, who made it, and how to tell them something before it is answered."""
 
-    __slots__ = ("caller", "client", "headers", "message", "tell")
+    __slots__ = ("ask", "caller", "client", "headers", "message", "tell")
 
     def __init__(
         self,
@@ -104,6 +111,7 @@ class RequestContext:
         client: LevelledClient | None = None,
         tell: Tell | None,
         headers: Headers | None = None,
+        ask: AskClient | None = None,
     ) -> None:
         self.message = message
         self.caller = caller
@@ -111,6 +119,8 @@ class RequestContext:
         """The session; None in the stateless version."""
         self.tell = tell
         """None: nothing can be said before the answer."""
+        self.ask = ask
+        """None: whoever sits there cannot be asked."""
         self.headers = headers
         """Those that must repeat what the request says; None where there are none."""
 
@@ -200,42 +210,6 @@ class NoticeRelay:
         return encode_notification("notifications/message", {"level": level, "data": data})
 
 
-def make_call_result(result: ToolResult, tool: McpTool | None = None) -> Json:
-    """The `CallToolResult` of a call. Blocks travel as they are; a value that is no object is `{"result": value}`."""
-    out: Json
-    info = None if result.error is None and result.error_info is None else error_of(result)
-    if info is not None:
-        text = text_of(result, marked=True)
-        out = {"content": [{"type": "text", "text": text}], "structuredContent": error_value(info), "isError": True}
-    else:
-        value = result.result
-        blocks = blocks_of(result) if result.metadata else None
-        bare = type(value) is dict and (tool is None or not tool.wraps)
-        structured = value if bare else {"result": value}
-        if blocks is None:
-            out = {"content": [{"type": "text", "text": _value_as_text(value)}], "structuredContent": structured}
-        elif value is blocks and (tool is None or not tool.has_schema):
-            out = {"content": blocks}
-        else:
-            out = {"content": blocks, "structuredContent": structured}
-        out["isError"] = False
-    if result.call_id is not None or result.metadata:
-        meta = {f"toolyard/{key}": value for key, value in result.metadata.items() if key != CONTENT}
-        if result.call_id is not None:
-            meta[CALL_ID] = result.call_id
-        if meta:
-            out["_meta"] = meta
-    return out
-
-
-def _value_as_text(value: Any) -> str:
-    if type(value) is str and value[:1] not in _MAYBE_JSON and value.isascii():
-        return value
-    if type(value) is str:
-        return value_text(value)
-    return encode(value).decode()
-
-
 class BuiltinTool(msgspec.Struct, frozen=True):
     """One tool of the server's own."""
 
@@ -280,6 +254,7 @@ class McpEndpoint:
         self._keys = keys
         self._admission = admission
         self._invoker = invoker
+        self._approvals = yard.tool_engine.approvals
         self._builtin = {tool.name: tool for tool in builtin}
         # Where keys say what is seen, not all clients are told the same.
         scope = "private" if keys is not None and keys.required else "public"
@@ -386,13 +361,32 @@ class McpEndpoint:
         if own is not None:
             work = partial(own.answer, self, turn, arguments)
         key = turn.message.meta.get(IDEMPOTENCY_KEY)
-        if key is None:
-            return finish_result(await work(), stateless=turn.stateless)
-        return await self._call_idempotently(turn, name, arguments, key, work)
+        if key is not None:
+            work = partial(self._call_idempotently, turn, name, arguments, key, work)
+        if "inputResponses" in params and turn.stateless:
+            await take_input(self._approvals, turn.caller, params)
+        result = await work()
+        return await self._ask_about(turn, work, result) if turn.caller.unfinished else _finish(turn, result)
+
+    async def _ask_about(self, turn: RequestContext, work: Callable[[], Awaitable[Json]], result: Json) -> bytes:
+        """The result of a call that is held, or what came of it after the client was asked."""
+        while turn.caller.unfinished:
+            approval = await find_own_question(self._approvals, turn.caller)
+            if approval is None:
+                break
+            if turn.stateless:
+                params = turn.message.params
+                if not can_elicit(turn.message.meta.get(CLIENT_CAPABILITIES)) or "inputResponses" in params:
+                    break
+                return encode({**make_input_request(approval), "_meta": {SERVER_INFO: SERVER}})
+            if turn.ask is None or not await decide_by_asking(self._approvals, turn.caller, approval, turn.ask):
+                break
+            result = await work()
+        return _finish(turn, result)
 
     async def _call_idempotently(
         self, turn: RequestContext, name: str, arguments: Json, key: object, work: Callable[[], Awaitable[Json]]
-    ) -> bytes:
+    ) -> Json:
         if type(key) is not str or not key.isascii() or not key.isprintable() or not 0 < len(key) <= _LONGEST_ID:
             fault = f"params._meta: {IDEMPOTENCY_KEY!r} must be 1 to {_LONGEST_ID} ASCII characters"
             raise RpcFault(INVALID_PARAMS, fault)
@@ -411,7 +405,8 @@ class McpEndpoint:
             *(turn.caller, f"mcp:{key}", digest_json("tools/call", name, arguments), make, interrupted),
             tool_name=tool_name,
         )
-        return finish_result(msgspec.json.decode(answer.body), stateless=turn.stateless)
+        found: Json = msgspec.json.decode(answer.body)
+        return found
 
     async def call_yard_tool(
         self, turn: RequestContext, name: str, arguments: Json, headers: Headers | None = None
@@ -467,6 +462,10 @@ class McpEndpoint:
 
     async def _refuse_initialize(self, turn: RequestContext) -> bytes:
         raise RpcFault(METHOD_NOT_FOUND, "this session was begun before")
+
+
+def _finish(turn: RequestContext, result: Json) -> bytes:
+    return finish_result(result, stateless=turn.stateless)
 
 
 def _check_client(turn: RequestContext, required: Json) -> None:

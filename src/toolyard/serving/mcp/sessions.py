@@ -21,6 +21,7 @@ import msgspec
 from toolyard.dialects.mcp_protocol import LIST_CHANGED
 from toolyard.serving.http_fault import make_overloaded
 from toolyard.serving.identity import Principal
+from toolyard.serving.mcp.approving import ClientQuestions
 from toolyard.serving.mcp.event_stream import EventStream
 from toolyard.serving.mcp.json_rpc import RANK, Id, RpcMessage, encode_notification
 from toolyard.sessions.records import Records
@@ -94,6 +95,8 @@ class McpSession(msgspec.Struct, eq=False):
     """Calls under way here, by the id of their request."""
     notices: EventStream | None = None
     """What its `GET` reads, from the first one on."""
+    questions: ClientQuestions | None = None
+    """What whoever sits there was asked; None if they cannot be, or began with another worker."""
 
     @property
     def is_busy(self) -> bool:

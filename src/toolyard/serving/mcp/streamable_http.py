@@ -9,6 +9,7 @@ import asyncio
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 from starlette.requests import Request
@@ -31,6 +32,7 @@ from toolyard.dialects.mcp_protocol import (
 )
 from toolyard.serving.http_fault import HttpFault, make_overloaded
 from toolyard.serving.identity import Principal
+from toolyard.serving.mcp.approving import ClientQuestions, can_elicit
 from toolyard.serving.mcp.event_stream import EventStream, Replays, await_disconnect, new_stream_name, send_stream
 from toolyard.serving.mcp.json_rpc import (
     WITH_PRIMING,
@@ -206,7 +208,7 @@ class StreamableHttp:
             stateless = is_stateless(request.scope["headers"], message)
             if stateless:
                 return await self._answer_stateless(request, send, message, takes)
-            return await self._answer_in_session(request, send, message, takes)
+            return await self._answer_in_session(request, send, message, takes, document)
         except (RpcFault, HttpFault) as error:
             if isinstance(error, HttpFault) and (document is None or error.status == _NOT_ACCEPTABLE):
                 raise
@@ -284,19 +286,23 @@ class StreamableHttp:
         return await reply.finish(text)
 
     async def _answer_in_session(
-        self, request: Request, send: Send, message: RpcMessage | None, takes: AcceptedTypes
+        self, request: Request, send: Send, message: RpcMessage | None, takes: AcceptedTypes, document: Json
     ) -> Response | None:
         if message is not None and message.method == "initialize" and message.id is not None:
             return await self._initialize(request, message)
         session = await self._find_session(request)
         if message is None:
+            if session.questions is not None:
+                session.questions.take(document)
             return answer_accepted()
         if message.id is None:
             if message.method == "notifications/cancelled":
                 await self._cancel(session, message)
             return answer_accepted()
         reply = Reply(self._server.replays, send, takes, session)
-        turn = RequestContext(message, caller_of(request), client=session, tell=reply.tell)
+        questions, tell = session.questions, reply.tell
+        ask = None if questions is None or tell is None else partial(questions.ask, tell)
+        turn = RequestContext(message, caller_of(request), client=session, tell=tell, ask=ask)
         if message.method != "tools/call":
             return await self._reply(turn, reply)
         return await self._call_in_session(session, turn, reply)
@@ -325,6 +331,8 @@ class StreamableHttp:
     async def _initialize(self, request: Request, message: RpcMessage) -> Response:
         version = negotiate_version(message)
         session = await self._server.sessions.open(caller_of(request).principal.owner or "", version)
+        if can_elicit(message.params.get("capabilities")):
+            session.questions = ClientQuestions()
         text = encode_result(message.id, self._server.greet(version))
         return JsonResponse(text, headers={SESSION_ID: session.id})
 

@@ -1,0 +1,121 @@
+"""Asking an MCP client about a call that is held: by elicitation, or by an input request in the stateless version.
+
+Whoever answers there counts as the caller: it is asked only under a rule with `self: true`, and decides as the caller's
+key could at /v1/approvals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+from toolyard.calls.approval import Approval
+from toolyard.calls.approvals import Approvals
+from toolyard.model.errors import ApprovalError
+from toolyard.serving.approval_view import decider_of
+from toolyard.serving.identity import Caller
+from toolyard.serving.invoke import held_by
+from toolyard.serving.mcp.json_rpc import Json, encode
+
+AskClient = Callable[[Json], Awaitable[Json]]
+"""Has the client fill in a form: its answer."""
+
+_ELICIT, _QUESTION = "elicitation/create", "approval"
+_LONGEST = 4000
+_REASON = {"type": "string", "title": "Reason", "description": "Why; it is kept with the decision."}
+_CANCELLED: Json = {"action": "cancel"}
+
+
+class ClientQuestions:
+    """What one client was asked, until it answers."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[object, asyncio.Future[Json]] = {}
+
+    async def ask(self, tell: Callable[[bytes], None], params: Json) -> Json:
+        """Send the question by `tell`; the result of the client's answer."""
+        number = f"toolyard-{secrets.token_hex(8)}"
+        answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answer
+        tell(encode({"jsonrpc": "2.0", "id": number, "method": _ELICIT, "params": params}))
+        try:
+            return await answer
+        finally:
+            del self._waiting[number]
+
+    def take(self, document: Json) -> None:
+        """An answer of the client; an error is no decision, and what was never asked is nothing."""
+        number, result = document.get("id"), document.get("result")
+        answer = self._waiting.get(number) if type(number) is str else None
+        if answer is not None and not answer.done():
+            answer.set_result(result if type(result) is dict else _CANCELLED)
+
+
+def can_elicit(capabilities: Any) -> bool:
+    """True for a client that shows forms to people."""
+    form = capabilities.get("elicitation") if type(capabilities) is dict else None
+    return type(form) is dict and (not form or "form" in form)
+
+
+async def find_own_question(approvals: Approvals, caller: Caller) -> Approval | None:
+    """The first call of a request that is held and that its caller may decide on; None if there is none."""
+    for approval_id in filter(None, map(held_by, caller.unfinished)):
+        with suppress(ApprovalError):
+            approval = await approvals.aget(approval_id, decider_of(caller.principal))
+            if approval.self_allowed and approval.state == "pending":
+                return approval
+    return None
+
+
+async def decide_by_asking(approvals: Approvals, caller: Caller, approval: Approval, ask: AskClient) -> bool:
+    """Ask the client, unless somebody decides elsewhere meanwhile; False if it was left undecided."""
+    asking = asyncio.ensure_future(ask(describe_question(approval)))
+    waiting = asyncio.ensure_future(approvals.await_for(approval.id, float("inf")))
+    try:
+        await asyncio.wait({asking, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        return waiting.done() or await take_verdict(approvals, caller, approval.id, asking.result())
+    finally:
+        asking.cancel()
+        waiting.cancel()
+
+
+async def take_verdict(approvals: Approvals, caller: Caller, approval_id: str, answer: Any) -> bool:
+    """Decide as the client answered; False if that is no decision. What cannot be decided, the call path will tell."""
+    action = answer.get("action") if type(answer) is dict else None
+    if action not in ("accept", "decline"):
+        return False
+    content = answer.get("content")
+    reason = content.get("reason") if type(content) is dict else None
+    decide = approvals.aapprove if action == "accept" else approvals.adeny
+    with suppress(ApprovalError):
+        await decide(approval_id, decider_of(caller.principal), reason[:2000] if type(reason) is str else None)
+    return True
+
+
+def describe_question(approval: Approval) -> Json:
+    """The parameters of an `elicitation/create`: to accept is to approve, to decline is to deny."""
+    lines = [f"Approve this call of {approval.tool}?", f"arguments: {encode(approval.arguments).decode()}"]
+    preview = approval.preview
+    if preview is not None and preview.maker is not None:
+        lines += [f"foreseen by {preview.maker}: {preview.code}", *preview.changes]
+    elif preview is not None:
+        lines.append(f"cannot be foreseen: {preview.why_not}")
+    message = "\n".join(lines)
+    schema = {"type": "object", "properties": {"reason": _REASON}}
+    return {"message": message[:_LONGEST], "requestedSchema": schema}
+
+
+def make_input_request(approval: Approval) -> Json:
+    """The result of a call in the stateless version that is to be sent again with the client's answer."""
+    asked = {_QUESTION: {"method": _ELICIT, "params": {"mode": "form", **describe_question(approval)}}}
+    return {"resultType": "input_required", "inputRequests": asked, "requestState": approval.id}
+
+
+async def take_input(approvals: Approvals, caller: Caller, params: Json) -> None:
+    """What the client answered to `make_input_request`, if it did."""
+    given, approval_id = params.get("inputResponses"), params.get("requestState")
+    if type(given) is dict and type(approval_id) is str:
+        await take_verdict(approvals, caller, approval_id, given.get(_QUESTION))
