@@ -1,14 +1,20 @@
-"""`Journal`: the sink that keeps one row of each call, for people and programs that look at calls later."""
+"""`Journal`: the sink that keeps one row of each call, and tells of calls as they begin and end, for those who look."""
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from toolyard.calls.sinks import CallEvent
+from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.model.call import Mode
 from toolyard.model.errors import Held
 from toolyard.model.tool import Tool
 from toolyard.sessions.call_log import CallLog, CallLogOptions, CallRow, clean_text
+from toolyard.sessions.event_log import EventLog
 from toolyard.sessions.session import Session
 from toolyard.sessions.store.base import LogRow
 
@@ -20,28 +26,62 @@ def read_log_options(given: bool | CallLogOptions | UnsetType, *, serving: bool)
     return CallLogOptions() if (serving if given is UNSET else given) else None
 
 
+class BegunCall(msgspec.Struct, frozen=True):
+    """A call that is under way."""
+
+    number: int
+    time: float
+    tool: str
+    mode: Mode
+    session_id: str
+    owner: str
+    effects: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `CallRow`, as far as it is known yet."""
+        row = CallRow(self.number, self.time, 0.0, self.tool, self.mode, self.session_id, self.owner)
+        shown = row.to_dict()
+        del shown["duration_ms"]
+        return {**shown, "effects": self.effects}
+
+
 class Journal:
-    """A `StoredSink`: the row of a call that is recorded is in the transaction of its entry."""
+    """A `StoredSink`: the row of a call that is recorded is in the transaction of its entry, and so is its event."""
 
     name = "journal"
 
-    def __init__(self, log: CallLog) -> None:
+    def __init__(self, log: CallLog, events: EventLog) -> None:
         self.log = log
+        self.events = events
 
     def begin(self, number: int, tool: Tool, session: Session, mode: Mode) -> None:
-        """Nothing yet."""
+        """See `StoredSink`."""
+        key = session.key
+        owner = clean_text(key.owner)
+        about = BegunCall(
+            *(number, time.time(), tool.qualified_name, mode, clean_text(key.session_id), owner, tool.effects.value)
+        )
+        self.events.put("call.begun", owner, tool.namespace, about)
 
     def write_rows(self, event: CallEvent) -> tuple[LogRow, ...] | None:
         """See `StoredSink`."""
-        row = self.log.write_row(make_row(event))
-        return None if row is None else (row,)
+        row = make_row(event)
+        rows = (self.log.write_row(row), self.events.write_row(*_describe(row)))
+        return None if None in rows else tuple(each for each in rows if each is not None)
 
     def emit(self, event: CallEvent) -> None:
         """Keep what no entry carries: calls outside of stored sessions, simulations, and what was cut off."""
-        self.log.add(make_row(event))
+        row = make_row(event)
+        self.log.add(row)
+        self.events.put(*_describe(row))
 
     def close(self) -> None:
         """Nothing: the rows are the store's."""
+
+
+def _describe(row: CallRow) -> tuple[str, str, str, CallRow]:
+    kind = "call.held" if row.code == Held.code else "call.ended"
+    return kind, row.owner, row.tool.partition(TOOL_NAMESPACE_SEP)[0], row
 
 
 def make_row(event: CallEvent) -> CallRow:

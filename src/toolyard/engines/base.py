@@ -51,6 +51,7 @@ from toolyard.registry.prepared import PreparedTool
 from toolyard.registry.simulation import current_simulation, simulating
 from toolyard.schema.options import check_kinds
 from toolyard.sessions.call_log import CallLogOptions, open_call_log
+from toolyard.sessions.event_log import open_event_log
 from toolyard.sessions.history import History
 from toolyard.sessions.session import Session
 from toolyard.sessions.sessions import Sessions
@@ -153,7 +154,9 @@ class ToolEngine(SessionReading, Closing):
 
     def keep_journal(self, options: CallLogOptions) -> Journal:
         """Log calls from now on, beside the sessions."""
-        journal = self.journal = Journal(open_call_log(self.sessions.store, options))
+        journal = self.journal = Journal(
+            open_call_log(self.sessions.store, options), open_event_log(self.sessions.store)
+        )
         self._tracer = self._path.tracer = (self._tracer or Tracer()).with_journal(journal)
         return journal
 

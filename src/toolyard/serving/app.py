@@ -22,6 +22,7 @@ from toolyard.serving.routes.approvals import ApprovalRoutes
 from toolyard.serving.routes.arp import ArpTools
 from toolyard.serving.routes.calls import CallRoutes
 from toolyard.serving.routes.catalog import CatalogRoutes
+from toolyard.serving.routes.events import EventRoutes
 from toolyard.serving.routes.native_tools import NativeTools
 from toolyard.serving.routes.openapi import OpenApiRoute
 from toolyard.serving.routes.operations import OperationsRoutes
@@ -102,6 +103,7 @@ def _api_operations(service: Service) -> tuple[Operation, ...]:
         *CatalogRoutes(catalog).operations(),
         *RegistrationRoutes(service.yard, service.registrations, invoker).operations(),
         *CallRoutes(service.yard.tool_engine).operations(),
+        *EventRoutes(service.events, service.mcp.subscribers).operations(),
         *SessionRoutes(service.yard.tool_engine, invoker, service.quota).operations(),
         *ApprovalRoutes(service.approvals, service.block.call_timeout).operations(),
         *ArpTools(catalog, invoker).operations(),

@@ -23,6 +23,7 @@ from toolyard.model.report import LoadReport
 from toolyard.serving.admission import Admission, BodyBudget
 from toolyard.serving.approval_view import ApprovalView
 from toolyard.serving.catalog_view import CatalogView, LoadedCatalog, Registrations, SnapshotCache
+from toolyard.serving.event_feed import EventFeed
 from toolyard.serving.idempotency import Idempotency
 from toolyard.serving.identity import KeyRing
 from toolyard.serving.invoke import CurrentNames, Invoker
@@ -96,6 +97,7 @@ class Service:
     registrations: Registrations
     loaded: LoadedCatalog
     mcp: McpEndpoint
+    events: EventFeed
     background: BackgroundTasks
     failing: dict[str, str]
     """What goes on beside the requests and does not work at the moment, with the kind of its error."""
@@ -161,11 +163,12 @@ def make_service(
         catalog=catalog,
     )
     failing: dict[str, str] = {}
-    work = _list_work(failing, idempotency, mcp, loaded if records.shared else None, keys, metrics)
+    events = EventFeed(yard)
+    work = _list_work(failing, idempotency, mcp, events, loaded if records.shared else None, keys, metrics)
     return Service(
         *(yard, block, records, keys, metrics, admission, reads, BodyBudget(_LARGE_BODIES * block.max_body_bytes)),
         *(quota, idempotency, names, catalog, invoker, registrations, loaded, mcp),
-        *(BackgroundTasks(work, failing), failing, ApprovalView(engine.approvals)),
+        *(events, BackgroundTasks(work, failing), failing, ApprovalView(engine.approvals)),
     )
 
 
@@ -181,12 +184,14 @@ def _list_work(
     failing: dict[str, str],
     idempotency: Idempotency,
     mcp: McpEndpoint,
+    events: EventFeed,
     shared: LoadedCatalog | None,
     keys: KeyRing | None,
     metrics: Metrics | None,
 ) -> dict[str, Work]:
     """What goes on beside the requests."""
     work: dict[str, Work] = {"answers": idempotency.tend, "mcp": partial(mcp.tend, failing, "mcp")}
+    work["events"] = partial(events.tend, failing, "events")
     work |= {} if shared is None else {"other processes": partial(shared.follow_others, failing, "other processes")}
     work |= {} if keys is None else {"keys": keys.watch}
     return work | ({} if metrics is None else {"metrics": metrics.run})

@@ -6,9 +6,7 @@ What was sent and what came back is in the session's history, not here.
 from __future__ import annotations
 
 import itertools
-import logging
 import secrets
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -21,19 +19,17 @@ from msgspec import Meta
 
 from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.model.call import Mode
-from toolyard.model.errors import Effect, SessionError
+from toolyard.model.errors import Effect
 from toolyard.model.names import glob_matcher
-from toolyard.sessions.store.base import LogRow, Outcome, SessionStore, TrimLog
-from toolyard.sessions.store.log_tables import LEADING, SCANNED, CallQuery, find_surplus, get_call, has_rows_before
+from toolyard.sessions.store.base import LogRow, SessionStore
+from toolyard.sessions.store.log_tables import LEADING, SCANNED, CallQuery, get_call
 from toolyard.sessions.store.sql import SqlStore
+from toolyard.sessions.trimmer import Trimmer
 
 _LONGEST = 512
 _MICROS = 1_000_000
 _DAY = 86_400
-_TRIMMED_AT_ONCE = 500
 _GLOB = frozenset("*?[")
-
-log = logging.getLogger(__name__)
 
 _numbers = itertools.count(secrets.randbits(62))
 
@@ -251,10 +247,7 @@ class SqlCallLog(CallLog):
         self._store = store
         self._options = options
         self._clock = clock
-        self._slack = options.max_rows // 100 + 100
-        """Rows that may be too many before somebody looks."""
-        self._added = self._slack
-        self._trimming = threading.Lock()
+        self._trimmer = Trimmer(store, "calls", options.max_rows, self._find_oldest)
 
     def add(self, row: CallRow) -> None:
         """See `CallLog`."""
@@ -262,10 +255,7 @@ class SqlCallLog(CallLog):
 
     def write_row(self, row: CallRow) -> LogRow:
         """See `CallLog`."""
-        self._added += 1
-        if self._added > self._slack:
-            self._added = 0
-            threading.Thread(target=self._trim, name="toolyard-trim", daemon=True).start()
+        self._trimmer.count()
         data = msgspec.msgpack.encode([getattr(row, name) for name in _REST])
         return LogRow("calls", (*row.place, *[getattr(row, name) for name in _COLUMNS], data))
 
@@ -279,25 +269,13 @@ class SqlCallLog(CallLog):
         found = [row for row in map(_read_row, rows) if named is None or named(row.tool)]
         return CallPage(found, None if place is None else Place(*place))
 
+    def _find_oldest(self) -> int:
+        return int((self._clock() - self._options.days * _DAY) * _MICROS)
+
     def get(self, number: int) -> CallRow | None:
         """See `CallLog`."""
         row = self._store.read(lambda run: get_call(run, number))
         return None if row is None else _read_row(row)
-
-    def _trim(self) -> None:
-        """Delete what is too much or too old, a little at a time: others write meanwhile."""
-        if not self._trimming.acquire(blocking=False):
-            return
-        try:
-            surplus = self._store.read(lambda run: find_surplus(run, "calls", self._options.max_rows))
-            oldest = int((self._clock() - self._options.days * _DAY) * _MICROS)
-            before = max(oldest, surplus or 0)
-            while self._store.read(lambda run: has_rows_before(run, "calls", before)):
-                self._store.write(TrimLog("calls", before, _TRIMMED_AT_ONCE, Outcome()))
-        except SessionError as error:
-            log.warning("the call log could not be trimmed: %s", error)
-        finally:
-            self._trimming.release()
 
 
 def _ask(wanted: CallFilter, oldest: float, before: Place | None) -> CallQuery:

@@ -20,9 +20,9 @@ from toolyard.model.errors import ToolyardError
 from toolyard.serving.console.rendering import NavigationEntry, PageRenderer
 from toolyard.serving.console.sign_in import FORM_TOKEN, FormTokens, read_fields
 from toolyard.serving.http_fault import HttpFault, find_session_fault
-from toolyard.serving.mcp.event_stream import watch_disconnect
 from toolyard.serving.middleware import FaultPage
 from toolyard.serving.routing import Access, JsonResponse, Operation
+from toolyard.serving.sse import watch_disconnect
 
 _SUMMARY = "A page for people"
 _TWIN = ".json"

@@ -6,15 +6,13 @@ import asyncio
 import logging
 import secrets
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 
-from starlette.types import Receive, Send
+from starlette.types import Send
 
 from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.sse import BEAT, COMMENT, HEAD, RETRY_MS, write_event
 
-RETRY_MS = 1000
-"""When a client is to come back after a stream broke off."""
 _MOST_EVENTS = 512
 _MOST_BYTES = 1024 * 1024
 _HIGH = 8 * 1024 * 1024
@@ -22,16 +20,6 @@ _HIGH = 8 * 1024 * 1024
 _MOST_UNREAD = 64 * 1024 * 1024
 """Bytes not read yet, at which whoever does not read is given up: what was asked for before may still be answered."""
 _CHUNK = 256 * 1024
-_BEAT = 15.0
-"""Seconds of silence after which something is said, so that nobody in between takes the connection for dead."""
-
-_HEAD = (
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-store, no-transform"),
-    # Or a proxy would collect events until it has enough of them.
-    (b"x-accel-buffering", b"no"),
-)
-_COMMENT = b": \n\n"
 _log = logging.getLogger(__name__)
 
 
@@ -85,7 +73,7 @@ class EventStream:
     def prime(self) -> None:
         """Begin with an event without a message, whose id can be named should the connection break at once."""
         assert self.name is not None
-        self._add(b"id: %b.%d\nretry: %d\ndata: \n\n" % (self.name.encode(), self.count + 1, RETRY_MS), loose=True)
+        self._add(write_event(b"", id=self._next_id(), retry=RETRY_MS), loose=True)
 
     def put_raw(self, event: bytes) -> None:
         """Add an event that is written already, and must not be lost."""
@@ -115,8 +103,10 @@ class EventStream:
 
     def _put(self, message: bytes, loose: bool) -> None:
         if not self.over:
-            head = b"" if self.name is None else b"id: %b.%d\n" % (self.name.encode(), self.count + 1)
-            self._add(b"%bevent: message\ndata: %b\n\n" % (head, message), loose)
+            self._add(write_event(message, kind="message", id=None if self.name is None else self._next_id()), loose)
+
+    def _next_id(self) -> str:
+        return f"{self.name}.{self.count + 1}"
 
     def _add(self, event: bytes, loose: bool) -> None:
         self.count += 1
@@ -151,13 +141,13 @@ class EventStream:
                 return
             else:
                 waiter = self._waiter = asyncio.get_running_loop().create_future()
-                beat = asyncio.get_running_loop().call_later(_BEAT, self.wake)
+                beat = asyncio.get_running_loop().call_later(BEAT, self.wake)
                 try:
                     await waiter
                 finally:
                     beat.cancel()
                 if self.count == after and not self.over and self.reader is reader:
-                    yield _COMMENT
+                    yield COMMENT
 
     def _taken(self) -> bytes:
         """Some of what was not read yet, which is then no longer here."""
@@ -183,10 +173,10 @@ class EventStream:
 
 async def send_stream(send: Send, stream: EventStream, reader: object, *, after: int = 0, silent: bool = False) -> None:
     """Answer a request with a stream, until it ends or another reader takes over."""
-    await send({"type": "http.response.start", "status": 200, "headers": list(_HEAD)})
+    await send({"type": "http.response.start", "status": 200, "headers": list(HEAD)})
     if silent:
         # Nothing else may come for long, and the client is to know that it is heard.
-        await send({"type": "http.response.body", "body": _COMMENT, "more_body": True})
+        await send({"type": "http.response.body", "body": COMMENT, "more_body": True})
     async for chunk in stream.read(reader, after):
         await send({"type": "http.response.body", "body": chunk, "more_body": True})
         del chunk
@@ -194,23 +184,6 @@ async def send_stream(send: Send, stream: EventStream, reader: object, *, after:
         # Not ended in order, so that the client knows that something is missing.
         raise HttpFault(503, "server.overloaded", "the client did not read the answers it had asked for")
     await send({"type": "http.response.body", "body": b""})
-
-
-@asynccontextmanager
-async def watch_disconnect(receive: Receive, gone: Callable[[], object]) -> AsyncIterator[None]:
-    """Have `gone` called should the client of a request, whose body was read, be gone before the block is over."""
-    task = asyncio.get_running_loop().create_task(await_disconnect(receive, gone))
-    try:
-        yield
-    finally:
-        task.cancel()
-
-
-async def await_disconnect(receive: Receive, gone: Callable[[], object]) -> None:
-    """Call `gone` once the client of a request, whose body was read, is gone."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    gone()
 
 
 _KEPT_BYTES = 16 * 1024 * 1024

@@ -71,9 +71,9 @@ from toolyard.serving.mcp.sessions import (
     forget_lost,
     heed_cancelled,
 )
-from toolyard.serving.mcp.subscriptions import Subscribers
 from toolyard.serving.routing import JsonResponse, digest_json
 from toolyard.serving.session_view import SessionQuota
+from toolyard.serving.subscribers import Subscribers
 from toolyard.sessions.records import Records
 
 IDEMPOTENCY_KEY = "toolyard/idempotency_key"

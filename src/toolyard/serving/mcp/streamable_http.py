@@ -33,7 +33,7 @@ from toolyard.dialects.mcp_protocol import (
 from toolyard.serving.http_fault import HttpFault, make_overloaded
 from toolyard.serving.identity import Principal
 from toolyard.serving.mcp.approving import ClientQuestions, can_elicit
-from toolyard.serving.mcp.event_stream import EventStream, Replays, await_disconnect, new_stream_name, send_stream
+from toolyard.serving.mcp.event_stream import EventStream, Replays, new_stream_name, send_stream
 from toolyard.serving.mcp.json_rpc import (
     WITH_PRIMING,
     Json,
@@ -62,6 +62,7 @@ from toolyard.serving.mcp.sessions import (
 )
 from toolyard.serving.mcp.subscriptions import listen, stand, stand_in_session
 from toolyard.serving.routing import BODY, JsonResponse, caller_of, query_str, read_json
+from toolyard.serving.sse import await_disconnect
 from toolyard.sessions.records import Records
 
 _BOTH = "application/json, text/event-stream"

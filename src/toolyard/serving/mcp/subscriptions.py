@@ -1,87 +1,24 @@
 """Streams on which clients wait for news: `GET /mcp` of a session, and `subscriptions/listen` without one.
 
-`Subscribers` knows all that are open, so that every client is told when the catalog changes, and none has too many.
+`Subscribers` knows all that are open.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 
-import msgspec
 from starlette.requests import Request
 from starlette.types import Send
 
 from toolyard.dialects.mcp_protocol import INVALID_PARAMS, LIST_CHANGED, SUBSCRIPTION_ID
-from toolyard.serving.http_fault import make_overloaded
-from toolyard.serving.mcp.event_stream import EventStream, Replays, new_stream_name, send_stream, watch_disconnect
+from toolyard.serving.mcp.event_stream import EventStream, Replays, new_stream_name, send_stream
 from toolyard.serving.mcp.json_rpc import Json, RpcFault, RpcMessage, encode_notification, encode_result, finish_result
 from toolyard.serving.mcp.sessions import McpSession
 from toolyard.serving.routing import caller_of
-
-
-class Subscriber(msgspec.Struct, eq=False):
-    """One client that is told of changes as long as it is there."""
-
-    owner: str
-    changed: Callable[[], None]
-    """Told of each change; returns at once."""
-    end: Callable[[], None]
-    """Asked to make room."""
-    stop: Callable[[], None]
-    """Told that the server stops."""
-
-
-class Subscribers:
-    """Every open stream, oldest first. Where there are too many, whoever has most gives one up, the oldest."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._open: dict[Subscriber, None] = {}
-
-    def __len__(self) -> int:
-        return len(self._open)
-
-    def join(self, subscriber: Subscriber) -> None:
-        """Count a stream in; `HttpFault` 429 if there are too many, and most of them its owner's."""
-        if len(self._open) >= self._most:
-            self._make_room(subscriber.owner)
-        self._open[subscriber] = None
-
-    def leave(self, subscriber: Subscriber) -> None:
-        """It is gone; nothing happens if it was before."""
-        self._open.pop(subscriber, None)
-
-    def notify_all(self) -> None:
-        """The catalog has changed."""
-        for subscriber in list(self._open):
-            subscriber.changed()
-
-    def end_all(self) -> None:
-        """The server stops: end every stream that would go on."""
-        for subscriber in list(self._open):
-            subscriber.stop()
-
-    def keep_only(self, stays: Callable[[str], bool]) -> None:
-        """End the streams of owners who may not have any more."""
-        for subscriber in [one for one in self._open if not stays(one.owner)]:
-            subscriber.end()
-
-    def _make_room(self, owner: str) -> None:
-        counts = Counter(subscriber.owner for subscriber in self._open)
-        whose, most = counts.most_common(1)[0]
-        if most <= counts[owner]:
-            raise make_overloaded("all streams are in use; end one, or try again", 5)
-        oldest = next(subscriber for subscriber in self._open if subscriber.owner == whose)
-        self.leave(oldest)
-        oldest.end()
-
+from toolyard.serving.sse import watch_disconnect
+from toolyard.serving.subscribers import Subscriber, Subscribers, nothing
 
 _CHANGED = encode_notification(LIST_CHANGED)
-
-
-def nothing() -> None:
-    """For a stream that others tell of changes."""
 
 
 async def stand(

@@ -107,7 +107,7 @@ class Create(msgspec.Struct, frozen=True):
 class LogRow(msgspec.Struct, frozen=True):
     """A row of a log, which is a table of its own; one that is there already stays."""
 
-    table: Literal["calls"]
+    table: Literal["calls", "events"]
     values: tuple[object, ...]
 
 
@@ -120,7 +120,7 @@ class AddRows(msgspec.Struct, frozen=True):
 class TrimLog(msgspec.Struct, frozen=True):
     """Some of the rows of a log that lie before a place, so that no transaction is long."""
 
-    table: Literal["calls"]
+    table: Literal["calls", "events"]
     before: int
     most: int
     outcome: Outcome

@@ -1,4 +1,4 @@
-"""The SQL of the call log, in the dialect that SQLite and Postgres share.
+"""The SQL of the call log and of the log of events, in the dialect that SQLite and Postgres share.
 
 Rows are read newest first, by when the call ended; a page begins where the one before it stopped. One condition of a
 filter is answered by an index. The others are looked at row by row, and never at more than `SCANNED` rows: a page may
@@ -28,6 +28,12 @@ CALLS = (
     "CREATE INDEX calls_failed ON calls (at, id) WHERE code IS NOT NULL",
 )
 
+EVENTS = (
+    "{sequence}",
+    "CREATE TABLE events (id {event_id}, stamp BIGINT NOT NULL, kind {text} NOT NULL, owner {text} NOT NULL,"
+    " namespace {text} NOT NULL, data {blob} NOT NULL)",
+)
+
 LEADING = ("session", "tool", "code", "owner")
 """Columns with an index, the one that is likely to leave fewest rows first."""
 
@@ -35,15 +41,19 @@ _COLUMNS = "at, id, owner, session, tool, mode, code, effect, effects, data"
 _ORDER = "ORDER BY at DESC, id DESC LIMIT ?"
 _ADD = {
     "calls": f"INSERT INTO calls ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",  # noqa: S608 - constants only
+    "events": "INSERT INTO events (stamp, kind, owner, namespace, data) VALUES (?, ?, ?, ?, ?)",
 }
 _TRIM = {
     "calls": "DELETE FROM calls WHERE (at, id) IN (SELECT at, id FROM calls WHERE at < ? ORDER BY at, id LIMIT ?)",
+    "events": "DELETE FROM events WHERE id IN (SELECT id FROM events WHERE id < ? ORDER BY id LIMIT ?)",
 }
 _BEFORE = {
     "calls": "SELECT 1 FROM calls WHERE at < ? LIMIT 1",
+    "events": "SELECT 1 FROM events WHERE id < ? LIMIT 1",
 }
 _NTH = {
     "calls": "SELECT at FROM calls ORDER BY at DESC, id DESC LIMIT 1 OFFSET ?",
+    "events": "SELECT id FROM events ORDER BY id DESC LIMIT 1 OFFSET ?",
 }
 
 
@@ -61,8 +71,29 @@ def row_steps(rows: tuple[LogRow, ...]) -> list[Step]:
 
 def are_rows_written(run: Run, write: AddRows) -> bool:
     """Whether rows whose commit was never answered are there: they were written together."""
-    numbers = [row.values[1] for row in write.rows if row.table == "calls"]
-    return bool(numbers) and run("SELECT 1 FROM calls WHERE id = ?", (numbers[0],)).fetchone() is not None
+    for row in write.rows[:1]:
+        # A call has a number, and an event a stamp, that no other has; there are few events.
+        if row.table == "calls":
+            return run("SELECT 1 FROM calls WHERE id = ?", (row.values[1],)).fetchone() is not None
+        return run("SELECT 1 FROM events WHERE stamp = ?", (row.values[0],)).fetchone() is not None
+    return False
+
+
+_EVENTS = "SELECT id, kind, owner, namespace, data FROM events WHERE id > ?"
+
+
+def read_events(run: Run, after: int, most: int, settled: str) -> tuple[list[Any], int | None]:
+    """What came after an event, in the order of commits, and the first event that is kept.
+
+    `settled` is a condition for events that nothing can come before any more.
+    """
+    rows = run(f"{_EVENTS}{settled} ORDER BY id LIMIT ?", (after, most)).fetchall()
+    return rows, run("SELECT min(id) FROM events", ()).fetchone()[0] if rows else None
+
+
+def recent_events(run: Run, most: int, settled: str) -> list[Any]:
+    """The last events, oldest first."""
+    return run(f"{_EVENTS}{settled} ORDER BY id DESC LIMIT ?", (-1, most)).fetchall()[::-1]
 
 
 def find_surplus(run: Run, table: str, most: int) -> int | None:

@@ -45,6 +45,7 @@ class PostgresStore(SqlStore):
             raise SessionError(str(missing_extra("postgres", "a Postgres store", "psycopg"))) from error
         self._address = postgres_connection.PostgresAddress(dsn, schema, connect_timeout)
         self._runner = postgres_connection.runner
+        self.settled = postgres_connection.SETTLED
         self._writer = postgres_connection.Writer(self._address)
         self._reader = postgres_connection.Link(self._address, prepare=postgres_connection.one_view)
         self._locks = postgres_connection.Link(self._address)

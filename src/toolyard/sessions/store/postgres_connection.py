@@ -30,6 +30,19 @@ from toolyard.sessions.store.steps import Run
 
 _T = TypeVar("_T")
 
+# Numbers of a sequence are not in the order of commits; transactions that ended before all that run now are. So the
+# number of its transaction leads the id of an event, and what is still under way is waited for.
+_IN_TRANSACTION = 2**20
+_WORDS = {
+    "text": 'TEXT COLLATE "C"',
+    "blob": "BYTEA",
+    "compact": "",
+    "sequence": "CREATE SEQUENCE event_numbers",
+    "event_id": "BIGINT PRIMARY KEY DEFAULT (pg_current_xact_id()::text::bigint"
+    f" * {_IN_TRANSACTION} + (nextval('event_numbers') & {_IN_TRANSACTION - 1}))",
+}
+SETTLED = f" AND id < pg_snapshot_xmin(pg_current_snapshot())::text::bigint * {_IN_TRANSACTION}"
+
 Connection = psycopg.Connection[TupleRow]
 
 _ENCODED = "with the password percent-encoded ('@' is %40, '/' is %2F, ':' is %3A)"
@@ -105,7 +118,7 @@ class PostgresAddress:
             )
         if version == tables.VERSION:
             return
-        for table in tables.missing_tables(version, text='TEXT COLLATE "C"', blob="BYTEA", compact=""):
+        for table in tables.missing_tables(version, **_WORDS):
             conn.execute(table.encode())
         if version == 0:
             conn.execute("CREATE TABLE format (version BIGINT NOT NULL)")

@@ -22,6 +22,8 @@ class SqlStore(ABC):
 
     quick: bool
     """See `SessionStore`."""
+    settled = ""
+    """A condition, in SQL, for events before which no other can appear any more."""
 
     def __init__(self) -> None:
         self._group = GroupCommit[Write](self._apply_with_rows)

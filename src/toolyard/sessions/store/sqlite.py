@@ -30,6 +30,14 @@ Durability = Literal["normal", "full"]
 # "TYrd" in the file header, so that another program's database is never taken for ours.
 _APPLICATION = 0x54597264
 
+_WORDS = {
+    "text": "TEXT",
+    "blob": "BLOB",
+    "compact": " WITHOUT ROWID",
+    "event_id": "INTEGER PRIMARY KEY AUTOINCREMENT",
+    "sequence": "SELECT 1",
+}
+
 # Closing a new file's descriptor frees every lock this process has on it, SQLite's own too: one opening at a time.
 _opening = threading.Lock()
 
@@ -204,7 +212,7 @@ class SqliteStore(SqlStore):
         if self._check_version(db) == tables.VERSION:
             return
         db.execute("BEGIN IMMEDIATE")
-        for table in tables.missing_tables(self._check_version(db), text="TEXT", blob="BLOB", compact=" WITHOUT ROWID"):
+        for table in tables.missing_tables(self._check_version(db), **_WORDS):
             db.execute(table)
         db.execute(f"PRAGMA application_id = {_APPLICATION}")
         db.execute(f"PRAGMA user_version = {tables.VERSION}")

@@ -29,7 +29,7 @@ from toolyard.sessions.store.base import (
     Touch,
     Withdraw,
 )
-from toolyard.sessions.store.log_tables import CALLS, are_rows_written, log_steps, row_steps
+from toolyard.sessions.store.log_tables import CALLS, EVENTS, are_rows_written, log_steps, row_steps
 from toolyard.sessions.store.steps import Run, Step
 
 RECORDS = (
@@ -134,7 +134,7 @@ _SESSIONS = (
 
 _TIMES = ("ALTER TABLE entries ADD COLUMN at DOUBLE PRECISION", "ALTER TABLE entries ADD COLUMN took DOUBLE PRECISION")
 
-STAGES = (_SESSIONS, RECORDS, _TIMES, CALLS)
+STAGES = (_SESSIONS, RECORDS, _TIMES, CALLS, EVENTS)
 """What each version of the tables added to the one before; never changed, only added to."""
 VERSION = len(STAGES)
 
@@ -165,9 +165,9 @@ _FORK = (
 _FIRST = "INSERT INTO entries (branch, seq, entry, changes) VALUES (?, ?, ?, ?)"
 
 
-def missing_tables(known: int, *, text: str, blob: str, compact: str) -> list[str]:
+def missing_tables(known: int, **words: str) -> list[str]:
     """What to run where version `known` of the tables is there already, 0 for none; in the words of one database."""
-    return [table.format(text=text, blob=blob, compact=compact) for stage in STAGES[known:] for table in stage]
+    return [table.format(**words) for stage in STAGES[known:] for table in stage]
 
 
 def write_steps(write: Create | Append | Intend | Withdraw | Touch | RecordWrite | LogWrite) -> list[Step]:

@@ -1,0 +1,78 @@
+"""What happens, as it happens: `GET /v1/events`. A key is told of what is its own, one with `*:admin` of everything."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.types import Send
+
+from toolyard.serving.event_feed import EventFeed
+from toolyard.serving.routing import Operation, QueryParameter, caller_of, query_str
+from toolyard.serving.sse import BEAT, HEAD, RETRY_MS, watch_disconnect, write_event
+from toolyard.serving.subscribers import Subscriber, Subscribers, nothing
+
+_AFTER = QueryParameter(
+    "after", {"type": "string", "maxLength": 64}, "Id of the last event that was read, in place of `Last-Event-ID`."
+)
+_MISSED = b'{"message":"some events are no longer here; GET /v1/calls and GET /v1/approvals have what became of them"}'
+
+
+class EventRoutes:
+    """The stream of events."""
+
+    def __init__(self, feed: EventFeed, subscribers: Subscribers) -> None:
+        self._feed = feed
+        self._subscribers = subscribers
+
+    def operations(self) -> tuple[Operation, ...]:
+        """One stream."""
+        return (
+            Operation(
+                *("GET", "/v1/events", self.open_stream, "Calls, approvals and sources as they change"),
+                answers={200: "text/event-stream"},
+                query=(_AFTER,),
+                streams=True,
+            ),
+        )
+
+    async def open_stream(self, request: Request, send: Send) -> None:
+        """Tell a client what happens until it is gone, its key is, or the server stops.
+
+        Nobody has a queue: whoever reads slowly, or comes back late, is told by `events.missed` that they missed some.
+        """
+        feed, caller, over = self._feed, caller_of(request), [False]
+
+        def end() -> None:
+            over[0] = True
+            feed.wake()
+
+        subscriber = Subscriber(caller.principal.owner or "", nothing, end, end)
+        self._subscribers.join(subscriber)
+        await feed.join()
+        try:
+            async with watch_disconnect(request.receive, end):
+                await send({"type": "http.response.start", "status": 200, "headers": list(HEAD)})
+                last = caller.headers.get(b"last-event-id")
+                place = feed.find_place(query_str(request, "after") if last is None else last.decode("latin-1"))
+                await self._tell(request, send, place, over)
+                await send({"type": "http.response.body", "body": b""})
+        finally:
+            feed.leave()
+            self._subscribers.leave(subscriber)
+
+    async def _tell(self, request: Request, send: Send, place: int | None, over: list[bool]) -> None:
+        feed, principal = self._feed, caller_of(request).principal
+        body = write_event(retry=RETRY_MS)
+        while not over[0]:
+            if place is None or not feed.is_at_hand(place):
+                # From here on: what is still at hand would only look complete.
+                place = feed.newest
+                body += write_event(_MISSED, kind="events.missed", id=feed.write_id(place))
+            chunk, reached = feed.take(principal, place)
+            # An id alone, so that who comes back later has not to be told that they missed what they may not see.
+            body += chunk or (write_event(id=feed.write_id(reached)) if body else b"")
+            if body:
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+            waits, place, body = reached == place, reached, b""
+            if waits:
+                await feed.wait(BEAT)
+                body = b"" if over[0] or feed.newest > place else write_event(id=feed.write_id(place))

@@ -1,0 +1,201 @@
+"""Events over HTTP: told to who may know, in order, once, and from where the reader stopped."""
+
+import http.client
+import json
+import threading
+
+import pytest
+from sessions.conftest import postgres, postgres_place  # noqa: F401 - fixtures
+from waiting import SOON, until
+
+from serving.service_support import CORE, served
+
+
+class Stream:
+    """One open stream, read by hand."""
+
+    def __init__(self, yard, token=None, last=None):
+        self._line = http.client.HTTPConnection("127.0.0.1", yard.port, timeout=SOON)
+        token = token or yard.token
+        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        self._line.request("GET", "/v1/events", headers=headers | ({} if last is None else {"last-event-id": last}))
+        self.answer = self._line.getresponse()
+        assert self.answer.status == 200, self.answer.read()
+        assert self.answer.headers["content-type"] == "text/event-stream"
+        self.last = last
+        self._next()  # when to come back
+
+    def _next(self):
+        """The next block; None at the end."""
+        found = {}
+        while line := self.answer.readline():
+            if line == b"\n":
+                self.last = found.get("id", self.last)
+                return found
+            name, _, value = line.decode().rstrip("\n").partition(": ")
+            found[name] = value
+        return None
+
+    def read(self, kind=None):
+        """The next event (of a kind), with its data."""
+        while (block := self._next()) is not None:
+            if "data" in block and (kind is None or block["event"] == kind):
+                return block["event"], json.loads(block["data"])
+        return None
+
+    def close(self):
+        self.answer.close()
+        self._line.close()
+
+
+def config_of(kind, folder):
+    return CORE if kind == "memory" else {**CORE, "sessions": {"store": "sqlite", "path": str(folder / "s.db")}}
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def yard(request, tmp_path):
+    with served(config_of(request.param, tmp_path)) as server:
+        yield server
+
+
+def say(yard, text, **options):
+    """A call whose id is found again in its events."""
+    body = {"calls": [{"name": "core::echo", "arguments": {"text": "hidden"}, "call_id": text}]}
+    assert yard.post("/v1/calls", body, **options).status == 200
+
+
+def test_a_call_is_told_when_it_begins_and_when_it_ends_without_what_it_carried(yard):
+    stream = Stream(yard)
+    say(yard, "c-1")
+    kind, begun = stream.read()
+    assert (kind, begun["tool"], begun["effects"]) == ("call.begun", "core::echo", "read")
+    kind, ended = stream.read()
+    assert (kind, ended["id"], ended["call_id"]) == ("call.ended", begun["id"], "c-1")
+    assert "duration_ms" in ended and "hidden" not in json.dumps([begun, ended])
+    yard.post("/v1/calls", {"calls": [{"name": "core::nothing"}]})
+    kind, failed = stream.read()
+    assert (kind, failed["code"]) == ("call.ended", "tool.not_found")
+    until(lambda: yard.get(f"/v1/calls/{ended['id']}").status == 200)
+    assert yard.get(f"/v1/calls/{ended['id']}").json == ended
+    stream.close()
+
+
+def test_who_comes_back_is_told_what_happened_meanwhile_once(yard):
+    stream = Stream(yard)
+    say(yard, "a")
+    assert [stream.read()[0] for _ in range(2)] == ["call.begun", "call.ended"]
+    stream.close()
+    say(yard, "b")
+    stream = Stream(yard, last=stream.last)
+    assert [stream.read()[1].get("call_id") for _ in range(2)] == [None, "b"]
+    say(yard, "c")
+    assert stream.read("call.ended")[1]["call_id"] == "c"
+    stream.close()
+
+
+@pytest.mark.parametrize("last", ["x", "s-99999999999999999", "s--1", "0", "deadbeef-3", "\xff", "s-" + "9" * 40])
+def test_who_names_an_event_that_is_not_here_is_told_that_some_may_be_missed(yard, last):
+    stream = Stream(yard, last=last)
+    kind, told = stream.read()
+    assert kind == "events.missed" and "GET /v1/calls" in told["message"]
+    say(yard, "a")
+    assert [stream.read()[0] for _ in range(2)] == ["call.begun", "call.ended"]
+    stream.close()
+
+
+def test_keys_are_told_of_their_own_calls_and_admins_of_all(tmp_path):
+    with served(config_of("sqlite", tmp_path)) as yard:
+        admin, ann, bob = (yard.key(scope, name=scope) for scope in ("*:*", "*:list,execute", "core:execute,admin"))
+        streams = [Stream(yard, token) for token in (admin, ann, bob)]
+        for number, token in enumerate((ann, bob, ann)):
+            say(yard, f"c-{number}", token=token)
+        told = [
+            [stream.read("call.ended")[1]["call_id"] for _ in range(count)]
+            for stream, count in zip(streams, (3, 2, 1), strict=True)
+        ]
+        assert told == [["c-0", "c-1", "c-2"], ["c-0", "c-2"], ["c-1"]]
+        for stream in streams:
+            stream.close()
+        assert yard.get("/v1/events").status == 401
+
+
+def test_a_stream_ends_when_its_key_does(tmp_path):
+    with served(config_of("sqlite", tmp_path)) as yard:
+        admin = yard.key("*:*")
+        doomed, kept = Stream(yard, token := yard.key("*:execute", name="doomed")), Stream(yard, admin)
+        yard.service.keys.revoke(token[3:15])
+        assert doomed.read() is None
+        doomed.close()
+        say(yard, "still", token=admin)
+        assert kept.read("call.ended")[1]["call_id"] == "still"
+        kept.close()
+
+
+def test_a_stream_ends_when_the_server_stops():
+    with served() as yard:
+        stream = Stream(yard)
+        yard.service.end_waits()
+        assert stream.read() is None
+        stream.close()
+
+
+def test_a_source_that_changes_or_dies_is_told(tmp_path):
+    path = tmp_path / "more.yaml"
+    path.write_text("tools: [{name: one, namespace: m}]")
+    with served({"tools": [{"type": "file", "path": str(path)}]}) as yard:
+        stream = Stream(yard)
+        until(lambda: yard.service.events._snapshot is not None)
+        seen = []
+        for text in ("tools: [{name: one, namespace: m}, {name: two, namespace: m}]", "tools: [", "tools: []"):
+            path.write_text(text)
+            assert yard.ask("POST", "/v1/reload").status == 200
+            kind, told = stream.read()
+            seen.append((kind, told["state"]))
+        assert seen == [("source.changed", "ok"), ("source.died", "stale"), ("source.recovered", "ok")]
+        stream.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request, tmp_path):
+    if request.param == "sqlite":
+        return {"store": "sqlite", "path": str(tmp_path / "s.db")}
+    found = request.getfixturevalue("postgres_place")
+    return {"store": "postgres", "dsn": found.address, "schema": found.schema}
+
+
+def test_two_nodes_tell_what_either_does_in_one_order_and_either_takes_a_reader_over(place):
+    config = {**CORE, "sessions": place}
+    with served(config) as one, served(config) as two:
+        streams = [Stream(one), Stream(two)]
+
+        def make_calls(node, name):
+            for number in range(10):
+                say(node, f"{name}-{number}")
+
+        threads = [threading.Thread(target=make_calls, args=pair) for pair in ((one, "a"), (two, "b"))]
+        for thread in threads:
+            thread.start()
+        told = [[stream.read() for _ in range(20)] for stream in streams]
+        last = streams[0].last
+        for thread in threads:
+            thread.join()
+        rest = [stream.read() for stream in streams for _ in range(20)]
+        assert told[0] + rest[:20] == told[1] + rest[20:]
+        ended = [about["call_id"] for kind, about in told[0] + rest[:20] if kind == "call.ended"]
+        assert sorted(ended) == sorted(f"{name}-{number}" for name in "ab" for number in range(10))
+        streams[0].close()
+        other = Stream(two, last=last)
+        assert [other.read() for _ in range(20)] == rest[:20]
+        other.close()
+        streams[1].close()
+
+
+def test_five_hundred_streams_hear_of_one_call():
+    with served(max_connections=1000) as yard:
+        streams = [Stream(yard) for _ in range(500)]
+        say(yard, "all")
+        assert all(stream.read("call.ended")[1]["call_id"] == "all" for stream in streams)
+        assert yard.service.events.readers == 500
+        for stream in streams:
+            stream.close()
+        until(lambda: yard.service.events.readers == 0)

@@ -1,0 +1,137 @@
+"""The feed of events: whatever drops, a reader has everything it may see, once and in order, or is told otherwise."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from toolyard import ToolRegistry
+from toolyard.app.toolyard import Toolyard
+from toolyard.engines.python import PythonToolEngine
+from toolyard.serving import event_feed
+from toolyard.serving.event_feed import EventFeed
+from toolyard.serving.identity import Principal, read_scopes
+from toolyard.sessions import event_log
+from toolyard.sessions.call_log import CallLogOptions
+from toolyard.sessions.sessions import Sessions
+from toolyard.sessions.store.sqlite import SqliteStore
+
+ANN = Principal("ann", "ann", read_scopes(["*:execute"]))
+ADMIN = Principal("root", "root", read_scopes(["*:*"]))
+
+
+class Said(msgspec.Struct):
+    number: int
+
+    def to_dict(self):
+        return {"number": self.number}
+
+
+class Reader:
+    """A client that remembers nothing but the last id it was given."""
+
+    def __init__(self, feed, principal):
+        self.feed, self.principal = feed, principal
+        self.last = None
+        self.place = feed.newest
+        self.read = []
+
+    def look(self):
+        if self.place is None or not self.feed.is_at_hand(self.place):
+            self.place = self.feed.newest
+            self.read.append("missed")
+            self.last = self.feed.write_id(self.place)
+        chunk, self.place = self.feed.take(self.principal, self.place)
+        for block in chunk.decode().split("\n\n")[:-1]:
+            lines = dict(line.split(": ", 1) for line in block.split("\n"))
+            self.last = lines["id"]
+            self.read.append(msgspec.json.decode(lines["data"])["number"])
+
+    def come_back(self):
+        self.place = self.feed.find_place(self.last)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.sampled_from(["ann", "bob", ""]), st.integers(1, 4)),
+        st.tuples(st.sampled_from(["fill", "look", "drop", "come back", "others leave"])),
+    ),
+    max_size=40,
+)
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@settings(deadline=None, max_examples=80)
+@given(steps=STEPS, principal=st.sampled_from([ANN, ADMIN]))
+def test_a_reader_that_drops_misses_nothing_unless_it_is_told_so(kind, steps, principal):
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        for module in (event_log, event_feed):
+            patch.setattr(module, "KEPT", 6)
+        patch.setattr(event_feed, "_CHUNK", 3)
+        store = SqliteStore(Path(folder) / "s.db") if kind == "sqlite" else None
+        engine = PythonToolEngine(ToolRegistry(), sessions=Sessions(store))
+        engine.keep_journal(CallLogOptions())
+        if store is None:
+            engine.journal.events = event_log.MemoryEventLog(6)
+        feed = EventFeed(Toolyard(engine.tool_registry, engine))
+        asyncio.run(feed.join())
+        reader, put = Reader(feed, principal), []
+
+        def fill():
+            if store is not None:
+                store.write(event_log_flush())
+            while (found := feed.log.read(feed.newest))[0]:
+                feed._take(*found)
+
+        gone = False
+        for step in steps:
+            if step[0] == "put":
+                for _ in range(step[2]):
+                    feed.log.put("call.ended", step[1], "n", Said(len(put)))
+                    put.append(step[1])
+            elif step[0] == "fill":
+                fill()
+            elif step[0] == "others leave":
+                # The last reader leaves, and another begins: the list is made anew.
+                feed.leave()
+                asyncio.run(feed.join())
+            elif step[0] == "look" and not gone:
+                reader.look()
+            elif step[0] == "drop" and reader.last is not None:
+                gone = True
+            elif step[0] == "come back" and gone:
+                gone = False
+                reader.come_back()
+        fill()
+        if gone:
+            reader.come_back()
+        for _ in range(len(put) + 2):
+            reader.look()
+        mine = [number for number, owner in enumerate(put) if principal is ADMIN or owner == "ann"]
+        numbers = [each for each in reader.read if each != "missed"]
+        assert numbers == sorted(set(numbers)) and set(numbers) <= set(mine)
+        if "missed" not in reader.read:
+            assert numbers == mine
+        engine.close()
+
+
+def event_log_flush():
+    from toolyard.sessions.store.base import AddRows
+
+    return AddRows()
+
+
+def test_a_chunk_is_written_once_for_all_who_see_the_same():
+    engine = PythonToolEngine(ToolRegistry())
+    feed = EventFeed(Toolyard(engine.tool_registry, engine))
+    asyncio.run(feed.join())
+    feed.log.put("call.ended", "ann", "n", Said(1))
+    feed._take(*feed.log.read(0))
+    first, _ = feed.take(ANN, 0)
+    again, _ = feed.take(Principal("ann", "again", read_scopes(["*:execute"])), 0)
+    assert first is again and b'"number":1' in first
+    assert feed.take(Principal("bob", "bob", read_scopes(["*:execute"])), 0) == (b"", 1)
+    engine.close()
