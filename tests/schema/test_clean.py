@@ -24,6 +24,12 @@ def test_the_usual_tool_is_clean():
 @pytest.mark.parametrize("told", ["rules", "lm", "examples"])
 def test_that_an_output_was_inferred_is_nothing_to_look_at(told):
     assert is_clean({**FIVE, "x-inferred": told})
+    assert normalise({"x-inferred": told}, is_input=False) == ({"x-inferred": told}, [])
+
+
+@pytest.mark.parametrize("schema", [{"default": ""}, {"const": "string"}, {"example": "int", "default": "date"}])
+def test_annotations_alone_are_no_properties(schema):
+    assert normalise(schema, is_input=False) == (schema, [])
 
 
 def test_a_property_that_has_the_name_of_a_remark_is_a_property():

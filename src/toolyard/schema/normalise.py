@@ -135,6 +135,9 @@ class _Normaliser:
         kind = schema.get("type")
         if kind is None:
             self._note_change((), "type 'object' added")
+            if schema.get("nullable") is True:
+                self._note_change(("nullable",), "removed; arguments are always an object")
+                schema = {key: value for key, value in schema.items() if key != "nullable"}
             return {"type": "object", **schema}
         if isinstance(kind, list) and "object" in kind:
             self._note_change(("type",), "narrowed to 'object'; arguments are always an object")
@@ -355,6 +358,8 @@ class _Normaliser:
 
 
 def _is_described(schema: dict[str, Any]) -> bool:
+    if all(str(key).startswith("x-") for key in schema):
+        return False  # remarks, and no properties
     return _KNOWN.isdisjoint(schema) and all(isinstance(value, (str, dict)) for value in schema.values())
 
 
@@ -397,9 +402,9 @@ def is_property_map(schema: dict[str, Any]) -> bool:
         return False
     if any(isinstance(value, str) for value in schema.values()):
         # {"city": "string"}: all type words, and none of them where a keyword of that name takes text.
-        return not (schema.keys() & (_TEXTS | {"type", "$schema"})) and all(
-            isinstance(value, dict) or read_type(value) is not None for value in schema.values()
-        )
+        if schema.keys() & (_TEXTS | {"type", "$schema"}) or schema.keys() <= _ANNOTATIONS:
+            return False
+        return all(isinstance(value, dict) or read_type(value) is not None for value in schema.values())
     # Only dicts: a keyword that takes a schema or a map of schemas would also look like this.
     keywords = schema.keys() & (SCHEMA_MAPS | SCHEMA_SINGLES)
     return keywords <= _PLAUSIBLE_NAMES | SCHEMA_MAPS and all(

@@ -36,7 +36,7 @@ _PLURALS = {one: several for several, one in _IRREGULAR.items()}
 
 def is_plural(word: str) -> bool:
     """True for a noun that stands for several things."""
-    if word in _UNCHANGED:
+    if word in _UNCHANGED or len(word) < 2:
         return False
     return word in _IRREGULAR or (word.endswith("s") and not word.endswith(("ss", "us", "is", "ics")))
 

@@ -7,7 +7,9 @@ from toolyard.insight.dataflow.names import words_of
 from toolyard.words.plurals import singular
 
 
-@pytest.mark.parametrize("name", ["user_ids", "userIds", "userIDs", "User-Ids", "USER_ID", "user.id", "userId"])
+@pytest.mark.parametrize(
+    "name", ["user_ids", "userIds", "userIDs", "User-Ids", "USER_ID", "USER_IDS", "user.id", "userId"]
+)
 def test_one_identifier_in_every_style_gives_the_same_words(name):
     assert words_of(name) == ("user", "id")
 
@@ -23,6 +25,8 @@ def test_one_identifier_in_every_style_gives_the_same_words(name):
         ("HTTPServer", ("http", "server")),
         ("v2Addresses", ("v", "2", "address")),
         ("größe", ("größe",)),
+        ("IDSource", ("id", "source")),
+        ("S", ("s",)),
         ("", ()),
     ],
 )

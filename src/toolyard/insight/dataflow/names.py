@@ -27,6 +27,7 @@ from toolyard.words.plurals import singular
 REMEMBERED = 65536
 """Names of each sort that are worked out once; a catalog has few different ones, each of them many times."""
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+s(?![a-z])|[A-Z]+(?![a-z])|[0-9]+|[^\W\d_a-zA-Z]+")
+_IDS = re.compile("IDS(?![a-z])|ID")
 
 _FORMS = {
     **dict.fromkeys(("identifier", "uid", "sid", "ids", "pk", "oid"), ("id",)),
@@ -109,7 +110,9 @@ def words_of(name: str) -> tuple[str, ...]:
 def words_in(text: str) -> list[str]:
     """The same of a text that is not worth remembering."""
     found: list[str] = []
-    for part in _PARTS.findall(text.replace("ID", "Id")):
+    if "ID" in text:
+        text = _IDS.sub(lambda found: found[0].capitalize(), text)
+    for part in _PARTS.findall(text):
         found += _form(part)
     return found
 
