@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, Unpack
 import msgspec
 
 from toolyard.calls.flow import check_calls, check_timeout
+from toolyard.client.approvals import RemoteApprovals
 from toolyard.client.registry import RemoteToolRegistry, read_results
 from toolyard.client.wire import API, REQUEST_SECONDS, WireOptions, make_garbled_error, segment
 from toolyard.dialects.wire_names import read_wire_call
@@ -93,6 +94,11 @@ class RemoteToolEngine(Closing):
         self.timeout = timeout
         self._wire = self.tool_registry.wire
         self._request_timeout = self._wire.timeout if request_timeout is None else request_timeout
+
+    @property
+    def approvals(self) -> RemoteApprovals:
+        """The calls that a rule `ask` holds at the server: `list`, `get`, `approve`, `deny`, and their a-twins."""
+        return RemoteApprovals(self._wire)
 
     @classmethod
     async def aopen(

@@ -57,10 +57,10 @@ def make_refusal_error(answer: HttpAnswer, url: str, effect: Effect) -> Toolyard
     if envelope is None:
         return _make_foreign_error(answer, url, effect)
     text = f"{envelope.message[:_SHOWN]}{f' ({envelope.hint[:_SHOWN]})' if envelope.hint else ''}"
-    if answer.status in (401, 403):
+    kind = error_class(envelope.code)
+    if answer.status in (401, 403) and kind is None:
         remedy = "pass api_key=..." if envelope.code == "auth.missing" else "check the key and its scopes"
         return ConfigError(f"{url} refuses the request: {text} [{envelope.code}]; {remedy}")
-    kind = error_class(envelope.code)
     if kind is not None and issubclass(kind, CallError):
         return CallError.from_info(_read_info(envelope, effect if answer.status >= 500 else "none"))
     if kind is not None and kind is not DefinitionError:
