@@ -13,6 +13,7 @@ SECTIONS = (
     "start",
     "calls",
     "call_distribution",
+    "call_log",
     "hung",
     "serve",
     "rest",

@@ -16,7 +16,7 @@ from toolyard.model.tool import Tool
 from toolyard.sessions.call_log import CallLog, CallLogOptions, CallRow, clean_text
 from toolyard.sessions.event_log import EventLog
 from toolyard.sessions.session import Session
-from toolyard.sessions.store.base import LogRow
+from toolyard.sessions.store.base import Key, LogRow
 
 
 def read_log_options(given: bool | CallLogOptions | UnsetType, *, serving: bool) -> CallLogOptions | None:
@@ -27,22 +27,20 @@ def read_log_options(given: bool | CallLogOptions | UnsetType, *, serving: bool)
 
 
 class BegunCall(msgspec.Struct, frozen=True):
-    """A call that is under way."""
+    """A call that is under way; described only if somebody reads it, since this is on the way of every call."""
 
     number: int
     time: float
-    tool: str
+    tool: Tool
     mode: Mode
-    session_id: str
-    owner: str
-    effects: str
+    key: Key
 
     def to_dict(self) -> dict[str, Any]:
         """As `CallRow`, as far as it is known yet."""
-        row = CallRow(self.number, self.time, 0.0, self.tool, self.mode, self.session_id, self.owner)
-        shown = row.to_dict()
+        tool, session_id, owner = self.tool, clean_text(self.key.session_id), clean_text(self.key.owner)
+        shown = CallRow(self.number, self.time, 0.0, tool.qualified_name, self.mode, session_id, owner).to_dict()
         del shown["duration_ms"]
-        return {**shown, "effects": self.effects}
+        return {**shown, "effects": tool.effects.value}
 
 
 class Journal:
@@ -57,11 +55,7 @@ class Journal:
     def begin(self, number: int, tool: Tool, session: Session, mode: Mode) -> None:
         """See `StoredSink`."""
         key = session.key
-        owner = clean_text(key.owner)
-        about = BegunCall(
-            *(number, time.time(), tool.qualified_name, mode, clean_text(key.session_id), owner, tool.effects.value)
-        )
-        self.events.put("call.begun", owner, tool.namespace, about)
+        self.events.put("call.begun", key.owner, tool.namespace, BegunCall(number, time.time(), tool, mode, key))
 
     def write_rows(self, event: CallEvent) -> tuple[LogRow, ...] | None:
         """See `StoredSink`."""

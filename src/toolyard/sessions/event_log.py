@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from toolyard.sessions.call_log import new_call_number
+from toolyard.sessions.call_log import clean_text, new_call_number
 from toolyard.sessions.store.base import LogRow, SessionStore
 from toolyard.sessions.store.log_tables import read_events, recent_events
 from toolyard.sessions.store.sql import SqlStore
@@ -119,7 +119,8 @@ class SqlEventLog(EventLog):
     def write_row(self, kind: str, owner: str, namespace: str, about: Described) -> LogRow:
         """See `EventLog`."""
         self._trimmer.count()
-        return LogRow("events", (new_call_number(), kind, owner, namespace, msgspec.json.encode(about.to_dict())))
+        data = msgspec.json.encode(about.to_dict())
+        return LogRow("events", (new_call_number(), kind, clean_text(owner), namespace, data))
 
     def read(self, after: int) -> tuple[list[Event], bool]:
         """See `EventLog`."""
