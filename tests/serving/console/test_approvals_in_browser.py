@@ -28,11 +28,14 @@ def page(browser, request):
 def test_a_held_call_appears_by_itself_and_approving_by_keyboard_lets_the_waiting_request_finish(page, yard):
     made = call(yard, "shop::create_order", {"status": "paid"})["result"]
     order = {"order_id": made["order_id"], "status": "refunded"}
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
     page.goto(f"{yard.url}/console/approvals")
     page.get_by_text("Nothing waits for a decision").wait_for()
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(call, yard, "shop::update_order", order, headers={"prefer": "wait=30"})
-        page.get_by_text("What it would change").wait_for()
+        page.get_by_text("What it would change").wait_for(timeout=20_000)  # less than the page waits between two looks
+        assert f"{yard.url}/console/events" in asked
         assert page.locator(".changes del").first.inner_text() == "paid"
         assert page.locator(".changes ins").first.inner_text() == "refunded"
         assert fits(page)

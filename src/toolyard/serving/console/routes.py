@@ -21,11 +21,13 @@ from toolyard.serving.console.sources import SourceScreens
 from toolyard.serving.console.tool import ToolScreens
 from toolyard.serving.middleware import FaultPage
 from toolyard.serving.routes.calls import CallRoutes
+from toolyard.serving.routes.events import EventRoutes
 from toolyard.serving.routing import Operation
 from toolyard.serving.service import Service
 
 _HOME = f"{CONSOLE}/tools"
 _SUMMARY = "A page for people"
+_EVENTS = "What pages follow: the same as /v1/events, by the sign-in of the console"
 
 
 class Console:
@@ -45,6 +47,7 @@ class Console:
             GraphScreens(catalog),
             ConnectScreens(service.keys, with_mcp=service.block.mcp.enabled),
         )
+        self._events = EventRoutes(service.events, service.mcp.subscribers)
         self._signing = SignInPages(renderer, service.keys, cookie)
         self._renderer = renderer
         screens = [screen for part in parts for screen in part.screens()]
@@ -54,6 +57,9 @@ class Console:
     def operations(self) -> list[Operation]:
         """Those without a sign-in are open to anybody, and take little."""
         found = self._table.operations()
+        found.append(
+            Operation("GET", f"{CONSOLE}/events", self._events.open_stream, _EVENTS, access="page", streams=True)
+        )
         for path in ("/", CONSOLE):
             found.append(Operation("GET", path, _lead_home, _SUMMARY, access="page"))
         sign_in = f"{CONSOLE}/sign-in"

@@ -202,7 +202,7 @@ class DiffBlock extends HTMLElement {
   }
 }
 
-const POLL_SECONDS = 2.5;
+const POLL_SECONDS = 2.5, SELDOM_SECONDS = 30;
 
 // A part of the page that follows what happens: told by the one stream of events, or asking now and then without it.
 class LivePart extends HTMLElement {
@@ -211,14 +211,21 @@ class LivePart extends HTMLElement {
       clearTimeout(this.soon);
       this.soon = setTimeout(() => this.swapIn(), 120);
     };
-    const stream = document.body.dataset.events;
-    if (stream) follow(stream, this.dataset.topics.split(" "), this.refresh);
-    else this.timer = setInterval(() => this.swapIn(), POLL_SECONDS * 1000);
+    // No event tells that time has passed: what expires, and how long ago something was.
+    this.poll(SELDOM_SECONDS);
+    follow(this.dataset.topics.split(" "), this.refresh, () => this.poll(POLL_SECONDS));
+    document.addEventListener("visibilitychange", this.refresh);
+  }
+
+  poll(seconds) {
+    clearInterval(this.timer);
+    this.timer = setInterval(() => this.swapIn(), seconds * 1000);
   }
 
   disconnectedCallback() {
     clearInterval(this.timer);
     clearTimeout(this.soon);
+    document.removeEventListener("visibilitychange", this.refresh);
   }
 
   async swapIn() {
@@ -232,10 +239,10 @@ class LivePart extends HTMLElement {
 }
 
 let source;
-function follow(stream, topics, tell) {
-  source ??= new EventSource(stream);
-  for (const topic of topics) source.addEventListener(topic, tell);
-  source.addEventListener("open", tell);
+function follow(topics, tell, giveUp) {
+  source ??= new EventSource(document.body.dataset.events);
+  for (const topic of ["open", "events.missed", ...topics]) source.addEventListener(topic, tell);
+  source.addEventListener("error", () => { if (source.readyState === EventSource.CLOSED) giveUp(); });
 }
 
 // Forks below what they were forked from; what is below one can be put away.
