@@ -430,7 +430,7 @@ def test_nothing_is_said_of_a_secret_that_nobody_else_can_read(url, headers, cap
 
 
 def test_the_warning_comes_once_however_many_requests_there_are(server, caplog, monkeypatch):
-    monkeypatch.setattr("toolyard.links.http.link._is_exposed", lambda url: True)
+    monkeypatch.setattr("toolyard.links.http.url.Target.is_exposed", True)
     with HttpLink(server.url, headers={"authorization": SECRET}) as link:
         for _ in range(3):
             link.send(GET)

@@ -6,7 +6,6 @@ request may have arrived. Headers, and with them secrets, are in no text and in 
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import time
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ import msgspec
 from toolyard.links.http.addresses import with_port
 from toolyard.links.http.client import GuardedClient
 from toolyard.links.http.messages import Incoming, Outgoing
-from toolyard.links.http.url import read_url
+from toolyard.links.http.url import Target, read_url
 from toolyard.loop.home import link_loop
 from toolyard.model.closing import Closing
 from toolyard.model.errors import CallError, ConfigError, ToolFailed, ToolyardError, Unavailable
@@ -85,9 +84,10 @@ class HttpLink(Closing):
             raise ConfigError(f"timeout must be a number of seconds above 0, not {timeout!r}")
         self.timeout = timeout
         self._headers = {**_HEADERS, **{name.lower(): value for name, value in (headers or {}).items()}}
-        if _CREDENTIALS.intersection(self._headers) and _is_exposed(self.url):
+        target = _read_target(self.url)
+        if _CREDENTIALS.intersection(self._headers) and target.is_exposed:
             _log.warning("%s is not encrypted: whoever is on the way can read the API key; use https://", self.url)
-        self._named = _name_host(self.url)
+        self._named = (with_port(target.host, target.port),)
         self._client = GuardedClient(verify=verify, max_bytes=max_bytes, pool=MAX_CONNECTIONS, http2=False)
 
     def send(self, request: HttpRequest) -> HttpAnswer:
@@ -150,12 +150,11 @@ def _blame_link(error: CallError) -> CallError:
     return fault
 
 
-def _name_host(url: str) -> tuple[str, ...]:
+def _read_target(url: str) -> Target:
     try:
-        target = read_url(url)
+        return read_url(url)
     except CallError as error:
         raise ConfigError(f"the server's address: {error}") from None
-    return (with_port(target.host, target.port),)
 
 
 def read_address(url: object) -> str:
@@ -176,15 +175,3 @@ def read_address(url: object) -> str:
         raise ConfigError("the server's address ends with its path; remove what follows '?' or '#'")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{host}{'' if port is None else f':{port}'}{parts.path.rstrip('/')}"
-
-
-def _is_exposed(url: str) -> bool:
-    """True if requests leave this machine, and are readable when they do."""
-    parts = urlsplit(url)
-    host = (parts.hostname or "").rstrip(".")
-    if parts.scheme != "http" or host == "localhost" or host.endswith(".localhost"):
-        return False
-    try:
-        return not ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return True

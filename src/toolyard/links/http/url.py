@@ -11,7 +11,7 @@ from urllib.parse import quote, quote_from_bytes, urljoin
 
 import msgspec
 
-from toolyard.links.http.addresses import Blocked, read_host, read_port, with_port
+from toolyard.links.http.addresses import Blocked, read_address, read_host, read_port, with_port
 
 _URL = re.compile(r"(https?)://([^/?#]*)([^#]*)", re.IGNORECASE)
 _PORTS = {"http": 80, "https": 443}
@@ -46,6 +46,14 @@ class Target(msgspec.Struct, frozen=True):
     def url(self) -> str:
         """All of it."""
         return f"{self.origin}{self.path}"
+
+    @property
+    def is_exposed(self) -> bool:
+        """True if requests leave this machine, and are readable when they do."""
+        if self.scheme != "http" or self.host == "localhost" or self.host.endswith(".localhost"):
+            return False
+        address = read_address(self.host)
+        return address is None or not address.is_loopback
 
     def with_query(self, name: str, value: str) -> Target:
         """The same with this one value for a query parameter, instead of any it has."""
