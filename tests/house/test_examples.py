@@ -112,9 +112,9 @@ README = (ROOT / "README.md").read_text()
 
 
 @pytest.mark.parametrize("page", ["approvals", "openapi"])
-def test_the_python_block_of_a_page_runs(page, tmp_path, monkeypatch):
+def test_the_python_blocks_of_a_page_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    [block] = re.findall(r"```python\n(.*?)```", (ROOT / f"docs/{page}.md").read_text(), re.DOTALL)
+    block = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / f"docs/{page}.md").read_text(), re.DOTALL))
     done = warm_toolyard().run(["-c", block])
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == re.findall(r"# -> (.*)", block)

@@ -14,6 +14,8 @@ from msgspec import Meta
 from toolyard.calls.plan import Settings
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.multi import MultiToolEngine
+from toolyard.links.http.addresses import Blocked
+from toolyard.links.http.url import read_url
 from toolyard.model.errors import ConfigError, PluginError
 from toolyard.model.json_words import nearest, suggest
 from toolyard.plugins import LOADERS, PluginTable
@@ -22,6 +24,7 @@ from toolyard.plugins.table import check_options, parameters_of
 from toolyard.schema.options import (
     ConfigOption,
     Text,
+    check_fields,
     option_schema,
     option_type,
     options_of,
@@ -172,6 +175,46 @@ class McpBlock(msgspec.Struct, frozen=True, kw_only=True):
     ] = 1000
 
 
+def _check_webhook_url(url: str, where: str) -> str:
+    try:
+        exposed = read_url(url).is_exposed
+    except Blocked as error:
+        raise ConfigError(f"{where}: {error}") from None
+    if exposed:
+        raise ConfigError(f"{where}: must begin with https://; http:// is for a receiver on this machine only")
+    return url
+
+
+class WebhookBlock(msgspec.Struct, frozen=True, kw_only=True):
+    """A receiver that is told of every call that is held."""
+
+    # An address may hold a token, so it is shown no more than the secret.
+    url: Annotated[
+        Text,
+        Meta(
+            description="Address that events are sent to: https:// to public addresses, or http:// to this machine.",
+            extra={"check": _check_webhook_url, "secret": True},
+        ),
+    ]
+    secret: Annotated[
+        Text, Meta(description="What events are signed with, such as ${WEBHOOK_SECRET}.", extra={"secret": True})
+    ]
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def __repr__(self) -> str:
+        return f"WebhookBlock({read_url(self.url).origin!r})"
+
+
+class ApprovalsBlock(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is told of calls that wait for somebody's word."""
+
+    webhook: Annotated[WebhookBlock | None, Meta(description="A receiver that is told of every call that is held.")] = (
+        None
+    )
+
+
 LogStyle = Literal["text", "json", "off"]
 HIGHEST_PORT = 65535
 
@@ -229,6 +272,9 @@ class ServerBlock(msgspec.Struct, frozen=True, kw_only=True):
     metrics: Annotated[bool, Meta(description="Whether /metrics is there.")] = True
     page: Annotated[bool, Meta(description="Whether the console is there.")] = True
     mcp: Annotated[McpBlock, Meta(description="How the tools are served to MCP clients.")] = McpBlock()
+    approvals: Annotated[ApprovalsBlock, Meta(description="Who is told of calls that wait for somebody's word.")] = (
+        ApprovalsBlock()
+    )
     log: Annotated[LogStyle, Meta(description="How requests are logged.")] = "text"
 
 

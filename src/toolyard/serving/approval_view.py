@@ -41,17 +41,22 @@ class ApprovalView:
         return self._show(await decide(approval_id, decider, reason), decider)
 
     def _show(self, approval: Approval, decider: Decider) -> dict[str, Any]:
-        shown = {name: value for name, value in approval.to_dict().items() if value is not None and name != "owner"}
-        shown["self"] = shown.pop("self_allowed")
-        for name in _TIMES:
-            if name in shown:
-                shown[name] = datetime.fromtimestamp(shown[name], UTC).isoformat(timespec="milliseconds")
         obstacle = self._approvals.obstacle(approval)
         return {
-            **shown,
+            **write_approval(approval),
             **({} if obstacle is None else {"obstacle": obstacle}),
             "may_decide": approval.state == "pending" and _may_decide(approval, decider),
         }
+
+
+def write_approval(approval: Approval) -> dict[str, Any]:
+    """What everybody who is told of it sees, as JSON."""
+    shown = {name: value for name, value in approval.to_dict().items() if value is not None and name != "owner"}
+    shown["self"] = shown.pop("self_allowed")
+    for name in _TIMES:
+        if name in shown:
+            shown[name] = datetime.fromtimestamp(shown[name], UTC).isoformat(timespec="milliseconds")
+    return shown
 
 
 def decider_of(principal: Principal) -> Decider:

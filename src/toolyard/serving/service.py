@@ -32,6 +32,7 @@ from toolyard.serving.mcp.server import McpEndpoint
 from toolyard.serving.metrics import Metrics
 from toolyard.serving.session_view import SessionQuota
 from toolyard.serving.visibility import Visibility
+from toolyard.serving.webhook import NAME as WEBHOOK, Webhook
 from toolyard.sessions.call_log import CallLogOptions
 from toolyard.sessions.records import Records, open_records
 
@@ -102,6 +103,7 @@ class Service:
     failing: dict[str, str]
     """What goes on beside the requests and does not work at the moment, with the kind of its error."""
     approvals: ApprovalView
+    webhook: Webhook | None
 
     async def start(self) -> None:
         """Load what was registered, and begin to look after what others change."""
@@ -117,6 +119,8 @@ class Service:
 
     async def stop(self) -> None:
         """End what goes on beside the requests."""
+        if self.webhook is not None:
+            await self.webhook.drain()
         await self.background.stop()
         await self.idempotency.close()
 
@@ -164,11 +168,12 @@ def make_service(
     )
     failing: dict[str, str] = {}
     events = EventFeed(yard)
-    work = _list_work(failing, idempotency, mcp, events, loaded if records.shared else None, keys, metrics)
+    webhook = None if (hook := block.approvals.webhook) is None else Webhook(engine.approvals, hook, failing)
+    work = _list_work(failing, idempotency, mcp, events, loaded if records.shared else None, keys, metrics, webhook)
     return Service(
         *(yard, block, records, keys, metrics, admission, reads, BodyBudget(_LARGE_BODIES * block.max_body_bytes)),
         *(quota, idempotency, names, catalog, invoker, registrations, loaded, mcp),
-        *(events, BackgroundTasks(work, failing), failing, ApprovalView(engine.approvals)),
+        *(events, BackgroundTasks(work, failing), failing, ApprovalView(engine.approvals), webhook),
     )
 
 
@@ -188,11 +193,13 @@ def _list_work(
     shared: LoadedCatalog | None,
     keys: KeyRing | None,
     metrics: Metrics | None,
+    webhook: Webhook | None,
 ) -> dict[str, Work]:
     """What goes on beside the requests."""
     work: dict[str, Work] = {"answers": idempotency.tend, "mcp": partial(mcp.tend, failing, "mcp")}
     work["events"] = partial(events.tend, failing, "events")
     work |= {} if shared is None else {"other processes": partial(shared.follow_others, failing, "other processes")}
+    work |= {} if webhook is None else {WEBHOOK: webhook.tend}
     work |= {} if keys is None else {"keys": keys.watch}
     return work | ({} if metrics is None else {"metrics": metrics.run})
 

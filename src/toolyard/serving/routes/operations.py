@@ -71,7 +71,9 @@ class OperationsRoutes:
         told = self._keys is None or not self._keys.required
         checks = [_check_source(source, place, told) for place, source in enumerate(self._loaded.report.sources)]
         checks += await self._check_store()
-        checks += [{"name": name, "status": "degraded", "message": kind} for name, kind in self._failing.items()]
+        # A copy: some of it is written by other threads.
+        failing = dict(self._failing)
+        checks += [{"name": name, "status": "degraded", "message": kind} for name, kind in failing.items()]
         extensions: dict[str, Any] = {"toolyard.sandbox": self._loaded.sandbox}
         if told:
             registry = self._loaded.registry

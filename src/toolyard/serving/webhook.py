@@ -1,0 +1,150 @@
+"""`Webhook`: tells a receiver of the operator's which calls are held here, signed, and never in the way of a call."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import MutableMapping
+from contextlib import suppress
+
+import msgspec
+
+from toolyard.app.blocks import WebhookBlock
+from toolyard.calls.approval import Approval
+from toolyard.calls.approvals import Approvals
+from toolyard.links.http.addresses import Blocked, with_port
+from toolyard.links.http.client import GuardedClient
+from toolyard.links.http.messages import Outgoing
+from toolyard.links.http.url import read_url
+from toolyard.model.errors import CallError, Unavailable
+from toolyard.serving.approval_view import write_approval
+
+NAME = "approvals webhook"
+"""As it stands in `failing`."""
+MOST_WAITING = 256
+_PAUSES = (0.0, 1.0, 5.0)
+"""Seconds before each try."""
+_TIMEOUT = 10.0
+_LAST_CHANCE = 3.0
+_LOOK = 0.1
+
+_log = logging.getLogger(__name__)
+
+
+class Webhook:
+    """Sends one event for each call that this process holds, one after the other; takes them from any thread."""
+
+    def __init__(self, approvals: Approvals, block: WebhookBlock, failing: MutableMapping[str, str]) -> None:
+        self._approvals = approvals
+        self._block = block
+        self._failing = failing
+        target = read_url(block.url)
+        # Without TLS it is a receiver on this machine, which the guard lets through only if it is named.
+        self._named = (with_port(target.host, target.port),) if target.scheme == "http" else ()
+        self._waiting: deque[Approval] = deque()
+        self._idle = asyncio.Event()
+        self._lock = threading.Lock()
+        self._lost = 0
+        self._lost_until = 0.0
+        """When the last of them expires: until then somebody may have to be told in another way."""
+        self.clock = time.time
+        approvals.listeners.append(self._take)
+
+    async def tend(self) -> None:
+        """Send what waits, for ever; what could not be sent is counted in `failing` until it has expired."""
+        async with GuardedClient(http2=False) as client:
+            while True:
+                while self._waiting:
+                    try:
+                        await self._deliver(client, self._waiting[0])
+                    finally:
+                        self._waiting.popleft()
+                self._forget_expired()
+                self._idle.set()
+                await asyncio.sleep(_LOOK)
+
+    async def drain(self) -> None:
+        """Take no more, and leave a short time for what waits; `tend` goes on meanwhile."""
+        with suppress(ValueError):
+            self._approvals.listeners.remove(self._take)
+        self._idle.clear()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._idle.wait(), _LAST_CHANCE)
+        for approval in list(self._waiting):
+            self._lose(approval, "Stopped", "the server stops")
+
+    def _take(self, approval: Approval) -> None:
+        if approval.state != "pending":
+            return
+        with self._lock:
+            fits = len(self._waiting) < MOST_WAITING
+            if fits:
+                self._waiting.append(approval)
+        if not fits:
+            self._lose(approval, "QueueFull", f"{MOST_WAITING} others wait to be sent")
+
+    def _lose(self, approval: Approval, kind: str, why: str) -> None:
+        with self._lock:
+            self._lost += 1
+            self._lost_until = max(self._lost_until, approval.expires)
+            self._failing[NAME] = f"{kind}; {self._lost:,} not sent"
+        _log.warning("%s: approval %s was not sent: %s", NAME, approval.id, why)
+
+    def _forget_expired(self) -> None:
+        with self._lock:
+            if NAME in self._failing and self.clock() >= self._lost_until:
+                self._lost = 0
+                del self._failing[NAME]
+
+    async def _deliver(self, client: GuardedClient, approval: Approval) -> None:
+        body = msgspec.json.encode({"event": "approval.created", "approval": write_approval(approval)})
+        fault = await self._try_each(client, approval.id, body)
+        if fault is not None:
+            self._lose(approval, type(fault).__name__, str(fault))
+
+    async def _try_each(self, client: GuardedClient, approval_id: str, body: bytes) -> CallError | None:
+        """None if one of the tries succeeded, or how the last one ended."""
+        fault: CallError | None = None
+        for pause in _PAUSES:
+            await asyncio.sleep(pause)
+            try:
+                await self._post(client, approval_id, body)
+            except Blocked as error:
+                return error
+            except CallError as error:
+                fault = error
+            else:
+                return None
+        return fault
+
+    async def _post(self, client: GuardedClient, approval_id: str, body: bytes) -> None:
+        timestamp = str(int(self.clock()))
+        headers = {
+            "Content-Type": "application/json",
+            "Toolyard-Event-Id": approval_id,
+            "Toolyard-Timestamp": timestamp,
+            "Toolyard-Signature": f"v1={sign_body(self._block.secret, timestamp, body)}",
+        }
+        outgoing = Outgoing(
+            method="POST",
+            url=self._block.url,
+            headers=tuple(headers.items()),
+            body=body,
+            deadline=time.monotonic() + _TIMEOUT,
+            named=self._named,
+            once=True,
+        )
+        # What the receiver has to say beyond its status nobody reads.
+        async with client.astream(outgoing) as answer:
+            if answer.status // 100 != 2:
+                raise Unavailable(f"the receiver answered {answer.status}")
+
+
+def sign_body(secret: str, timestamp: str, body: bytes) -> str:
+    """The hex HMAC-SHA256 of `timestamp.body`, by which a receiver knows the sender and how old a request is."""
+    return hmac.new(secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
