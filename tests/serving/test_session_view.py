@@ -8,7 +8,7 @@ import pytest
 
 from serving.service_support import CORE, served
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.session_view import COUNT_SECONDS, SessionQuota
+from toolyard.serving.session_view import COUNT_SECONDS, SessionQuota, describe_session, list_sessions
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.store.sqlite import SqliteStore
 
@@ -179,3 +179,28 @@ async def test_one_that_is_being_begun_has_its_place_already(sessions):
     done.set()
     await task
     all_of_them.close()
+
+
+async def test_every_process_tells_the_same_time_of_use(tmp_path):
+    now = [1000.0]
+    with closing(SqliteStore(tmp_path / "s.db")) as near, closing(SqliteStore(tmp_path / "s.db")) as far:
+        nodes = [Sessions(store, clock=lambda: now[0]) for store in (near, far)]
+        here, there = nodes
+        here.open("s", owner="ann")
+        there.find("s", "ann")
+        for node in (here, there, there, here):
+            session = node.find("s", "ann")
+            now[0] += 1
+            await node.aenter(session)
+            now[0] += 1
+            write = node.addition(session, b"{}", {})
+            node.write(write)
+            session.commit(write.entry, at=write.at)
+            now[0] += 1
+            node.leave(session)
+            views = [await describe_session(node, "ann", "s") for node in nodes]
+            assert views[0] == views[1]
+            assert views[0]["used"] == here.date_of(write.used).isoformat(timespec="milliseconds")
+            assert [list_sessions(node, "ann")[0][2] for node in nodes] == [write.used] * 2
+        here.close()
+        there.close()

@@ -37,7 +37,8 @@ async def describe_session(sessions: Sessions, owner: str | None, session_id: st
             "session_id": session_id,
             "entries": len(session.history),
             "state_hash": digest,
-            "used": show_time(sessions, session.used),
+            # What the store was told, as in listings: every process that has the session says the same.
+            "used": show_time(sessions, session.told if session.durable else session.used),
         }
 
     return await run_off_loop(sessions, read)

@@ -255,6 +255,7 @@ class Sessions(SessionViews, SessionTurns):
             session.over = True
             self._gone(session)
             raise UnknownSessionError(f"session {session.key.session_id!r} is over")
+        session.told, session.used = newer.used, max(session.used, newer.used)
         for item in newer.entries:
             session.commit(item.entry, read_changes(item.changes), item.at, item.took)
             session.counts = None
