@@ -27,6 +27,11 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", "400", "401", "403",
 [[operations]]
 include-name = "GET /v1/calls"
 checks.positive_data_acceptance.expected-statuses = ["2xx", "400", "401", "403", "404"]
+
+# It does not end by itself: what there is comes at once.
+[[operations]]
+include-name = "GET /v1/events"
+request-timeout = 0.5
 """
 
 

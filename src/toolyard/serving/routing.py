@@ -26,6 +26,7 @@ from toolyard.parsing import parse_json
 from toolyard.serving.admission import BodyBudget
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import CALLER, Caller, Verb
+from toolyard.serving.wire_types import read_shape
 
 T = TypeVar("T")
 
@@ -99,7 +100,7 @@ def parse_body(request: Request, shape: type[T]) -> tuple[T, Any]:
     if type(document) is not dict:
         raise HttpFault(400, "request.invalid_shape", "the body must be a JSON object")
     try:
-        return msgspec.convert(document, shape), document
+        return read_shape(document, shape), document
     except msgspec.ValidationError as error:
         raise HttpFault(400, "request.invalid_shape", f"the body does not fit: {error}") from None
 

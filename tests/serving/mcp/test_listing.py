@@ -164,7 +164,7 @@ def test_in_search_mode_a_client_sees_two_tools():
 def test_what_was_found_can_be_called():
     with served(tools=[*desk_tools(), *many(5000)], mcp=SEARCH) as found:
         client = Stateless(found)
-        found_now = result(client.call("search_tools", {"query": "add two numbers", "k": 3}))["structuredContent"]
+        found_now = result(client.call("search_tools", {"query": "add two numbers", "k": 3.0}))["structuredContent"]
         assert found_now["search"] in ("hybrid", "lexical")
         hits = found_now["tools"]
         assert 1 <= len(hits) <= 3

@@ -23,7 +23,7 @@ from toolyard.serving.mcp.server import BuiltinTool, McpEndpoint, RequestContext
 from toolyard.serving.routes.catalog import MAX_QUERY, search_tools as search_catalog
 from toolyard.serving.session_types import SessionBody
 from toolyard.serving.session_view import check_initial_state, check_may_begin, describe_session, read_state
-from toolyard.serving.wire_types import Calls, Count, SessionId, Shape, WireCall
+from toolyard.serving.wire_types import Calls, Count, SessionId, Shape, WireCall, read_shape
 
 Work = Callable[[McpEndpoint, RequestContext, Any], Awaitable[Json]]
 """Answers with a whole `CallToolResult`; raises what HTTP would refuse."""
@@ -53,7 +53,7 @@ def _make_tool(name: str, description: str, arguments: type[Any], work: Work, *,
     async def answer(server: McpEndpoint, turn: RequestContext, given: Json) -> Json:
         turn.caller.tool = name
         try:
-            read = msgspec.convert(given, arguments)
+            read = read_shape(given, arguments)
         except msgspec.ValidationError as error:
             return _make_failure(name, InvalidArguments(f"the arguments of {name} do not fit: {error}").info)
         return await work(server, turn, read)

@@ -158,6 +158,10 @@ def _header_parameters(route: Operation) -> list[dict[str, Any]]:
     ]
 
 
+_EVENT = {"type": "object", "properties": {name: {"type": "string"} for name in ("id", "event", "data")}}
+"""Of a stream, readers of a schema look at each event."""
+
+
 def _responses(route: Operation, of: Mapping[Any, Any]) -> dict[int, dict[str, Any]]:
     envelope = ArpErrorEnvelope if route.path.startswith("/arp") else ErrorEnvelope
     refusals = dict(_ALWAYS)
@@ -184,7 +188,8 @@ def _response(said: str, kinds: list[Any], of: Mapping[Any, Any]) -> dict[str, A
     texts = [kind for kind in kinds if isinstance(kind, str)]
     schemas = [of[kind] for kind in kinds if kind is not None and not isinstance(kind, str)]
     if texts:
-        made["content"] = {texts[0].partition(";")[0]: {"schema": {"type": "string"}}}
+        kind = texts[0].partition(";")[0]
+        made["content"] = {kind: {"schema": _EVENT if kind == "text/event-stream" else {"type": "string"}}}
     elif schemas:
         schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
         made["content"] = {"application/json": {"schema": schema}}
