@@ -82,9 +82,9 @@ class CallRow(msgspec.Struct, frozen=True, omit_defaults=True):
         return write_call_id(self.number)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> LogPosition:
         """Where it stands in the log: by when it ended."""
-        return Place(int((self.time + self.duration) * _MICROS), self.number)
+        return LogPosition(int((self.time + self.duration) * _MICROS), self.number)
 
     def to_dict(self) -> dict[str, Any]:
         """As programs see it, without what there is not."""
@@ -95,7 +95,7 @@ class CallRow(msgspec.Struct, frozen=True, omit_defaults=True):
         return {"id": self.id, "time": began, "duration_ms": round(self.duration * 1000, 3), **rest, **key}
 
 
-class Place(NamedTuple):
+class LogPosition(NamedTuple):
     """A place in the log, between two rows."""
 
     at: int
@@ -158,11 +158,11 @@ _FIELDS = {"session": "session_id", "tool": "tool", "code": "code", "owner": "ow
 _PLAIN = {**_FIELDS, "mode": "mode", "effect": "effect", "effects": "effects"}
 
 
-class CallPage(NamedTuple):
+class LogPage(NamedTuple):
     """Rows, newest first, and where to go on; a page may be short, or empty, although others come after it."""
 
     rows: list[CallRow]
-    next: Place | None
+    next: LogPosition | None
 
 
 class CallLog(ABC):
@@ -177,7 +177,7 @@ class CallLog(ABC):
         return None
 
     @abstractmethod
-    def list(self, wanted: CallFilter, limit: int, before: Place | None = None) -> CallPage:
+    def list(self, wanted: CallFilter, limit: int, before: LogPosition | None = None) -> LogPage:
         """A page of the calls that fit."""
 
     @abstractmethod
@@ -197,7 +197,7 @@ class MemoryCallLog(CallLog):
         """See `CallLog`."""
         self._rows.append(row)
 
-    def list(self, wanted: CallFilter, limit: int, before: Place | None = None) -> CallPage:
+    def list(self, wanted: CallFilter, limit: int, before: LogPosition | None = None) -> LogPage:
         """See `CallLog`."""
         fits, oldest = _matcher(wanted), self._clock() - self._kept
         found: list[CallRow] = []
@@ -208,13 +208,13 @@ class MemoryCallLog(CallLog):
             if before is not None and place >= before:
                 continue
             if len(found) == limit:
-                return CallPage(found, found[-1].place)
+                return LogPage(found, found[-1].place)
             if seen == SCANNED:
-                return CallPage(found, Place(place.at, place.number + 1))
+                return LogPage(found, LogPosition(place.at, place.number + 1))
             seen += 1
             if row.time >= oldest and fits(row):
                 found.append(row)
-        return CallPage(found, None)
+        return LogPage(found, None)
 
     def get(self, number: int) -> CallRow | None:
         """See `CallLog`."""
@@ -259,7 +259,7 @@ class SqlCallLog(CallLog):
         data = msgspec.msgpack.encode([getattr(row, name) for name in _REST])
         return LogRow("calls", (*row.place, *[getattr(row, name) for name in _COLUMNS], data))
 
-    def list(self, wanted: CallFilter, limit: int, before: Place | None = None) -> CallPage:
+    def list(self, wanted: CallFilter, limit: int, before: LogPosition | None = None) -> LogPage:
         """See `CallLog`."""
         oldest = self._clock() - self._options.days * _DAY
         query = _ask(wanted, oldest, before)
@@ -267,7 +267,7 @@ class SqlCallLog(CallLog):
         named = None if wanted.tool is None else glob_matcher([wanted.tool])
         # The database may take letters of either case for the same, and knows no brackets.
         found = [row for row in map(_read_row, rows) if named is None or named(row.tool)]
-        return CallPage(found, None if place is None else Place(*place))
+        return LogPage(found, None if place is None else LogPosition(*place))
 
     def _find_oldest(self) -> int:
         return int((self._clock() - self._options.days * _DAY) * _MICROS)
@@ -278,7 +278,7 @@ class SqlCallLog(CallLog):
         return None if row is None else _read_row(row)
 
 
-def _ask(wanted: CallFilter, oldest: float, before: Place | None) -> CallQuery:
+def _ask(wanted: CallFilter, oldest: float, before: LogPosition | None) -> CallQuery:
     query = CallQuery()
     leading = next((column for column in LEADING if wanted.is_exact(column)), None)
     if leading is not None:

@@ -18,7 +18,15 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from toolyard.loop.threads import Threads
 from toolyard.model.errors import SessionError
 from toolyard.sessions.steady_clock import steady_clock
-from toolyard.sessions.store.base import ExpireRecords, Key, Outcome, PutRecord, RecordWrite, RemoveRecord, SessionStore
+from toolyard.sessions.store.base import (
+    AffectedRows,
+    ExpireRecords,
+    Key,
+    PutRecord,
+    RecordWrite,
+    RemoveRecord,
+    SessionStore,
+)
 from toolyard.sessions.store.sql import SqlStore
 from toolyard.sessions.store.tables import UNWATCHED, Record, get_record, list_records, record_version
 
@@ -309,7 +317,7 @@ class SqlRecords(Records):
 
     def remove(self, kind: str, owner: str, name: str, *, old: bytes | None = None) -> bool:
         """See `Records`."""
-        return self._write(RemoveRecord(kind, owner, name, Outcome(), old)) == 1
+        return self._write(RemoveRecord(kind, owner, name, AffectedRows(), old)) == 1
 
     def replace(self, kind: str, owner: str, name: str, old: bytes, value: bytes) -> bool:
         """See `Records`."""
@@ -326,7 +334,7 @@ class SqlRecords(Records):
     def expire(self, kind: str, before: float) -> int:
         """See `Records`."""
         total = 0
-        while gone := self._write(ExpireRecords(kind, before, _AT_ONCE, Outcome())):
+        while gone := self._write(ExpireRecords(kind, before, _AT_ONCE, AffectedRows())):
             total += gone
         return total
 
@@ -349,7 +357,7 @@ class SqlRecords(Records):
     def _put(
         self, kind: str, owner: str, name: str, value: bytes, *, new: bool = False, old: bytes | None = None
     ) -> PutRecord:
-        return PutRecord(kind, owner, name, value, self.clock(), next(self._stamps), Outcome(), new, old)
+        return PutRecord(kind, owner, name, value, self.clock(), next(self._stamps), AffectedRows(), new, old)
 
     def _write(self, write: RecordWrite) -> int:
         self._store.write(write)

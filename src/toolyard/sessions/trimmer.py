@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from toolyard.model.errors import SessionError
-from toolyard.sessions.store.base import Outcome, TrimLog
+from toolyard.sessions.store.base import AffectedRows, TrimLog
 from toolyard.sessions.store.log_tables import find_surplus, has_rows_before
 from toolyard.sessions.store.sql import SqlStore
 
@@ -50,7 +50,7 @@ class Trimmer:
             surplus = self._store.read(lambda run: find_surplus(run, self._table, self._most))
             before = max(self._find_oldest(), surplus or 0)
             while self._store.read(lambda run: has_rows_before(run, self._table, before)):
-                self._store.write(TrimLog(self._table, before, _AT_ONCE, Outcome()))
+                self._store.write(TrimLog(self._table, before, _AT_ONCE, AffectedRows()))
         except SessionError as error:
             log.warning("the log of %s could not be trimmed: %s", self._table, error)
         finally:

@@ -64,9 +64,9 @@ class LMClient(Closing):
         self._backend = _backend(self.config)
         self._journal = None
         if self.config.journal is not None:
-            from toolyard.links.lm.journal import Journal
+            from toolyard.links.lm.journal import LMJournal
 
-            self._journal = Journal(self.config.journal, self.config.type)
+            self._journal = LMJournal(self.config.journal, self.config.type)
 
     def request(self, messages: tuple[Message, ...], response_format: dict[str, Any] | None = None) -> LMRequest:
         """A request with all that the config says about how to ask."""

@@ -1,4 +1,4 @@
-"""`Journal`: every request that was answered, in a file, by a hash of all of it.
+"""`LMJournal`: every request that was answered, in a file, by a hash of all of it.
 
 The same request is answered from there and nobody is asked, so a run can be replayed, or taken up where it stopped.
 Any number of processes may share the file; whoever answers a request first has answered it for all.
@@ -35,7 +35,7 @@ _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder(LMAnswer).decode
 
 
-class Journal:
+class LMJournal:
     """One SQLite file; a thread of its own reads and writes it, since a disk may be slow."""
 
     def __init__(self, path: str | Path, provider: str) -> None:

@@ -25,7 +25,7 @@ from toolyard.serving.routing import (
 )
 from toolyard.serving.session_view import run_off_loop
 from toolyard.serving.wire_types import CallLine, CallListing, ErrorEnvelope
-from toolyard.sessions.call_log import CallFilter, CallLog, Place, read_call_id
+from toolyard.sessions.call_log import CallFilter, CallLog, LogPosition, read_call_id
 
 _PAGE = 1000
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 512}
@@ -146,7 +146,7 @@ def _query_time(request: Request, name: str) -> float | None:
         ) from None
 
 
-def _read_place(digest: bytes, cursor: str | None) -> Place | None:
+def _read_place(digest: bytes, cursor: str | None) -> LogPosition | None:
     if cursor is None:
         return None
     place = read_cursor(digest, cursor)
@@ -156,4 +156,4 @@ def _read_place(digest: bytes, cursor: str | None) -> Place | None:
             "request.invalid_query",
             "cursor is not one of this list: give next_cursor of the page before, with the same filters",
         )
-    return Place(*place)
+    return LogPosition(*place)

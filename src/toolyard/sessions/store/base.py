@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import asyncio
 
 
-class Outcome:
+class AffectedRows:
     """How many rows a write changed; valid once the write is acknowledged."""
 
     __slots__ = ("rows",)
@@ -46,7 +46,7 @@ class PutRecord(msgspec.Struct, frozen=True):
     at: float
     stamp: int
     """Of the store's making, unique for ever: tells whether a write whose commit was not answered is there."""
-    outcome: Outcome
+    outcome: AffectedRows
     new: bool = False
     """Only if nothing has that name."""
     old: bytes | None = None
@@ -59,7 +59,7 @@ class RemoveRecord(msgspec.Struct, frozen=True):
     kind: str
     owner: str
     name: str
-    outcome: Outcome
+    outcome: AffectedRows
     old: bytes | None = None
     """Only if this is the value now."""
 
@@ -70,7 +70,7 @@ class ExpireRecords(msgspec.Struct, frozen=True):
     kind: str
     before: float
     most: int
-    outcome: Outcome
+    outcome: AffectedRows
 
 
 RecordWrite = PutRecord | RemoveRecord | ExpireRecords
@@ -123,7 +123,7 @@ class TrimLog(msgspec.Struct, frozen=True):
     table: Literal["calls", "events"]
     before: int
     most: int
-    outcome: Outcome
+    outcome: AffectedRows
 
 
 LogWrite = AddRows | TrimLog

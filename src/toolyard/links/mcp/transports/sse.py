@@ -11,7 +11,7 @@ from toolyard.links.http.url import read_url
 from toolyard.links.mcp.errors import SessionLostError, status_of
 from toolyard.links.mcp.peer import Lost, McpReply, Peer, Request
 from toolyard.links.mcp.response_router import Mailbox
-from toolyard.links.mcp.transports.web import Event, EventReader, Web
+from toolyard.links.mcp.transports.web import EventReader, ServerSentEvent, Web
 from toolyard.model.errors import CallError, Denied, Interrupted, ToolFailed, Unavailable
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class SseWire:
                 if pause := self._peer.pace.pause():
                     await asyncio.sleep(pause)
 
-    def _take_event(self, event: Event) -> None:
+    def _take_event(self, event: ServerSentEvent) -> None:
         assert self._endpoint is not None
         if event.too_long is not None:
             self._mailbox.skipped(event.too_long)

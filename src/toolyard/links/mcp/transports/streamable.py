@@ -26,7 +26,7 @@ from toolyard.links.mcp.errors import (
 from toolyard.links.mcp.framing import UnreadableError
 from toolyard.links.mcp.peer import Lost, McpReply, Peer, Request
 from toolyard.links.mcp.response_router import reply_of
-from toolyard.links.mcp.transports.web import Event, EventReader, Web
+from toolyard.links.mcp.transports.web import EventReader, ServerSentEvent, Web
 from toolyard.loop.pacing import backoff_delay
 from toolyard.model.context import Notify
 from toolyard.model.errors import CallError, CallTimeout, Interrupted, ToolFailed, Unavailable
@@ -282,7 +282,7 @@ class StreamableWire:
                 raise
         return None
 
-    def event(self, event: Event, request: Request | None, notify: Notify | None = None) -> McpReply | None:
+    def event(self, event: ServerSentEvent, request: Request | None, notify: Notify | None = None) -> McpReply | None:
         """One event of a stream: the reply to the request, if it is that."""
         if event.too_long is not None:
             self._peer.strays += 1

@@ -173,7 +173,7 @@ MAX_RETRY = 3600.0
 _BOM = b"\xef\xbb\xbf"
 
 
-class Event(msgspec.Struct):
+class ServerSentEvent(msgspec.Struct):
     """One event. `data` is as the stream has it; the id is the last that the stream gave."""
 
     data: bytes
@@ -205,13 +205,13 @@ class EventReader:
         """Whether the event that is coming in is over the limit already."""
         return self._is_cut or self._skipped is not None
 
-    def feed(self, data: bytes) -> list[Event]:
+    def feed(self, data: bytes) -> list[ServerSentEvent]:
         """The events that these bytes complete."""
         if self._after_cr and data:
             self._after_cr = False
             if data[:1] == b"\n":
                 data = data[1:]
-        found: list[Event] = []
+        found: list[ServerSentEvent] = []
         for piece in data.splitlines(keepends=True):
             if piece[-1] not in b"\r\n":
                 self._grow_line(piece)
@@ -233,7 +233,7 @@ class EventReader:
             # The name of the field stays, so that what follows is still taken for the same line.
             del self._line[2 * EDGE : -2 * EDGE]
 
-    def _take_line(self, line: bytes, found: list[Event]) -> None:
+    def _take_line(self, line: bytes, found: list[ServerSentEvent]) -> None:
         is_cut, self._is_cut = self._is_cut, False
         if not self._begun:
             self._begun = True
@@ -265,13 +265,13 @@ class EventReader:
         else:
             self._data.append(value)
 
-    def _dispatch_event(self, found: list[Event]) -> None:
+    def _dispatch_event(self, found: list[ServerSentEvent]) -> None:
         """The end of an event; one without data is none, though its id counts."""
         if self._skipped is not None:
-            found.append(Event(b"", self._name, self._skipped))
+            found.append(ServerSentEvent(b"", self._name, self._skipped))
         elif self._data:
             data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
-            found.append(Event(data, self._name))
+            found.append(ServerSentEvent(data, self._name))
         self._data.clear()
         self._size = 0
         self._name = "message"
