@@ -316,34 +316,20 @@ async def test_a_call_that_is_cancelled_leaves_an_outcome_that_nobody_knows(sess
 
 
 class TestWaiting:
-    async def run(self, engine, decide, wait=20.0):
-        request = CallRequest(calls=[call("pay", amount=5), call("look")], session_id="s", keys=(), wait=wait)
-        engine.approvals.listeners.append(lambda approval: approval.state == "pending" and decide(approval))
-        return await engine.arun(request)
+    @pytest.mark.parametrize("word", ["approve", "deny"])
+    async def test_a_task_waits_for_a_decision(self, engine, word):
+        first = hold(engine)
+        waiting = asyncio.create_task(engine.approvals.await_for(first, 20))
+        await asyncio.sleep(0.01)
+        getattr(engine.approvals, word)(first)
+        assert (await waiting).state == {"approve": "approved", "deny": "denied"}[word]
 
-    async def test_a_request_that_waits_goes_on_once_it_is_approved(self, engine):
-        loop = asyncio.get_running_loop()
-        paid, seen = await self.run(
-            engine, lambda approval: loop.call_soon_threadsafe(engine.approvals.approve, approval.id)
-        )
-        assert (paid.result, seen.result, PAID) == (5, "seen", [5])
+    async def test_or_until_its_time_is_over(self, engine):
+        assert (await engine.approvals.await_for(hold(engine), 0.01)).state == "pending"
 
-    async def test_or_ends_with_the_denial(self, engine):
-        loop = asyncio.get_running_loop()
-        denied, seen = await self.run(
-            engine, lambda approval: loop.call_soon_threadsafe(engine.approvals.deny, approval.id)
-        )
-        assert (denied.error_info.code, seen.result, PAID) == ("tool.denied", "seen", [])
-
-    async def test_or_stays_held_when_its_time_is_over(self, engine):
-        held, _ = await self.run(engine, lambda approval: None, wait=0.01)
-        assert engine.approvals.get(held_id(held)).state == "pending"
-
-    async def test_or_is_told_that_nobody_decided(self, sessions):
+    async def test_or_until_nobody_decided_in_time(self, sessions):
         with asking(sessions, expires=0.05) as engine:
-            late, _ = await self.run(engine, lambda approval: None)
-        assert late.error_info.code == "tool.denied" and "nobody decided" in late.error
-        assert late.error_info.details["approval"]["state"] == "expired" and PAID == []
+            assert (await engine.approvals.await_for(hold(engine), 20)).state == "expired"
 
     def test_a_thread_waits_for_a_decision_of_another_process(self, tmp_path):
         stores = [SqliteStore(tmp_path / "s.db") for _ in range(2)]

@@ -11,8 +11,7 @@ that is only simulated is never held: what could have an effect is not run, as f
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -27,7 +26,6 @@ from toolyard.calls.failure import failure_result
 from toolyard.calls.plan import CallPath, CallPlans, RunCall, ScopedPlans
 from toolyard.calls.policy import Ask, Policy, RuleLine, deny_call
 from toolyard.calls.previews import foresee_call, make_outcome
-from toolyard.calls.request import CallRequest
 from toolyard.calls.tracer import CallTrace
 from toolyard.loop.threads import wrapped
 from toolyard.model.call import ToolCall, ToolResult
@@ -219,27 +217,6 @@ def _use_store(
         return value
 
     return EitherWay(work, work_beside)
-
-
-async def await_decisions(
-    path: CallPath,
-    request: CallRequest,
-    results: list[ToolResult],
-    answer: Callable[[CallRequest], Awaitable[list[ToolResult]]],
-) -> list[ToolResult]:
-    """Wait for those who decide, at most as long as the request may; what they decided on is then sent again."""
-    until = time.monotonic() + request.wait
-    for number, (call, result) in enumerate(zip(request.calls, results, strict=True)):
-        if result.error_info is None or result.error_info.code != Held.code:
-            continue
-        approval_id = result.error_info.details["approval"]["id"]
-        decided = await path.approvals.await_for(approval_id, max(until - time.monotonic(), 0.0))
-        if decided.state == "expired":
-            late = Denied(f"nobody decided on {decided.tool} in time", details={"approval": _tell_approval(decided)})
-            results[number] = ToolResult.failed(call, late.info)
-        elif decided.state != "pending":
-            [results[number]] = await answer(replace(request, calls=[call]))
-    return results
 
 
 def _tell_approval(approval: Approval) -> dict[str, str]:

@@ -63,8 +63,6 @@ class CallRequest(msgspec.Struct, frozen=True, kw_only=True):
     """True: a `call_id` that was answered before in the session gets that answer again, and runs nothing."""
     notify: Listener | None = None
     """Told of progress."""
-    wait: float = 0.0
-    """Seconds to wait for somebody to decide on calls that are held; the session is free meanwhile."""
     request_id: str | None = None
     """What the wire calls the request, for the call log."""
 

@@ -20,7 +20,6 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from toolyard.calls.approvals import Approvals
-from toolyard.calls.asking import await_decisions
 from toolyard.calls.batch import Batch
 from toolyard.calls.faults import FaultPlan
 from toolyard.calls.flow import arun_batch, arun_request, run_batch
@@ -361,10 +360,6 @@ class ToolEngine(SessionReading, Closing):
 
     async def arun(self, request: CallRequest) -> list[ToolResult]:
         """Everything `aexecute` and `asimulate` can do and more, for the other side of a wire."""
-        results = await self._answer_request(request)
-        return await await_decisions(self._path, request, results, self._answer_request) if request.wait else results
-
-    async def _answer_request(self, request: CallRequest) -> list[ToolResult]:
         if request.mode == "execute" and current_simulation() is not None:
             request = replace(request, mode="simulate")
         if request.session_id is None:
@@ -378,7 +373,7 @@ class ToolEngine(SessionReading, Closing):
             await self.asetup(session_id, owner=request.owner)
             self.sessions.find(session_id, request.owner).is_alone = True
             try:
-                return await self._answer_request(replace(request, session_id=session_id))
+                return await self.arun(replace(request, session_id=session_id))
             finally:
                 await self.ateardown(session_id, owner=request.owner)
         if self.overrides.answers_batches:
