@@ -5,6 +5,7 @@
 # make test-floors  the tests on the lowest versions that pyproject.toml allows
 # make house  how large the house is and how it is named; how many files one call walks through
 # make bench  speed as ratios, with peers beside them
+# make bench-console  every screen of the console with 10,000 tools and 1,000,000 logged calls
 # make eval-simulator  how well real catalogs are simulated; CORPUS=folder or files
 # make eval-samplers  10,000 draws of every sampler over real catalogs; DRAWS=number
 # make eval-search    how well search finds tools, and finds none where none fits; ARGS=--lexical
@@ -30,7 +31,7 @@ PIP := -m pip install --disable-pip-version-check --no-compile --quiet
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup rig run tour test check lint unit test-floors house bench soak clean docs-reference
-.PHONY: eval-simulator eval-samplers eval-dataflow eval-outputs eval-search
+.PHONY: bench-console eval-simulator eval-samplers eval-dataflow eval-outputs eval-search
 
 # What running needs: the library, the server and the embedding model of search.
 $(RUNS): pyproject.toml constraints.txt
@@ -109,6 +110,10 @@ $(BENCH)/.ready: pyproject.toml benchmarks/constraints.txt
 
 bench: $(BENCH)/.ready
 	$(BENCH)/bin/python -m benchmarks
+
+# Fills a database first, which takes minutes.
+bench-console: setup
+	$(BIN)/python -m benchmarks.console
 
 # Valid answers, and chains of create, get, list, update and delete that hold together, file by file.
 eval-simulator: setup
