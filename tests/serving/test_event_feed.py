@@ -17,6 +17,7 @@ from toolyard.serving.identity import Principal, read_scopes
 from toolyard.sessions import event_log
 from toolyard.sessions.call_log import CallLogOptions
 from toolyard.sessions.sessions import Sessions
+from toolyard.sessions.store.base import AddRows, AffectedRows, TrimLog
 from toolyard.sessions.store.sqlite import SqliteStore
 
 ANN = Principal("ann", "ann", read_scopes(["*:execute"]))
@@ -119,9 +120,23 @@ def test_a_reader_that_drops_misses_nothing_unless_it_is_told_so(kind, steps, pr
 
 
 def event_log_flush():
-    from toolyard.sessions.store.base import AddRows
-
     return AddRows()
+
+
+def test_what_is_trimmed_before_a_feed_that_began_empty_has_read_it_is_told_as_missed(tmp_path):
+    store = SqliteStore(tmp_path / "s.db")
+    engine = PythonToolEngine(ToolRegistry(), sessions=Sessions(store))
+    feed = EventFeed(Toolyard(engine.tool_registry, engine))
+    asyncio.run(feed.join())
+    reader = Reader(feed, ADMIN)
+    for number in range(10):
+        feed.log.put("call.ended", "", "n", Said(number))
+    store.write(event_log_flush())
+    store.write(TrimLog("events", 5, 100, AffectedRows()))
+    feed._take(*feed.log.read(feed.newest))
+    reader.look()
+    assert reader.read == ["missed"]
+    engine.close()
 
 
 def test_a_chunk_is_written_once_for_all_who_see_the_same():

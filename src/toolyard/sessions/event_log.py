@@ -126,7 +126,7 @@ class SqlEventLog(EventLog):
         """See `EventLog`."""
         settled = self._store.settled
         rows, first = self._store.read(lambda run: read_events(run, after, _PAGE, settled))
-        return _read(rows), not after or first is None or first <= after + 1
+        return _read(rows), first is None or first <= after + 1
 
     def read_recent(self) -> list[Event]:
         """See `EventLog`."""
