@@ -123,7 +123,8 @@ def event_log_flush():
     return AddRows()
 
 
-def test_what_is_trimmed_before_a_feed_that_began_empty_has_read_it_is_told_as_missed(tmp_path):
+def test_what_is_trimmed_before_a_feed_that_began_empty_has_read_it_is_told_as_missed(tmp_path, monkeypatch):
+    monkeypatch.setattr(event_log, "KEPT", 6)
     store = SqliteStore(tmp_path / "s.db")
     engine = PythonToolEngine(ToolRegistry(), sessions=Sessions(store))
     feed = EventFeed(Toolyard(engine.tool_registry, engine))

@@ -126,7 +126,9 @@ class SqlEventLog(EventLog):
         """See `EventLog`."""
         settled = self._store.settled
         rows, first = self._store.read(lambda run: read_events(run, after, _PAGE, settled))
-        return _read(rows), first is None or first <= after + 1
+        # Where nothing was read yet, ids need not begin with 1; but whatever was trimmed left as many as are kept.
+        whole = not after and len(rows) < min(KEPT, _PAGE)
+        return _read(rows), whole or first is None or first <= after + 1
 
     def read_recent(self) -> list[Event]:
         """See `EventLog`."""
