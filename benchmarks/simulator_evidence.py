@@ -104,36 +104,36 @@ def locate_entity(result: Any, role: Role) -> tuple[Path, dict[str, Any]]:
     return (), result if isinstance(result, dict) else {}
 
 
-def find_entities(result: Any, fields: Path, called: list[str]) -> list[tuple[Path, dict[str, Any]]]:
-    """Objects anywhere in an answer that are called so."""
-    found = []
+def _walk_objects(result: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Every object in an answer, with its path."""
     stack: list[tuple[Path, Any]] = [((), result)]
     while stack:
         path, value = stack.pop()
         if isinstance(value, list):
             stack += [((*path, "[]"), item) for item in value]
         elif isinstance(value, dict):
-            own = own_values(value)
-            if any(str(own[field]) in called for field in fields if field in own):
-                found.append((path, value))
+            yield path, value
             stack += [((*path, name), item) for name, item in value.items()]
+
+
+def find_entities(result: Any, fields: Path, called: list[str]) -> list[tuple[Path, dict[str, Any]]]:
+    """Objects anywhere in an answer that are called so."""
+    found = []
+    for path, value in _walk_objects(result):
+        own = own_values(value)
+        if any(str(own[field]) in called for field in fields if field in own):
+            found.append((path, value))
     return sorted(found, key=lambda pair: len(pair[0]))
 
 
 def find_alike(result: Any, sent: dict[str, Any], fields: Path) -> list[tuple[Path, dict[str, Any]]]:
     """Items of lists that nothing could be called by and that have the values sent."""
     found = []
-    stack: list[tuple[Path, Any]] = [((), result)]
-    while stack:
-        path, value = stack.pop()
-        if isinstance(value, list):
-            stack += [((*path, "[]"), item) for item in value]
-        elif isinstance(value, dict):
-            own = own_values(value)
-            shared = [own[plain_letters(name)] == one for name, one in sent.items() if plain_letters(name) in own]
-            if path[-1:] == ("[]",) and own.keys().isdisjoint(fields) and len(shared) > 1 and all(shared):
-                found.append((path, value))
-            stack += [((*path, name), item) for name, item in value.items()]
+    for path, value in _walk_objects(result):
+        own = own_values(value)
+        shared = [own[plain_letters(name)] == one for name, one in sent.items() if plain_letters(name) in own]
+        if path[-1:] == ("[]",) and own.keys().isdisjoint(fields) and len(shared) > 1 and all(shared):
+            found.append((path, value))
     return found
 
 
