@@ -279,6 +279,7 @@ class Approvals:
             try:
                 listener(approval)
             except Exception:
+                # The decision is written down: whoever listens must not take it back by failing.
                 log.exception("a listener failed at approval %s", approval.id)
 
     def _change(self, approval_id: str, change: Callable[[Approval], Approval]) -> Approval:
