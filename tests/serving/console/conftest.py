@@ -6,6 +6,7 @@ import httpx
 import pytest
 from browsing import started
 from mcp_rig import install
+from mcp_rig.real_servers import needed
 
 
 @pytest.fixture(scope="module")
@@ -16,10 +17,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def axe():
-    try:
-        return install.axe().read_text()
-    except install.CannotInstall as error:
-        pytest.skip(f"axe-core is not here: {error}")
+    return needed(install.axe).read_text()
 
 
 @pytest.fixture
