@@ -13,7 +13,6 @@ from starlette.types import ASGIApp
 from toolyard.app.blocks import ServerBlock
 from toolyard.app.toolyard import Toolyard
 from toolyard.serving.console.routes import Console
-from toolyard.serving.console.sign_in import SignInCookie
 from toolyard.serving.mcp.server import McpEndpoint
 from toolyard.serving.mcp.streamable_http import SseTransport, StreamableHttp
 from toolyard.serving.metrics import RequestLog
@@ -53,8 +52,7 @@ def create_app(service: Service) -> Starlette:
     """The application of a service: routes, and the middleware around them."""
     block = service.block
     log = RequestLog(block.log)
-    cookie = SignInCookie(block.port)
-    console = Console(service, cookie) if block.page else None
+    console = Console(service) if block.page else None
     operations = [
         *_api_operations(service),
         *(_mcp_operations(service.mcp) if block.mcp.enabled else ()),
@@ -70,7 +68,7 @@ def create_app(service: Service) -> Starlette:
             admission=service.admission,
             reads=service.reads,
             budget=service.body_budget,
-            cookie_of=cookie.read,
+            cookie_of=(lambda scope: None) if console is None else console.browser.read_cookie,
         )
 
     @asynccontextmanager

@@ -169,10 +169,14 @@ class SessionQuota:
         return number
 
 
+def may_begin(principal: Principal) -> bool:
+    """True for a key that could do something in a session."""
+    return any(principal.scopes.allows_somewhere(verb) for verb in ("execute", "simulate"))
+
+
 def check_may_begin(principal: Principal) -> None:
     """403 for a key that could do nothing in a session."""
-    scopes = principal.scopes
-    if not scopes.allows_somewhere("execute") and not scopes.allows_somewhere("simulate"):
+    if not may_begin(principal):
         raise HttpFault(403, "auth.forbidden", "this key has no scope with the verb execute or simulate")
 
 

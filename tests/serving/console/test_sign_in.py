@@ -197,13 +197,13 @@ def test_a_note_says_what_was_signed_to_the_same_secret_only(key_id, expires):
 
 
 def test_under_tls_the_cookie_cannot_be_set_by_anybody_else():
-    from toolyard.serving.console.sign_in import SignInCookie
+    from toolyard.serving.console.sign_in import BrowserSignIn
 
-    cookie = SignInCookie(443)
+    cookie = BrowserSignIn(None, 443)
     scope = {"scheme": "https", "headers": [(b"cookie", b"toolyard_443=a; __Host-toolyard_443=b")]}
-    assert cookie.write(scope, "x")[1] == b"__Host-toolyard_443=x; Path=/; HttpOnly; SameSite=Strict; Secure"
-    assert cookie.read(scope) == "b"
-    assert cookie.read({**scope, "headers": [(b"cookie", b"toolyard_443=a")]}) is None
+    assert cookie.write_cookie(scope, "x")[1] == b"__Host-toolyard_443=x; Path=/; HttpOnly; SameSite=Strict; Secure"
+    assert cookie.read_cookie(scope) == "b"
+    assert cookie.read_cookie({**scope, "headers": [(b"cookie", b"toolyard_443=a")]}) is None
 
 
 def test_the_form_to_sign_in_is_small(there):

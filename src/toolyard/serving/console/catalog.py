@@ -1,28 +1,42 @@
-"""The Catalog screen: every tool that the key may see, searched, narrowed down by facets, a hundred a page."""
+"""The Catalog, Graph and Sources screens: what tools there are, which feed which, and where they come from."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from starlette.requests import Request
 
+from toolyard.model.context import Notify
+from toolyard.model.report import SourceReport
 from toolyard.model.tool import Tool
-from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.catalog_view import CatalogView
-from toolyard.serving.console.rendering import CONSOLE, first_line
-from toolyard.serving.console.screens import Screen, ScreenSet
+from toolyard.serving.console.rendering import Shown, first_line
 from toolyard.serving.routes.catalog import MAX_QUERY, MOST_HITS, CatalogHits, search_tools
+from toolyard.serving.routes.operations import check_admin
 from toolyard.serving.routing import caller_of, query_str
+from toolyard.serving.service import Service
 from toolyard.serving.visibility import Shows
+
+if TYPE_CHECKING:
+    from toolyard.insight.dataflow.artifact import Dataflow
+
+T = TypeVar("T")
+Data = dict[str, Any]
 
 PAGE_SIZE = 100
 _FACETS = {"namespace": 60, "source": 20, "effect": 3, "tag": 30}
 """What tools are told apart by, and how many values of it are offered."""
-_ANYTHING = "nearest"
+_MOST_LINES = 200
+"""Of each kind of one source; `GET /v1/report` has all."""
+_MOST_EDGES = 60
+"""More would be a tangle; a namespace narrows it down."""
+_WIDE, _HIGH, _GAP_X, _GAP_Y = 190, 34, 90, 14
+_SWEEPS = 4
 
 
 class CatalogRow(msgspec.Struct, frozen=True):
@@ -52,121 +66,84 @@ class CatalogRow(msgspec.Struct, frozen=True):
         return (value,) if value else ()
 
 
-class FacetValue(msgspec.Struct, frozen=True):
-    """One way to narrow the list down, and how much is left then."""
-
-    value: str
-    count: int
-
-
-class Facet(msgspec.Struct, frozen=True):
-    """What a list can be narrowed down by."""
-
-    name: str
-    chosen: str
-    choices: list[FacetValue]
-    more: int
-    """Values that are not offered; search finds their tools."""
+async def show_catalog(service: Service, request: Request) -> Data:
+    """`GET /console/tools`: every tool that the key may see, searched, narrowed down by facets, a hundred a page."""
+    # Off the loop: the first search of a catalog makes its index.
+    return await asyncio.to_thread(_list_catalog, service.catalog, request)
 
 
-class CatalogPage(msgspec.Struct, frozen=True):
-    """One page of what was asked for."""
-
-    query: str
-    filters: dict[str, str]
-    rows: list[CatalogRow]
-    facets: list[Facet]
-    found: int
-    total: int
-    page: int
-    pages: int
-    search: str | None = None
-    """How it was looked for: `words`, or by meaning, too."""
-    nearest: bool = False
-    """True if what is nearest is shown, although it hardly fits."""
-    session: str = ""
-    """The session that somebody looks for a tool to run in."""
-    at: str = ""
-    """The entry of it behind which the tool is to be simulated."""
-
-
-class CatalogScreens(ScreenSet):
-    """Makes pages of the catalog."""
-
-    def __init__(self, catalog: CatalogView) -> None:
-        self._catalog = catalog
-
-    def screens(self) -> tuple[Screen, ...]:
-        """The one list there is."""
-        return (Screen(f"{CONSOLE}/tools", "catalog.html", self.show_catalog, "Catalog"),)
-
-    async def show_catalog(self, request: Request) -> CatalogPage:
-        """`GET /console/tools`."""
-        # Off the loop: the first search of a catalog makes its index.
-        return await asyncio.to_thread(self._make_page, request)
-
-    def _make_page(self, request: Request) -> CatalogPage:
-        query = (query_str(request, "q") or "")[:MAX_QUERY]
-        filters = {name: value for name in _FACETS if (value := query_str(request, name))}
-        nearest = query_str(request, "fit") == _ANYTHING
-        session, at = query_str(request, "session") or "", query_str(request, "at") or ""
-        rows = self._list_rows(request)
-        total, mode = len(rows), None
-        if query.strip():
-            hits = self._search(request, query, None, nearest)
-            offered, mode = _take_hits(rows, hits), hits.mode
-            facets = _count_facets(offered, filters)
-            found = offered
-            if filters:
-                left, _ = self._narrow_kept(request, rows, filters)
-                found = _take_hits(rows, self._search(request, query, left, nearest))
-        else:
-            found, facets = self._narrow_kept(request, rows, filters)
-        pages = max(1, -(-len(found) // PAGE_SIZE))
-        page = min(max(_read_number(query_str(request, "page")), 1), pages)
-        shown = self._mark_stale(found[(page - 1) * PAGE_SIZE : page * PAGE_SIZE])
-        return CatalogPage(query, filters, shown, facets, len(found), total, page, pages, mode, nearest, session, at)
-
-    def _list_rows(self, request: Request) -> list[CatalogRow]:
-        principal, snapshot = caller_of(request).principal, self._catalog.registry.snapshot
-        key = ("console rows", self._catalog.visibility.slot(principal))
-        rows: list[CatalogRow] | None = self._catalog.cache.get(snapshot, key)
-        if rows is None:
-            shows = self._catalog.visibility.filter_for(principal)
-            held = partial(self._catalog.visibility.is_held, principal)
-            rows = _make_rows(snapshot, shows, held)
-            self._catalog.cache.put(snapshot, key, rows)
-        return rows
-
-    def _narrow_kept(
-        self, request: Request, rows: list[CatalogRow], filters: Mapping[str, str]
-    ) -> tuple[list[CatalogRow], list[Facet]]:
-        """What is left, and the facets; kept, because pages of one list are looked at one after the other."""
-        snapshot = self._catalog.registry.snapshot
-        key = ("console facets", self._catalog.visibility.slot(caller_of(request).principal), tuple(filters.items()))
-        kept: tuple[list[CatalogRow], list[Facet]] | None = self._catalog.cache.get(snapshot, key)
-        if kept is None:
-            kept = _narrow(rows, filters), _count_facets(rows, filters)
-            self._catalog.cache.put(snapshot, key, kept)
-        return kept
-
-    def _search(self, request: Request, query: str, left: list[CatalogRow] | None, nearest: bool) -> CatalogHits:
-        """What fits among the tools that are left: what is left out before it is ranked makes room for others."""
-        registry = self._catalog.registry
-        where = self._catalog.visibility.filter_for(caller_of(request).principal)
-        if left is not None:
-            names, shows = {row.name for row in left}, where
-            where = lambda tool: tool.qualified_name in names and (shows is None or shows(tool))  # noqa: E731
-        return search_tools(registry, registry.snapshot, query, MOST_HITS, where, 0.0 if nearest else None)
-
-    def _mark_stale(self, rows: Sequence[CatalogRow]) -> list[CatalogRow]:
-        stale = {source.source for source in self._catalog.registry.report.sources if source.state == "stale"}
-        return [msgspec.structs.replace(row, stale=True) if row.source in stale else row for row in rows]
+def _list_catalog(catalog: CatalogView, request: Request) -> Data:
+    query = (query_str(request, "q") or "")[:MAX_QUERY]
+    filters = {name: value for name in _FACETS if (value := query_str(request, name))}
+    nearest = query_str(request, "fit") == "nearest"
+    rows = _keep(catalog, request, ("console rows",), partial(_make_rows, catalog, request))
+    # Kept, because pages of one list are looked at one after the other.
+    found, facets = _keep(
+        *(catalog, request, ("console facets", *filters.items())),
+        lambda: (_narrow(rows, filters), _count_facets(rows, filters)),
+    )
+    mode = None
+    if query.strip():
+        hits = _search(catalog, request, query, None, nearest)
+        offered, mode = _take_hits(rows, hits), hits.mode
+        facets, left = _count_facets(offered, filters), found
+        found = _take_hits(rows, _search(catalog, request, query, left, nearest)) if filters else offered
+    pages = max(1, -(-len(found) // PAGE_SIZE))
+    page = min(max(_read_number(query_str(request, "page")), 1), pages)
+    stale = list_stale(catalog)
+    return {
+        "query": query,
+        "filters": filters,
+        "rows": [
+            msgspec.structs.replace(row, stale=True) if row.source in stale else row
+            for row in found[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
+        ],
+        "facets": facets,
+        "found": len(found),
+        "total": len(rows),
+        "page": page,
+        "pages": pages,
+        # How it was looked for: `lexical`, or by meaning, too.
+        "search": mode,
+        # True if what is nearest is shown, although it hardly fits.
+        "nearest": nearest,
+        # The session that somebody looks for a tool to run in, and the entry behind which it is to be simulated.
+        "session": query_str(request, "session") or "",
+        "at": query_str(request, "at") or "",
+    }
 
 
-def _make_rows(snapshot: Snapshot, shows: Shows | None, held: Shows) -> list[CatalogRow]:
+def _keep(catalog: CatalogView, request: Request, key: tuple[Any, ...], make: Callable[[], T]) -> T:
+    """What `make` gives, made once for each catalog and for all who are shown the same of it."""
+    snapshot, slot = catalog.registry.snapshot, (*key, catalog.visibility.slot(caller_of(request).principal))
+    kept: T | None = catalog.cache.get(snapshot, slot)
+    if kept is None:
+        kept = make()
+        catalog.cache.put(snapshot, slot, kept)
+    return kept
+
+
+def list_stale(catalog: CatalogView) -> set[str]:
+    """The sources that could not be loaded again, so that their tools are what they gave last."""
+    return {source.source for source in catalog.registry.report.sources if source.state == "stale"}
+
+
+def _search(
+    catalog: CatalogView, request: Request, query: str, left: list[CatalogRow] | None, nearest: bool
+) -> CatalogHits:
+    """What fits among the tools that are left: what is left out before it is ranked makes room for others."""
+    registry, where = catalog.registry, catalog.visibility.filter_for(caller_of(request).principal)
+    if left is not None:
+        names, shows = {row.name for row in left}, where
+        where = lambda tool: tool.qualified_name in names and (shows is None or shows(tool))  # noqa: E731
+    return search_tools(registry, registry.snapshot, query, MOST_HITS, where, 0.0 if nearest else None)
+
+
+def _make_rows(catalog: CatalogView, request: Request) -> list[CatalogRow]:
+    principal = caller_of(request).principal
+    shows, held = catalog.visibility.filter_for(principal), partial(catalog.visibility.is_held, principal)
     rows: dict[str, list[CatalogRow]] = {}
-    for name, candidates in snapshot.names.items():
+    for name, candidates in catalog.registry.snapshot.names.items():
         tools = tuple(one.tool for one in candidates if shows is None or shows(one.tool))
         if tools:
             rows.setdefault(tools[0].namespace, []).append(_row_of(name, tools, held(tools[0])))
@@ -195,8 +172,11 @@ def _narrow(rows: Sequence[CatalogRow], filters: Mapping[str, str], but: str = "
     return [row for row in rows if all(value in row.values(name) for name, value in wanted)] if wanted else list(rows)
 
 
-def _count_facets(rows: Sequence[CatalogRow], filters: Mapping[str, str]) -> list[Facet]:
-    """How much each value would leave, beside what the other facets leave; the most common values first."""
+def _count_facets(rows: Sequence[CatalogRow], filters: Mapping[str, str]) -> list[Data]:
+    """How much each value would leave, beside what the other facets leave; the most common values first.
+
+    `more` counts the values that are not offered; search finds their tools.
+    """
     facets = []
     for name, most in _FACETS.items():
         chosen = filters.get(name, "")
@@ -204,10 +184,154 @@ def _count_facets(rows: Sequence[CatalogRow], filters: Mapping[str, str]) -> lis
         if chosen:
             counts.setdefault(chosen, 0)
         order = sorted(counts, key=lambda value: (value != chosen, -counts[value], value))
-        offered = [FacetValue(value, counts[value]) for value in order[:most]]
-        facets.append(Facet(name, chosen, offered, max(0, len(order) - most)))
+        offered = [{"value": value, "count": counts[value]} for value in order[:most]]
+        facets.append({"name": name, "chosen": chosen, "choices": offered, "more": max(0, len(order) - most)})
     return facets
 
 
 def _read_number(text: str | None) -> int:
     return int(text[:9]) if text and text.isascii() and text.isdigit() else 1
+
+
+async def show_sources(service: Service, request: Request, notice: str = "") -> Data:
+    """`GET /console/sources`: how every source is, and what it loaded, rewrote and rejected; in load order."""
+    check_admin(request)
+    loaded, report = service.loaded, service.loaded.report
+    of_sources = sum(len(source.warnings) for source in report.sources)
+    return {
+        "ok": report.ok,
+        "loaded": report.loaded,
+        "generation": loaded.registry.generation,
+        "sandbox": loaded.sandbox,
+        "sources": [_describe_source(source) for source in report.sources],
+        # Warnings about names of several sources.
+        "look_alikes": msgspec.to_builtins(list(report.warnings[of_sources:][:_MOST_LINES])),
+        # What goes on beside the requests and does not work at the moment.
+        "failing": dict(service.failing),
+        "notice": notice,
+    }
+
+
+async def reload_sources(service: Service, request: Request, form: Mapping[str, str], notify: Notify) -> Shown:
+    """`POST /console/sources`: every source again; one that fails keeps its last good tools."""
+    check_admin(request)
+    await service.loaded.reload()
+    return Shown("sources.html", await show_sources(service, request, "Every source was loaded again."))
+
+
+def _describe_source(source: SourceReport) -> Data:
+    """One source, with the first of what is to be said about its entries."""
+    kinds = {"rewrites": source.rewrites, "rejected": source.rejected, "warnings": source.warnings}
+    return {
+        **{name: getattr(source, name) for name in ("source", "state", "error", "entries", "loaded", "rewritten")},
+        "rejections": len(source.rejected),
+        "warned": len(source.warnings),
+        **{kind: msgspec.to_builtins(list(lines)[:_MOST_LINES]) for kind, lines in kinds.items()},
+        "left_out": sum(max(0, len(lines) - _MOST_LINES) for lines in kinds.values()),
+    }
+
+
+async def show_graph(service: Service, request: Request) -> Data:
+    """`GET /console/graph`: the strongest edges of the dataflow, drawn; `?namespace=` shows that one alone."""
+    namespace, catalog = query_str(request, "namespace") or "", service.catalog
+    shows = catalog.visibility.filter_for(caller_of(request).principal)
+    draw = partial(_draw_graph, catalog.registry.artifacts.get("dataflow"), shows, namespace)
+    return await asyncio.to_thread(_keep, catalog, request, ("console graph", namespace), draw)
+
+
+def _draw_graph(dataflow: Any, shows: Shows | None, namespace: str) -> Data:
+    from toolyard.insight.dataflow.artifact import Dataflow
+    from toolyard.insight.graph import GraphOptions, select_graph
+
+    page: Data = {"known": False, "namespaces": [], "namespace": namespace, "nodes": [], "edges": [], "edges_in_all": 0}
+    page |= {"width": 0, "height": 0, "node_width": _WIDE, "node_height": _HIGH}
+    if not isinstance(dataflow, Dataflow):
+        return page
+    tools = dataflow.tools
+    seen = sorted({tool.namespace for tool in tools if shows is None or shows(tool)})
+    wanted = (namespace,) if namespace in seen else ()
+    chosen = select_graph(dataflow, GraphOptions(top=2, namespaces=wanted, linked=True))
+    ends = zip(chosen.sources.tolist(), chosen.targets.tolist(), chosen.scores.tolist(), strict=True)
+    shown = [end for end in ends if shows is None or (shows(tools[end[0]]) and shows(tools[end[1]]))][:_MOST_EDGES]
+    places = {place: number for number, place in enumerate(dict.fromkeys(p for end in shown for p in end[:2]))}
+    nodes: list[Data] = [
+        {"name": tools[place].qualified_name, "label": tools[place].name, "namespace": tools[place].namespace}
+        for place in places
+    ]
+    edges: list[Data] = [
+        {
+            "source": places[source],
+            "target": places[target],
+            "score": round(score, 4),
+            "carries": list_carried(dataflow, source, target),
+        }
+        for source, target, score in shown
+    ]
+    columns = _arrange_columns(len(nodes), [(edge["source"], edge["target"]) for edge in edges])
+    for number, column in enumerate(columns):
+        for row, node in enumerate(column):
+            nodes[node] |= {"x": number * (_WIDE + _GAP_X), "y": row * (_HIGH + _GAP_Y)}
+    return page | {
+        "known": True,
+        "namespaces": seen,
+        "namespace": wanted[0] if wanted else "",
+        "nodes": nodes,
+        "edges": edges,
+        "edges_in_all": dataflow.edge_count if shows is None else len(shown),
+        "width": max(0, len(columns) * (_WIDE + _GAP_X) - _GAP_X),
+        "height": max(map(len, columns), default=0) * (_HIGH + _GAP_Y),
+    }
+
+
+def list_carried(dataflow: Dataflow, source: int, target: int) -> list[str]:
+    """The first of what goes over an edge, as `output → parameter`."""
+    edge = dataflow.edge(source, target)
+    return [f"{feed.output} → {feed.parameter}" for feed in (edge.feeds if edge else ())[:3]]
+
+
+def _arrange_columns(count: int, edges: list[tuple[int, int]]) -> list[list[int]]:
+    """The nodes in columns, so that most edges go to the right; within a column near what they are tied to."""
+    ranks = _rank_nodes(count, edges)
+    columns: list[list[int]] = [[] for _ in range(max(ranks, default=-1) + 1)]
+    for node, rank in enumerate(ranks):
+        columns[rank].append(node)
+    near: list[list[int]] = [[] for _ in range(count)]
+    for source, target in edges:
+        near[source].append(target)
+        near[target].append(source)
+    for sweep in range(_SWEEPS):
+        place = {node: row for column in columns for row, node in enumerate(column)}
+        for column in columns if sweep % 2 == 0 else reversed(columns):
+            column.sort(key=lambda node: (sum(place[one] for one in near[node]) / max(len(near[node]), 1), node))
+            place.update({node: row for row, node in enumerate(column)})
+    return columns
+
+
+def _rank_nodes(count: int, edges: list[tuple[int, int]]) -> list[int]:
+    """For each node the length of the longest way to it; edges that would close a circle, the weaker ones, go back."""
+    forward: list[list[int]] = [[] for _ in range(count)]
+    for source, target in edges:
+        if not _reaches(forward, target, source):
+            forward[source].append(target)
+    ranks = [0] * count
+    for _ in range(count):
+        moved = False
+        for source, targets in enumerate(forward):
+            for target in targets:
+                if ranks[target] <= ranks[source]:
+                    ranks[target], moved = ranks[source] + 1, True
+        if not moved:
+            break
+    return ranks
+
+
+def _reaches(forward: list[list[int]], start: int, goal: int) -> bool:
+    seen, line = {start}, [start]
+    while line:
+        node = line.pop()
+        if node == goal:
+            return True
+        fresh = [one for one in forward[node] if one not in seen]
+        seen.update(fresh)
+        line += fresh
+    return False

@@ -1,38 +1,142 @@
-"""The Connect screen: what to paste into each client, with the real address of this server."""
+"""The Connect screen, and what to paste elsewhere: this server in the settings of clients, one call in languages."""
 
 from __future__ import annotations
+
+import shlex
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
 
-from toolyard.serving.console.rendering import CONSOLE, base_url
-from toolyard.serving.console.screens import Screen, ScreenSet
-from toolyard.serving.console.snippets import Snippet, write_client_snippets
-from toolyard.serving.identity import KeyRing
+from toolyard.dialects import get_dialect
+from toolyard.dialects.wire_names import wire_names_of
+from toolyard.model.tool import Tool
+from toolyard.registry.snapshot import Snapshot
+from toolyard.serving.console.form import pretty
+from toolyard.serving.console.rendering import base_url
+from toolyard.serving.service import Service
+
+_KEY_WORD = "TOOLYARD_KEY"
 
 
-class ConnectPage(msgspec.Struct, frozen=True):
-    """Where this server is, and how clients are told."""
+class Snippet(msgspec.Struct, frozen=True):
+    """Text to copy, and where it belongs."""
 
-    url: str
-    mcp_url: str | None
-    needs_key: bool
-    clients: list[Snippet]
+    id: str
+    label: str
+    text: str
+    where: str = ""
+    """The file it goes to, or what it is, in a few words."""
 
 
-class ConnectScreens(ScreenSet):
-    """What others need to know of this server."""
+async def show_clients(service: Service, request: Request) -> dict[str, Any]:
+    """`GET /console/connect`: where this server is, and how clients are told."""
+    url, needs_key = base_url(request), service.keys is not None and service.keys.required
+    with_mcp = service.block.mcp.enabled
+    clients = write_client_snippets(url, with_key=needs_key, with_mcp=with_mcp)
+    return {"url": url, "mcp_url": f"{url}/mcp" if with_mcp else None, "needs_key": needs_key, "clients": clients}
 
-    def __init__(self, keys: KeyRing | None, *, with_mcp: bool) -> None:
-        self._keys = keys
-        self._with_mcp = with_mcp
 
-    def screens(self) -> tuple[Screen, ...]:
-        """One page for all clients."""
-        return (Screen(f"{CONSOLE}/connect", "connect.html", self.show_clients, "Connect"),)
+def write_call_snippets(
+    url: str, path: str, snapshot: Snapshot, tool: Tool, arguments: dict[str, Any], *, with_key: bool
+) -> list[Snippet]:
+    """The same call with curl, from Python, over MCP, and as OpenAI's models are told of it. `path` names the tool."""
+    names = wire_names_of(snapshot)
+    wire, openai = names.encode(tool), get_dialect("openai", [tool], names=names).format_tools([tool])
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": wire, "arguments": arguments}}
+    return [
+        Snippet("curl", "curl", _write_curl(f"{url}/v1/tools/{path}:invoke", {"args": arguments}, with_key)),
+        Snippet("python", "Python", _write_python(url, tool.qualified_name, arguments, with_key)),
+        Snippet("mcp", "MCP", pretty(message), f"a message to {url}/mcp"),
+        Snippet("openai", "OpenAI", pretty(openai), "for the `tools` of a chat completion"),
+    ]
 
-    async def show_clients(self, request: Request) -> ConnectPage:
-        """`GET /console/connect`."""
-        url, needs_key = base_url(request), self._keys is not None and self._keys.required
-        clients = write_client_snippets(url, with_key=needs_key, with_mcp=self._with_mcp)
-        return ConnectPage(url, f"{url}/mcp" if self._with_mcp else None, needs_key, clients)
+
+def _write_curl(url: str, body: dict[str, Any], with_key: bool) -> str:
+    lines = [f"curl {shlex.quote(url)}"]
+    if with_key:
+        lines.append(f'-H "Authorization: Bearer ${_KEY_WORD}"')
+    lines.append("-H 'Content-Type: application/json'")
+    lines.append(f"-d {shlex.quote(msgspec.json.encode(body).decode())}")
+    return " \\\n  ".join(lines)
+
+
+def _write_python(url: str, name: str, arguments: dict[str, Any], with_key: bool) -> str:
+    key = f', api_key=os.environ["{_KEY_WORD}"]' if with_key else ""
+    return "\n".join(
+        [
+            *(["import os", ""] if with_key else []),
+            "from toolyard.client import RemoteToolRegistry",
+            "",
+            f"registry = RemoteToolRegistry({url!r}{key})",
+            f"print(registry.dispatch({name!r}, {arguments!r}))",
+        ]
+    )
+
+
+def write_client_snippets(url: str, *, with_key: bool, with_mcp: bool) -> list[Snippet]:
+    """What makes this server's tools those of a client; the key is named, never written."""
+    found = _write_mcp_clients(f"{url}/mcp", with_key) if with_mcp else []
+    authorized = f' -H "Authorization: Bearer ${_KEY_WORD}"' if with_key else ""
+    key = f', api_key=os.environ["{_KEY_WORD}"]' if with_key else ""
+    python = [
+        *(["import os", ""] if with_key else []),
+        "from toolyard import ToolCall",
+        "from toolyard.client import RemoteToolEngine",
+        "",
+        f"engine = RemoteToolEngine({url!r}{key})",
+        'engine.setup("s1")',
+        'print(engine.execute("s1", [ToolCall("core::echo", {"text": "hello"})]))',
+    ]
+    return [
+        *found,
+        Snippet("curl", "curl", f"curl{authorized} '{url}/v1/tools?q=what+you+need&limit=5'", "a shell"),
+        Snippet("python", "Python", "\n".join(python), "a program with toolyard installed"),
+        Snippet("openai", "OpenAI", _write_openai_loop(url, with_key), "a program with openai and httpx"),
+    ]
+
+
+def _write_mcp_clients(url: str, with_key: bool) -> list[Snippet]:
+    def server(bearer: str, **more: Any) -> dict[str, Any]:
+        return {**more, **({"headers": {"Authorization": f"Bearer {bearer}"}} if with_key else {})}
+
+    def servers(entry: dict[str, Any], word: str = "mcpServers") -> dict[str, Any]:
+        return {word: {"toolyard": entry}}
+
+    bridge: dict[str, Any] = {"command": "npx", "args": ["-y", "mcp-remote", url]}
+    if with_key:
+        # Clients differ in how they split arguments with spaces, so that the space comes with the variable.
+        bridge["args"] += ["--header", "Authorization:${AUTHORIZATION}"]
+        bridge |= {"env": {"AUTHORIZATION": "Bearer ty_..."}}
+    code = servers(server("${input:toolyard-key}", type="http", url=url), "servers")
+    if with_key:
+        asked = {"type": "promptString", "id": "toolyard-key", "description": "API key of toolyard", "password": True}
+        code = {"inputs": [asked], **code}
+    gemini = server(f"${_KEY_WORD}", httpUrl=url)
+    header = f' --header "Authorization: Bearer ${_KEY_WORD}"' if with_key else ""
+    codex = f'[mcp_servers.toolyard]\nurl = "{url}"' + (f'\nbearer_token_env_var = "{_KEY_WORD}"' if with_key else "")
+    return [
+        Snippet("claude-desktop", "Claude Desktop", pretty(servers(bridge)), "claude_desktop_config.json"),
+        Snippet("claude-code", "Claude Code", f"claude mcp add --transport http toolyard {url}{header}", "a shell"),
+        Snippet("cursor", "Cursor", pretty(servers(server(f"${{env:{_KEY_WORD}}}", url=url))), "~/.cursor/mcp.json"),
+        Snippet("vscode", "VS Code", pretty(code), ".vscode/mcp.json"),
+        Snippet("codex", "Codex", codex, "~/.codex/config.toml"),
+        Snippet("gemini", "Gemini CLI", pretty(servers(gemini)), "~/.gemini/settings.json"),
+    ]
+
+
+def _write_openai_loop(url: str, with_key: bool) -> str:
+    headers = f', headers={{"Authorization": "Bearer " + os.environ["{_KEY_WORD}"]}}' if with_key else ""
+    imports = "import json\nimport os\n" if with_key else "import json\n"
+    return f"""{imports}
+import httpx
+import openai
+
+yard = httpx.Client(base_url={url!r}{headers})
+found = yard.get("/v1/tools", params={{"format": "openai", "q": "what you need"}}).json()
+messages = [{{"role": "user", "content": "..."}}]
+answer = openai.OpenAI().chat.completions.create(model="gpt-5", messages=messages, tools=found["tools"])
+for call in answer.choices[0].message.tool_calls or []:
+    body = {{"args": json.loads(call.function.arguments)}}
+    name = found["names"][call.function.name]
+    print(yard.post(f"/v1/tools/{{name}}:invoke", json=body).json())"""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
-from functools import cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import groupby
 from operator import attrgetter
@@ -51,6 +50,9 @@ STATIC_FILES = {
     "icon.svg": "image/svg+xml",
 }
 
+FORM_TOKEN = "form_token"  # noqa: S105 - the name of a field
+"""The field of every form that shows that it came from a page of this server, looked at with the same sign-in."""
+
 MAX_SHOWN = 200_000
 """Characters of an answer that a page shows; more would only freeze the browser."""
 _MAX_COLOURED = 50_000
@@ -64,23 +66,25 @@ _EFFECTS = {
 }
 
 
-class NavigationEntry(msgspec.Struct, frozen=True):
-    """One place that every page leads to."""
+class Shown(msgspec.Struct, frozen=True):
+    """What an answered form shows."""
 
-    label: str
-    path: str
-    admin: bool = False
+    template: str
+    view: Any
+    status: int = 200
 
 
 class PageRenderer:
     """Makes whole pages."""
 
-    def __init__(self, keys: KeyRing | None, make_token: Callable[[Scope], str], *, metrics_on: bool) -> None:
+    def __init__(
+        self, keys: KeyRing | None, make_token: Callable[[Scope], str], screens: Sequence[Any], *, metrics_on: bool
+    ) -> None:
         self._keys = keys
         self._make_token = make_token
+        self._screens = screens
+        """Where every page leads to: each has a `label`, a `path`, and whether it is for an `admin`."""
         self._metrics_on = metrics_on
-        self.navigation: tuple[NavigationEntry, ...] = ()
-        """Where every page leads to; the table of screens fills it in."""
 
     @property
     def asks_for_keys(self) -> bool:
@@ -91,20 +95,23 @@ class PageRenderer:
         self, request: Request, template: str, view: Any, *, status: int = 200, headers: Headers = ()
     ) -> Response:
         """A whole page that shows `view`."""
+        from markupsafe import Markup
+
         principal = caller_of(request).principal
         signed_in = principal.key_id is not None or not self.asks_for_keys
         is_admin = principal.scopes.everywhere("admin")
+        token = Markup('<input type="hidden" name="{}" value="{}">').format(FORM_TOKEN, self._make_token(request.scope))
         text = (
-            _environment()
+            _environment(request.scope.get("root_path", ""))
             .get_template(template)
             .render(
                 view=view,
                 principal=principal,
                 signed_in=signed_in,
-                navigation=[entry for entry in self.navigation if signed_in and (is_admin or not entry.admin)],
-                here=request.scope["path"],
+                navigation=[screen for screen in self._screens if signed_in and (is_admin or not screen.admin)],
+                here=local_path(request),
                 twin=_spell_twin(request),
-                form_token=self._make_token(request.scope),
+                token=token,
                 keys_on=self.asks_for_keys,
                 metrics_on=self._metrics_on,
             )
@@ -118,24 +125,24 @@ class PageRenderer:
     def render_fault(self, request: Request, fault: HttpFault) -> Response:
         """A refused request as a page; for somebody who is not signed in, the way to do so."""
         if fault.status == 401 and self.asks_for_keys and request.method in ("GET", "HEAD"):
-            query = {"next": spell_address(request)} if request.scope["path"] not in ("/", CONSOLE) else {}
-            return redirect(with_query(f"{CONSOLE}/sign-in", **query))
+            path, query = local_path(request), request.scope["query_string"].decode("ascii", errors="replace")
+            there = "" if path in ("/", CONSOLE) else quote(path, safe="/:") + (f"?{query}" if query else "")
+            return redirect(request, with_query(f"{CONSOLE}/sign-in", next=there))
         return self.render(request, "fault.html", fault, status=fault.status, headers=fault.headers)
 
 
-def redirect(to: str, headers: Headers = ()) -> Response:
-    """See there instead, by GET."""
-    location = quote(to, safe="/:?&=%#+-._~")
+def redirect(request: Request, to: str, headers: Headers = ()) -> Response:
+    """See there instead, by GET; `to` is a path of this application, wherever that is mounted."""
+    location = quote(request.scope.get("root_path", "") + to, safe="/:?&=%#+-._~")
     response = Response(b"", 303, {**PAGE_HEADERS, **_NO_STORE, "location": location})
     response.raw_headers += headers
     return response
 
 
-def spell_address(request: Request) -> str:
-    """Path and query of the request, encoded."""
-    path = quote(request.scope["path"], safe="/:")
-    query = request.scope["query_string"].decode("ascii", errors="replace")
-    return f"{path}?{query}" if query else path
+def local_path(request: Request) -> str:
+    """The path as this application knows it, wherever that is mounted."""
+    path: str = request.scope["path"]
+    return path.removeprefix(request.scope.get("root_path", "")) or "/"
 
 
 def _spell_twin(request: Request) -> str:
@@ -146,8 +153,9 @@ def _spell_twin(request: Request) -> str:
 
 
 def base_url(request: Request) -> str:
-    """The address of this server, as whoever asks has reached it."""
-    return f"{request.scope.get('scheme', 'http')}://{request.headers.get('host', 'localhost')}"
+    """The address of this application, as whoever asks has reached it."""
+    scope = request.scope
+    return f"{scope.get('scheme', 'http')}://{request.headers.get('host', 'localhost')}{scope.get('root_path', '')}"
 
 
 def static_file(name: str) -> Response:
@@ -232,11 +240,6 @@ def with_query(path: str, **parameters: str | int | None) -> str:
     return f"{path}?{urlencode(given)}" if given else path
 
 
-def write_time(seconds: float) -> str:
-    """A moment as ISO 8601 has it, in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
-
-
 @cache
 def _static(name: str) -> bytes:
     return files("toolyard.serving.console").joinpath("static", name).read_bytes()
@@ -248,8 +251,9 @@ def _static_url(name: str) -> str:
     return f"{CONSOLE}/static/{name}?v={hashlib.sha256(_static(name)).hexdigest()[:12]}"
 
 
-@cache
-def _environment() -> Environment:
+@lru_cache(maxsize=8)
+def _environment(root: str = "") -> Environment:
+    """The templates, with links for an application that is mounted at `root`."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     def load(name: str) -> str:
@@ -273,10 +277,11 @@ def _environment() -> Environment:
     )
     environment.globals.update(
         version=VERSION,
-        console=CONSOLE,
-        static_url=_static_url,
-        tool_path=tool_path,
-        item_path=item_path,
+        root=root,
+        console=root + CONSOLE,
+        static_url=lambda name: root + _static_url(name),
+        tool_path=lambda name: root + tool_path(name),
+        item_path=lambda kind, name: root + item_path(kind, name),
         with_query=with_query,
         effect_words=_EFFECTS,
         took=took,

@@ -1,95 +1,235 @@
-"""`Console`: every screen and form as operations, beside signing in and the files that pages refer to."""
+"""`Console`: the table of screens and forms, and what each of them is as operations.
+
+A screen is a view function and a template. `GET /console/x` shows what the function returns, which is plain data, and
+`GET /console/x.json`, its twin, says the same to programs. A form's answer is a page, too. A script that sends it may
+ask for `text/event-stream`, and is told of progress first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import partial
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Send
 
-from toolyard.serving.console.approvals import ApprovalScreens
-from toolyard.serving.console.calls import CallScreens
-from toolyard.serving.console.catalog import CatalogScreens
-from toolyard.serving.console.connect import ConnectScreens
-from toolyard.serving.console.graph import GraphScreens
-from toolyard.serving.console.rendering import CONSOLE, STATIC_FILES, PageRenderer, redirect, static_file
-from toolyard.serving.console.screens import Form, ScreenTable
-from toolyard.serving.console.sessions import SessionScreens
-from toolyard.serving.console.sign_in import MAX_SIGN_IN, FormTokens, SignInCookie, SignInPages
-from toolyard.serving.console.sources import SourceScreens
-from toolyard.serving.console.tool import ToolScreens
+from toolyard.model.context import Notice, Notify, Progress
+from toolyard.model.errors import ToolyardError
+from toolyard.serving.console.activity import (
+    begin_session,
+    decide_approval,
+    fork_session,
+    show_approval,
+    show_approvals,
+    show_call,
+    show_calls,
+    show_diff,
+    show_session,
+    show_sessions,
+)
+from toolyard.serving.console.catalog import reload_sources, show_catalog, show_graph, show_sources
+from toolyard.serving.console.connect import show_clients
+from toolyard.serving.console.rendering import CONSOLE, STATIC_FILES, PageRenderer, Shown, redirect, static_file
+from toolyard.serving.console.sign_in import MAX_SIGN_IN, BrowserSignIn, SignInPages
+from toolyard.serving.console.tool import run_tool, show_tool
+from toolyard.serving.http_fault import HttpFault, find_session_fault
 from toolyard.serving.middleware import FaultPage
-from toolyard.serving.routes.calls import CallRoutes
 from toolyard.serving.routes.events import EventRoutes
-from toolyard.serving.routing import Operation
+from toolyard.serving.routing import Access, Handler, JsonResponse, Operation, StreamHandler
 from toolyard.serving.service import Service
+from toolyard.serving.sse import watch_disconnect
 
-_HOME = f"{CONSOLE}/tools"
 _SUMMARY = "A page for people"
 _EVENTS = "What pages follow: the same as /v1/events, by the sign-in of the console"
+_TWIN = ".json"
+_STREAM = "text/event-stream"
+_PROGRESS_SECONDS = 0.1
+"""Between two events of one stream: what comes sooner replaces what was not sent yet."""
+
+View = Callable[[Service, Request], Awaitable[Any]]
+Act = Callable[[Service, Request, Mapping[str, str], Notify], Awaitable[Shown | Response]]
+
+
+class Screen(msgspec.Struct, frozen=True):
+    """One page: where it is, how it looks, and what it is about."""
+
+    path: str
+    template: str
+    view: View
+    """Returns plain data, or structs of it: all that the template gets, and all that the twin says."""
+    label: str = ""
+    """What the navigation calls it; empty for a page that others lead to."""
+    admin: bool = False
+    """True if only keys with `*:admin` are led there."""
+    heavy: bool = False
+
+
+SCREENS = (
+    Screen(f"{CONSOLE}/tools", "catalog.html", show_catalog, "Catalog"),
+    Screen(f"{CONSOLE}/tools/{{name}}", "tool.html", show_tool),
+    Screen(f"{CONSOLE}/calls", "calls.html", show_calls, "Calls", heavy=True),
+    Screen(f"{CONSOLE}/calls/{{id}}", "call.html", show_call),
+    Screen(f"{CONSOLE}/sessions", "sessions.html", show_sessions, "Sessions", heavy=True),
+    Screen(f"{CONSOLE}/sessions/{{session_id}}", "session.html", show_session, heavy=True),
+    Screen(f"{CONSOLE}/sessions/{{session_id}}/diff", "diff.html", show_diff, heavy=True),
+    Screen(f"{CONSOLE}/approvals", "approvals.html", show_approvals, "Approvals", heavy=True),
+    Screen(f"{CONSOLE}/approvals/{{approval_id}}", "approval.html", show_approval),
+    Screen(f"{CONSOLE}/sources", "sources.html", show_sources, "Sources", admin=True, heavy=True),
+    Screen(f"{CONSOLE}/graph", "graph.html", show_graph, "Graph", heavy=True),
+    Screen(f"{CONSOLE}/connect", "connect.html", show_clients, "Connect"),
+)
+_FORMS: dict[str, Act] = {
+    f"{CONSOLE}/sessions": begin_session,
+    f"{CONSOLE}/sessions/{{session_id}}": fork_session,
+    f"{CONSOLE}/approvals/{{approval_id}}": decide_approval,
+    f"{CONSOLE}/sources": reload_sources,
+}
+_SIGN_IN, _TOOL = f"{CONSOLE}/sign-in", f"{CONSOLE}/tools/{{name}}"
 
 
 class Console:
     """What people look at: the operations, and how a refusal looks at each of them."""
 
-    def __init__(self, service: Service, cookie: SignInCookie) -> None:
-        tokens = FormTokens(service.keys, cookie)
-        renderer = PageRenderer(service.keys, tokens.make, metrics_on=service.metrics is not None)
-        engine, catalog = service.yard.tool_engine, service.catalog
-        parts = (
-            CatalogScreens(catalog),
-            ToolScreens(catalog, service.invoker, engine),
-            CallScreens(engine, CallRoutes(engine)),
-            SessionScreens(engine, service.quota),
-            ApprovalScreens(service.approvals, is_asked=engine.policy is not None and engine.policy.asks),
-            SourceScreens(service.loaded, service.failing),
-            GraphScreens(catalog),
-            ConnectScreens(service.keys, with_mcp=service.block.mcp.enabled),
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.browser = BrowserSignIn(service.keys, service.block.port)
+        engine = service.yard.tool_engine
+        is_asked = engine.policy is not None and engine.policy.asks
+        idle = {"", *(() if engine.journal else ("Calls",)), *(() if is_asked else ("Approvals",))}
+        self._renderer = PageRenderer(
+            *(service.keys, self.browser.make_token, [screen for screen in SCREENS if screen.label not in idle]),
+            metrics_on=service.metrics is not None,
         )
-        self._events = EventRoutes(service.events, service.mcp.subscribers)
-        self._signing = SignInPages(renderer, service.keys, cookie)
-        self._renderer = renderer
-        screens = [screen for part in parts for screen in part.screens()]
-        forms = [form for part in parts for form in part.forms()]
-        self._table = ScreenTable(screens, [*forms, *self._sign_in_forms()], renderer, tokens)
+        self._signing = SignInPages(self._renderer, service.keys, self.browser)
 
     def operations(self) -> list[Operation]:
-        """Those without a sign-in are open to anybody, and take little."""
-        found = self._table.operations()
-        found.append(
-            Operation("GET", f"{CONSOLE}/events", self._events.open_stream, _EVENTS, access="page", streams=True)
-        )
-        for path in ("/", CONSOLE):
-            found.append(Operation("GET", path, _lead_home, _SUMMARY, access="page"))
-        sign_in = f"{CONSOLE}/sign-in"
-        found.append(
-            Operation("GET", sign_in, self._signing.show_form, _SUMMARY, access="page-open", max_body=MAX_SIGN_IN)
-        )
+        """Every page with its twin, and the forms; those without a sign-in are open to anybody, and take little."""
+        found = []
+        for screen in SCREENS:
+            for path, show in ((screen.path, self._show_page), (screen.path + _TWIN, self._show_twin)):
+                found.append(Operation("GET", path, show(screen), _SUMMARY, access="page", heavy=screen.heavy))
+        found += [self._post(path, act) for path, act in _FORMS.items()]
+        found.append(self._post(_TOOL, run_tool, runs=True))
+        open_form: dict[str, Any] = {"access": "page-open", "max_body": MAX_SIGN_IN}
+        found += [
+            Operation("GET", _SIGN_IN, self._signing.show_form, _SUMMARY, **open_form),
+            self._post(_SIGN_IN, lambda _, request, form, __: self._signing.sign_in(request, form), **open_form),
+            self._post(f"{CONSOLE}/sign-out", lambda _, request, *__: self._signing.sign_out(request), **open_form),
+        ]
+        events = EventRoutes(self._service.events, self._service.mcp.subscribers)
+        found.append(Operation("GET", f"{CONSOLE}/events", events.open_stream, _EVENTS, access="page", streams=True))
+        found += [Operation("GET", path, _lead_home, _SUMMARY, access="page") for path in ("/", CONSOLE)]
         for name in STATIC_FILES:
-            path = f"{CONSOLE}/static/{name}"
-            found.append(Operation("GET", path, _show_file(name), _SUMMARY, access="page-open"))
+            found.append(Operation("GET", f"{CONSOLE}/static/{name}", _show_file(name), _SUMMARY, access="page-open"))
         return found
 
     def fault_pages(self) -> dict[str, FaultPage]:
-        """By path: how a refusal looks where people look."""
-        others = ("/", CONSOLE, f"{CONSOLE}/sign-in")
-        return {**self._table.fault_pages(), **dict.fromkeys(others, self._renderer.render_fault)}
+        """By path: how a refusal looks where people look; those of twins are JSON."""
+        paths = [*(screen.path for screen in SCREENS), "/", CONSOLE, _SIGN_IN, f"{CONSOLE}/sign-out"]
+        return dict.fromkeys(paths, self._renderer.render_fault)
 
-    def _sign_in_forms(self) -> tuple[Form, ...]:
-        open_form = partial(Form, access="page-open", max_body=MAX_SIGN_IN)
-        return (
-            open_form(f"{CONSOLE}/sign-in", self._signing.sign_in),
-            open_form(f"{CONSOLE}/sign-out", self._signing.sign_out),
-        )
+    def _show_page(self, screen: Screen) -> Handler:
+        async def show(request: Request) -> Response:
+            return self._renderer.render(request, screen.template, await screen.view(self._service, request))
+
+        return show
+
+    def _show_twin(self, screen: Screen) -> Handler:
+        async def show(request: Request) -> Response:
+            raw: bytes = request.scope.get("raw_path") or b""
+            if not raw.endswith(_TWIN.encode()):
+                # `item_path` spells the dot of a name that ends like this, so that it means no twin.
+                request.scope["path_params"] = {
+                    name: value + _TWIN for name, value in request.scope["path_params"].items()
+                }
+                return await self._show_page(screen)(request)
+            return JsonResponse(await screen.view(self._service, request))
+
+        return show
+
+    def _post(self, path: str, act: Act, access: Access = "page", **options: Any) -> Operation:
+        return Operation("POST", path, self._answer_form(act), _SUMMARY, access=access, streams=True, **options)
+
+    def _answer_form(self, act: Act) -> StreamHandler:
+        async def answer(request: Request, send: Send) -> Response | None:
+            fields = self.browser.read_form(request)
+            latest = _LatestNotice()
+            work = asyncio.create_task(self._act(act, request, fields, latest.put))
+            said = asyncio.create_task(latest.there.wait())
+            try:
+                async with watch_disconnect(request.receive, work.cancel):
+                    if _STREAM in request.headers.get("accept", ""):
+                        await asyncio.wait({work, said}, return_when=asyncio.FIRST_COMPLETED)
+                        if not work.done():
+                            await _send_events(send, latest, work)
+                            return None
+                    return await work
+            finally:
+                work.cancel()
+                said.cancel()
+
+        return answer
+
+    async def _act(self, act: Act, request: Request, fields: Mapping[str, str], notify: Notify) -> Response:
+        try:
+            shown = await act(self._service, request, fields, notify)
+        except (HttpFault, ToolyardError) as error:
+            fault = error if isinstance(error, HttpFault) else find_session_fault(error)
+            if fault is None:
+                raise
+            return self._renderer.render_fault(request, fault)
+        if isinstance(shown, Response):
+            return shown
+        return self._renderer.render(request, shown.template, shown.view, status=shown.status)
+
+
+class _LatestNotice:
+    """What a tool said last, from whichever thread; only that is worth showing."""
+
+    def __init__(self) -> None:
+        self.there = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._notice: Notice | None = None
+
+    def put(self, notice: Notice) -> None:
+        self._notice = notice
+        self._loop.call_soon_threadsafe(self.there.set)
+
+    def take(self) -> dict[str, Any]:
+        self.there.clear()
+        notice = self._notice
+        if isinstance(notice, Progress):
+            return {"progress": notice.progress, "total": notice.total, "message": notice.message or ""}
+        return {"progress": None, "total": None, "message": "" if notice is None else str(notice.data)[:500]}
+
+
+async def _send_events(send: Send, latest: _LatestNotice, work: asyncio.Task[Response]) -> None:
+    """Progress as it comes, and at last the page."""
+    head = [(b"content-type", _STREAM.encode()), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
+    await send({"type": "http.response.start", "status": 200, "headers": head})
+    while not work.done():
+        if latest.there.is_set():
+            await send(_event("progress", latest.take()))
+        await asyncio.wait({work}, timeout=_PROGRESS_SECONDS)
+    page = await work
+    await send(_event("page", {"status": page.status_code, "html": bytes(page.body).decode()}))
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _event(name: str, data: dict[str, Any]) -> dict[str, Any]:
+    body = b"event: %b\ndata: %b\n\n" % (name.encode(), msgspec.json.encode(data))
+    return {"type": "http.response.body", "body": body, "more_body": True}
 
 
 async def _lead_home(request: Request) -> Response:
     """`GET /` and `GET /console`: the catalog."""
-    return redirect(_HOME)
+    return redirect(request, f"{CONSOLE}/tools")
 
 
-def _show_file(name: str) -> Callable[[Request], Awaitable[Response]]:
+def _show_file(name: str) -> Handler:
     async def show(request: Request) -> Response:
         return static_file(name)
 

@@ -13,8 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from toolyard.model.context import Notify
-from toolyard.serving.console.rendering import CONSOLE, PageRenderer, redirect
+from toolyard.serving.console.rendering import CONSOLE, FORM_TOKEN, PageRenderer, redirect
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import KeyRing, SignIns
 from toolyard.serving.routing import BODY, query_str
@@ -24,17 +23,21 @@ _NEXT = re.compile(rf"{CONSOLE}(?:/[A-Za-z0-9%:._~!$&'()*+,;=@-]+)*/?(?:\?[A-Za-
 _MAX_FIELDS = 2000
 MAX_SIGN_IN = 4 * 1024
 """Bytes of a form that anybody may send."""
-FORM_TOKEN = "form_token"  # noqa: S105 - the name of a field
-"""The field of every form that shows that it came from a page of this server, looked at with the same sign-in."""
 
 
-class SignInCookie:
-    """What stays with whoever is signed in; an API takes no cookies. Whether it is still good, the key ring says."""
+class BrowserSignIn:
+    """What stays with whoever is signed in, a cookie, and the token that shows a form to be made for them.
 
-    def __init__(self, port: int) -> None:
+    An API takes no cookies. Whether one is still good, the key ring says. A page of another site can send a form, and
+    cannot read one of ours.
+    """
+
+    def __init__(self, keys: KeyRing | None, port: int) -> None:
+        self._keys = keys
         self._port = port
+        self._own = SignIns(secrets.token_bytes(32))
 
-    def read(self, scope: Scope) -> str | None:
+    def read_cookie(self, scope: Scope) -> str | None:
         """The value; None if nobody is signed in."""
         wanted = self._name(scope)
         header = next((value for name, value in scope["headers"] if name == b"cookie"), b"")
@@ -44,7 +47,7 @@ class SignInCookie:
                 return str(value)
         return None
 
-    def write(self, scope: Scope, value: str, more: str = "") -> tuple[bytes, bytes]:
+    def write_cookie(self, scope: Scope, value: str, more: str = "") -> tuple[bytes, bytes]:
         """The header that leaves it in a browser."""
         secure = "; Secure" if scope.get("scheme") == "https" else ""
         cookie = f"{self._name(scope)}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{more}"
@@ -55,50 +58,44 @@ class SignInCookie:
         # other host and no page without TLS can set it.
         return f"{'__Host-' if scope.get('scheme') == 'https' else ''}toolyard_{self._port}"
 
-
-class FormTokens:
-    """Makes and checks the tokens of forms: a page of another site can send a form, and cannot read one of ours."""
-
-    def __init__(self, keys: KeyRing | None, cookie: SignInCookie) -> None:
-        self._keys = keys
-        self._cookie = cookie
-        self._own = SignIns(secrets.token_bytes(32))
-
-    def make(self, scope: Scope) -> str:
+    def make_token(self, scope: Scope) -> str:
         """For forms that are shown to whoever makes this request."""
         signs = self._own if self._keys is None else self._keys.notes()
-        return signs.mark_form(self._cookie.read(scope) or "")
+        return signs.mark_form(self.read_cookie(scope) or "")
 
-    def check(self, scope: Scope, given: str) -> None:
-        """403 unless the token is the one of this sign-in."""
-        if not hmac.compare_digest(given.encode(), self.make(scope).encode()):
+    def read_form(self, request: Request) -> dict[str, str]:
+        """The fields of a submitted form; 403 unless its token is the one of this sign-in."""
+        fields = _read_fields(request)
+        given = fields.pop(FORM_TOKEN, "")
+        if not hmac.compare_digest(given.encode(), self.make_token(request.scope).encode()):
             raise HttpFault(
                 403,
                 "request.form_outdated",
                 "This form was not made for your present sign-in, so nothing was done.",
                 hint="load its page again, and send it from there",
             )
+        return fields
 
 
 class SignInPages:
     """Asks for a key, and forgets who signed in."""
 
-    def __init__(self, renderer: PageRenderer, keys: KeyRing | None, cookie: SignInCookie) -> None:
+    def __init__(self, renderer: PageRenderer, keys: KeyRing | None, browser: BrowserSignIn) -> None:
         self._renderer = renderer
         self._keys = keys
-        self._cookie = cookie
+        self._browser = browser
 
     async def show_form(self, request: Request) -> Response:
         """`GET /console/sign-in`: asks for a key; where there are no keys, there is nothing to ask."""
         if not self._renderer.asks_for_keys:
-            return redirect(CONSOLE)
+            return redirect(request, CONSOLE)
         return self._show(request, _check_next(query_str(request, "next") or ""))
 
-    async def sign_in(self, request: Request, form: Mapping[str, str], notify: Notify) -> Response:
+    async def sign_in(self, request: Request, form: Mapping[str, str]) -> Response:
         """`POST /console/sign-in`: leaves a cookie that no script and no other site can use, for the console alone."""
         after = _check_next(form.get("next", ""))
         if self._keys is None or not self._keys.required:
-            return redirect(CONSOLE)
+            return redirect(request, CONSOLE)
         token = form.get("key", "").strip()
         try:
             if not _KEY.fullmatch(token):
@@ -108,18 +105,19 @@ class SignInPages:
             if fault.status != 401:
                 raise
             return self._show(request, after, status=401, problem=fault.message)
-        return redirect(after or CONSOLE, (self._cookie.write(request.scope, value),))
+        return redirect(request, after or CONSOLE, (self._browser.write_cookie(request.scope, value),))
 
-    async def sign_out(self, request: Request, form: Mapping[str, str], notify: Notify) -> Response:
+    async def sign_out(self, request: Request) -> Response:
         """`POST /console/sign-out`: takes the cookie back, whether or not it is still good."""
-        return redirect(f"{CONSOLE}/sign-in", (self._cookie.write(request.scope, "", "; Max-Age=0"),))
+        gone = self._browser.write_cookie(request.scope, "", "; Max-Age=0")
+        return redirect(request, f"{CONSOLE}/sign-in", (gone,))
 
     def _show(self, request: Request, after: str, status: int = 200, problem: str = "") -> Response:
         view: dict[str, Any] = {"next": after, "problem": problem}
         return self._renderer.render(request, "sign_in.html", view, status=status)
 
 
-def read_fields(request: Request) -> dict[str, str]:
+def _read_fields(request: Request) -> dict[str, str]:
     """The fields of a submitted form; each may be there once."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":

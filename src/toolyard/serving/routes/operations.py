@@ -102,12 +102,12 @@ class OperationsRoutes:
 
     async def show_report(self, request: Request) -> Response:
         """What every source loaded, rewrote and rejected."""
-        _check_admin(request)
+        check_admin(request)
         return JsonResponse(self._loaded.report.to_dict())
 
     async def reload_sources(self, request: Request) -> Response:
         """Load every source again, in every process of the service; one that fails keeps its last good tools."""
-        _check_admin(request)
+        check_admin(request)
         if request.scope[BODY]:
             raise HttpFault(400, "request.invalid_shape", "a reload takes no body")
         await self._loaded.reload()
@@ -117,7 +117,7 @@ class OperationsRoutes:
         """Counters and latencies for Prometheus."""
         if self._metrics is None:
             raise HttpFault(404, "route.not_found", "metrics are off here", hint="set server.metrics")
-        _check_admin(request)
+        check_admin(request)
         return Response(await asyncio.to_thread(self._metrics.text), media_type=_METRICS)
 
 
@@ -132,7 +132,8 @@ def _check_source(source: SourceReport, place: int, told: bool) -> dict[str, Any
     return check
 
 
-def _check_admin(request: Request) -> None:
+def check_admin(request: Request) -> None:
+    """403 for a key that may not look after the server."""
     if not caller_of(request).principal.scopes.everywhere("admin"):
         raise HttpFault(403, "auth.forbidden", "this needs a key with the scope *:admin")
 

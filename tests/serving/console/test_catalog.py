@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 from serving.console.page_app import LOOKING, Keys, app_of, served, service_of
 from toolyard import Tool, ToolEnrichment
 from toolyard.insight.dataflow.artifact import Dataflow
-from toolyard.serving.console.graph import _arrange_columns
+from toolyard.serving.console.catalog import _arrange_columns
 
 TOOLS = [Tool(name, space) for space, name in (("desk", "find"), ("desk", "<i>book"), ("core", "hidden"))]
 

@@ -1,0 +1,222 @@
+"""The Calls, Sessions and Approvals screens: what was called, what came of it, and what waits for somebody's word."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from toolyard.calls.approval import ApprovalState
+from toolyard.model.context import Notify
+from toolyard.model.errors import SessionError
+from toolyard.serving.console.rendering import Shown, item_path, redirect
+from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.identity import Principal
+from toolyard.serving.routes.calls import CallRoutes
+from toolyard.serving.routing import caller_of, path_value, query_int, query_str
+from toolyard.serving.service import Service
+from toolyard.serving.session_view import (
+    check_may_begin,
+    find_parents,
+    list_sessions,
+    may_begin,
+    run_in_thread,
+    run_off_loop,
+    show_time,
+)
+from toolyard.sessions.world_diff import hash_world, plain_world
+
+Row = dict[str, Any]
+
+_FILTERS = ("tool", "session", "code", "mode", "effects", "key", "errors")
+_SESSIONS, _ENTRIES, _APPROVALS = 100, 50, 50
+"""On a page."""
+_MOST = 2**53
+
+
+async def show_calls(service: Service, request: Request) -> Row:
+    """`GET /console/calls`: the log, newest first, with the filters of `GET /v1/calls`."""
+    engine = service.yard.tool_engine
+    page: Row = {"calls": []} if engine.journal is None else await CallRoutes(engine).find_page(request)
+    return {
+        "is_kept": engine.journal is not None,
+        "filters": {name: value for name in _FILTERS if (value := query_str(request, name))},
+        "calls": page["calls"],
+        "next_cursor": page.get("next_cursor"),
+        # What the bars of those on the page are measured by.
+        "slowest_ms": max((call["duration_ms"] for call in page["calls"]), default=0.0),
+    }
+
+
+async def show_call(service: Service, request: Request) -> Row:
+    """`GET /console/calls/{id}`: its row, and what was sent and came back, if that is the caller's and still kept."""
+    engine, owner = service.yard.tool_engine, caller_of(request).principal.owner
+    call = await CallRoutes(engine).find_call(request)
+    session_id, seq = call.get("session_id", ""), call.get("seq", 0)
+
+    def read() -> Row | None:
+        try:
+            found = engine.sessions.calls(session_id, owner, after=seq - 1, limit=1)
+        except SessionError:
+            return None
+        return found[0].to_dict() if found else None
+
+    is_own = session_id and seq and call.get("key") == owner
+    return {"call": call, "entry": await run_off_loop(engine.sessions, read) if is_own else None}
+
+
+async def show_sessions(service: Service, request: Request) -> Row:
+    """`GET /console/sessions`: some of the caller's, by id, and forks behind what they were forked from."""
+    principal, sessions = caller_of(request).principal, service.yard.tool_engine.sessions
+    owner = principal.owner or ""
+    found, parents = await run_off_loop(
+        sessions, lambda: (list_sessions(sessions, owner), find_parents(sessions, owner))
+    )
+    rows: list[Row] = [
+        {"session_id": name, "entries": count, "used": show_time(sessions, used), "fork_of": parents.get(name)}
+        for name, count, used in found
+    ]
+    pages = max(1, -(-len(rows) // _SESSIONS))
+    page = min(query_int(request, "page", 1, _MOST, 1), pages)
+    shown = _arrange_tree(rows)[(page - 1) * _SESSIONS : page * _SESSIONS]
+    return {
+        "sessions": shown,
+        "total": len(rows),
+        "page": page,
+        "pages": pages,
+        "may_begin": may_begin(principal),
+    }
+
+
+def _arrange_tree(rows: list[Row]) -> list[Row]:
+    """Each row behind that of the session it was forked from, and as many forks deep as lie between."""
+    names = {row["session_id"] for row in rows}
+    forks: dict[str | None, list[Row]] = {}
+    for row in rows:
+        forks.setdefault(row["fork_of"] if row["fork_of"] in names else None, []).append(row)
+    arranged: list[Row] = []
+    line = [(row, 0) for row in reversed(forks.get(None, []))]
+    while line:
+        row, depth = line.pop()
+        arranged.append({**row, "depth": depth})
+        line += [(fork, depth + 1) for fork in reversed(forks.get(row["session_id"], []))]
+    return arranged
+
+
+async def show_session(service: Service, request: Request) -> Row:
+    """`GET /console/sessions/{session_id}`: a part of its history, eldest first, and what engines keep in it.
+
+    Without `?after=` the last entries, and without `?at=` the world behind the last one.
+    """
+    session_id, principal = path_value(request), caller_of(request).principal
+    owner, sessions = principal.owner, service.yard.tool_engine.sessions
+
+    def read() -> Row:
+        length = len(sessions.current(session_id, owner).history)
+        at = min(query_int(request, "at", 0, _MOST, length), length)
+        world = sessions.world(session_id, owner, at=at)
+        after = min(query_int(request, "after", 0, _MOST, _MOST), max(0, length - _ENTRIES))
+        entries = []
+        for call in sessions.calls(session_id, owner, after=after, limit=_ENTRIES):
+            info = call.tool_output.error_info
+            entries.append({**call.to_dict(), "code": "ok" if info is None else info.code})
+        return {
+            "session_id": session_id,
+            "length": length,
+            "state_hash": sessions.state_hash(session_id, owner),
+            "entries": entries,
+            "after": after,
+            "page_size": _ENTRIES,
+            "at": at,
+            "world": plain_world(world),
+            "world_hash": hash_world(world),
+            "may_begin": may_begin(principal),
+        }
+
+    return await run_in_thread(sessions, read)
+
+
+async def show_diff(service: Service, request: Request) -> Row:
+    """`GET /console/sessions/{session_id}/diff`, with the parameters of `GET /v1/sessions/{session_id}/diff`."""
+    session_id, owner, sessions = (
+        path_value(request),
+        caller_of(request).principal.owner,
+        service.yard.tool_engine.sessions,
+    )
+    other = query_str(request, "other") or session_id
+
+    def read() -> Row:
+        ends = zip(("at_a", "at_b"), (session_id, other), strict=True)
+        at: dict[str, int] = {}
+        for name, session in ends:
+            length = len(sessions.current(session, owner).history)
+            at[name] = min(query_int(request, name, 0, _MOST, length), length)
+        return {
+            "session_id": session_id,
+            "other": other,
+            **at,
+            **sessions.world_diff(session_id, other, owner, **at).to_dict(),
+        }
+
+    return await run_in_thread(sessions, read)
+
+
+async def begin_session(service: Service, request: Request, form: Mapping[str, str], notify: Notify) -> Response:
+    """`POST /console/sessions`: an empty session, under a name of one's own or a new one."""
+    return await _begin(service, request, form)
+
+
+async def fork_session(service: Service, request: Request, form: Mapping[str, str], notify: Notify) -> Response:
+    """`POST /console/sessions/{session_id}`: one that begins where this one now is, or once was."""
+    text = form.get("at", "").strip()
+    if text and not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise HttpFault(400, "request.invalid_form", "the entry to fork behind must be a whole number, 0 or more")
+    return await _begin(service, request, form, fork_of=path_value(request), at=int(text) if text else None)
+
+
+async def _begin(service: Service, request: Request, form: Mapping[str, str], **options: Any) -> Response:
+    principal = caller_of(request).principal
+    check_may_begin(principal)
+    session_id = form.get("session_id", "").strip() or secrets.token_urlsafe(9)
+    async with service.quota.place(principal.owner):
+        await service.yard.tool_engine.asetup(session_id, owner=principal.owner, **options)
+    return redirect(request, item_path("sessions", session_id))
+
+
+async def show_approvals(service: Service, request: Request) -> Row:
+    """`GET /console/approvals`: the inbox; `?state=` for those that wait no more, empty for all."""
+    state = query_str(request, "state")
+    return await _list_approvals(service, caller_of(request).principal, state, query_str(request, "cursor"))
+
+
+async def show_approval(service: Service, request: Request) -> Row:
+    """`GET /console/approvals/{id}`."""
+    return await service.approvals.show(caller_of(request).principal, path_value(request))
+
+
+async def decide_approval(
+    service: Service, request: Request, form: Mapping[str, str], notify: Notify
+) -> Shown | Response:
+    """`POST /console/approvals/{id}`: what came of it stands in the inbox, or on the approval's own page."""
+    verdict = form.get("verdict")
+    if verdict not in ("approve", "deny"):
+        raise HttpFault(400, "request.invalid_form", "choose approve or deny")
+    choice: Literal["approve", "deny"] = "approve" if verdict == "approve" else "deny"
+    principal, approval_id = caller_of(request).principal, path_value(request)
+    decided = await service.approvals.decide(principal, approval_id, choice, form.get("reason") or None)
+    if form.get("from") != "inbox":
+        return redirect(request, item_path("approvals", approval_id))
+    page = await _list_approvals(service, principal, None, None)
+    return Shown("approvals.html", {**page, "notice": f"{decided['tool']} is {decided['state']}."})
+
+
+async def _list_approvals(service: Service, principal: Principal, state: str | None, cursor: str | None) -> Row:
+    states: tuple[str, ...] = get_args(ApprovalState)
+    wanted = "pending" if state is None else state
+    if wanted and wanted not in states:
+        raise HttpFault(400, "request.invalid_query", f"state must be one of {', '.join(states)}")
+    page = await service.approvals.list_page(principal, state=wanted or None, limit=_APPROVALS, cursor=cursor)
+    return {"state": wanted, "states": states, "notice": "", "next_cursor": None, **page}
