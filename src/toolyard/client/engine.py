@@ -1,18 +1,23 @@
-"""`RemoteToolEngine`: sessions and calls of a server, with the methods of an engine in this process."""
+"""`RemoteToolEngine`: sessions and calls of a server, with the methods of an engine in this process.
+
+`RemoteApprovals` are the calls that wait there for somebody's word.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, ClassVar, Literal, Self, TypeVar, Unpack
 
 import msgspec
 
+from toolyard.calls.approval import Approval, ApprovalState
+from toolyard.calls.approvals import ApprovalPage
 from toolyard.calls.flow import check_calls, check_timeout
-from toolyard.client.approvals import RemoteApprovals
 from toolyard.client.registry import RemoteToolRegistry, read_results
-from toolyard.client.wire import API, REQUEST_SECONDS, WireOptions, make_garbled_error, segment
+from toolyard.client.wire import API, REQUEST_SECONDS, ServerWire, WireOptions, make_garbled_error, segment
 from toolyard.dialects.wire_names import read_wire_call
 from toolyard.loop.home import home_loop
 from toolyard.model.call import ToolCall, ToolResult
@@ -50,6 +55,67 @@ Mode = Literal["execute", "simulate"]
 class _HistoryPage(msgspec.Struct):
     entries: list[RecordedCall]
     next: int | None = None
+
+
+_TIMES = ("created", "expires", "decided_at", "used_at")
+
+
+class RemoteApprovals:
+    """Calls that wait for somebody's word at a server: those that the key may see, and may decide on or not."""
+
+    def __init__(self, wire: ServerWire) -> None:
+        self._wire = wire
+
+    async def alist(
+        self,
+        *,
+        state: ApprovalState | None = None,
+        tool: str | None = None,
+        session_id: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> ApprovalPage:
+        """Those that fit, newest first."""
+        asked = {"state": state, "tool": tool, "session": session_id, "limit": str(limit), "cursor": cursor}
+        query = tuple((name, value) for name, value in asked.items() if value is not None)
+        body = await self._wire.ask("GET", f"/{API}/approvals", query=query)
+        if not isinstance(body, dict) or not isinstance(body.get("approvals"), list):
+            raise make_garbled_error(self._wire.url, "none", "something that is no list of approvals")
+        return ApprovalPage(tuple(map(self._read, body["approvals"])), body.get("next_cursor"))
+
+    list = home_loop.sync_twin(alist)
+
+    async def aget(self, approval_id: str) -> Approval:
+        """One of them; `UnknownApprovalError` if there is none that the key may see."""
+        return self._read(await self._wire.ask("GET", _place(approval_id)))
+
+    get = home_loop.sync_twin(aget)
+
+    async def aapprove(self, approval_id: str, reason: str | None = None) -> Approval:
+        """Let the call run once: whoever waits goes on, or sends the same call again."""
+        return await self._decide(f"{_place(approval_id)}:approve", reason)
+
+    approve = home_loop.sync_twin(aapprove)
+
+    async def adeny(self, approval_id: str, reason: str | None = None) -> Approval:
+        """Refuse the call."""
+        return await self._decide(f"{_place(approval_id)}:deny", reason)
+
+    deny = home_loop.sync_twin(adeny)
+
+    async def _decide(self, path: str, reason: str | None) -> Approval:
+        return self._read(await self._wire.ask("POST", path, body={} if reason is None else {"reason": reason}))
+
+    def _read(self, shown: Any) -> Approval:
+        try:
+            times = {name: datetime.fromisoformat(shown[name]).timestamp() for name in _TIMES if name in shown}
+            return msgspec.convert({**shown, **times, "owner": "", "self_allowed": shown["self"]}, Approval)
+        except (msgspec.ValidationError, KeyError, TypeError, ValueError):
+            raise make_garbled_error(self._wire.url, "none", "something that is no approval") from None
+
+
+def _place(approval_id: str) -> str:
+    return f"/{API}/approvals/{segment(approval_id)}"
 
 
 class RemoteToolEngine(Closing):
@@ -119,7 +185,7 @@ class RemoteToolEngine(Closing):
             raise
         return engine
 
-    def setup(
+    async def asetup(
         self,
         session_id: str,
         *args: Any,
@@ -133,88 +199,8 @@ class RemoteToolEngine(Closing):
         or with its first `at` entries.
 
         Whatever else is given stays with it. Raises `SessionExistsError` (a ValueError) for an id that is taken.
+        Cancelled, it leaves no session behind.
         """
-        beginning = self.asetup(
-            session_id, *args, initial_state=initial_state, fork_of=fork_of, at=at, owner=owner, **kwargs
-        )
-        home_loop.run(beginning, twin="asetup")
-
-    def execute(
-        self,
-        session_id: str,
-        tool_calls: Sequence[ToolCall],
-        *,
-        timeout: float | None = None,
-        owner: str | None = None,
-        context: Mapping[str, Any] = _NO_CONTEXT,
-    ) -> list[ToolResult]:
-        """Have the calls answered in order, each appended to the session with its result.
-
-        `timeout` limits each call in place of the engine's own. `context` must be JSON, as it travels.
-        """
-        results = self.aexecute(session_id, tool_calls, timeout=timeout, owner=owner, context=context)
-        return home_loop.run(results, twin="aexecute")
-
-    def simulate(
-        self,
-        session_id: str,
-        tool_calls: Sequence[ToolCall],
-        *,
-        timeout: float | None = None,
-        owner: str | None = None,
-        context: Mapping[str, Any] = _NO_CONTEXT,
-    ) -> list[ToolResult]:
-        """Have the calls answered as `execute` would now, and leave the session exactly as it was."""
-        results = self.asimulate(session_id, tool_calls, timeout=timeout, owner=owner, context=context)
-        return home_loop.run(results, twin="asimulate")
-
-    def teardown(self, session_id: str, *, owner: str | None = None) -> None:
-        """End a session; nothing happens if there is none."""
-        home_loop.run(self.ateardown(session_id, owner=owner), twin="ateardown")
-
-    def get_session_state(self, session_id: str, *, owner: str | None = None) -> dict[str, Any] | None:
-        """`tool_executions` beside each engine's own state; None if there is no such session."""
-        return home_loop.run(self.aget_session_state(session_id, owner=owner), twin="aget_session_state")
-
-    def get_session_history(
-        self, session_id: str, *, after: int = 0, limit: int | None = None, owner: str | None = None
-    ) -> list[RecordedCall]:
-        """Every call with its result, when it was recorded, and how long it took; from behind entry `after` on."""
-        history = self.aget_session_history(session_id, after=after, limit=limit, owner=owner)
-        return home_loop.run(history, twin="aget_session_history")
-
-    def state_hash(self, session_id: str, *, owner: str | None = None) -> str:
-        """Equal for sessions with equal histories, whatever their ids and however they were forked."""
-        return home_loop.run(self.astate_hash(session_id, owner=owner), twin="astate_hash")
-
-    def world_hash(self, session_id: str, *, at: int | None = None, owner: str | None = None) -> str:
-        """Equal for equal worlds: what engines keep in the session, or kept behind its `at`-th entry."""
-        return home_loop.run(self.aworld_hash(session_id, at=at, owner=owner), twin="aworld_hash")
-
-    def world_diff(
-        self,
-        session_id: str,
-        other_id: str | None = None,
-        *,
-        at_a: int | None = None,
-        at_b: int | None = None,
-        owner: str | None = None,
-    ) -> WorldDiff:
-        """What was added, removed and changed between the worlds of two sessions, or of two points of one."""
-        diff = self.aworld_diff(session_id, other_id, at_a=at_a, at_b=at_b, owner=owner)
-        return home_loop.run(diff, twin="aworld_diff")
-
-    async def asetup(
-        self,
-        session_id: str,
-        *args: Any,
-        initial_state: dict[str, Any] | None = None,
-        fork_of: str | None = None,
-        at: int | None = None,
-        owner: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """`setup` for async code. Cancelled, it leaves no session behind."""
         if args or kwargs:
             if fork_of is not None:
                 raise SessionError("a fork at a server begins with what the other was set up with, and takes no more")
@@ -229,6 +215,8 @@ class RemoteToolEngine(Closing):
                 await self.ateardown(session_id)
             raise
 
+    setup = home_loop.sync_twin(asetup)
+
     async def aexecute(
         self,
         session_id: str,
@@ -238,9 +226,15 @@ class RemoteToolEngine(Closing):
         owner: str | None = None,
         context: Mapping[str, Any] = _NO_CONTEXT,
     ) -> list[ToolResult]:
-        """`execute` for async code. Cancelled, it stops waiting; the server goes on and records the calls."""
+        """Have the calls answered in order, each appended to the session with its result.
+
+        `timeout` limits each call in place of the engine's own. `context` must be JSON, as it travels. Cancelled, it
+        stops waiting; the server goes on and records the calls.
+        """
         mode: Mode = "execute" if current_simulation() is None else "simulate"
         return await self._send_calls(mode, session_id, tool_calls, timeout, owner, context)
+
+    execute = home_loop.sync_twin(aexecute)
 
     async def asimulate(
         self,
@@ -251,17 +245,21 @@ class RemoteToolEngine(Closing):
         owner: str | None = None,
         context: Mapping[str, Any] = _NO_CONTEXT,
     ) -> list[ToolResult]:
-        """`simulate` for async code."""
+        """Have the calls answered as `execute` would now, and leave the session exactly as it was."""
         return await self._send_calls("simulate", session_id, tool_calls, timeout, owner, context)
 
+    simulate = home_loop.sync_twin(asimulate)
+
     async def ateardown(self, session_id: str, *, owner: str | None = None) -> None:
-        """`teardown` for async code."""
+        """End a session; nothing happens if there is none."""
         _check_owner(owner)
         if _may_exist(session_id):
             await self._ask("DELETE", _session_path(session_id))
 
+    teardown = home_loop.sync_twin(ateardown)
+
     async def aget_session_state(self, session_id: str, *, owner: str | None = None) -> dict[str, Any] | None:
-        """`get_session_state` for async code."""
+        """`tool_executions` beside each engine's own state; None if there is no such session."""
         _check_owner(owner)
         try:
             body = await self._ask("GET", _session_path(session_id, "/state"))
@@ -269,10 +267,12 @@ class RemoteToolEngine(Closing):
             return None
         return _read_field(self._wire.url, body, "state", dict)
 
+    get_session_state = home_loop.sync_twin(aget_session_state)
+
     async def aget_session_history(
         self, session_id: str, *, after: int = 0, limit: int | None = None, owner: str | None = None
     ) -> list[RecordedCall]:
-        """`get_session_history` for async code."""
+        """Every call with its result, when it was recorded, and how long it took; from behind entry `after` on."""
         _check_owner(owner)
         check_number("after", after)
         left = sys.maxsize if limit is None else check_number("limit", limit)
@@ -286,17 +286,23 @@ class RemoteToolEngine(Closing):
             position = page.next
         return found
 
+    get_session_history = home_loop.sync_twin(aget_session_history)
+
     async def astate_hash(self, session_id: str, *, owner: str | None = None) -> str:
-        """`state_hash` for async code."""
+        """Equal for sessions with equal histories, whatever their ids and however they were forked."""
         _check_owner(owner)
         body = await self._ask("GET", _session_path(session_id))
         return _read_field(self._wire.url, body, "state_hash", str)
 
+    state_hash = home_loop.sync_twin(astate_hash)
+
     async def aworld_hash(self, session_id: str, *, at: int | None = None, owner: str | None = None) -> str:
-        """`world_hash` for async code."""
+        """Equal for equal worlds: what engines keep in the session, or kept behind its `at`-th entry."""
         _check_owner(owner)
         body = await self._ask("GET", _session_path(session_id, "/world"), query=_entry_query(at=at))
         return _read_field(self._wire.url, body, "world_hash", str)
+
+    world_hash = home_loop.sync_twin(aworld_hash)
 
     async def aworld_diff(
         self,
@@ -307,7 +313,7 @@ class RemoteToolEngine(Closing):
         at_b: int | None = None,
         owner: str | None = None,
     ) -> WorldDiff:
-        """`world_diff` for async code."""
+        """What was added, removed and changed between the worlds of two sessions, or of two points of one."""
         _check_owner(owner)
         query = _entry_query(at_a=at_a, at_b=at_b)
         if other_id is not None:
@@ -315,6 +321,8 @@ class RemoteToolEngine(Closing):
             query = (("other", other_id), *query)
         body = await self._ask("GET", _session_path(session_id, "/diff"), query=query)
         return self._read_shape(body, WorldDiff)
+
+    world_diff = home_loop.sync_twin(aworld_diff)
 
     def _read_shape(self, body: Any, kind: type[T]) -> T:
         try:

@@ -1,14 +1,15 @@
-"""`RemoteToolRegistry`: the tools of a server, looked up here."""
+"""`RemoteToolRegistry`: the tools of a server, looked up here, and `Catalog`, which reads them page by page."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
 from typing import Any, NoReturn, Self, Unpack
 
 import msgspec
 
-from toolyard.client.catalog import FETCHED, Catalog, Fetched, fetch
 from toolyard.client.wire import API, REQUEST_SECONDS, ServerWire, WireOptions, make_garbled_error, segment
 from toolyard.loop.home import home_loop
 from toolyard.model.bindings import McpBinding, RestBinding
@@ -20,16 +21,163 @@ from toolyard.model.errors import (
     ConfigError,
     DefinitionError,
     DuplicateToolError,
+    SourceUnavailable,
     ToolyardError,
     UnknownToolError,
 )
 from toolyard.model.names import check_namespace, check_tool_name
 from toolyard.model.report import LoadReport, Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool
-from toolyard.plugins import Enrichment, Loader
+from toolyard.plugins import Enrichment, Loader, Policy
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import find
 from toolyard.registry.prepared import RawArguments, json_text, read_arguments
+from toolyard.schema.admission import AdmittedTool, admit_tool
+from toolyard.sources.base import ToolLoader
+
+PAGE = 1000
+MAX_PAGES = 10_000
+ATTEMPTS = 5
+"""How often reading starts over because the catalog changed between two pages."""
+
+_DERIVED = ("qualified_name", "fingerprint", "definition_hash")
+_tickets = itertools.count(1)
+
+
+class Fetched(msgspec.Struct, frozen=True):
+    """What a server's catalog was at one moment, or why it could not be read."""
+
+    ticket: int
+    """Grows from one reading to the next, in the order in which they began."""
+    entries: list[dict[str, Any]] = []
+    generation: int = 0
+    error: ToolyardError | None = None
+
+
+FETCHED: ContextVar[Fetched | None] = ContextVar("toolyard_fetched_catalog", default=None)
+"""What the load that this context is in has to give: the reading was done before, with or without an event loop."""
+
+
+class _Page(msgspec.Struct, frozen=True):
+    tools: list[dict[str, Any]]
+    generation: int
+    next_cursor: str | None = None
+
+
+async def fetch(wire: ServerWire, *, greet: bool) -> Fetched:
+    """Read the whole catalog; a failure is part of what it returns, as it is the loader's to raise."""
+    ticket = next(_tickets)
+    wire.link.check_open()
+    try:
+        if greet:
+            await wire.greet()
+        for _ in range(ATTEMPTS):
+            found = await _read_once(wire, ticket)
+            if found is not None:
+                return found
+        raise SourceUnavailable(
+            f"the catalog of {wire.url} changed {ATTEMPTS} times while it was read; try again later"
+        )
+    except ToolyardError as error:
+        return Fetched(ticket, error=error)
+
+
+async def _read_once(wire: ServerWire, ticket: int) -> Fetched | None:
+    """Every page of one state of the catalog; None if it changed meanwhile."""
+    entries: list[dict[str, Any]] = []
+    cursors: set[str] = set()
+    generation: int | None = None
+    cursor: str | None = None
+    while len(cursors) < MAX_PAGES:
+        query = (("limit", str(PAGE)), *([("cursor", cursor)] if cursor is not None else []))
+        page = _read_page(wire, await wire.ask("GET", f"/{API}/tools", query=query))
+        if generation is not None and page.generation != generation:
+            return None
+        generation = page.generation
+        entries.extend(page.tools)
+        cursor = page.next_cursor
+        if cursor is None:
+            return Fetched(ticket, entries, generation)
+        if cursor in cursors:
+            break
+        cursors.add(cursor)
+    raise make_garbled_error(wire.url, "none", "a catalog whose pages have no end")
+
+
+def _read_page(wire: ServerWire, body: Any) -> _Page:
+    try:
+        return msgspec.convert(body, _Page)
+    except msgspec.ValidationError:
+        raise ConfigError(
+            f"{wire.url} has no catalog in the form toolyard knows; it is another server, or another version"
+        ) from None
+
+
+class Catalog(ToolLoader):
+    """Gives a registry the tools that were fetched from a server.
+
+    A definition that is not what its hash says is left out and listed, like one that breaks a rule of ours: calls
+    checked against it here would not be the calls the server accepts.
+    """
+
+    on_error: Policy = "skip"
+    on_duplicate: Policy = "skip"
+
+    def __init__(self, wire: ServerWire) -> None:
+        self._wire = wire
+        self._taken = 0
+        self.generation: int | None = None
+        """The server's own; None before the first load."""
+
+    @property
+    def source(self) -> str:
+        """The server's address."""
+        return self._wire.url
+
+    def load(self) -> list[Tool]:
+        """The tools of what was fetched, unless something fetched later is here already; none before that."""
+        fetched = FETCHED.get()
+        if fetched is not None:
+            if fetched.error is not None:
+                raise _source_fault(fetched.error)
+            if fetched.ticket > self._taken:
+                self._take_page(fetched)
+        return [candidate.tool for candidate in self.admitted]
+
+    def _take_page(self, fetched: Fetched) -> None:
+        candidates: list[AdmittedTool] = []
+        rewrites: list[Rewrite] = []
+        rejected: list[Rejection] = []
+        for entry in fetched.entries:
+            try:
+                candidate, changes = _admit_definition(entry)
+            except DefinitionError as error:
+                name = entry.get("qualified_name")
+                label = name if isinstance(name, str) else None
+                rejected.append(Rejection(self.source, str(error), label, type(error).__name__))
+                continue
+            candidates.append(candidate)
+            rewrites.extend(changes)
+        self.admitted = candidates
+        self._report = SourceReport(self.source, len(candidates), tuple(rewrites), tuple(rejected))
+        self._taken, self.generation = fetched.ticket, fetched.generation
+
+
+def _source_fault(error: ToolyardError) -> ToolyardError:
+    """No call failed: a source could not be read."""
+    if not isinstance(error, CallError):
+        return error
+    hint = f"; {error.info.hint}" if error.info.hint else ""
+    return SourceUnavailable(f"{error}{hint}")
+
+
+def _admit_definition(entry: dict[str, Any]) -> tuple[AdmittedTool, tuple[Rewrite, ...]]:
+    plain = {key: value for key, value in entry.items() if key not in _DERIVED}
+    candidate, changes = admit_tool(Tool.from_dict(plain))
+    tool = candidate.tool
+    if entry.get("definition_hash") != tool.definition_hash:
+        raise DefinitionError(f"the definition of {tool.qualified_name} is not the one its definition_hash stands for")
+    return candidate, changes
 
 
 class RemoteToolRegistry(ToolRegistry, Closing):
@@ -126,59 +274,51 @@ class RemoteToolRegistry(ToolRegistry, Closing):
         # Checking a large catalog takes a while.
         return await asyncio.to_thread(self._take_catalog, fetched, strict)
 
-    def reload(self) -> LoadReport:
-        """Have the server load its own sources again: its report. The catalog here is read again, too."""
-        return home_loop.run(self.areload(), twin="areload")
-
     async def areload(self) -> LoadReport:
-        """`reload` for async code."""
+        """Have the server load its own sources again: its report. The catalog here is read again, too."""
         report = await self._ask_report("POST", "reload")
         await self.arefresh(strict=True)
         return report
 
-    def server_report(self) -> LoadReport:
-        """What each source of the server loaded, rewrote and rejected; `report` is about what came over the wire."""
-        return home_loop.run(self.aserver_report(), twin="aserver_report")
+    reload = home_loop.sync_twin(areload)
 
     async def aserver_report(self) -> LoadReport:
-        """`server_report` for async code."""
+        """What each source of the server loaded, rewrote and rejected; `report` is about what came over the wire."""
         return await self._ask_report("GET", "report")
 
-    def add(self, *tools: Tool) -> None:
+    server_report = home_loop.sync_twin(aserver_report)
+
+    async def aadd(self, *tools: Tool) -> None:
         """Register tools with the server: all, or those that were new are taken back.
 
         A tool's binding goes along if it is data (`RestBinding`, `McpBinding`). Code is never sent.
         """
-        home_loop.run(self.aadd(*tools), twin="aadd")
-
-    async def aadd(self, *tools: Tool) -> None:
-        """`add` for async code."""
         if tools:
             await self._send_tools(tools)
             await self.arefresh(strict=True)
 
-    def remove(self, name: str) -> list[Tool]:
-        """Take every overload of a qualified name out of the server, and return what was known of them here."""
-        return home_loop.run(self.aremove(name), twin="aremove")
+    def add(self, *tools: Tool) -> None:
+        """`aadd` for a thread."""
+        home_loop.run(self.aadd(*tools), twin="aadd")
 
     async def aremove(self, name: str) -> list[Tool]:
-        """`remove` for async code."""
+        """Take every overload of a qualified name out of the server, and return what was known of them here."""
         removed = self.get(name)
         await self.wire.ask("DELETE", f"/{API}/tools/{segment(name)}")
         await self.arefresh(strict=True)
         return removed
+
+    def remove(self, name: str) -> list[Tool]:
+        """`aremove` for a thread."""
+        return home_loop.run(self.aremove(name), twin="aremove")
 
     def attach(self, loader: Loader, *, keep_failed: bool = False) -> NoReturn:
         """Refused: a server is its registry's one source."""
         loader.close()
         raise ConfigError(f"this registry holds what {self.url} has; attach the loader there, or add() single tools")
 
-    def dispatch(self, name: str, arguments: RawArguments = None, *, ctx: ToolContext | None = None) -> Any:
-        """Validate here, as in process, and have the server run the tool: its value, or it raises a `CallError`."""
-        return home_loop.run(self.adispatch(name, arguments, ctx=ctx), twin="adispatch")
-
     async def adispatch(self, name: str, arguments: RawArguments = None, *, ctx: ToolContext | None = None) -> Any:
-        """`dispatch` for async code."""
+        """Validate here, as in process, and have the server run the tool: its value, or it raises a `CallError`."""
         bound = self.bind(ToolCall(name, read_arguments(arguments)), coerce=False)
         tool = bound.tool
         call = {"name": tool.qualified_name, "arguments": msgspec.Raw(json_text(bound.arguments))}
@@ -192,6 +332,10 @@ class RemoteToolRegistry(ToolRegistry, Closing):
         if result.error_info is not None:
             raise CallError.from_info(result.error_info)
         return result.result
+
+    def dispatch(self, name: str, arguments: RawArguments = None, *, ctx: ToolContext | None = None) -> Any:
+        """`adispatch` for a thread."""
+        return home_loop.run(self.adispatch(name, arguments, ctx=ctx), twin="adispatch")
 
     def close(self) -> None:
         """Hang up; the tools stay readable."""

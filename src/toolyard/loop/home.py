@@ -11,12 +11,14 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Generic, Protocol, TypeVar
+from functools import wraps
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from toolyard.loop.threads import leave, renewed_in_child
 from toolyard.model.errors import SyncInAsyncError
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class HomeLoop:
@@ -44,6 +46,19 @@ class HomeLoop:
             if future is not None:
                 future.cancel()
             raise
+
+    def sync_twin(self, amethod: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+        """The method of the same signature and the same words for a thread, which waits: `close` of `aclose`."""
+        name = amethod.__name__
+
+        @wraps(amethod)
+        def method(*args: P.args, **options: P.kwargs) -> T:
+            # By its name: a subclass may have another.
+            work: Coroutine[Any, Any, T] = getattr(args[0], name)(*args[1:], **options)
+            return self.run(work, twin=name)
+
+        method.__name__, method.__qualname__ = name[1:], amethod.__qualname__.replace(name, name[1:])
+        return cast("Callable[P, T]", method)
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Have `work` run on the loop; nobody waits here."""
