@@ -7,7 +7,7 @@ from client.served import served
 from toolyard import MCPToolEngine, MCPToolLoader, ToolCall, ToolRegistry, function_tool
 from toolyard.client import RemoteToolEngine, RemoteToolRegistry
 from toolyard.client.wire import make_refusal_error
-from toolyard.links.http.link import HttpAnswer
+from toolyard.links.http.messages import Incoming
 from toolyard.links.mcp.errors import refused
 from toolyard.model import errors
 from toolyard.model.errors import (
@@ -113,7 +113,7 @@ def test_a_refused_request_raises_the_class_of_its_code(kind):
         # A class without a code of its own never crosses a wire; a refused key is a mistake in the config.
         return
     body = {"error": {"code": kind.code, "message": "no", "retryable": kind.retryable}}
-    answer = HttpAnswer(kind.http_status, {}, httpx2.Response(200, json=body).content)
+    answer = Incoming(status=kind.http_status, headers=(), body=httpx2.Response(200, json=body).content, url="")
     assert type(make_refusal_error(answer, "http://far", "none")) is kind
 
 

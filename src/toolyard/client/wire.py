@@ -6,7 +6,8 @@ import asyncio
 import math
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, TypedDict
 from urllib.parse import quote
 
@@ -14,7 +15,8 @@ import msgspec
 
 from toolyard.calls.plan import Settings
 from toolyard.constants import VERSION
-from toolyard.links.http.link import MAX_ANSWER, HttpAnswer, HttpLink, HttpRequest
+from toolyard.links.http.link import MAX_ANSWER, HttpLink
+from toolyard.links.http.messages import Incoming
 from toolyard.loop.pacing import backoff_delay
 from toolyard.model.closing import Closing
 from toolyard.model.errors import (
@@ -51,7 +53,7 @@ class Envelope(msgspec.Struct, frozen=True):
         return hint if isinstance(hint, str) else None
 
 
-def make_refusal_error(answer: HttpAnswer, url: str, effect: Effect) -> ToolyardError:
+def make_refusal_error(answer: Incoming, url: str, effect: Effect) -> ToolyardError:
     """The exception for an answer that is no success; `effect` is what the request may have done all the same."""
     envelope = read_envelope(answer)
     if envelope is None:
@@ -81,7 +83,7 @@ def _read_info(envelope: Envelope, effect: Effect) -> ErrorInfo:
     )
 
 
-def read_envelope(answer: HttpAnswer) -> Envelope | None:
+def read_envelope(answer: Incoming) -> Envelope | None:
     """The error of the answer; None if no toolyard server wrote it."""
     try:
         body = answer.json()
@@ -90,10 +92,10 @@ def read_envelope(answer: HttpAnswer) -> Envelope | None:
         return None
 
 
-def retry_after(answer: HttpAnswer) -> float | None:
+def retry_after(answer: Incoming) -> float | None:
     """The seconds a server asks to wait; None if it does not say, or says it as a date."""
     try:
-        seconds = float(answer.headers.get("retry-after", ""))
+        seconds = float(answer.header("retry-after"))
     except ValueError:
         return None
     return seconds if math.isfinite(seconds) and seconds >= 0 else None
@@ -108,7 +110,7 @@ def make_garbled_error(url: str, effect: Effect, what: str) -> Unavailable:
     )
 
 
-def _make_unavailable(answer: HttpAnswer, envelope: Envelope, url: str, effect: Effect) -> Unavailable:
+def _make_unavailable(answer: Incoming, envelope: Envelope, url: str, effect: Effect) -> Unavailable:
     return Unavailable(
         f"{url} cannot answer now: {envelope.message[:_SHOWN]}",
         hint=envelope.hint,
@@ -120,7 +122,7 @@ def _make_unavailable(answer: HttpAnswer, envelope: Envelope, url: str, effect: 
     )
 
 
-def _make_foreign_error(answer: HttpAnswer, url: str, effect: Effect) -> ToolyardError:
+def _make_foreign_error(answer: Incoming, url: str, effect: Effect) -> ToolyardError:
     status = answer.status
     if status in _GATEWAYS or status == 429:
         return Unavailable(
@@ -202,10 +204,9 @@ class ServerWire(Closing):
             headers["idempotency-key"] = secrets.token_hex(16)
         if body is not None:
             headers["content-type"] = "application/json"
-        request = HttpRequest(
-            method=method, path=path, query=query, body=None if body is None else write_json(body), headers=headers
-        )
-        answer, again = await self._send_repeatedly(request, self.timeout if timeout is None else timeout)
+        written = None if body is None else write_json(body)
+        send = partial(self.link.asend, method, path, query=query, body=written, headers=headers)
+        answer, again = await self._send_repeatedly(send, self.timeout if timeout is None else timeout)
         effect: Effect = "none" if method == "GET" else "unknown"
         if again and method == "DELETE" and answer.status == 404:
             # Gone because of the attempt whose answer was lost.
@@ -219,7 +220,7 @@ class ServerWire(Closing):
         except MalformedSource:
             raise make_garbled_error(self.url, effect, "something that is not JSON") from None
 
-    async def _send_repeatedly(self, request: HttpRequest, seconds: float) -> tuple[HttpAnswer, bool]:
+    async def _send_repeatedly(self, send: Callable[..., Awaitable[Incoming]], seconds: float) -> tuple[Incoming, bool]:
         """The answer, and whether an attempt before it may have arrived, too."""
         until = time.monotonic() + seconds
         effect: Effect = "none"
@@ -227,7 +228,7 @@ class ServerWire(Closing):
             left = until - time.monotonic()
             pause = backoff_delay(attempt + 1, self.retry_delay)
             try:
-                answer = await self.link.asend(msgspec.structs.replace(request, timeout=max(left, 0.001)))
+                answer = await send(timeout=max(left, 0.001))
             except (Unavailable, CallTimeout) as error:
                 effect = _worse_effect(effect, error.info.effect)
                 wait = pause

@@ -12,8 +12,8 @@ from conftest import examples
 from links.conftest import get, local, post
 from links.fake_server import FakeServer, whole
 from toolyard.links.http.addresses import AddressRule, Blocked
+from toolyard.links.http.backend import AddressGuard, system_addresses
 from toolyard.links.http.client import GuardedClient
-from toolyard.links.http.guard import AddressGuard, system_addresses
 from toolyard.model.errors import CallError, CallTimeout, Unavailable
 
 NAMES = {

@@ -330,7 +330,7 @@ class RESTToolEngine(OutwardEngine):
 
     def _count_failure(self, sent: _Sent, error: CallError) -> None:
         """Count what says that the server is in trouble."""
-        from toolyard.links.http.oauth import NoToken
+        from toolyard.links.http.auth import NoToken
 
         if isinstance(error, NoToken):
             return

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
     import httpcore2
 
-    from toolyard.links.http.backend import GuardedPool
+    from toolyard.links.http.backend import AddressGuard, GuardedPool
     from toolyard.links.http.exchange import RedirectingRequest, StreamedAnswer
-    from toolyard.links.http.guard import AddressGuard
 
 MAX_BYTES = 8 * 1024 * 1024
 MAX_HEADER_BYTES = 64 * 1024
@@ -89,18 +88,13 @@ class GuardedClient(Closing):
         if isinstance(verify, str) or cert is not None:
             self._tls()  # a file that cannot be read is said so now, not with the first call
 
-    def send(self, outgoing: Outgoing) -> Incoming:
-        """`asend` for a thread, which waits for the whole answer; the connections live on the loop of links."""
-        return link_loop.run(self._send(outgoing, time.monotonic()), twin="asend")
-
     async def asend(self, outgoing: Outgoing) -> Incoming:
-        """Make the request and wait for the whole answer."""
-        return await self._send(outgoing, time.monotonic())
-
-    async def _send(self, outgoing: Outgoing, begun: float) -> Incoming:
-        async with self._open_answer(outgoing, begun) as answer:
+        """Make the request and wait for the whole answer. A thread's connections live on the loop of links."""
+        async with self.astream(outgoing) as answer:
             body = await answer.read_all(self.max_bytes)
             return Incoming(status=answer.status, headers=answer.headers, body=body, url=answer.url)
+
+    send = link_loop.sync_twin(asend)
 
     def astream(self, outgoing: Outgoing) -> AbstractAsyncContextManager[StreamedAnswer]:
         """Make the request and give the answer as soon as its head is there; leaving hangs up on what is not read.
@@ -191,7 +185,7 @@ class GuardedClient(Closing):
         return GuardedPool(self._address_guard(), self._tls, self._size, self._speaks_http2())
 
     def _address_guard(self) -> AddressGuard:
-        from toolyard.links.http.guard import AddressGuard, system_addresses
+        from toolyard.links.http.backend import AddressGuard, system_addresses
 
         with self._lock:
             self._check_open()

@@ -14,7 +14,7 @@ import msgspec
 
 from toolyard.constants import VERSION
 from toolyard.links.http.addresses import AddressRule, Blocked
-from toolyard.links.http.backend import EXCHANGE, Exchange, TrustedURL
+from toolyard.links.http.backend import EXCHANGE, Exchange, TrustedURL, UnknownHostError
 from toolyard.links.http.decoding import (
     ACCEPTED,
     CrumbsError,
@@ -24,7 +24,6 @@ from toolyard.links.http.decoding import (
     TruncatedError,
     UndecodableError,
 )
-from toolyard.links.http.guard import UnknownHostError
 from toolyard.links.http.messages import HARMLESS, Outgoing
 from toolyard.links.http.url import Target, read_url
 from toolyard.model.errors import CallError, CallTimeout, Effect, InvalidArguments, ToolFailed, Unavailable

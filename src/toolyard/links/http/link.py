@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
@@ -21,12 +20,9 @@ from toolyard.links.http.url import Target, read_url
 from toolyard.loop.home import link_loop
 from toolyard.model.closing import Closing
 from toolyard.model.errors import CallError, ConfigError, ToolFailed, ToolyardError, Unavailable
-from toolyard.parsing import parse_json
 
 MAX_ANSWER = 64 * 1024 * 1024
 """Bytes of one answer."""
-MAX_DEPTH = 256
-"""Levels of an answer: a value as deep as a tool may return, and what is around it."""
 MAX_CONNECTIONS = 256
 _FOR_EVER = 1e8
 _CONNECT_PART = 0.9
@@ -35,31 +31,8 @@ _WHITESPACE = frozenset(" \t\r\n")
 _CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization", "x-api-key"})
 _HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "toolyard"}
 
+_NO_HEADERS: Mapping[str, str] = {}
 _log = logging.getLogger(__name__)
-
-
-class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request. `path` is percent-encoded already and is put behind the link's own address."""
-
-    method: str
-    path: str
-    query: tuple[tuple[str, str], ...] = ()
-    body: bytes | None = None
-    headers: Mapping[str, str] = {}
-    timeout: float | None = None
-    """Seconds for the whole exchange; None means the link's own limit."""
-
-
-class HttpAnswer(msgspec.Struct, frozen=True):
-    """One answer, whole; the names of headers are in lower case."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    def json(self, what: str = "answer") -> Any:
-        """The body as strict JSON; `MalformedSource` if it is not."""
-        return parse_json(self.body, what=what, max_depth=MAX_DEPTH)
 
 
 class HttpLink(Closing):
@@ -90,19 +63,40 @@ class HttpLink(Closing):
         self._named = (with_port(target.host, target.port),)
         self._client = GuardedClient(verify=verify, max_bytes=max_bytes, pool=MAX_CONNECTIONS, http2=False)
 
-    def send(self, request: HttpRequest) -> HttpAnswer:
-        """`asend` for a thread."""
-        return link_loop.run(self.asend(request), twin="asend")
+    async def asend(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: tuple[tuple[str, str], ...] = (),
+        body: bytes | None = None,
+        headers: Mapping[str, str] = _NO_HEADERS,
+        timeout: float | None = None,  # noqa: ASYNC109 - part of the request
+    ) -> Incoming:
+        """Make a request and wait for the whole answer; `timeout` in place of the link's own limit.
 
-    async def asend(self, request: HttpRequest) -> HttpAnswer:
-        """Make the request and wait for the whole answer."""
+        `path` is percent-encoded already and is put behind the link's own address.
+        """
         self.check_open()
+        seconds = self.timeout if timeout is None else timeout
+        outgoing = Outgoing(
+            method=method,
+            url=f"{self.url}{path}{f'?{urlencode(query)}' if query else ''}",
+            headers=tuple({**self._headers, **{name.lower(): value for name, value in headers.items()}}.items()),
+            body=body,
+            deadline=time.monotonic() + seconds,
+            connect_seconds=seconds * _CONNECT_PART,
+            named=self._named,
+            once=True,
+        )
         try:
-            return _read_answer(await self._client.asend(self._write_request(request)))
+            return await self._client.asend(outgoing)
         except CallError as error:
             fault = _blame_link(error)
         # Outside of the handler, so that nothing is chained to it.
         raise fault
+
+    send = link_loop.sync_twin(asend)
 
     def close(self) -> None:
         """Hang up everywhere; connections of running loops are closed by their own loops, soon."""
@@ -115,29 +109,10 @@ class HttpLink(Closing):
     def __repr__(self) -> str:
         return f"HttpLink({self.url!r})"
 
-    def _write_request(self, request: HttpRequest) -> Outgoing:
-        query = f"?{urlencode(request.query)}" if request.query else ""
-        headers = {**self._headers, **{name.lower(): value for name, value in request.headers.items()}}
-        seconds = self.timeout if request.timeout is None else request.timeout
-        return Outgoing(
-            method=request.method,
-            url=f"{self.url}{request.path}{query}",
-            headers=tuple(headers.items()),
-            body=request.body,
-            deadline=time.monotonic() + seconds,
-            connect_seconds=seconds * _CONNECT_PART,
-            named=self._named,
-            once=True,
-        )
-
     def check_open(self) -> None:
         """Refuse to go on with one that was closed."""
         if self._client.closed:
             raise ToolyardError(f"the link to {self.url} is closed; make a new one")
-
-
-def _read_answer(incoming: Incoming) -> HttpAnswer:
-    return HttpAnswer(incoming.status, dict(incoming.headers), incoming.body)
 
 
 def _blame_link(error: CallError) -> CallError:

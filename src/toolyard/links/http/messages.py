@@ -6,13 +6,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 
 from toolyard.links.http.url import Target, read_origin
 from toolyard.model.errors import ConfigError
+from toolyard.parsing import parse_json
 
+MAX_DEPTH = 256
+"""Levels of an answer: a value as deep as a tool may return, and what is around it."""
 HARMLESS = frozenset({"GET", "HEAD"})
 """Methods that change nothing, so that they may be repeated and follow redirects."""
 
@@ -96,6 +99,10 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     def header(self, name: str, default: str = "") -> str:
         """The first header of that name, in lower case."""
         return next((value for key, value in self.headers if key == name), default)
+
+    def json(self, what: str = "answer") -> Any:
+        """The body as strict JSON; `MalformedSource` if it is not."""
+        return parse_json(self.body, what=what, max_depth=MAX_DEPTH)
 
 
 Send = Callable[[Outgoing], Awaitable[Incoming]]
