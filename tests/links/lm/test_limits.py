@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.links.lm.limits import Limits
+from toolyard.links.lm.shapes import Limits
 from toolyard.model.errors import Unavailable
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from toolyard.links.lm import LMClient, Usage, llama as module
+from toolyard.links.lm import LMClient, Usage, providers as module
 from toolyard.model.errors import CallTimeout, ConfigError, ToolFailed
 
 

