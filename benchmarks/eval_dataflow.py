@@ -21,8 +21,7 @@ from toolyard.insight.cache.items import ItemCache
 from toolyard.insight.dataflow.artifact import Array, Dataflow
 from toolyard.insight.dataflow.edges import EdgeLimits, compute_edges, limits_of
 from toolyard.insight.dataflow.match import MIN_SCORE, MODEL, TOKENS, MatchWeights, match_kinds, token_vectors
-from toolyard.insight.dataflow.profile import told_of
-from toolyard.insight.dataflow.tables import tables_of
+from toolyard.insight.dataflow.profile import tables_of, told_of
 from toolyard.insight.embeddings.choice import default_embedder
 from toolyard.insight.embeddings.vectors import cached_vectors
 from toolyard.model.tool import Tool

@@ -24,8 +24,7 @@ from benchmarks.material import corpus_folder
 from toolyard import FileToolLoader, RESTToolLoader, Tool, ToolRegistry
 from toolyard.insight.outputs.rules import output_schema
 from toolyard.model.errors import ToolyardError
-from toolyard.words.identifiers import split_identifier
-from toolyard.words.plurals import singular
+from toolyard.words.identifiers import singular, split_identifier
 
 LEAST_RIGHT = 18.0
 _LEVELS = 6

@@ -24,8 +24,7 @@ from toolyard.insight.dataflow.enrichment import DataflowEnrichment
 from toolyard.insight.dataflow.match import token_vectors
 from toolyard.insight.embeddings.choice import default_embedder
 from toolyard.insight.embeddings.embedder import Embedder, Matrix
-from toolyard.insight.embeddings.enrichment import EmbeddingsEnrichment
-from toolyard.insight.embeddings.vectors import text_of
+from toolyard.insight.embeddings.vectors import EmbeddingsEnrichment, text_of
 from toolyard.insight.neighbors import NeighborsEnrichment
 from toolyard.insight.outputs.enrichment import OutputParametersEnrichment
 

@@ -10,8 +10,7 @@ from toolyard.engines.simulator.roles import Role
 from toolyard.engines.simulator.values import SchemaValues
 from toolyard.model.bindings import RestBinding
 from toolyard.schema.fold import find_ways
-from toolyard.words.identifiers import plain_letters
-from toolyard.words.plurals import singular
+from toolyard.words.identifiers import plain_letters, singular
 
 Path = tuple[str, ...]
 _ABOUT = frozenset(("metadata", "meta", "attributes", "properties", "sys", "system", "info"))

@@ -22,7 +22,7 @@ _EXPORTS = {
     "toolyard.engines.scripts": ["ScriptToolEngine"],
     "toolyard.insight.base": ["ToolEnrichment"],
     "toolyard.insight.dataflow.enrichment": ["DataflowEnrichment"],
-    "toolyard.insight.embeddings.enrichment": ["EmbeddingsEnrichment"],
+    "toolyard.insight.embeddings.vectors": ["EmbeddingsEnrichment"],
     "toolyard.insight.neighbors": ["NeighborsEnrichment"],
     "toolyard.insight.outputs.enrichment": ["OutputParametersEnrichment"],
     "toolyard.insight.sample": ["Edge", "Feed", "Sample"],
@@ -144,7 +144,7 @@ if TYPE_CHECKING:
     from toolyard.engines.scripts import ScriptToolEngine as ScriptToolEngine
     from toolyard.insight.base import ToolEnrichment as ToolEnrichment
     from toolyard.insight.dataflow.enrichment import DataflowEnrichment as DataflowEnrichment
-    from toolyard.insight.embeddings.enrichment import EmbeddingsEnrichment as EmbeddingsEnrichment
+    from toolyard.insight.embeddings.vectors import EmbeddingsEnrichment as EmbeddingsEnrichment
     from toolyard.insight.neighbors import NeighborsEnrichment as NeighborsEnrichment
     from toolyard.insight.outputs.enrichment import OutputParametersEnrichment as OutputParametersEnrichment
     from toolyard.insight.sample import Edge as Edge, Feed as Feed, Sample as Sample

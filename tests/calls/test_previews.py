@@ -12,7 +12,7 @@ from toolyard.engines.base import ToolEngine
 from toolyard.engines.effectful import OutwardEngine
 from toolyard.engines.lm.engine import LMToolEngine
 from toolyard.engines.python import PythonToolEngine
-from toolyard.model.context import ToolContext
+from toolyard.model.call import ToolContext
 from toolyard.model.errors import ToolFailed
 from toolyard.registry.functions import function_tool
 

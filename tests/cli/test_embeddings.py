@@ -7,7 +7,7 @@ import pytest
 
 from toolyard.cli.main import run
 from toolyard.insight.embeddings.choice import install_commands, install_missing
-from toolyard.insight.embeddings.weights import PACKAGE
+from toolyard.insight.embeddings.model_files import PACKAGE
 from toolyard.model.errors import ConfigError
 
 

@@ -15,7 +15,7 @@ from toolyard import (
     ToolResult,
 )
 from toolyard.calls.request import CallRequest
-from toolyard.model.context import ToolContext
+from toolyard.model.call import ToolContext
 from toolyard.model.errors import DefinitionError, Denied
 from toolyard.model.tool import Effects
 from toolyard.registry.functions import function_tool

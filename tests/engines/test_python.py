@@ -14,7 +14,7 @@ from toolyard import DefinitionError, Policy, SessionError, ToolCall
 from toolyard.calls.budgets import Budget
 from toolyard.engines.multi import MultiToolEngine
 from toolyard.engines.python import PythonToolEngine
-from toolyard.model.context import ToolContext
+from toolyard.model.call import ToolContext
 from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
 from toolyard.registry.functions import function_tool

@@ -15,7 +15,7 @@ from toolyard import (
     ToolEnrichment,
     ToolRegistry,
 )
-from toolyard.insight.embeddings.enrichment import Embeddings
+from toolyard.insight.embeddings.vectors import Embeddings
 from toolyard.registry.enriching import in_order
 
 TOOLS = [

@@ -1,6 +1,6 @@
 from hypothesis import given, strategies as st
 
-from toolyard.model.json_words import closest, json_type, pointer_of
+from toolyard.model.names import closest, json_type, pointer_of
 from toolyard.schema.subschemas import resolve_pointer
 
 NAMES = ["weather_api::get_weather", "hr_api::find_employee", "other::get_weather"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolyard.model.bindings import PythonBinding
-from toolyard.model.context import ToolContext
+from toolyard.model.call import ToolContext
 from toolyard.model.errors import DefinitionError
 from toolyard.model.tool import Effects, Tool
 from toolyard.registry.functions import ToolSpec, function_tool, spec_of, tool, tool_from

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.words.echoes import Echoes, find_credentials
+from toolyard.words.redactor import Echoes, find_credentials
 
 SECRET = "s3cr/t+Value=9"
 JSON = st.recursive(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolyard.words.plurals import is_plural, plural, singular
+from toolyard.words.identifiers import is_plural, plural, singular
 
 
 @pytest.mark.parametrize(

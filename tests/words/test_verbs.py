@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolyard.words import verbs
+from toolyard.words import identifiers as verbs
 
 
 def test_no_verb_stands_in_two_rows():

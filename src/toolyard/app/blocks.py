@@ -17,10 +17,9 @@ from toolyard.engines.multi import MultiToolEngine
 from toolyard.links.http.addresses import Blocked
 from toolyard.links.http.url import read_url
 from toolyard.model.errors import ConfigError, PluginError
-from toolyard.model.json_words import nearest, suggest
+from toolyard.model.names import nearest, suggest
 from toolyard.plugins import LOADERS, PluginTable
-from toolyard.plugins.kinds import SESSION_STORES
-from toolyard.plugins.table import check_options, parameters_of
+from toolyard.plugins.table import SESSION_STORES, check_options, parameters_of
 from toolyard.schema.options import (
     ConfigOption,
     Text,

@@ -19,7 +19,7 @@ from toolyard.app.blocks import PluginEntry, ServerBlock, SessionsBlock, read_se
 from toolyard.calls.policy import PolicyOptions
 from toolyard.calls.tracer import TracingOptions
 from toolyard.model.errors import CallError, ConfigError, ToolyardError
-from toolyard.model.json_words import json_type, nearest
+from toolyard.model.names import json_type, nearest
 from toolyard.model.report import LoadReport, SourceReport
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
 from toolyard.schema.options import Text, Variable, check_keys, option_type, read_options, read_value

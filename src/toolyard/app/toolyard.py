@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from toolyard.app.blocks import PluginEntry, make_plugin, wired_options
 from toolyard.app.config import Config, ConfigLike, clean_report, hide_secrets, read_anything
-from toolyard.calls.journal import read_log_options
 from toolyard.calls.policy import Approver, Policy
-from toolyard.calls.tracer import Tracer
+from toolyard.calls.tracer import Tracer, read_log_options
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.effectful import EffectfulEngine
 from toolyard.engines.multi import MultiToolEngine
@@ -21,7 +20,7 @@ from toolyard.engines.python import PythonToolEngine
 from toolyard.model.bindings import McpBinding, PythonBinding, RestBinding, ScriptBinding
 from toolyard.model.closing import Closing
 from toolyard.model.errors import ConfigError, PluginError
-from toolyard.model.json_words import suggest
+from toolyard.model.names import suggest
 from toolyard.model.report import LoadReport
 from toolyard.plugins import ENGINES, ENRICHMENTS, LOADERS, Enrichment, Loader, get_tool_engine, get_tool_sampler
 from toolyard.registry import ToolRegistry

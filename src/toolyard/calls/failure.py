@@ -21,8 +21,7 @@ from toolyard.model.tool import Effects, Tool
 from toolyard.model.tree_size import fits
 from toolyard.registry.bind import Bound
 from toolyard.sessions.history import any_call_text, call_text, entry_text, result_text
-from toolyard.words.echoes import echoes_of
-from toolyard.words.redactor import Redactor
+from toolyard.words.redactor import Redactor, echoes_of
 
 _log = logging.getLogger(__name__)
 

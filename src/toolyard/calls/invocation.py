@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from toolyard.calls.faults import Fault
-from toolyard.model.call import Mode, ToolCall
-from toolyard.model.context import Notice, Notify, ToolContext
+from toolyard.model.call import Mode, Notice, Notify, ToolCall, ToolContext
 from toolyard.model.tool import Tool, digest
 from toolyard.registry.bind import Bound
 from toolyard.sessions.history import Entry, read_entry

@@ -6,24 +6,16 @@ import time
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from toolyard.calls.sinks import CallEvent
 from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.model.call import Mode
 from toolyard.model.errors import Held
 from toolyard.model.tool import Tool
-from toolyard.sessions.call_log import CallLog, CallLogOptions, CallRow, clean_text
+from toolyard.sessions.call_log import CallLog, CallRow, clean_text
 from toolyard.sessions.event_log import EventLog
 from toolyard.sessions.session import Session
 from toolyard.sessions.store.base import Key, LogRow
-
-
-def read_log_options(given: bool | CallLogOptions | UnsetType, *, serving: bool) -> CallLogOptions | None:
-    """How calls are logged, as `tracing.log` says it; None for not at all."""
-    if isinstance(given, CallLogOptions):
-        return given
-    return CallLogOptions() if (serving if given is UNSET else given) else None
 
 
 class BegunCall(msgspec.Struct, frozen=True):

@@ -11,8 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from toolyard.model.call import Mode, ToolCall, ToolResult
-from toolyard.model.context import Notice
+from toolyard.model.call import Mode, Notice, ToolCall, ToolResult
 from toolyard.model.errors import CallError, Denied, StaleDefinition
 from toolyard.model.tool import Tool
 from toolyard.registry.bind import Bound, bind, find

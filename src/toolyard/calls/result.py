@@ -18,8 +18,7 @@ from toolyard.registry.bind import Bound
 from toolyard.schema.violations import describe
 from toolyard.sessions.history import call_text, entry_text, result_text
 from toolyard.sessions.state import Changes
-from toolyard.words.echoes import echoes_of
-from toolyard.words.redactor import hides
+from toolyard.words.redactor import echoes_of, hides
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder().decode

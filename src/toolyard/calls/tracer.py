@@ -62,6 +62,13 @@ class TracingOptions(msgspec.Struct, frozen=True, kw_only=True):
     ] = UNSET
 
 
+def read_log_options(given: bool | CallLogOptions | UnsetType, *, serving: bool) -> CallLogOptions | None:
+    """How calls are logged, as `tracing.log` says it; None for not at all."""
+    if isinstance(given, CallLogOptions):
+        return given
+    return CallLogOptions() if (serving if given is UNSET else given) else None
+
+
 class Sink(Protocol):
     """Somebody who is told about calls. May raise: that is counted, and the call goes on."""
 

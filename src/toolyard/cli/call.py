@@ -26,7 +26,7 @@ from toolyard.model.errors import (
     UnknownSessionError,
     UnknownToolError,
 )
-from toolyard.model.json_words import pointer_of
+from toolyard.model.names import pointer_of
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import find
 from toolyard.registry.prepared import read_arguments

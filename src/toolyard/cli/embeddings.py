@@ -46,7 +46,7 @@ def status_(*, options: VerbOptions = OUTPUT) -> int:
 def _make_report(*, prepare: bool) -> dict[str, Any]:
     from toolyard.insight.embeddings.bert import BertEmbedder
     from toolyard.insight.embeddings.choice import default_embedder, missing_parts
-    from toolyard.insight.embeddings.weights import MODEL, packaged_folder
+    from toolyard.insight.embeddings.model_files import MODEL, packaged_folder
 
     embedder = default_embedder()
     graph = None

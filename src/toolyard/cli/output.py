@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from toolyard.model.errors import CallError, ErrorInfo, ToolyardError, UnknownToolError
-from toolyard.model.json_words import closest
+from toolyard.model.names import closest
 
 _log = logging.getLogger("toolyard")
 

@@ -8,8 +8,7 @@ if TYPE_CHECKING:
     from toolyard.dialects.base import DIALECTS, Dialect, get_dialect
     from toolyard.dialects.gemini import GeminiDialect
     from toolyard.dialects.mcp import McpDialect
-    from toolyard.dialects.openai_chat import OpenAIChatDialect
-    from toolyard.dialects.openai_responses import OpenAIResponsesDialect
+    from toolyard.dialects.openai import OpenAIChatDialect, OpenAIResponsesDialect
     from toolyard.dialects.wire_names import WireNames
 
 __all__ = [
@@ -30,8 +29,8 @@ _MODULES = {
     "Dialect": "base",
     "GeminiDialect": "gemini",
     "McpDialect": "mcp",
-    "OpenAIChatDialect": "openai_chat",
-    "OpenAIResponsesDialect": "openai_responses",
+    "OpenAIChatDialect": "openai",
+    "OpenAIResponsesDialect": "openai",
     "WireNames": "wire_names",
     "get_dialect": "base",
 }

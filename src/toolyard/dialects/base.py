@@ -14,8 +14,7 @@ from toolyard.dialects.payload import ChangeLog, Json, fields, read_arguments, r
 from toolyard.dialects.wire_names import WireNames
 from toolyard.model import Effects, Rewrite, Schema, Tool, ToolCall, ToolResult
 from toolyard.model.errors import ConfigError, MalformedSource
-from toolyard.model.json_words import nearest
-from toolyard.model.names import split_qualified
+from toolyard.model.names import nearest, split_qualified
 from toolyard.plugins.table import check_options
 
 
@@ -246,8 +245,8 @@ def _read_schema(value: object, what: str, where: str) -> Schema:
 
 DIALECTS: Mapping[str, str] = MappingProxyType(
     {
-        "openai": "toolyard.dialects.openai_chat:OpenAIChatDialect",
-        "openai-responses": "toolyard.dialects.openai_responses:OpenAIResponsesDialect",
+        "openai": "toolyard.dialects.openai:OpenAIChatDialect",
+        "openai-responses": "toolyard.dialects.openai:OpenAIResponsesDialect",
         "anthropic": "toolyard.dialects.anthropic:AnthropicDialect",
         "gemini": "toolyard.dialects.gemini:GeminiDialect",
         "mcp": "toolyard.dialects.mcp:McpDialect",

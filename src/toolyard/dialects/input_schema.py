@@ -19,7 +19,7 @@ from typing import Any
 
 from toolyard.dialects.payload import ChangeLog
 from toolyard.model import Schema
-from toolyard.model.json_words import JSON_TYPES, json_type
+from toolyard.model.names import JSON_TYPES, json_type
 from toolyard.model.tool import fingerprint
 from toolyard.schema.fold import DOCUMENT_KEYWORDS, fold_schema, intersect_schemas
 from toolyard.schema.subschemas import (

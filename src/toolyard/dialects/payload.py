@@ -15,7 +15,7 @@ import msgspec
 
 from toolyard.model import ErrorInfo, Rewrite, ToolResult
 from toolyard.model.errors import MalformedSource, ToolFailed
-from toolyard.model.json_words import pointer_of
+from toolyard.model.names import pointer_of
 from toolyard.parsing import parse_json
 from toolyard.schema.subschemas import Path
 

@@ -28,8 +28,7 @@ from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.dialects.payload import ChangeLog
 from toolyard.model import Schema, Tool, ToolCall
 from toolyard.model.errors import DefinitionError, UnknownToolError
-from toolyard.model.json_words import closest
-from toolyard.model.names import show, split_qualified
+from toolyard.model.names import closest, show, split_qualified
 
 WIRE_NAME_LENGTH = 64
 

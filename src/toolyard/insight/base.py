@@ -17,10 +17,37 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, TypeVar
+
+import msgspec
+from msgspec import Meta
 
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
+
+
+class EnrichmentOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What every enrichment has."""
+
+    force: Annotated[bool, Meta(description="Work out again what is there already.")]
+    cache: Annotated[
+        str | Path | bool | None,
+        Meta(
+            description="Folder that keeps what was worked out; false for none, null for the usual one.",
+        ),
+    ]
+
+
+class VectorOptions(EnrichmentOptions, frozen=True, kw_only=True):
+    """Of enrichments that compare tools by meaning."""
+
+    model: Annotated[
+        Any,
+        Meta(
+            description="What makes vectors: a name, or a mapping that says where it is; the built-in one if none.",
+        ),
+    ]
 
 
 class ToolEnrichment(ABC):

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta
 
-from toolyard.insight.base import ToolEnrichment, track_progress
+from toolyard.insight.base import ToolEnrichment, VectorOptions, track_progress
 from toolyard.insight.cache.items import CacheOption, ItemCache, force_option, hash_catalog, keep_arrays, read_arrays
 from toolyard.insight.embeddings.choice import Model, embedder_of
 from toolyard.insight.embeddings.vectors import cached_vectors, text_of
-from toolyard.insight.options import NeighborsOptions
 from toolyard.insight.samplers.similarity import find_highest, lengths_of, matrix_of, whole_numbers
 from toolyard.model.errors import ConfigError
 from toolyard.model.tool import Tool
@@ -25,6 +25,16 @@ AT_ONCE = 8_000_000
 """Likenesses that are held in memory at a time."""
 _ITSELF = -2.0
 """Below every likeness."""
+
+
+class NeighborsOptions(VectorOptions, frozen=True, kw_only=True):
+    """Of the enrichment that finds similar tools."""
+
+    max_candidates: Annotated[int, Meta(ge=1, description="Tools that are compared closely with each.")]
+    max_neighbors: Annotated[int, Meta(ge=1, description="Neighbours that are kept for each tool.")]
+    duplicate_sim_thresh: Annotated[
+        float, Meta(ge=0, le=1, description="Similarity from which two tools count as the same.")
+    ]
 
 
 class NeighborRows(NamedTuple):

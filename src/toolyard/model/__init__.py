@@ -1,8 +1,7 @@
 """Plain data and the error tree: what every other floor speaks in."""
 
 from toolyard.model.bindings import Binding, McpBinding, PythonBinding, RestBinding, ScriptBinding
-from toolyard.model.call import ToolCall, ToolResult
-from toolyard.model.context import ToolContext
+from toolyard.model.call import ToolCall, ToolContext, ToolResult
 from toolyard.model.errors import ErrorInfo
 from toolyard.model.report import LoadReport, Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Effects, Schema, Tool

@@ -162,6 +162,13 @@ class MalformedSource(SourceError, ValueError):
         super().__init__(f"{where}: {message}" if where else message)
         self.where = where
 
+    @classmethod
+    def at_character(cls, text: str, index: int, message: str, what: str) -> MalformedSource:
+        """The error at a character of `text`; lines and columns count from 1."""
+        line = text.count("\n", 0, index) + 1
+        column = index - text.rfind("\n", 0, index)
+        return cls(message, where=f"{what}:{line}:{column}")
+
 
 class ManifestError(SourceError):
     """A script manifest is missing, corrupt, or does not match the files beside it."""

@@ -18,8 +18,7 @@ import msgspec
 from toolyard.model.bindings import Binding
 from toolyard.model.dataclass_struct import DataclassStruct
 from toolyard.model.errors import DefinitionError
-from toolyard.model.json_words import SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES
-from toolyard.model.names import qualify
+from toolyard.model.names import SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, qualify
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from toolyard.parsing.yaml.builder import NextEvent, Substitution
+    from toolyard.parsing.yaml_events import NextEvent, Substitution
 
 _BLANK = re.compile(r"[ \t\n\r]*")
 
@@ -82,7 +82,7 @@ class _Open:
 def _yaml_line(text: str, parts: list[str]) -> int | None:
     import yaml
 
-    from toolyard.parsing.yaml.builder import read_events
+    from toolyard.parsing.yaml_events import read_events
 
     try:
         return read_events(text, lambda next_event, safe: _find_line(next_event, safe, parts))

@@ -1,10 +1,13 @@
 """Names -> classes, for everything that plugs in."""
 
-from toolyard.plugins.kinds import (
+from toolyard.plugins.protocols import Enrichment, Loader, Policy, View
+from toolyard.plugins.table import (
     ENGINES,
     ENRICHMENTS,
     LOADERS,
     SAMPLERS,
+    PluginTable,
+    check_options,
     get_tool_engine,
     get_tool_enrichment,
     get_tool_loader,
@@ -14,8 +17,6 @@ from toolyard.plugins.kinds import (
     register_tool_loader,
     register_tool_sampler,
 )
-from toolyard.plugins.protocols import Enrichment, Loader, Policy, View
-from toolyard.plugins.table import PluginTable, check_options
 
 __all__ = [
     "ENGINES",

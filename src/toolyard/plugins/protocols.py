@@ -6,7 +6,6 @@ import importlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-from toolyard.model.errors import ConfigError
 from toolyard.model.report import SourceReport
 from toolyard.model.tool import Tool
 
@@ -32,18 +31,6 @@ class Loader(Protocol):
 
     def close(self) -> None:
         """Let go of connections."""
-
-
-def check_loader(loader: Any) -> None:
-    """Refuse what a registry could not load, refresh and close later."""
-    needed = ("load", "close", "source", "report", "on_error", "on_duplicate")
-    lacking = [name for name in needed if not hasattr(loader, name)]
-    if isinstance(loader, type):
-        raise ConfigError(f"{loader.__name__} is a class; give a loader made of it: {loader.__name__}(...)")
-    if lacking:
-        raise ConfigError(
-            f"{type(loader).__name__} is no loader: it has no {lacking[0]!r}; derive it from toolyard.ToolLoader"
-        )
 
 
 class View(Protocol):

@@ -1,4 +1,14 @@
-"""One table per kind of plugin: a name, a class, and where it came from."""
+"""The kinds of plugin, their built-ins and their decorators: a table each, of a name, a class, and where it came from.
+
+    @register_tool_loader("name")      a ToolLoader: where tools come from
+    @register_tool_engine("name")      a ToolEngine: how a call is answered
+    @register_tool_enrichment("name")  a ToolEnrichment: what is learned about tools
+    @register_tool_sampler("name")     a ToolSampler: how tools are drawn
+
+Third parties may instead declare the entry-point groups `toolyard.loaders`, `toolyard.engines`,
+`toolyard.enrichments` and `toolyard.samplers`, each entry a `module:Class`. Where sessions live is a fifth kind, by the
+group `toolyard.session_stores`. What is not installed is named by the extra that brings it.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +16,55 @@ import importlib
 import inspect
 import threading
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, Generic, TypeVar
 
 from toolyard.model.errors import ConfigError, DuplicatePluginError, PluginError, UnknownPluginError
-from toolyard.model.json_words import nearest, suggest
-from toolyard.plugins.extras import entry_points_of
+from toolyard.model.names import nearest, suggest
+from toolyard.plugins.protocols import Enrichment, Loader
+
+
+def require_extra(extra: str, purpose: str, *modules: str) -> None:
+    """Raise `ConfigError` with the command that installs the extra, if one of these modules of it is lacking."""
+    lacking = [name for name in modules if find_spec(name) is None]
+    if lacking:
+        raise missing_extra(extra, purpose, *lacking)
+
+
+def missing_extra(extra: str, purpose: str, *modules: str) -> ConfigError:
+    """The error that names an extra and what of it is lacking."""
+    return ConfigError(f"{purpose} needs {', '.join(modules)}; run: pip install 'toolyard[{extra}]'")
+
+
+def entry_points_of(group: str) -> list[tuple[str, str]]:
+    """Names and values of the entry points of a group, in every installed package.
+
+    They are read here, since the reader that `importlib_metadata` puts in the place of the standard library's loses
+    those of all packages over one that is wrong.
+    """
+    from configparser import ConfigParser, Error
+    from importlib.metadata import distributions
+
+    found: list[tuple[str, str]] = []
+    seen: set[str] = set()
+    for package in distributions():
+        text = package.read_text("entry_points.txt") or ""
+        if f"[{group}]" not in text:
+            continue
+        name = package.metadata["Name"] or ""
+        # Of two packages of one name, the first is the one that is imported.
+        if name in seen:
+            continue
+        seen.add(name)
+        parser = ConfigParser(delimiters=("=",), interpolation=None, strict=False)
+        parser.optionxform = str  # type: ignore[method-assign,assignment]
+        try:
+            parser.read_string(text)
+        except Error:
+            continue
+        found += parser.items(group)
+    return found
+
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
@@ -162,3 +216,107 @@ def _same_class(old: Any, new: type) -> bool:
     if isinstance(old, str):
         return old == f"{new.__module__}:{new.__qualname__}"
     return bool(old.__module__ == new.__module__ and old.__qualname__ == new.__qualname__)
+
+
+LOADERS: PluginTable[Loader] = PluginTable(
+    "tool loader",
+    "toolyard.loaders",
+    {
+        "domains": "toolyard.sources.domains:DomainToolLoader",
+        "file": "toolyard.sources.file:FileToolLoader",
+        "inline": "toolyard.sources.file:InlineToolLoader",
+        "mcp": "toolyard.sources.mcp.loader:MCPToolLoader",
+        "mcp_config": "toolyard.sources.mcp.config:MCPConfigToolLoader",
+        "python": "toolyard.sources.python:PythonToolLoader",
+        "rest": "toolyard.sources.rest.loader:RESTToolLoader",
+        "scripts": "toolyard.sources.scripts.loader:ScriptToolLoader",
+    },
+    method="load",
+)
+ENGINES: PluginTable[Any] = PluginTable(
+    "tool engine",
+    "toolyard.engines",
+    {
+        "lm": "toolyard.engines.lm.engine:LMToolEngine",
+        "mcp": "toolyard.engines.mcp.engine:MCPToolEngine",
+        "multi": "toolyard.engines.multi:MultiToolEngine",
+        "python": "toolyard.engines.python:PythonToolEngine",
+        "replay": "toolyard.engines.replay.engine:ReplayToolEngine",
+        "rest": "toolyard.engines.rest.engine:RESTToolEngine",
+        "scripts": "toolyard.engines.scripts.engine:ScriptToolEngine",
+    },
+)
+ENRICHMENTS: PluginTable[Enrichment] = PluginTable(
+    "tool enrichment",
+    "toolyard.enrichments",
+    {
+        "dataflow": "toolyard.insight.dataflow.enrichment:DataflowEnrichment",
+        "embeddings": "toolyard.insight.embeddings.vectors:EmbeddingsEnrichment",
+        "neighbors": "toolyard.insight.neighbors:NeighborsEnrichment",
+        "output_parameters": "toolyard.insight.outputs.enrichment:OutputParametersEnrichment",
+    },
+    method="enrich",
+)
+SAMPLERS: PluginTable[Any] = PluginTable(
+    "tool sampler",
+    "toolyard.samplers",
+    {
+        "tc/chain": "toolyard.insight.samplers.chain:ChainSampler",
+        "tc/conflict": "toolyard.insight.samplers.conflict:ConflictSampler",
+        "tc/coverage": "toolyard.insight.samplers.random:CoverageSampler",
+        "tc/dag": "toolyard.insight.samplers.dag:DagSampler",
+        "tc/fan_in": "toolyard.insight.samplers.chain:FanInSampler",
+        "tc/fan_out": "toolyard.insight.samplers.chain:FanOutSampler",
+        "tc/irrelevant": "toolyard.insight.samplers.missing:IrrelevantSampler",
+        "tc/missing": "toolyard.insight.samplers.missing:MissingSampler",
+        "tc/mix": "toolyard.insight.samplers.mix:MixSampler",
+        "tc/neighbor": "toolyard.insight.samplers.neighbor:NeighborSampler",
+        "tc/random": "toolyard.insight.samplers.random:RandomSampler",
+        "tc/sparse": "toolyard.insight.samplers.neighbor:SparseSampler",
+    },
+    method="sample",
+)
+
+SESSION_STORES: PluginTable[Any] = PluginTable(
+    "session store",
+    "toolyard.session_stores",
+    {
+        "sqlite": "toolyard.sessions.store.sqlite:SqliteStore",
+        "postgres": "toolyard.sessions.store.postgres:PostgresStore",
+    },
+    method="try_hold",
+)
+
+register_tool_loader = LOADERS.register
+register_tool_engine = ENGINES.register
+register_tool_enrichment = ENRICHMENTS.register
+
+
+def register_tool_sampler(name: str) -> Callable[[C], C]:
+    """Class decorator that claims `name`, and tells the class of it: `sampler_name`."""
+    claim = SAMPLERS.register(name)
+
+    def named(cls: C) -> C:
+        claimed = claim(cls)
+        claimed.sampler_name = name  # type: ignore[attr-defined]
+        return claimed
+
+    return named
+
+
+get_tool_loader = LOADERS.create
+get_tool_engine = ENGINES.create
+get_tool_enrichment = ENRICHMENTS.create
+get_tool_sampler = SAMPLERS.create
+
+
+def check_loader(loader: Any) -> None:
+    """Refuse what a registry could not load, refresh and close later."""
+    needed = ("load", "close", "source", "report", "on_error", "on_duplicate")
+    lacking = [name for name in needed if not hasattr(loader, name)]
+    if isinstance(loader, type):
+        raise ConfigError(f"{loader.__name__} is a class; give a loader made of it: {loader.__name__}(...)")
+    if lacking:
+        raise ConfigError(
+            f"{type(loader).__name__} is no loader: it has no {lacking[0]!r}; derive it from toolyard.ToolLoader"
+        )

@@ -14,8 +14,7 @@ import msgspec
 
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import InvalidArguments, UnknownToolError
-from toolyard.model.json_words import closest
-from toolyard.model.names import show
+from toolyard.model.names import closest, show
 from toolyard.model.tool import Tool
 from toolyard.model.tree_size import is_small
 from toolyard.registry.prepared import Arguments, PreparedTool, RawArguments, json_text, plain_copy, read_arguments

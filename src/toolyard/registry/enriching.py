@@ -9,7 +9,7 @@ from operator import attrgetter, is_
 from typing import Any
 
 from toolyard.model.errors import DefinitionError, EnrichmentError, InvalidSchemaError, ToolyardError
-from toolyard.model.json_words import nearest
+from toolyard.model.names import nearest
 from toolyard.model.tool import FIELDS, Schema, Tool, is_guess
 from toolyard.parsing import paused_gc
 from toolyard.plugins import ENRICHMENTS, Enrichment

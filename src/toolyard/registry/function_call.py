@@ -8,7 +8,7 @@ from types import CoroutineType
 from typing import Any, NoReturn
 
 from toolyard.model.bindings import PythonBinding
-from toolyard.model.context import ToolContext
+from toolyard.model.call import ToolContext
 from toolyard.model.errors import (
     CallError,
     InvalidArguments,

@@ -17,10 +17,9 @@ from typing import Any
 import msgspec
 
 from toolyard.model.bindings import RestBinding
-from toolyard.model.context import ToolContext
+from toolyard.model.call import ToolContext
 from toolyard.model.errors import InvalidArguments, MalformedSource
-from toolyard.model.json_words import copied, json_type, nearest, pointer_of
-from toolyard.model.names import show
+from toolyard.model.names import copied, json_type, nearest, pointer_of, show
 from toolyard.model.tool import DeferredTool, Effects, Schema, Tool
 from toolyard.model.tree_size import TooManyValues, is_shallow, iter_levels
 from toolyard.parsing import parse_json

@@ -18,15 +18,15 @@ from typing import Any
 import msgspec
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
-from toolyard.model.call import ToolCall
-from toolyard.model.context import ToolContext
+from toolyard.model.call import ToolCall, ToolContext
 from toolyard.model.errors import DefinitionError, EnrichmentError, InvalidArguments, ToolyardError, UnknownToolError
 from toolyard.model.names import show
 from toolyard.model.report import LoadReport
 from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
 from toolyard.plugins import Enrichment, Loader, get_tool_loader
-from toolyard.plugins.protocols import SearchHits, ToolSearch, check_loader, new_search
+from toolyard.plugins.protocols import SearchHits, ToolSearch, new_search
+from toolyard.plugins.table import check_loader
 from toolyard.registry.bind import Bound, bind, bind_exact, find
 from toolyard.registry.enriching import Enricher, in_order
 from toolyard.registry.function_call import settle_function, wait_for

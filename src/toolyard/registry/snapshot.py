@@ -23,9 +23,8 @@ from toolyard.model.errors import (
     ToolyardError,
 )
 from toolyard.model.names import qualify
-from toolyard.model.report import LoadReport, Rejection, Rewrite, SourceReport, State
+from toolyard.model.report import LoadReport, Rejection, Rewrite, SourceReport, State, Warnings
 from toolyard.model.tool import Tool
-from toolyard.model.warnings import Warnings
 from toolyard.parsing import paused_gc
 from toolyard.plugins import Loader
 from toolyard.registry.prepared import PreparedTool

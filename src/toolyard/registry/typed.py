@@ -17,10 +17,9 @@ from pydantic import BaseModel, ValidationError
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.bindings import PythonBinding
-from toolyard.model.context import ToolContext
+from toolyard.model.call import ToolContext
 from toolyard.model.errors import DefinitionError, ToolFailed, UnknownToolError
-from toolyard.model.json_words import closest
-from toolyard.model.names import check_tool_name, show
+from toolyard.model.names import check_tool_name, closest, show
 from toolyard.model.tool import Effects, Tool
 from toolyard.registry.function_call import function_caller, settle_function, wait_for
 from toolyard.schema.derive.function import derive_model

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from toolyard.model.errors import MalformedSource
-from toolyard.model.json_words import copied, json_type, pointer_of
+from toolyard.model.names import copied, json_type, pointer_of
 from toolyard.parsing import parse_json
 from toolyard.schema.compile import CompiledSchema
 from toolyard.schema.explainer import Misfit

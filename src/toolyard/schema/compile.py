@@ -17,7 +17,7 @@ from typing import Any
 import jsonschema_rs
 
 from toolyard.model.errors import InvalidSchemaError
-from toolyard.model.json_words import JSON_TYPES, pointer_of
+from toolyard.model.names import JSON_TYPES, pointer_of
 from toolyard.schema.explainer import Explainer, Misfit
 from toolyard.schema.violations import MAX_VIOLATIONS, Violation, violation_of
 from toolyard.schema.walk import Walk

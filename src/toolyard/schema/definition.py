@@ -14,7 +14,7 @@ from typing import Any
 
 from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.model.errors import DefinitionError
-from toolyard.model.json_words import SCHEMA_MAPS, json_type, pointer_of
+from toolyard.model.names import SCHEMA_MAPS, json_type, pointer_of
 from toolyard.model.tool import Effects, Tool
 from toolyard.schema.normalise import ITEM_NAMES, Change, unread_keys
 from toolyard.schema.typenames import read_type

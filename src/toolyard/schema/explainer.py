@@ -11,7 +11,7 @@ import jsonschema_rs
 import msgspec
 
 from toolyard.model.errors import InvalidSchemaError
-from toolyard.model.json_words import IN_PLACE, json_type, pointer_of
+from toolyard.model.names import IN_PLACE, json_type, pointer_of
 from toolyard.model.tool import Schema
 from toolyard.schema.pattern_cost import pattern_steps
 from toolyard.schema.subschemas import References, SubSchema, allowed_values, children, types_of

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from toolyard.model.errors import InvalidSchemaError
-from toolyard.model.json_words import JSON_TYPES, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, json_type, pointer_of
+from toolyard.model.names import JSON_TYPES, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, json_type, pointer_of
 from toolyard.schema.typenames import join, read_type
 
 _MAX_DEPTH = 96

@@ -32,7 +32,7 @@ import typing_extensions
 from msgspec import NODEFAULT, Meta
 
 from toolyard.model.errors import ConfigError
-from toolyard.model.json_words import json_type, suggest
+from toolyard.model.names import json_type, suggest
 
 T = TypeVar("T")
 Kind = Literal["text", "whole", "number", "flag", "null", "choice", "list", "mapping", "options", "any"]

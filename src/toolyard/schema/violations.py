@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema_rs
 import msgspec
 
-from toolyard.model.json_words import json_type, pointer_of
+from toolyard.model.names import json_type, pointer_of
 
 MAX_VIOLATIONS = 100
 _SHOWN = 8

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from toolyard.model.json_words import IN_PLACE
+from toolyard.model.names import IN_PLACE
 from toolyard.model.tool import Schema
 from toolyard.schema.explainer import FALSE_SCHEMA, Explainer, Misfit, Own, Path, Wanted
 from toolyard.schema.pattern_cost import pattern_steps

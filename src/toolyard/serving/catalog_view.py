@@ -25,8 +25,7 @@ from toolyard.links.http.link import read_address
 from toolyard.model.bindings import Binding, McpBinding, RestBinding, RestBody, RestParameter, Style
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, ToolyardError
-from toolyard.model.json_words import closest
-from toolyard.model.names import show, split_qualified
+from toolyard.model.names import closest, show, split_qualified
 from toolyard.model.report import LoadReport
 from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry

@@ -24,7 +24,7 @@ import msgspec
 
 from toolyard.model.call import Mode, ToolResult
 from toolyard.model.errors import ConfigError, SessionError
-from toolyard.model.json_words import nearest
+from toolyard.model.names import nearest
 from toolyard.model.tool import Tool
 from toolyard.serving.http_fault import HttpFault
 from toolyard.sessions.records import Records

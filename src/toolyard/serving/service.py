@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 from toolyard.app.blocks import PluginEntry, ServerBlock
 from toolyard.app.config import Config
 from toolyard.app.toolyard import Toolyard, build_parts
-from toolyard.calls.journal import read_log_options
+from toolyard.calls.tracer import read_log_options
 from toolyard.engines.base import ToolEngine
 from toolyard.model.errors import ConfigError, ToolyardError
 from toolyard.model.report import LoadReport

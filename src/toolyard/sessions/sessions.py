@@ -12,7 +12,7 @@ from typing import Any
 
 from toolyard.loop.threads import Threads, outlast
 from toolyard.model.errors import SessionError, SessionExistsError, UnknownSessionError
-from toolyard.model.json_words import nearest
+from toolyard.model.names import nearest
 from toolyard.sessions.history import History, interrupted
 from toolyard.sessions.memory_quota import MAX_BYTES, MAX_SESSION_BYTES, MemoryQuota
 from toolyard.sessions.session import Session, check_fork_point, check_session_id

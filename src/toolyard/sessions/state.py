@@ -15,7 +15,7 @@ import msgspec
 
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import DefinitionError, SessionError
-from toolyard.model.json_words import json_type, nearest
+from toolyard.model.names import json_type, nearest
 from toolyard.sessions.history import Undo, any_call_text, entry_text, result_text
 
 Slot = tuple[str, str]

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from toolyard.model.json_words import pointer_of
+from toolyard.model.names import pointer_of
 from toolyard.sessions.state import SETUP, Slot, State
 
 MAX_CHANGES = 500

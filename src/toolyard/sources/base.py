@@ -14,20 +14,39 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource
 from toolyard.model.names import show
-from toolyard.model.report import Rejection, Rewrite, SourceReport
+from toolyard.model.report import DefinitionWarning, Rejection, Rewrite, SourceReport, WarningKind, Warnings
 from toolyard.model.tool import Tool
-from toolyard.model.warnings import DefinitionWarning, WarningKind, Warnings
 from toolyard.plugins import Policy
 from toolyard.schema.admission import AdmittedTool, admit_tool, summarise_changes
 from toolyard.schema.definition import read_definition
 from toolyard.schema.normalise import Change
 
 _POLICIES = ("raise", "skip")
+
+
+class LoaderOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What every source has."""
+
+    namespace: Annotated[str, Meta(description="The namespace of the tools.")]
+    namespaces: Annotated[
+        Literal["open", "locked"],
+        Meta(description="Whether an entry may name another namespace than the one given here, or is refused."),
+    ]
+    on_error: Annotated[
+        Literal["raise", "skip"], Meta(description="Whether a bad entry is an error, or left out and reported.")
+    ]
+    on_duplicate: Annotated[
+        Literal["raise", "skip"],
+        Meta(description="Whether a tool that is there already is an error, or left out and reported."),
+    ]
 
 
 class ToolLoader(ABC):

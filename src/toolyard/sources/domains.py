@@ -12,17 +12,17 @@ import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Meta
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource
-from toolyard.model.json_words import json_type, suggest
-from toolyard.model.names import show
+from toolyard.model.names import json_type, show, suggest
 from toolyard.model.tool import Tool
-from toolyard.plugins.extras import entry_points_of
+from toolyard.plugins.table import entry_points_of
 from toolyard.schema.normalise import Change
-from toolyard.sources.base import Intake, ToolLoader
-from toolyard.sources.options import DomainOptions
+from toolyard.sources.base import Intake, LoaderOptions, ToolLoader
 
 DEFAULT_DOMAINS = ("core",)
 DOMAINS_VARIABLE = "TOOL_REGISTRY_DOMAINS"
@@ -35,6 +35,14 @@ _EXPORTS = "load_tools() -> list[Tool]"
 def enabled_domains(env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """What the environment enables: `TOOL_REGISTRY_DOMAINS`, a list with commas; `core` if it is not set."""
     return _split_domains(env.get(DOMAINS_VARIABLE) or DEFAULT_DOMAINS)
+
+
+class DomainOptions(LoaderOptions, frozen=True, kw_only=True):
+    """Of the domains that packages bring."""
+
+    domains: Annotated[
+        Sequence[str] | str, Meta(description="Domains of tools: names, or text with commas between them.")
+    ]
 
 
 class DomainToolLoader(ToolLoader):

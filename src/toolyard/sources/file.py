@@ -21,23 +21,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
+from msgspec import Meta
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource
-from toolyard.model.json_words import json_type, pointer_of
-from toolyard.model.names import check_namespace
-from toolyard.model.report import SourceReport
+from toolyard.model.names import check_namespace, json_type, pointer_of
+from toolyard.model.report import SourceReport, Warnings
 from toolyard.model.tool import DeferredTool, Effects, Schema, Tool
-from toolyard.model.warnings import Warnings
 from toolyard.parsing import iter_json_lines, locate, parse_json, parse_yaml, paused_gc, read_bytes
 from toolyard.schema.admission import admit_deferred, admit_schema
 from toolyard.schema.options import read_arguments
 from toolyard.schema.variables import expand_place
-from toolyard.sources.base import Intake, ToolLoader
-from toolyard.sources.options import FileOptions, InlineOptions
+from toolyard.sources.base import Intake, LoaderOptions, ToolLoader
 
 _CONTAINERS = ("tools", "functions", "functionDeclarations", "function_declarations")
 """Keys under which other systems list their tools."""
@@ -49,6 +47,22 @@ _ENDS_EARLY = "the list has another page, which is not here; save every page, or
 
 _NESTED = 8
 """Steps into a document after which a list holds tools and nothing else."""
+
+
+class FileOptions(LoaderOptions, frozen=True, kw_only=True):
+    """Of a catalog file."""
+
+    path: Annotated[str | Path, Meta(description="The file: JSON, JSON lines or YAML.")]
+    lazy: Annotated[bool, Meta(description="Read a tool when it is first asked for.")]
+    max_bytes: Annotated[int, Meta(ge=1, description="Size of the largest file that is read.")]
+
+
+class InlineOptions(LoaderOptions, frozen=True, kw_only=True):
+    """Of tools that stand in the config itself."""
+
+    tools: Annotated[
+        Sequence[Any] | Mapping[str, Any], Meta(description="The definitions: a list, or a mapping of names to them.")
+    ]
 
 
 class CatalogEntry(msgspec.Struct, frozen=True):

@@ -8,7 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Meta
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, SourceUnavailable
@@ -16,11 +18,28 @@ from toolyard.model.names import check_namespace
 from toolyard.model.tool import Tool, digest
 from toolyard.registry.functions import spec_of, tool_from
 from toolyard.registry.typed import Registry
+from toolyard.schema.options import locate_file
 from toolyard.schema.variables import expand_place
-from toolyard.sources.base import Intake, ToolLoader
-from toolyard.sources.options import PythonOptions
+from toolyard.sources.base import Intake, LoaderOptions, ToolLoader
 
 _NO_TARGETS = (bool, int, float, bytes, dict)
+
+
+def locate_script(value: Any, base: Path) -> Any:
+    """For `locate`: a Python file in the config's folder; the name of a module stays what it is."""
+    return locate_file(value, base) if isinstance(value, str) and value.endswith(".py") else value
+
+
+class PythonOptions(LoaderOptions, frozen=True, kw_only=True):
+    """Of Python functions."""
+
+    target: Annotated[
+        Any,
+        Meta(
+            extra={"locate": locate_script},
+            description="Module or Python file: its `@tool` functions, or all its public ones if none is decorated.",
+        ),
+    ]
 
 
 class PythonToolLoader(ToolLoader):

@@ -11,10 +11,9 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from toolyard.model.errors import ConfigError
-from toolyard.model.report import SourceReport
+from toolyard.model.report import SourceReport, Warnings
 from toolyard.model.tool import Tool
-from toolyard.model.warnings import Warnings
-from toolyard.plugins.protocols import check_loader
+from toolyard.plugins.table import check_loader
 from toolyard.schema.admission import AdmittedTool
 from toolyard.sources.base import ToolLoader
 

@@ -25,8 +25,7 @@ from toolyard import (
     Unavailable,
 )
 from toolyard.calls.request import CallRequest
-from toolyard.model.call import blocks_of
-from toolyard.model.context import Progress
+from toolyard.model.call import Progress, blocks_of
 
 pytestmark = pytest.mark.process
 

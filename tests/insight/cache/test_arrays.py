@@ -13,7 +13,7 @@ from insight.embedder_stub import HashEmbedder
 from toolyard import ToolRegistry
 from toolyard.insight.cache.items import FILE, ItemCache, hash_catalog, keep_arrays, read_arrays
 from toolyard.insight.dataflow.enrichment import DataflowEnrichment
-from toolyard.insight.embeddings.enrichment import EmbeddingsEnrichment
+from toolyard.insight.embeddings.vectors import EmbeddingsEnrichment
 from toolyard.insight.neighbors import NeighborsEnrichment
 from toolyard.insight.outputs.enrichment import OutputParametersEnrichment
 from toolyard.model.tool import Tool

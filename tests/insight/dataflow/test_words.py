@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolyard.insight.dataflow.names import words_of
-from toolyard.words.plurals import singular
+from toolyard.words.identifiers import singular
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from math import sqrt
 
 import numpy as np
 
-from toolyard.insight.embeddings.weights import packaged_folder, read_tensors
+from toolyard.insight.embeddings.model_files import packaged_folder, read_tensors
 
 HEADS = 12
 LAYERS = 6

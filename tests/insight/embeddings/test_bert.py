@@ -10,7 +10,7 @@ import pytest
 from insight.embeddings.numpy_bert import NumpyBert
 from toolyard.insight.embeddings.bert import BertEmbedder, can_read, read_shape
 from toolyard.insight.embeddings.choice import default_embedder
-from toolyard.insight.embeddings.weights import packaged_folder, read_tensors
+from toolyard.insight.embeddings.model_files import packaged_folder, read_tensors
 from toolyard.model.errors import ConfigError
 
 TEXTS = [

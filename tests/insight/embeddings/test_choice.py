@@ -8,8 +8,8 @@ import pytest
 from insight.embedder_stub import HashEmbedder
 from toolyard.insight.embeddings.bert import BertEmbedder
 from toolyard.insight.embeddings.choice import default_embedder, embedder_of, install_commands, missing_parts
+from toolyard.insight.embeddings.model_files import PACKAGE, lacking_modules, packaged_folder
 from toolyard.insight.embeddings.remote import RemoteEmbedder
-from toolyard.insight.embeddings.weights import PACKAGE, lacking_modules, packaged_folder
 from toolyard.model.errors import ConfigError
 
 
@@ -74,7 +74,7 @@ def test_a_package_that_is_half_installed_is_not_there_and_is_installed_again(tm
 def test_a_folder_that_an_uninstalled_package_left_is_no_package(tmp_path, monkeypatch):
     (tmp_path / "left_behind").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("toolyard.insight.embeddings.weights.MODULES", ("left_behind", "json"))
+    monkeypatch.setattr("toolyard.insight.embeddings.model_files.MODULES", ("left_behind", "json"))
     assert lacking_modules() == ["left_behind"]
 
 

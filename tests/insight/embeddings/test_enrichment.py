@@ -8,8 +8,7 @@ import pytest
 from insight.embedder_stub import HashEmbedder
 from toolyard import Tool, ToolRegistry
 from toolyard.insight.embeddings.embedder import known_dimensions
-from toolyard.insight.embeddings.enrichment import Embeddings, EmbeddingsEnrichment
-from toolyard.insight.embeddings.vectors import text_of
+from toolyard.insight.embeddings.vectors import Embeddings, EmbeddingsEnrichment, text_of
 from toolyard.model.errors import ConfigError
 
 

@@ -11,8 +11,7 @@ from conftest import material
 from toolyard import Effects, RestBinding, Tool, ToolRegistry
 from toolyard.insight.outputs.rules import output_schema
 from toolyard.schema.admission import admit_schema
-from toolyard.words.identifiers import split_identifier
-from toolyard.words.plurals import singular
+from toolyard.words.identifiers import singular, split_identifier
 
 TEXT = {"type": "string"}
 NUMBER = {"type": "number"}

@@ -4,7 +4,7 @@ import numpy as np
 
 from toolyard import Tool, ToolRegistry
 from toolyard.insight.dataflow.artifact import Dataflow
-from toolyard.insight.embeddings.enrichment import Embeddings
+from toolyard.insight.embeddings.vectors import Embeddings
 from toolyard.insight.neighbors import NeighborsEnrichment
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, strategies as st
 
 from toolyard import Tool
-from toolyard.insight.search.postings import IN_NAME, Vocabulary, build_postings
+from toolyard.insight.search.candidates import IN_NAME, Vocabulary, build_postings
 
 WORDS = ("rain", "snow", "wind", "find", "list")
 tools = st.lists(

@@ -14,7 +14,7 @@ from links.mcp.web_server import WebServer, event, reply_event, stream, text
 from toolyard.links.mcp.peer import MOST, MessagePace, Notices
 from toolyard.loop.home import home_loop, link_loop
 from toolyard.model.bindings import McpServer
-from toolyard.model.context import LogLine, Progress
+from toolyard.model.call import LogLine, Progress
 from toolyard.model.errors import SyncInAsyncError
 
 HUGE = "9" * 400

@@ -11,7 +11,7 @@ from waiting import SOON, until
 from links.mcp.conftest import SERVERS, SdkServer, in_seconds, text_of
 from toolyard.links.mcp import Handlers, LinkLimits, McpLink
 from toolyard.model.bindings import McpServer
-from toolyard.model.context import Progress
+from toolyard.model.call import Progress
 from toolyard.model.errors import CallTimeout, Denied
 
 pytestmark = pytest.mark.process

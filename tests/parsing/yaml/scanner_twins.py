@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import yaml
 
-from toolyard.parsing.yaml.builder import NextEvent, Substitution, scan_by_libyaml, scan_in_python
+from toolyard.parsing.yaml_events import NextEvent, Substitution, scan_by_libyaml, scan_in_python
 
 Verdict = Literal["same", "refused by one", "refused by both", "different"]
 

@@ -15,8 +15,7 @@ from conftest import SOAK, material
 from parsing.yaml.hostile_yaml import hostile
 from parsing.yaml.scanner_twins import compare_scanners, events_of
 from toolyard.model.errors import MalformedSource
-from toolyard.parsing import locate, parse_yaml
-from toolyard.parsing.yaml import builder
+from toolyard.parsing import locate, parse_yaml, yaml_events as builder
 
 TEXTS = st.text(
     alphabet=st.one_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolyard.parsing.yaml.builder import Substitution, build_document
+from toolyard.parsing.yaml_events import Substitution, build_document
 
 
 def load(text: str) -> object:

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from typing_extensions import Unpack
 
 from schema.derive.derive_cases import Colour, accepts, run
-from toolyard.model.context import ToolContext
+from toolyard.model.call import ToolContext
 from toolyard.model.errors import DefinitionError
 from toolyard.model.tool import Tool
 from toolyard.schema.derive.function import derive

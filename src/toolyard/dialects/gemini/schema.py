@@ -17,7 +17,7 @@ from typing import TypeGuard
 from toolyard.dialects.input_schema import object_root
 from toolyard.dialects.payload import ChangeLog
 from toolyard.model import Schema
-from toolyard.model.json_words import JSON_TYPES, json_type
+from toolyard.model.names import JSON_TYPES, json_type
 from toolyard.schema.fold import DOCUMENT_KEYWORDS, fold_schema, join_schemas
 from toolyard.schema.subschemas import Path, References, SubSchema, allowed_values, is_schema, types_of
 

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from toolyard.model.errors import MalformedSource, ToolFailed
-from toolyard.model.json_words import IN_PLACE, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, json_type
+from toolyard.model.names import IN_PLACE, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, json_type
 from toolyard.model.tool import Schema, Tool
 from toolyard.parsing import parse_json
 from toolyard.schema.compile import CompiledSchema

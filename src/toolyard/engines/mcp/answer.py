@@ -10,7 +10,7 @@ from toolyard.dialects.mcp import plain_value, text_says
 from toolyard.dialects.payload import read_result, read_value
 from toolyard.model.call import Block, Content
 from toolyard.model.errors import CallError, Effect, InvalidOutput, ToolFailed
-from toolyard.model.json_words import json_type
+from toolyard.model.names import json_type
 from toolyard.model.tool import Schema
 from toolyard.words.redactor import Redactor
 

@@ -18,8 +18,7 @@ from toolyard.engines.mcp.answer import read_answer, redact_error
 from toolyard.engines.options import McpEngineOptions, SimulationOptions
 from toolyard.loop.threads import renewed_in_child
 from toolyard.model.bindings import McpBinding, McpServer
-from toolyard.model.call import ToolCall
-from toolyard.model.context import Notice, Notify, Progress
+from toolyard.model.call import Notice, Notify, Progress, ToolCall
 from toolyard.model.errors import CallError, ConfigError, NoEngine, Unavailable
 from toolyard.model.names import show
 from toolyard.model.tool import Effects, Tool

@@ -25,7 +25,7 @@ from toolyard.model.errors import (
 )
 from toolyard.model.tool import digest
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
-from toolyard.parsing.json_text import iter_json_lines
+from toolyard.parsing.documents import iter_json_lines
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import bind, find
 from toolyard.words.redactor import hides

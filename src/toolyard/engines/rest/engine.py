@@ -23,7 +23,7 @@ from toolyard.registry import ToolRegistry
 from toolyard.schema.common_options import check_headers
 from toolyard.schema.options import read_arguments
 from toolyard.sessions.store import Key
-from toolyard.words.echoes import find_credentials
+from toolyard.words.redactor import find_credentials
 
 if TYPE_CHECKING:
     from toolyard.engines.rest.options import AuthEntry, Chosen

@@ -20,7 +20,7 @@ from toolyard.links.http.messages import Credential
 from toolyard.links.http.url import read_origin, read_url
 from toolyard.model.bindings import RestScheme
 from toolyard.model.errors import CallError, ConfigError
-from toolyard.model.json_words import json_type
+from toolyard.model.names import json_type
 from toolyard.schema.options import Text, check_keys, option_type, read_arguments, read_value
 
 _TEXT = option_type(Text)

@@ -24,7 +24,7 @@ from toolyard.model.bindings import PythonBinding, ScriptBinding
 from toolyard.model.errors import CallError, ConfigError, InvalidArguments, NoEngine, ToolFailed, Unavailable
 from toolyard.model.tool import Tool
 from toolyard.registry.function_call import function_caller, settle_coroutine, tool_failed
-from toolyard.words.echoes import echoes_of
+from toolyard.words.redactor import echoes_of
 
 if TYPE_CHECKING:
     from toolyard.links.scripts import Code, ScriptPool

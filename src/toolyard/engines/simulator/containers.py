@@ -10,7 +10,7 @@ from toolyard.engines.simulator.draw import DEEP, LEAVES, TOO_MANY, Check, Draw,
 from toolyard.engines.simulator.formats import PLAIN_WORDS
 from toolyard.engines.simulator.patterns import Unreadable, Write, writer_of
 from toolyard.engines.simulator.scalars import OWN, MakerSource
-from toolyard.model.json_words import copied
+from toolyard.model.names import copied
 from toolyard.schema import compile_schema
 from toolyard.schema.fold import find_ways
 from toolyard.schema.subschemas import SubSchema

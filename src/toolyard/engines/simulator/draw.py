@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from toolyard.model.json_words import copied
+from toolyard.model.names import copied
 from toolyard.words.identifiers import plain_letters
 
 LEAVES = 300

@@ -12,7 +12,7 @@ from typing import Any
 from toolyard.engines.simulator.draw import Draw, Make, encode
 from toolyard.engines.simulator.profile import AnswerPath, Profile
 from toolyard.engines.simulator.roles import ID_ENDS, own_names
-from toolyard.model.json_words import copied
+from toolyard.model.names import copied
 from toolyard.words.identifiers import plain_letters
 
 Fields = dict[str, Any]

@@ -12,7 +12,7 @@ from typing import Any
 from toolyard.engines.simulator.draw import Draw, encode
 from toolyard.engines.simulator.entities import FIRST_ID, AnswerWriter, Fields
 from toolyard.engines.simulator.profile import ITEM
-from toolyard.model.json_words import copied
+from toolyard.model.names import copied
 from toolyard.words.identifiers import plain_letters
 
 _SIZES = ("limit", "perpage", "pagesize", "maxresults", "size", "count", "top", "first", "rows", "maxitems", "take")

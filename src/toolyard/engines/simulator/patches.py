@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeGuard
 
-from toolyard.model.json_words import copied
+from toolyard.model.names import copied
 from toolyard.words.identifiers import plain_letters
 
 _OPERATIONS = frozenset(("add", "replace", "remove", "move", "copy", "test"))

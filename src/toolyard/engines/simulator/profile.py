@@ -20,8 +20,7 @@ from toolyard.model.bindings import RestBinding
 from toolyard.model.tool import Tool
 from toolyard.schema.fold import allowed_types, find_ways
 from toolyard.schema.subschemas import SubSchema
-from toolyard.words.identifiers import plain_letters
-from toolyard.words.plurals import singular
+from toolyard.words.identifiers import plain_letters, singular
 
 _WRAPPERS = (
     "data",

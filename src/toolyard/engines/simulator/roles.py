@@ -10,9 +10,7 @@ import msgspec
 
 from toolyard.model.bindings import RestBinding
 from toolyard.model.tool import Effects, Tool
-from toolyard.words.identifiers import plain_letters, split_identifier
-from toolyard.words.plurals import singular
-from toolyard.words.verbs import CRUD_BY_METHOD, CRUD_BY_VERB, CrudVerb
+from toolyard.words.identifiers import CRUD_BY_METHOD, CRUD_BY_VERB, CrudVerb, plain_letters, singular, split_identifier
 
 _LINKS = frozenset(("by", "for", "with", "from", "in", "of", "to", "using", "via", "on", "at", "as", "and"))
 _EMPTY = frozenset(

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from toolyard.engines.simulator.draw import ROOM, Check, Draw, GaveUp, Make, one_of
 from toolyard.engines.simulator.formats import PLAIN_WORDS, Text, format_for, range_for, text_of, words_for
 from toolyard.engines.simulator.patterns import Unreadable, writer_of
-from toolyard.model.json_words import copied
+from toolyard.model.names import copied
 from toolyard.words.identifiers import split_identifier
 
 

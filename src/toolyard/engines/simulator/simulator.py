@@ -21,7 +21,7 @@ from toolyard.engines.simulator.values import SharedParts
 from toolyard.engines.simulator.world import ONLY, World
 from toolyard.links.lm.config import WorldOptions
 from toolyard.model.errors import ConfigError, InvalidOutput, ToolFailed
-from toolyard.model.json_words import copied
+from toolyard.model.names import copied
 from toolyard.model.tool import Tool
 from toolyard.schema.options import check_keys, option_type, read_value
 from toolyard.words.identifiers import plain_letters

@@ -14,8 +14,15 @@ import numpy as np
 
 from toolyard.insight.dataflow.artifact import IN, OUT, Array, Arrays, by_target, offsets_of, pack_paths
 from toolyard.insight.dataflow.match import MODEL, TOKENS, Matches, MatchWeights, Vectors, compare_rows, match_kinds
-from toolyard.insight.dataflow.profile import Told
-from toolyard.insight.dataflow.tables import Tables, expand_ranges, first_of, number_distinct, rank_in_runs, tables_of
+from toolyard.insight.dataflow.profile import (
+    Tables,
+    Told,
+    expand_ranges,
+    first_of,
+    number_distinct,
+    rank_in_runs,
+    tables_of,
+)
 from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
 

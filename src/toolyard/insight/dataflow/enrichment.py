@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from toolyard.insight.base import ToolEnrichment
+from msgspec import Meta
+
+from toolyard.insight.base import ToolEnrichment, VectorOptions
 from toolyard.insight.cache.items import (
     CacheOption,
     ItemCache,
@@ -21,7 +23,6 @@ from toolyard.insight.dataflow.match import MIN_SCORE, token_vectors
 from toolyard.insight.dataflow.profile import Told, told_of
 from toolyard.insight.embeddings.choice import Model, default_embedder, embedder_of
 from toolyard.insight.embeddings.vectors import cached_vectors
-from toolyard.insight.options import DataflowOptions
 from toolyard.model.errors import ConfigError
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
@@ -31,6 +32,13 @@ Settings = tuple[str, str, int, float]
 
 VERSION = 7
 """Of the rules: what an older one has kept is not used."""
+
+
+class DataflowOptions(VectorOptions, frozen=True, kw_only=True):
+    """Of the enrichment that finds which outputs feed which inputs."""
+
+    max_neighbors: Annotated[int, Meta(ge=1, description="Feeds that are kept for each input.")]
+    min_score: Annotated[float, Meta(ge=0, le=1, description="Least score of a feed that is kept.")]
 
 
 class DataflowEnrichment(ToolEnrichment):

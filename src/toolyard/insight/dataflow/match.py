@@ -14,8 +14,7 @@ import numpy.typing as npt
 from toolyard.insight.dataflow.artifact import HOWS, Array, offsets_of
 from toolyard.insight.dataflow.names import words_in
 from toolyard.insight.dataflow.paths import ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, STRING
-from toolyard.insight.dataflow.profile import types_of
-from toolyard.insight.dataflow.tables import Side, Tables, expand_ranges, first_of
+from toolyard.insight.dataflow.profile import Side, Tables, expand_ranges, first_of, types_of
 from toolyard.insight.sample import How
 
 DIMENSIONS = 384

@@ -22,7 +22,7 @@ from toolyard.insight.dataflow.value_meanings import (
     VERBS_LAST,
     Phrase,
 )
-from toolyard.words.plurals import singular
+from toolyard.words.identifiers import singular
 
 REMEMBERED = 65536
 """Names of each sort that are worked out once; a catalog has few different ones, each of them many times."""

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from toolyard.insight.cache.items import CacheOption, cache_folder, say_once
 from toolyard.insight.embeddings.embedder import Matrix
-from toolyard.insight.embeddings.onnx_file import encode_model, encode_node, encode_tensor
-from toolyard.insight.embeddings.weights import PACKAGE, read_tensors
+from toolyard.insight.embeddings.model_files import PACKAGE, encode_model, encode_node, encode_tensor, read_tensors
 from toolyard.model.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from toolyard.insight.embeddings.embedder import Embedder
-from toolyard.insight.embeddings.weights import (
+from toolyard.insight.embeddings.model_files import (
     FILES,
     INSTALL,
     MODEL,

@@ -15,13 +15,13 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
+from msgspec import Meta
 
-from toolyard.insight.base import ToolEnrichment, track_progress
+from toolyard.insight.base import EnrichmentOptions, ToolEnrichment, track_progress
 from toolyard.insight.cache.items import CacheOption, ItemCache, force_option, item_key
-from toolyard.insight.options import OutputOptions
 from toolyard.links.lm.config import LMConfig, LMOptions, read_lm_config
 from toolyard.model.bindings import RestBinding
 from toolyard.model.errors import ConfigError
@@ -41,6 +41,18 @@ _encode = msgspec.json.encode
 _decode = msgspec.json.decode
 
 Infer = Literal["rules", "examples"]
+
+
+class OutputOptions(EnrichmentOptions, frozen=True, kw_only=True):
+    """Of the enrichment that says what tools return."""
+
+    lm_config: Annotated[
+        LMOptions | None, Meta(description="The model that is asked; without one, rules and examples decide.")
+    ]
+    infer: Annotated[Literal["rules", "examples"] | None, Meta(description="What to go by: rules, or examples alone.")]
+    results: Annotated[
+        str | Path | list[dict[str, Any]] | None, Meta(description="File or list of results that tools gave.")
+    ]
 
 
 class OutputParametersEnrichment(ToolEnrichment):

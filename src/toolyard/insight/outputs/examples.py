@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from toolyard.model.errors import ConfigError, MalformedSource, SourceError
-from toolyard.model.json_words import json_type
+from toolyard.model.names import json_type
 from toolyard.model.tool import Schema, Tool
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
-from toolyard.parsing.json_text import iter_json_lines
+from toolyard.parsing.documents import iter_json_lines
 
 _SQLITE = (".db", ".sqlite", ".sqlite3")
 _YAML = (".yaml", ".yml")

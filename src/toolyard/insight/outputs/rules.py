@@ -9,24 +9,32 @@ import re
 from collections.abc import Iterable
 from itertools import dropwhile
 
-from toolyard.insight.outputs.description import Phrase, Reading, read_description
-from toolyard.insight.outputs.nouns import (
+from toolyard.insight.outputs.description import (
     ABOUT,
     ENTITIES,
     FILLERS,
     LINKS,
     LISTS,
     VAGUE,
+    Phrase,
+    Reading,
     is_known_noun,
     plain_schema,
+    read_description,
     word_set,
 )
 from toolyard.insight.outputs.sections import ListedField
 from toolyard.model.bindings import RestBinding
 from toolyard.model.tool import INFERRED, Schema, Tool
-from toolyard.words.identifiers import split_ascii_identifier
-from toolyard.words.plurals import is_plural, plural, singular
-from toolyard.words.verbs import ANSWER_BY_VERB, Answer, base_verb
+from toolyard.words.identifiers import (
+    ANSWER_BY_VERB,
+    Answer,
+    base_verb,
+    is_plural,
+    plural,
+    singular,
+    split_ascii_identifier,
+)
 
 Properties = dict[str, Schema]
 

@@ -36,7 +36,7 @@ from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.insight.sample import Edge, Sample
 from toolyard.insight.samplers.snapshot_view import SnapshotView, world_of
 from toolyard.model.errors import ConfigError, SamplingError
-from toolyard.model.json_words import nearest
+from toolyard.model.names import nearest
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
 from toolyard.registry.enriching import missing

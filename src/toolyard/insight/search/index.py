@@ -10,8 +10,7 @@ import msgspec
 
 from toolyard.insight.cache.items import say_once
 from toolyard.insight.embeddings.vectors import Background
-from toolyard.insight.search.candidates import Known, Meaning
-from toolyard.insight.search.postings import Postings, Row, Vocabulary, build_postings
+from toolyard.insight.search.candidates import Known, Meaning, Postings, Row, Vocabulary, build_postings
 from toolyard.insight.search.query import required
 from toolyard.model.errors import ConfigError, EnrichmentError, ToolyardError
 from toolyard.model.tool import Tool

@@ -13,7 +13,7 @@ import numpy as np
 from toolyard.insight.cache.items import CacheOption, ItemCache
 from toolyard.insight.embeddings.choice import default_embedder, missing_parts
 from toolyard.insight.embeddings.embedder import Embedder
-from toolyard.insight.embeddings.weights import INSTALL
+from toolyard.insight.embeddings.model_files import INSTALL
 from toolyard.insight.search.candidates import Known, Mask, Meaning
 from toolyard.insight.search.index import IndexView, ToolIndex
 from toolyard.insight.search.query import MOST_QUERY, Query, QueryVectors, read_query
@@ -29,7 +29,7 @@ from toolyard.insight.search.rank import (
     table_of,
 )
 from toolyard.model.errors import ConfigError, EnrichmentError
-from toolyard.model.json_words import nearest
+from toolyard.model.names import nearest
 from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot
 

@@ -12,9 +12,9 @@ from msgspec import Meta
 from typing_extensions import TypedDict
 
 from toolyard.model.errors import CallError, ConfigError
-from toolyard.model.json_words import nearest
+from toolyard.model.names import nearest
 from toolyard.schema.options import Text, check_keys, locate_file, option_type, read_value
-from toolyard.words.echoes import find_credentials
+from toolyard.words.redactor import find_credentials
 
 Format = Literal["json_schema", "json_object", "text"]
 

@@ -16,7 +16,7 @@ from toolyard.links.mcp.framing import Headers, mirrored_headers, modern_headers
 from toolyard.links.mcp.handshake import Agreement, envelope
 from toolyard.links.mcp.peer import PATIENCE, McpReply, McpWire, Notices, Peer, Request
 from toolyard.loop.pacing import backoff_delay
-from toolyard.model.context import Notify
+from toolyard.model.call import Notify
 from toolyard.model.errors import CallError, Denied, Interrupted, ToolFailed
 
 _FIRST_PAUSE = 0.05

@@ -12,8 +12,7 @@ import msgspec
 
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import CallError, CallTimeout, Effect, ErrorInfo, Interrupted, ToolFailed, Unavailable
-from toolyard.words.echoes import find_credentials
-from toolyard.words.redactor import Redactor
+from toolyard.words.redactor import Redactor, find_credentials
 
 _OURS = frozenset({"code", "message", "retryable", "effect"})
 _SHOWN = 1000

@@ -12,7 +12,7 @@ import msgspec
 from toolyard.dialects.mcp_protocol import encode_header, header_text, value_at
 from toolyard.model.errors import InvalidArguments
 from toolyard.parsing import paused_gc
-from toolyard.parsing.json_text import nests_deeper
+from toolyard.parsing.documents import nests_deeper
 from toolyard.parsing.lines import EDGE
 
 Id = int | float | str | None

@@ -17,7 +17,7 @@ from toolyard.links.mcp.peer import Handler, Handlers, LinkLimits
 from toolyard.links.mcp.transports.web import AUTH_KINDS, read_credential
 from toolyard.model.bindings import AuthField, McpServer, Transport
 from toolyard.model.errors import CallError, ConfigError
-from toolyard.model.json_words import json_type
+from toolyard.model.names import json_type
 from toolyard.schema.common_options import McpServerOptions
 from toolyard.schema.options import Text, option_type, read_arguments, read_value
 

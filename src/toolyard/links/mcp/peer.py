@@ -26,10 +26,9 @@ from toolyard.links.mcp.framing import Id, JsonRpcMessage
 from toolyard.loop.home import home_loop
 from toolyard.loop.pacing import TokenBucket
 from toolyard.loop.threads import Threads, renewed_in_child, wrapped
-from toolyard.model.context import LogLine, Notice, Notify, Progress
+from toolyard.model.call import LogLine, Notice, Notify, Progress
 from toolyard.model.errors import CallError, Denied
-from toolyard.words.echoes import echoes_of
-from toolyard.words.redactor import Redactor
+from toolyard.words.redactor import Redactor, echoes_of
 
 Handler = Callable[[dict[str, Any]], Any]
 """Takes the request's params and gives its result, or an awaitable of it. Sync ones run in a thread."""

@@ -35,7 +35,7 @@ from toolyard.loop.home import link_loop
 from toolyard.loop.threads import Threads, renewed_in_child, wrapped
 from toolyard.model.closing import Closing
 from toolyard.model.errors import CallError, CallTimeout, InvalidArguments, SessionError, Unavailable
-from toolyard.words.echoes import find_credentials
+from toolyard.words.redactor import find_credentials
 
 
 class PoolSlot(msgspec.Struct):

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import typing_extensions
 
-from toolyard.model.context import ToolContext
+from toolyard.model.call import ToolContext
 from toolyard.model.errors import DefinitionError
 
 EMPTY: Any = inspect.Parameter.empty

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from toolyard.calls.approval import ApprovalState
-from toolyard.model.context import Notify
+from toolyard.model.call import Notify
 from toolyard.model.errors import SessionError
 from toolyard.serving.console.rendering import Shown, item_path, redirect
 from toolyard.serving.http_fault import HttpFault

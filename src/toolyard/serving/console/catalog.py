@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from starlette.requests import Request
 
-from toolyard.model.context import Notify
+from toolyard.model.call import Notify
 from toolyard.model.report import SourceReport
 from toolyard.model.tool import Tool
 from toolyard.serving.catalog_view import CatalogView

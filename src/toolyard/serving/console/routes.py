@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Send
 
-from toolyard.model.context import Notice, Notify, Progress
+from toolyard.model.call import Notice, Notify, Progress
 from toolyard.model.errors import ToolyardError
 from toolyard.serving.console.activity import (
     begin_session,

@@ -12,10 +12,9 @@ from urllib.parse import quote
 import msgspec
 from starlette.requests import Request
 
-from toolyard.model.call import Mode, ToolCall, ToolResult
-from toolyard.model.context import Notify
+from toolyard.model.call import Mode, Notify, ToolCall, ToolResult
 from toolyard.model.errors import UnknownToolError
-from toolyard.model.json_words import closest
+from toolyard.model.names import closest
 from toolyard.model.tool import Tool
 from toolyard.registry.bind import find
 from toolyard.serving.catalog_view import CatalogView, show_native

@@ -29,8 +29,7 @@ from toolyard.dialects.mcp_protocol import (
     SERVER_INFO,
     STATELESS,
 )
-from toolyard.model.call import ToolCall, ToolResult
-from toolyard.model.context import Notice, Progress
+from toolyard.model.call import Notice, Progress, ToolCall, ToolResult
 from toolyard.model.errors import ErrorInfo, SessionError, UnknownToolError
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.admission import Admission, Place

@@ -10,20 +10,21 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Meta
 
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, SourceUnavailable, ToolyardError
-from toolyard.model.json_words import json_type, pointer_of
-from toolyard.model.names import show
+from toolyard.model.names import json_type, pointer_of, show
 from toolyard.model.report import Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool
 from toolyard.parsing import parse_json, read_bytes
 from toolyard.schema.admission import AdmittedTool
+from toolyard.schema.common_options import ConnectTimeout
 from toolyard.schema.options import read_arguments
 from toolyard.schema.variables import expand, expand_place
-from toolyard.sources.base import ToolLoader
+from toolyard.sources.base import LoaderOptions, ToolLoader
 from toolyard.sources.mcp.loader import MCPToolLoader
-from toolyard.sources.options import McpConfigOptions
 
 MAX_BYTES = 4 * 1024 * 1024
 _LISTS = ("mcpServers", "servers")
@@ -31,6 +32,20 @@ _TAKEN = ("command", "args", "env", "cwd", "url", "headers", "auth", "transport"
 _SPELT = {"serverUrl": "url", "httpUrl": "url"}
 _TYPES = {"http": "http", "streamable-http": "http", "streamableHttp": "http", "sse": "sse", "stdio": "stdio"}
 _MEANINGLESS = frozenset({"disabled", "enabled", "name", "description"})
+
+
+class McpConfigOptions(LoaderOptions, frozen=True, kw_only=True):
+    """Of the file in which other MCP clients list servers."""
+
+    path: Annotated[str | Path, Meta(description="The file, as other MCP clients have it.")]
+    namespace: Annotated[  # type: ignore[assignment]
+        str | Sequence[str] | None, Meta(description="Names that servers in the file may have; any if not given.")
+    ]
+    timeout: Annotated[float, Meta(gt=0, description="Seconds that a listing may take.")]
+    connect_timeout: ConnectTimeout
+    approved: Annotated[
+        str | Path | None, Meta(description="File of the definitions that were approved; others are left out.")
+    ]
 
 
 class _Named:

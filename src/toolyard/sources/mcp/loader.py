@@ -7,29 +7,28 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
+from msgspec import Meta
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.dialects.mcp import plain_output
 from toolyard.dialects.mcp_protocol import HEADER, MIRRORED, find_header_params
 from toolyard.model.bindings import McpBinding, McpServer
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, SourceUnavailable, ToolyardError
-from toolyard.model.json_words import json_type
-from toolyard.model.names import check_namespace, show
+from toolyard.model.names import check_namespace, json_type, show
 from toolyard.model.report import Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool, digest
 from toolyard.parsing import paused_gc
 from toolyard.schema.admission import AdmittedTool, admit_tool, summarise_changes
+from toolyard.schema.common_options import McpServerOptions
 from toolyard.schema.definition import hinted_effects, note_lost_parameters, read_input, trim_name
 from toolyard.schema.normalise import Change
 from toolyard.schema.options import read_arguments
 from toolyard.schema.variables import expand_place
-from toolyard.sources.base import ToolLoader
-from toolyard.sources.options import LoaderOptions, McpSourceOptions
-from toolyard.words.echoes import echoes_of
-from toolyard.words.redactor import Redactor
+from toolyard.sources.base import LoaderOptions, ToolLoader
+from toolyard.words.redactor import Redactor, echoes_of
 
 if TYPE_CHECKING:
     from toolyard.links.mcp import Listing
@@ -42,6 +41,16 @@ _encode = msgspec.json.Encoder().encode
 MAX_TOOLS = 100_000
 _REASON = 500
 _log = logging.getLogger(__name__)
+
+
+class McpSourceOptions(McpServerOptions, frozen=True, kw_only=True):
+    """Of an MCP server, beside what every source has."""
+
+    timeout: Annotated[float, Meta(gt=0, description="Seconds that a listing may take.")]
+    max_tools: Annotated[int, Meta(ge=1, description="Most tools that are taken from the server.")]
+    approved: Annotated[
+        str | Path | None, Meta(description="File of the definitions that were approved; others are left out.")
+    ]
 
 
 class _Known:

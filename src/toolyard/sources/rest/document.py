@@ -20,11 +20,10 @@ from toolyard.links.http.client import GuardedClient
 from toolyard.links.http.messages import Outgoing
 from toolyard.links.http.url import read_url
 from toolyard.model.errors import CallError, DefinitionError, MalformedSource, SourceUnavailable
-from toolyard.model.json_words import pointer_of
+from toolyard.model.names import pointer_of
 from toolyard.model.report import Rewrite
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
-from toolyard.parsing.json_text import BOM
-from toolyard.parsing.yaml import normalise_lines
+from toolyard.parsing.documents import BOM, normalise_lines
 
 _MAX_DEPTH = 200
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufffe\uffff]")
@@ -56,7 +55,7 @@ def _forgiving_json(data: bytes, what: str, error: MalformedSource) -> tuple[Any
 
 
 def _forgiving_yaml(data: bytes, what: str, error: MalformedSource) -> tuple[Any, list[str]]:
-    from toolyard.parsing.yaml.builder import build_document
+    from toolyard.parsing.yaml_events import build_document
 
     try:
         text = normalise_lines(data).decode()

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from toolyard.model.errors import InvalidSchemaError
-from toolyard.model.json_words import JSON_TYPES
+from toolyard.model.names import JSON_TYPES
 from toolyard.schema.compile import compile_schema
 from toolyard.schema.typenames import join, read_type
 from toolyard.sources.rest.document import Notes

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from urllib.parse import urlsplit
+
+from msgspec import Meta
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.links.http.addresses import with_port
@@ -18,10 +20,10 @@ from toolyard.model.report import Rejection, SourceReport
 from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc, read_bytes
 from toolyard.schema.admission import AdmittedTool
+from toolyard.schema.common_options import locate_unless_url
 from toolyard.schema.options import read_arguments
 from toolyard.schema.variables import expand_place
-from toolyard.sources.base import ToolLoader
-from toolyard.sources.options import RestOptions
+from toolyard.sources.base import LoaderOptions, ToolLoader
 
 if TYPE_CHECKING:
     from toolyard.sources.rest.operations import Setting
@@ -30,6 +32,33 @@ if TYPE_CHECKING:
 _KEYS = ("tags", "paths", "methods", "operations")
 
 Rule = Mapping[str, Sequence[str] | str]
+
+
+class RestOptions(LoaderOptions, frozen=True, kw_only=True):
+    """Of an OpenAPI specification."""
+
+    spec: Annotated[
+        str | Path, Meta(extra={"locate": locate_unless_url}, description="The specification: a file or an address.")
+    ]
+    base_url: Annotated[str | None, Meta(description="Where the service is, in place of what the specification says.")]
+    include: Annotated[Any, Meta(description="Operations to take: ids, or globs of `GET /path`; all if not given.")]
+    exclude: Annotated[Any, Meta(description="Operations to leave out.")]
+    server_variables: Annotated[
+        Mapping[str, str] | None, Meta(description="Values for variables in the specification's server address.")
+    ]
+    headers: Annotated[Mapping[str, str] | None, Meta(description="Headers of the request for the specification.")]
+    timeout: Annotated[float, Meta(gt=0, description="Seconds that fetching the specification may take.")]
+    max_bytes: Annotated[int, Meta(ge=1, description="Size of the largest specification that is read.")]
+    allow_hosts: Annotated[
+        Sequence[str], Meta(description="Hosts that may be asked though they are private: name, or name:port.")
+    ]
+    ref_root: Annotated[
+        str | Path | None,
+        Meta(
+            extra={"locate": locate_unless_url},
+            description="Folder or address that references may reach; the specification's if not given.",
+        ),
+    ]
 
 
 class Selection:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from toolyard.model.bindings import RestBinding, RestBody, RestScheme
 from toolyard.model.errors import InvalidSchemaError
-from toolyard.model.json_words import copied
+from toolyard.model.names import copied
 from toolyard.model.tool import DeferredTool, Schema
 from toolyard.schema.admission import DEFAULT_BUDGET, SchemaBudget, check_budget
 from toolyard.schema.subschemas import children

@@ -8,17 +8,25 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
-from toolyard.model.errors import DefinitionError, DuplicateToolError, MalformedSource, ManifestError, SourceError
+from toolyard.model.errors import (
+    ConfigError,
+    DefinitionError,
+    DuplicateToolError,
+    MalformedSource,
+    ManifestError,
+    SourceError,
+)
 from toolyard.model.names import check_namespace
 from toolyard.model.report import Rejection, SourceReport
 from toolyard.model.tool import Tool
 from toolyard.schema.options import read_arguments
 from toolyard.schema.variables import expand_place
-from toolyard.sources.base import ToolLoader
-from toolyard.sources.options import ScriptOptions
+from toolyard.sources.base import LoaderOptions, ToolLoader
 from toolyard.sources.scripts.declarations import (
     Origin,
     ScriptVersion,
@@ -45,6 +53,65 @@ if TYPE_CHECKING:
 MIB = 1024 * 1024
 _STALE = "; its last good version is still served"
 _log = logging.getLogger(__name__)
+
+
+def check_variable_names(names: Sequence[str], where: str) -> tuple[str, ...]:
+    """Names of environment variables. Values are never given here, so that they are nowhere to be seen."""
+    for name in names:
+        if not name or "=" in name or "\0" in name:
+            raise ConfigError(f"{where}: {name.partition('=')[0]!r} must be a name alone; its value is taken from ours")
+    return tuple(dict.fromkeys(names))
+
+
+class ScriptOptions(LoaderOptions, frozen=True, kw_only=True):
+    """Of a folder of scripts."""
+
+    path: Annotated[str | Path, Meta(description="The folder of the scripts.")]
+    isolation: Annotated[
+        Literal["process", "inprocess"],
+        Meta(description="Whether scripts run in processes of their own, or in this one."),
+    ]
+    sandbox: Annotated[
+        Literal["auto", "bwrap", "landlock", "rlimits"],
+        Meta(description="The least that keeps scripts in; auto takes the best there is."),
+    ]
+    imports: Annotated[
+        Literal["site", "stdlib"],
+        Meta(description="Whether scripts may import installed packages, or the standard library alone."),
+    ]
+    timeout: Annotated[float, Meta(gt=0, description="Seconds that a call may take.")]
+    load_timeout: Annotated[float, Meta(gt=0, description="Seconds that a script may take to say which tools it has.")]
+    workers: Annotated[int, Meta(ge=1, description="Processes at once.")]
+    calls_per_worker: Annotated[
+        int, Meta(ge=1, description="Calls after which a process is replaced; 1 gives every call its own.")
+    ]
+    memory_bytes: Annotated[int, Meta(ge=1, description="Memory of each process.")]
+    cpu_seconds: Annotated[
+        int | None,
+        Meta(
+            ge=1,
+            description="Seconds of processor time in a worker's whole life; null leaves it to the deadlines.",
+        ),
+    ]
+    files: Annotated[int, Meta(ge=1, description="Files that a process may have open.")]
+    processes: Annotated[
+        int, Meta(ge=1, description="Processes and threads that scripts may have besides the workers.")
+    ]
+    file_bytes: Annotated[int, Meta(ge=1, description="Size of the largest file that a script may write.")]
+    max_output_bytes: Annotated[int, Meta(ge=1, description="Bytes kept of what a call prints, from its end.")]
+    max_answer_bytes: Annotated[int, Meta(ge=1, description="Size of the largest answer.")]
+    env: Annotated[
+        Sequence[str],
+        Meta(description="Names of environment variables that scripts may see.", extra={"check": check_variable_names}),
+    ]
+    uid: Annotated[
+        int | None,
+        Meta(
+            ge=1,
+            description="User that scripts run as when the server is root; null for one that no account has.",
+        ),
+    ]
+    watch: Annotated[bool, Meta(description="Load the scripts again when their files change.")]
 
 
 class ScriptToolLoader(ToolLoader):

@@ -23,8 +23,7 @@ from typing import Any, Literal
 import msgspec
 
 from toolyard.model.errors import MalformedSource, ManifestError, SourceError, SourceUnavailable, UnknownScriptError
-from toolyard.model.json_words import closest, json_type
-from toolyard.model.names import show
+from toolyard.model.names import closest, json_type, show
 from toolyard.parsing import parse_json
 from toolyard.sources.scripts.files import ScriptDirectory
 

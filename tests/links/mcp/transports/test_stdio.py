@@ -15,7 +15,7 @@ from conftest import started
 from links.mcp.conftest import SECRET, in_seconds, raw_server, text_of
 from toolyard.links.mcp import Handlers
 from toolyard.model.bindings import McpServer
-from toolyard.model.context import LogLine, Progress
+from toolyard.model.call import LogLine, Progress
 from toolyard.model.errors import CallTimeout, Denied, Interrupted, InvalidArguments, ToolFailed, Unavailable
 
 pytestmark = pytest.mark.process

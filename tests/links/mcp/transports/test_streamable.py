@@ -23,7 +23,7 @@ from links.mcp.web_server import (
     until_closed,
 )
 from toolyard.model.bindings import McpServer
-from toolyard.model.context import LogLine
+from toolyard.model.call import LogLine
 from toolyard.model.errors import CallTimeout, ConfigError, ToolFailed, Unavailable
 
 

@@ -28,7 +28,7 @@ from toolyard.links.mcp.peer import Lost, McpReply, Peer, Request
 from toolyard.links.mcp.response_router import reply_of
 from toolyard.links.mcp.transports.web import EventReader, ServerSentEvent, Web
 from toolyard.loop.pacing import backoff_delay
-from toolyard.model.context import Notify
+from toolyard.model.call import Notify
 from toolyard.model.errors import CallError, CallTimeout, Interrupted, ToolFailed, Unavailable
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, and the many servers that speak the same."""
+"""OpenAI's chat completions, which many servers speak, and its Responses API, where everything is an item."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from toolyard.dialects.payload import (
     arguments_text,
     entries,
     fields,
+    pick,
     read_content,
     read_id,
     read_result,
@@ -117,3 +118,65 @@ def _tool_call(entry: Json) -> Iterator[RawCall]:
     function = fields(entry.get("function"))
     if function:
         yield RawCall(function.get("name"), function.get("arguments"), entry.get("id"))
+
+
+class OpenAIResponsesDialect(OpenAIDialect):
+    """Responses: flat function tools, `function_call` and `function_call_output` items."""
+
+    name = "openai-responses"
+
+    def _format_tool(self, tool: Tool, wire_name: str, log: ChangeLog) -> Json:
+        function, strict = self._function_entry(tool, wire_name, log)
+        # This API turns strict on by itself unless it is told not to.
+        return {"type": "function", **function, "strict": strict}
+
+    def _raw_calls(self, response: object) -> Iterator[RawCall]:
+        for item in _output_items(response):
+            if item.get("type") == "function_call":
+                yield RawCall(item.get("name"), item.get("arguments"), pick(item, "call_id", "id"))
+
+    def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
+        """One `function_call` item a call."""
+        ids = with_ids([call.call_id for call in calls])
+        return [
+            {
+                "type": "function_call",
+                "call_id": call_id,
+                "name": self._wire_name(call),
+                "arguments": arguments_text(call.arguments),
+            }
+            for call_id, call in zip(ids, calls, strict=True)
+        ]
+
+    def format_results(self, results: Sequence[ToolResult]) -> list[Json]:
+        """One `function_call_output` item a result."""
+        ids = with_ids([result.call_id for result in results])
+        return [
+            {
+                "type": "function_call_output",
+                "call_id": call_id,
+                "output": result_text(result, marked=False),
+            }
+            for call_id, result in zip(ids, results, strict=True)
+        ]
+
+    def parse_results(self, messages: object) -> list[ToolResult]:
+        """`function_call_output` items."""
+        results: list[ToolResult] = []
+        for item, names in self._with_names(_output_items(messages)):
+            if item.get("type") == "function_call_output":
+                call_id = read_id(item.get("call_id"))
+                results.append(read_result(call_id, names.get(call_id or "", ""), read_content(item.get("output"))))
+        return results
+
+
+def _output_items(payload: object) -> Iterator[Json]:
+    """The items of a response, of a request's input, or of a list."""
+    for record in records(payload):
+        listed = record.get("output") if record.get("type") != "function_call_output" else None
+        if isinstance(listed, (list, tuple)):
+            yield from map(fields, entries(listed))
+        elif isinstance(record.get("input"), (list, tuple)):
+            yield from map(fields, record["input"])
+        else:
+            yield record

@@ -32,8 +32,8 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
+from toolyard.constants import MAX_DIGITS
 from toolyard.model.errors import MalformedSource
-from toolyard.parsing.json_text import MAX_DIGITS, fault_at
 
 Scalar = str | int | float | bool | None
 
@@ -286,7 +286,7 @@ def _explain_unreadable(text: str, error: yaml.YAMLError, what: str) -> Malforme
     message = (
         f"the control character U+{ord(bad[0]):04X} is not allowed in YAML; remove it, or escape it in double quotes"
     )
-    return fault_at(text, bad.start(), message, what)
+    return MalformedSource.at_character(text, bad.start(), message, what)
 
 
 ALIAS_ALLOWANCE = 250_000

@@ -1,4 +1,12 @@
-"""The three functions by which script directories are used from code."""
+"""Tools from a directory of Python files, gated by the allow-list in its `_manifest.json`.
+
+from toolyard import ToolRegistry
+from toolyard.scripts import append_tool_manifest, load_tools
+
+registry = ToolRegistry()
+append_tool_manifest("foo.py", "tools")
+load_tools("tools", registry)
+"""
 
 from __future__ import annotations
 
@@ -15,6 +23,9 @@ from toolyard.schema.variables import expand_place
 from toolyard.sources.scripts.loader import ScriptToolLoader
 from toolyard.sources.scripts.manifest import append_script, load_allowlist
 from toolyard.sources.wrappers import WrappedToolLoader
+
+__all__ = ["ScriptToolLoader", "append_tool_manifest", "load_tool_manifest_allowlist", "load_tools"]
+
 
 Directory = str | os.PathLike[str]
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from toolyard.insight.dataflow.artifact import Array, Dataflow
 from toolyard.model.errors import ConfigError
-from toolyard.model.json_words import nearest
+from toolyard.model.names import nearest
 
 
 class GraphOptions(msgspec.Struct, frozen=True):
@@ -257,7 +257,7 @@ def to_html(graph: SelectedGraph, title: str = "Dataflow") -> str:
 
 
 def _read_static(name: str) -> str:
-    return files("toolyard.insight.graph").joinpath("static", name).read_text("utf-8")
+    return files("toolyard.insight").joinpath("static", name).read_text("utf-8")
 
 
 def _hash_source(text: str) -> str:

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from insight.graph.yards import hostile, many, small
+from insight.graph_yards import hostile, many, small
 from toolyard.insight.dataflow.artifact import Dataflow
-from toolyard.insight.graph import GraphOptions, select_graph, to_dot, to_json, to_mermaid
-from toolyard.insight.graph.export import replace_invisible
+from toolyard.insight.graph import GraphOptions, replace_invisible, select_graph, to_dot, to_json, to_mermaid
 
-TESTS = Path(__file__).parents[2]
+TESTS = Path(__file__).parents[1]
 
 
 def selected(flow):
@@ -84,7 +83,7 @@ def test_what_cannot_be_shown_becomes_a_mark():
 @pytest.mark.process
 def test_the_same_tools_give_the_same_files_in_every_process():
     code = (
-        "from insight.graph.yards import many\n"
+        "from insight.graph_yards import many\n"
         "from toolyard.insight.graph import GraphOptions, select_graph, to_dot, to_html, to_json, to_mermaid\n"
         "import hashlib\n"
         "graph = select_graph(many(400, 15), GraphOptions())\n"

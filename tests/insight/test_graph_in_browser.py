@@ -3,7 +3,7 @@
 import pytest
 from browsing import started
 
-from insight.graph.yards import HOSTILE, hostile, many, small
+from insight.graph_yards import HOSTILE, hostile, many, small
 from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.insight.graph import GraphOptions, select_graph, to_html
 

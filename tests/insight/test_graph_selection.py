@@ -2,7 +2,7 @@
 
 import pytest
 
-from insight.graph.yards import many, small
+from insight.graph_yards import many, small
 from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.insight.graph import GraphOptions, select_graph
 from toolyard.model.errors import ConfigError

@@ -6,7 +6,7 @@ import html
 import json
 import re
 
-from insight.graph.yards import HOSTILE, hostile, small
+from insight.graph_yards import HOSTILE, hostile, small
 from toolyard.insight.graph import GraphOptions, select_graph, to_html
 
 DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)

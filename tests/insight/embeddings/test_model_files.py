@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 from onnx import helper, numpy_helper
 
-from toolyard.insight.embeddings.onnx_file import encode_model, encode_node, encode_tensor
+from toolyard.insight.embeddings.model_files import encode_model, encode_node, encode_tensor
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

@@ -1,21 +1,170 @@
-"""Strict JSON: what RFC 8259 allows and every reader understands alike, at the speed of msgspec.
+"""Documents: files read within limits and written whole, and the JSON and YAML in them as plain data, read strictly.
 
-Why a text is not the JSON we accept, and where, is only looked for once it was refused, so that may be slow.
+JSON is what RFC 8259 allows and every reader understands alike, at the speed of msgspec. Why a text is not the JSON we
+accept, and where, is only looked for once it was refused, so that may be slow. YAML is read event by event
+(`yaml_events`). While a large document is built, the cyclic garbage collector is held still (`paused_gc`): a parser
+allocates hundreds of thousands of containers that are all still reachable. Each collection it triggers meanwhile walks
+them for nothing, which costs a third to a half of the parse.
 """
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import json
 import math
+import os
 import re
+import stat
+import tempfile
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from toolyard.model.errors import MalformedSource
-from toolyard.parsing.files import paused_gc
+from toolyard.constants import MAX_DIGITS
+from toolyard.model.errors import MalformedSource, SourceUnavailable
+
+MAX_BYTES = 64 * 1024 * 1024
+"""The largest document read unless the caller says otherwise."""
+
+_CHUNK = 1 << 20
+_KINDS = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> bytes:
+    """The whole file.
+
+    `SourceUnavailable` if it cannot be opened or read, `MalformedSource` if it is not a regular file or is larger
+    than `max_bytes`. Never waits: a pipe or a device is refused before anything is read from it.
+    """
+    where = os.fspath(path)
+    if not where or "\0" in where:
+        raise SourceUnavailable(f"{where!r} is no path; name a file")
+    # Without O_NONBLOCK, opening a pipe waits for somebody to write to it.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(where, flags)
+        try:
+            return _read_all(descriptor, max_bytes, where)
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError as error:
+        raise SourceUnavailable(f"{where}: no such file; {_explain_missing(where)}") from error
+    except OSError as error:
+        raise SourceUnavailable(f"{where}: cannot be read: {error.strerror or error}") from error
+
+
+def _read_all(descriptor: int, max_bytes: int, where: str) -> bytes:
+    found = os.fstat(descriptor)
+    _require_regular(found.st_mode, where)
+    _require_size(found.st_size, max_bytes, where)
+    # The size is a hint only: the file may grow, and files under /proc say 0.
+    parts: list[bytes] = []
+    total = 0
+    while part := os.read(descriptor, max(found.st_size - total + 1, _CHUNK)):
+        parts.append(part)
+        total += len(part)
+        _require_size(total, max_bytes, where)
+    return b"".join(parts)
+
+
+def _require_regular(mode: int, where: str) -> None:
+    if not stat.S_ISREG(mode):
+        kind = next((name for test, name in _KINDS if test(mode)), "not a regular file")
+        raise MalformedSource(f"this is {kind}; name a file", where=where)
+
+
+def _require_size(size: int, max_bytes: int, where: str) -> None:
+    if size > max_bytes:
+        raise MalformedSource(f"larger than the limit of {max_bytes:,} bytes; split it or raise max_bytes", where=where)
+
+
+def _explain_missing(where: str) -> str:
+    """What there is of the path, for whoever started in the wrong directory."""
+    path = Path(where).absolute()
+    if path.is_symlink():
+        return f"the link leads to {path.readlink()}, which is not there"
+    parent = next(folder for folder in path.parents if folder.is_dir())
+    return f"{parent} has no {path.relative_to(parent).parts[0]!r}"
+
+
+class _Pauses:
+    """How many pauses are open in the process, and whether the last one to close turns collection on again."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.open = 0
+        self.resume = False
+
+    def begin(self) -> None:
+        with self.lock:
+            if self.open == 0:
+                self.resume = gc.isenabled()
+                gc.disable()
+            self.open += 1
+
+    def end(self) -> None:
+        with self.lock:
+            self.open -= 1
+            if self.open == 0 and self.resume:
+                gc.enable()
+
+
+_pauses = _Pauses()
+
+
+@contextmanager
+def paused_gc() -> Iterator[None]:
+    """No automatic collection inside the block, in any thread.
+
+    Blocks nest and overlap across threads: the last to end restores the state the first one found, so a
+    process that runs without the collector is left without it.
+    """
+    _pauses.begin()
+    try:
+        yield
+    finally:
+        _pauses.end()
+
+
+@contextmanager
+def lock_file(path: Path) -> Iterator[None]:
+    """Hold others off between reading the file and replacing it; `OSError` if that cannot be."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # A file beside it, since the file itself is another one after each change.
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    number = os.open(path.with_name(f".{path.name}.lock"), flags, 0o600)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(number)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Put another content in its place, all at once; made by nobody else and readable by nobody else."""
+    number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise
+
 
 _CONTAINERS = frozenset({dict, list})
 
@@ -37,18 +186,11 @@ def nests_deeper(value: Any, limit: int) -> bool:
     return any(type(child) in _CONTAINERS for child in gc.get_referents(*level))
 
 
-def fault_at(text: str, index: int, message: str, what: str) -> MalformedSource:
-    """The error at a character of `text`; lines and columns count from 1."""
-    line = text.count("\n", 0, index) + 1
-    column = index - text.rfind("\n", 0, index)
-    return MalformedSource(message, where=f"{what}:{line}:{column}")
-
-
 def undecodable(data: bytes, error: UnicodeDecodeError, what: str) -> MalformedSource:
     """The error for bytes that are not UTF-8."""
     before = data[: error.start].decode().removeprefix("\ufeff")
     message = f"byte 0x{data[error.start]:02x} is not valid UTF-8; save the text as UTF-8"
-    return fault_at(before, len(before), message, what)
+    return MalformedSource.at_character(before, len(before), message, what)
 
 
 def encode_utf8(text: str, what: str) -> bytes:
@@ -58,14 +200,12 @@ def encode_utf8(text: str, what: str) -> bytes:
     except UnicodeEncodeError as error:
         code = ord(text[error.start])
         message = f"U+{code:04X} is half of a surrogate pair, not a character; decode the text with its right encoding"
-        raise fault_at(text, error.start, message, what) from error
+        raise MalformedSource.at_character(text, error.start, message, what) from error
 
 
 LARGE = 64 * 1024
 """Bytes from which a pause of the garbage collector is worth its lock."""
 
-MAX_DIGITS = 4300
-"""Of an integer: Python refuses to read or print longer ones, because that takes the square of their length."""
 
 BOM = b"\xef\xbb\xbf"
 _BACKSLASH = 0x5C  # Asking bytes for a number is ten times faster than asking them for bytes.
@@ -176,11 +316,11 @@ def json_fault(data: bytes, what: str, max_depth: int) -> MalformedSource:
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
-        return fault_at(text, error.pos, _explain_syntax(text, error), what)
+        return MalformedSource.at_character(text, error.pos, _explain_syntax(text, error), what)
     except (RecursionError, ValueError):
         pass  # Too deep for the standard library, or an integer too long for it: both are found below.
     for index, message in _find_offences(text, max_depth):
-        return fault_at(text, index, message, what)
+        return MalformedSource.at_character(text, index, message, what)
     return MalformedSource("is not JSON, or nests deeper than the interpreter's recursion limit", where=what)
 
 
@@ -247,3 +387,33 @@ def _lone_surrogates(raw: str, start: int) -> Iterator[tuple[int, str]]:
         high = escape if code is not None and not is_low else None
     if high is not None:
         yield start + high.start(), f"{high[0]} is half of a surrogate pair, not a character; write both halves"
+
+
+def parse_yaml(data: str | bytes, *, what: str = "document", max_depth: int = 200) -> Any:
+    """The document as dicts with text keys, lists, text, numbers, bools and None; an empty one is None.
+
+    Scalars mean what the core schema of YAML 1.2 says: `on` and `2024-01-02` are text, `010` is ten. A key is text
+    as it is written, so `200:` becomes "200". Aliases are copied and `<<` is merged, within a budget that no
+    honest document reaches. A missing line feed at the end of the text is supplied.
+
+    Refused with `MalformedSource`, whose `where` is `{what}:{line}:{column}`: what is not YAML, what JSON cannot
+    say (`.nan`, keys that are collections), tags beyond the standard ones, repeated keys, a second document, and
+    nesting beyond `max_depth`.
+    """
+    from toolyard.parsing.yaml_events import build_document
+
+    source = normalise_lines(data if isinstance(data, bytes) else encode_utf8(data, what))
+    try:
+        text = source.decode()
+    except UnicodeDecodeError as error:
+        raise undecodable(source, error, what) from error
+    with paused_gc() if len(source) >= LARGE else nullcontext():
+        return build_document(text, what, max_depth)
+
+
+def normalise_lines(source: bytes) -> bytes:
+    """Without byte order mark, and with a line feed at the end of every line, as the scanners expect it."""
+    source = source.removeprefix(BOM)
+    if b"\r" in source:
+        source = source.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return source if source.endswith(b"\n") else source + b"\n"
