@@ -6,7 +6,7 @@ import statistics
 import time
 
 from toolyard import PythonToolEngine, ToolCall, ToolRegistry, function_tool
-from toolyard.sessions.call_log import CallLogOptions
+from toolyard.calls.journal import CallLogOptions
 
 CALLS, ROUNDS, GOAL = 2_000, 15, 20.0
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from toolyard.sessions.call_log import CallLogOptions, CallRow, SqlCallLog
+from toolyard.calls.journal import CallLogOptions, CallRow, SqlJournal
 from toolyard.sessions.store.sqlite import SqliteStore
 
 ROUNDS, BOUND = 15, 5.0
@@ -87,7 +87,7 @@ def _wait_for(port: int) -> None:
 def _fill_log(database: Path, tools: int, calls: int) -> None:
     draw, now = random.Random(7), time.time()
     store = SqliteStore(database)
-    log = SqlCallLog(store, CallLogOptions(max_rows=2 * calls))
+    log = SqlJournal(store, CallLogOptions(max_rows=2 * calls))
 
     def rows() -> Iterator[Any]:
         for number in range(1, calls + 1):
@@ -95,7 +95,7 @@ def _fill_log(database: Path, tools: int, calls: int) -> None:
             tool = f"many::tool_{draw.randrange(tools):05}"
             at = now - (calls - number) * 0.05
             row = CallRow(number, at, draw.random() / 10, tool, "execute", f"s{draw.randrange(500)}", code=code)
-            yield log.write_row(row).values
+            yield log._write_row(row)[0].values
 
     marks, connection = ", ".join("?" * 10), sqlite3.connect(database)
     with connection:

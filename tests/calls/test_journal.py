@@ -6,11 +6,11 @@ import pytest
 from call_support import call, engine_of
 from waiting import until
 
+from toolyard.calls.journal import CallFilter, CallLogOptions
 from toolyard.calls.policy import Policy, Rule
 from toolyard.calls.request import CallRequest
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import SessionError
-from toolyard.sessions.call_log import CallFilter, CallLogOptions
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.store.base import Append, Key
 from toolyard.sessions.store.sqlite import SqliteStore
@@ -26,7 +26,7 @@ def fail():
 
 def rows_of(engine, count=None, **wanted):
     """What is logged, oldest first."""
-    read = lambda: engine.journal.log.list(CallFilter(**wanted), 1000).rows[::-1]  # noqa: E731
+    read = lambda: engine.journal.list_calls(CallFilter(**wanted), 1000).rows[::-1]  # noqa: E731
     if count is not None:
         until(lambda: len(read()) >= count)
     return read()
@@ -105,7 +105,7 @@ def test_a_call_whose_entry_is_refused_is_logged_as_cut_off_and_not_as_done(tmp_
 
 
 def test_a_log_that_fails_fails_no_call(engine):
-    engine.journal.log.add = engine.journal.log.write_row = lambda row: 1 / 0
+    engine.journal.add = engine.journal.write_rows = lambda row: 1 / 0
     engine.setup("t")
     (result,) = engine.execute("t", [call("add", x=1)])
     assert result.result == 2

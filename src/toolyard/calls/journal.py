@@ -1,21 +1,117 @@
-"""`Journal`: the sink that keeps one row of each call, and tells of calls as they begin and end, for those who look."""
+"""`Journal`: the sink that keeps one row of each call, and tells what happens: to calls, approvals and sources.
+
+Both are in the tables beside the sessions, where all processes that share the store see them, or in memory where there
+are none. What was sent and what came back is in the session's history, not here.
+"""
 
 from __future__ import annotations
 
+import itertools
+import secrets
+import threading
 import time
-from typing import Any
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from toolyard.calls.sinks import CallEvent
 from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.model.call import Mode
-from toolyard.model.errors import Held
+from toolyard.model.errors import Effect, Held
+from toolyard.model.names import glob_matcher
 from toolyard.model.tool import Tool
-from toolyard.sessions.call_log import CallLog, CallRow, clean_text
-from toolyard.sessions.event_log import EventLog
 from toolyard.sessions.session import Session
-from toolyard.sessions.store.base import Key, LogRow
+from toolyard.sessions.store import tables
+from toolyard.sessions.store.base import Key, LogRow, SessionStore
+from toolyard.sessions.store.sql import LogTrimmer, SqlStore
+
+SCANNED = 10_000
+"""Rows that are looked at for one page."""
+KEPT_EVENTS = 10_000
+"""Events that can be read again."""
+_EVENTS_AT_ONCE = 1000
+_LONGEST = 512
+_MICROS = 1_000_000
+_DAY = 86_400
+_GLOB = frozenset("*?[")
+
+_numbers = itertools.count(secrets.randbits(62))
+
+
+def new_call_number() -> int:
+    """A number for a call that no other has, in whatever process: counted from a random one."""
+    return next(_numbers)
+
+
+class CallLogOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of the call log is kept."""
+
+    max_rows: Annotated[int, Meta(ge=1, description="Calls that are kept; the oldest go first.")] = 100_000
+    days: Annotated[float, Meta(gt=0, le=36_500, description="Days that a call is kept.")] = 30.0
+
+
+class LogPosition(NamedTuple):
+    """A place in the log, between two rows."""
+
+    at: int
+    number: int
+
+
+class CallRow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One call that is over."""
+
+    number: int
+    time: float
+    """Seconds since the epoch when it began."""
+    duration: float
+    """Seconds it took, waiting for its turn and for the store not included."""
+    tool: str
+    """Qualified name; what the caller wrote, if no tool has it."""
+    mode: Mode
+    session_id: str = ""
+    """Empty for a call by itself."""
+    owner: str = ""
+    """The key that made it; empty where there are none."""
+    code: str | None = None
+    """Error code; None for success."""
+    effect: Effect | None = None
+    """Of a failed call: whether the world may have changed all the same."""
+    effects: str | None = None
+    """What the tool does: read, write or unknown."""
+    definition_hash: str | None = None
+    approval: str | None = None
+    argument_bytes: int | None = None
+    result_bytes: int | None = None
+    call_id: str | None = None
+    request_id: str | None = None
+    seq: int | None = None
+    """Number of its entry in the history of the session."""
+
+    @property
+    def id(self) -> str:
+        """Its name for others."""
+        return write_call_id(self.number)
+
+    @property
+    def place(self) -> LogPosition:
+        """Where it stands in the log: by when it ended."""
+        return LogPosition(int((self.time + self.duration) * _MICROS), self.number)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As programs see it, without what there is not."""
+        shown = {key: getattr(self, key) for key in _SHOWN}
+        began = datetime.fromtimestamp(self.time, UTC).isoformat(timespec="milliseconds")
+        rest = {key: value for key, value in shown.items() if value not in (None, "")}
+        key = {"key": self.owner} if self.owner else {}
+        return {"id": self.id, "time": began, "duration_ms": round(self.duration * 1000, 3), **rest, **key}
+
+
+_SHOWN = tuple(name for name in CallRow.__struct_fields__ if name not in ("number", "time", "duration", "owner"))
 
 
 class BegunCall(msgspec.Struct, frozen=True):
@@ -35,39 +131,180 @@ class BegunCall(msgspec.Struct, frozen=True):
         return {**shown, "effects": tool.effects.value}
 
 
-class Journal:
-    """A `StoredSink`: the row of a call that is recorded is in the transaction of its entry, and so is its event."""
+About = CallRow | BegunCall | dict[str, Any] | bytes
+"""What is known of something that happened; bytes are JSON."""
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One thing that happened. Ids grow, and nothing ever appears before what was read already."""
+
+    id: int
+    kind: str
+    """Such as `call.ended`."""
+    owner: str
+    """Whose it is: the key's; empty for nobody's."""
+    namespace: str
+    about: About
+
+    def to_json(self) -> bytes:
+        """What is known of it."""
+        return _write_about(self.about)
+
+
+def _write_about(about: About) -> bytes:
+    if isinstance(about, bytes):
+        return about
+    return msgspec.json.encode(about if isinstance(about, dict) else about.to_dict())
+
+
+def write_call_id(number: int) -> str:
+    """A call's number for others."""
+    return f"{number:016x}"
+
+
+def read_call_id(text: str) -> int | None:
+    """The number; None if it is no such text."""
+    try:
+        number = int(text, 16)
+    except ValueError:
+        return None
+    return number if text == write_call_id(number) and 0 <= number < 2**63 else None
+
+
+def clean_text(text: str) -> str:
+    """What a caller wrote, fit for every store and of bounded length."""
+    cut = text[:_LONGEST]
+    if cut.isascii() and "\0" not in cut:
+        return cut
+    return cut.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+
+
+class CallFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which calls are asked for; None for whichever."""
+
+    tool: str | None = None
+    """A glob of qualified names."""
+    namespace: str | None = None
+    session_id: str | None = None
+    owner: str | None = None
+    code: str | None = None
+    mode: str | None = None
+    effect: str | None = None
+    effects: str | None = None
+    since: float | None = None
+    """Seconds since the epoch: calls that ended then or later."""
+    until: float | None = None
+    """Calls that ended before that."""
+    errors: bool = False
+    """Only calls that failed."""
+
+    def find_leading(self) -> str | None:
+        """The condition that an index answers: of those that name one value the one likely to leave fewest rows."""
+        for name in ("session_id", "tool", "code", "owner"):
+            value = getattr(self, name)
+            if value is not None and (name != "tool" or not _GLOB & set(value)):
+                return name
+        return None
+
+    def matcher(self) -> Callable[[CallRow], bool]:
+        """Whether a row is asked for; when it ended is not looked at."""
+        plain = [(name, getattr(self, name)) for name in ("session_id", "owner", "code", "mode", "effect", "effects")]
+        plain = [(name, clean_text(value)) for name, value in plain if value is not None]
+        named = None if self.tool is None else glob_matcher([self.tool])
+        prefix = "" if self.namespace is None else f"{self.namespace}{TOOL_NAMESPACE_SEP}"
+
+        def fits(row: CallRow) -> bool:
+            return (
+                (row.code is not None or not self.errors)
+                and all(getattr(row, name) == value for name, value in plain)
+                and row.tool.startswith(prefix)
+                and (named is None or bool(named(row.tool)))
+            )
+
+        return fits
+
+
+class LogPage(NamedTuple):
+    """Rows, newest first, and where to go on; a page may be short, or empty, although others come after it."""
+
+    rows: list[CallRow]
+    next: LogPosition | None
+
+
+class Journal(ABC):
+    """A `StoredSink`: the row of a call that is recorded is in the transaction of its entry, and so is its event.
+
+    Takes rows and events from many threads, never waiting for a store.
+    """
 
     name = "journal"
+    epoch: str
+    """Ids of events of another epoch say nothing here: what they counted is gone."""
 
-    def __init__(self, log: CallLog, events: EventLog) -> None:
-        self.log = log
-        self.events = events
+    def __init__(self, options: CallLogOptions, clock: Callable[[], float] = time.time) -> None:
+        self._options = options
+        self._clock = clock
+
+    @abstractmethod
+    def add(self, row: CallRow) -> None:
+        """Keep a row, and tell of it."""
+
+    @abstractmethod
+    def tell(self, kind: str, owner: str, namespace: str, about: About) -> None:
+        """It has happened."""
+
+    @abstractmethod
+    def get(self, number: int) -> CallRow | None:
+        """One call."""
+
+    @abstractmethod
+    def _scan(self, wanted: CallFilter, since: int, before: LogPosition, most: int) -> list[CallRow]:
+        """Rows between that time and that place, newest first: at least those that are asked for."""
+
+    @abstractmethod
+    def read_events(self, after: int) -> tuple[list[Event], bool]:
+        """Some of what came after that id, oldest first; False if some of it is not kept any more."""
+
+    @abstractmethod
+    def read_recent_events(self) -> list[Event]:
+        """All that are kept, oldest first."""
 
     def begin(self, number: int, tool: Tool, session: Session, mode: Mode) -> None:
         """See `StoredSink`."""
         key = session.key
-        self.events.put("call.begun", key.owner, tool.namespace, BegunCall(number, time.time(), tool, mode, key))
+        self.tell("call.begun", key.owner, tool.namespace, BegunCall(number, time.time(), tool, mode, key))
 
     def write_rows(self, event: CallEvent) -> tuple[LogRow, ...] | None:
         """See `StoredSink`."""
-        row = make_row(event)
-        rows = (self.log.write_row(row), self.events.write_row(*_describe(row)))
-        return None if None in rows else tuple(each for each in rows if each is not None)
+        return None
 
     def emit(self, event: CallEvent) -> None:
         """Keep what no entry carries: calls outside of stored sessions, simulations, and what was cut off."""
-        row = make_row(event)
-        self.log.add(row)
-        self.events.put(*_describe(row))
+        self.add(make_row(event))
 
-    def close(self) -> None:
-        """Nothing: the rows are the store's."""
+    def close(self) -> None:  # noqa: B027 - the rows are the store's
+        """See `Sink`."""
 
+    def list_calls(self, wanted: CallFilter, limit: int, before: LogPosition | None = None) -> LogPage:
+        """A page of the calls that fit, found by looking at `SCANNED` rows at most."""
+        since = max(self._find_oldest(), int((wanted.since or 0.0) * _MICROS))
+        end = LogPosition(2**63 - 1 if wanted.until is None else int(wanted.until * _MICROS), -1)
+        before = end if before is None else min(before, end)
+        fits, found, left, most = wanted.matcher(), list[CallRow](), SCANNED, limit + 1
+        while left > 0:
+            most = min(most, left)
+            rows = self._scan(wanted, since, before, most)
+            for row in filter(fits, rows):
+                if len(found) == limit:
+                    return LogPage(found, found[-1].place)
+                found.append(row)
+            if len(rows) < most:
+                return LogPage(found, None)
+            before, left, most = rows[-1].place, left - most, most * 2
+        return LogPage(found, before)
 
-def _describe(row: CallRow) -> tuple[str, str, str, CallRow]:
-    kind = "call.held" if row.code == Held.code else "call.ended"
-    return kind, row.owner, row.tool.partition(TOOL_NAMESPACE_SEP)[0], row
+    def _find_oldest(self) -> int:
+        return int((self._clock() - self._options.days * _DAY) * _MICROS)
 
 
 def make_row(event: CallEvent) -> CallRow:
@@ -92,3 +329,137 @@ def make_row(event: CallEvent) -> CallRow:
         event.request_id,
         event.seq if event.mode == "execute" and event.session_id and event.code != Held.code else None,
     )
+
+
+def _describe_row(row: CallRow) -> tuple[str, str, str, CallRow]:
+    kind = "call.held" if row.code == Held.code else "call.ended"
+    return kind, row.owner, row.tool.partition(TOOL_NAMESPACE_SEP)[0], row
+
+
+class MemoryJournal(Journal):
+    """The last calls and events of this process."""
+
+    def __init__(self, options: CallLogOptions, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(options, clock)
+        self.epoch = secrets.token_hex(4)
+        self._rows: deque[CallRow] = deque(maxlen=options.max_rows)
+        self._events: deque[Event] = deque(maxlen=KEPT_EVENTS)
+        self._count = 0
+        self._lock = threading.Lock()
+
+    def add(self, row: CallRow) -> None:
+        """See `Journal`."""
+        self._rows.append(row)
+        self.tell(*_describe_row(row))
+
+    def tell(self, kind: str, owner: str, namespace: str, about: About) -> None:
+        """See `Journal`."""
+        with self._lock:
+            self._count += 1
+            self._events.append(Event(self._count, kind, owner, namespace, about))
+
+    def get(self, number: int) -> CallRow | None:
+        """See `Journal`."""
+        return next((row for row in self._rows.copy() if row.number == number), None)
+
+    def _scan(self, wanted: CallFilter, since: int, before: LogPosition, most: int) -> list[CallRow]:
+        # A copy, in one step: others add meanwhile.
+        rows = (row for row in reversed(self._rows.copy()) if (since,) <= row.place < before)
+        return list(itertools.islice(rows, most))
+
+    def read_events(self, after: int) -> tuple[list[Event], bool]:
+        """See `Journal`."""
+        with self._lock:
+            fresh = min(self._count - after, len(self._events))
+            return [self._events[-place] for place in range(fresh, 0, -1)], fresh == self._count - after
+
+    def read_recent_events(self) -> list[Event]:
+        """See `Journal`."""
+        with self._lock:
+            return list(self._events)
+
+
+class SqlJournal(Journal):
+    """The calls, and the last events, of all processes that share a store; they go along with others' transactions."""
+
+    epoch = "s"
+
+    def __init__(self, store: SqlStore, options: CallLogOptions, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(options, clock)
+        self._store = store
+        self._trimmers = {
+            "calls": LogTrimmer(store, "calls", options.max_rows, self._find_oldest),
+            "events": LogTrimmer(store, "events", KEPT_EVENTS),
+        }
+
+    def add(self, row: CallRow) -> None:
+        """See `Journal`."""
+        for each in self._write_row(row):
+            self._store.add_lazily(each)
+
+    def tell(self, kind: str, owner: str, namespace: str, about: About) -> None:
+        """See `Journal`."""
+        self._store.add_lazily(self._write_event(kind, owner, namespace, about))
+
+    def write_rows(self, event: CallEvent) -> tuple[LogRow, ...]:
+        """See `StoredSink`."""
+        return self._write_row(make_row(event))
+
+    def _write_row(self, row: CallRow) -> tuple[LogRow, LogRow]:
+        self._trimmers["calls"].count()
+        columns = (row.owner, row.session_id, row.tool, row.mode, row.code, row.effect, row.effects)
+        rest = (row.time, row.duration, row.definition_hash, row.approval, row.argument_bytes, row.result_bytes)
+        data = msgspec.msgpack.encode((*rest, row.call_id, row.request_id, row.seq))
+        return LogRow("calls", (*row.place, *columns, data)), self._write_event(*_describe_row(row))
+
+    def _write_event(self, kind: str, owner: str, namespace: str, about: About) -> LogRow:
+        self._trimmers["events"].count()
+        return LogRow("events", (new_call_number(), kind, clean_text(owner), namespace, _write_about(about)))
+
+    def get(self, number: int) -> CallRow | None:
+        """See `Journal`."""
+        rows = self._store.read(lambda run: tables.list_calls(run, "id = ?", (number,), 1))
+        return _read_row(rows[0]) if rows else None
+
+    def _scan(self, wanted: CallFilter, since: int, before: LogPosition, most: int) -> list[CallRow]:
+        leading = wanted.find_leading()
+        conditions = ["at >= ?", "(at, id) < (?, ?)"]
+        values: list[object] = [since, *before]
+        if leading is not None:
+            conditions.append(f"{'session' if leading == 'session_id' else leading} = ?")
+            values.append(clean_text(getattr(wanted, leading)))
+        elif wanted.errors:
+            conditions.append("code IS NOT NULL")
+        where = " AND ".join(conditions)
+        return [_read_row(row) for row in self._store.read(lambda run: tables.list_calls(run, where, values, most))]
+
+    def read_events(self, after: int) -> tuple[list[Event], bool]:
+        """See `Journal`."""
+        most, settled = _EVENTS_AT_ONCE, self._store.settled
+        rows, first = self._store.read(lambda run: tables.list_events(run, after, most, settled))
+        # Where nothing was read yet, ids need not begin with 1; but whatever was trimmed left as many as are kept.
+        whole = not after and len(rows) < min(KEPT_EVENTS, most)
+        return list(map(_read_event, rows)), whole or first is None or first <= after + 1
+
+    def read_recent_events(self) -> list[Event]:
+        """See `Journal`."""
+        settled = self._store.settled
+        return list(
+            map(_read_event, self._store.read(lambda run: tables.list_recent_events(run, KEPT_EVENTS, settled)))
+        )
+
+
+def _read_row(row: Any) -> CallRow:
+    _, number, owner, session_id, tool, mode, code, effect, effects, data = row
+    began, took, *rest = msgspec.msgpack.decode(bytes(data))
+    return CallRow(int(number), began, took, tool, mode, session_id, owner, code, effect, effects, *rest)
+
+
+def _read_event(row: Any) -> Event:
+    number, kind, owner, namespace, data = row
+    return Event(int(number), kind, owner, namespace, bytes(data))
+
+
+def open_journal(store: SessionStore | None, options: CallLogOptions) -> Journal:
+    """The journal beside these sessions: in the same database, or in memory if there is none."""
+    return SqlJournal(store, options) if isinstance(store, SqlStore) else MemoryJournal(options)

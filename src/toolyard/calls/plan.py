@@ -38,7 +38,7 @@ from toolyard.sessions.history import entry_frame
 from toolyard.sessions.records import open_records
 from toolyard.sessions.session import Session
 from toolyard.sessions.sessions import Sessions
-from toolyard.sessions.steady_clock import steady_clock
+from toolyard.sessions.store.base import steady_clock
 from toolyard.sessions.store.sql import SqlStore
 from toolyard.words.redactor import Redactor
 

@@ -13,13 +13,13 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from toolyard.calls.invocation import Invocation
+from toolyard.calls.journal import CallLogOptions, new_call_number
 from toolyard.calls.sinks import CallEvent, JsonlSink, Level, LoggingSink
 from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.errors import ConfigError, Interrupted
 from toolyard.model.tool import Tool
 from toolyard.registry.bind import Bound
 from toolyard.schema.options import Text, read_options
-from toolyard.sessions.call_log import CallLogOptions, new_call_number
 from toolyard.sessions.session import Session
 from toolyard.sessions.store.base import Append, LogRow
 from toolyard.words.redactor import REDACTED, Redactor
@@ -361,12 +361,14 @@ class CallTrace:
         if self._stored is not None:
             self._tracer.end(self._token, self._stored, stored=True)
         else:
-            self._tracer.end(self._token, self._make_event(invocation, result, len(self._session.history)))
+            seq = 0 if self._session.is_alone else len(self._session.history)
+            self._tracer.end(self._token, self._make_event(invocation, result, seq))
 
     def _make_event(self, invocation: Invocation | None, result: ToolResult, seq: int) -> CallEvent:
         latency = time.perf_counter() - self._began
         info, bound, key = result.error_info, self._bound, self._session.key
         tool = None if bound is None else bound.tool
+        name, definition = (self._call.name, None) if bound is None else bound.prepared.identity
         stdout, stderr = (None if invocation is None else invocation.printed) or (None, None)
         # By place: with so many names the struct would take ten times as long to make.
         return CallEvent(
@@ -374,13 +376,13 @@ class CallTrace:
             latency,
             self._mode,
             key.session_id,
-            self._call.name if tool is None else tool.qualified_name,
+            name,
             self._call.call_id,
             key.owner or None,
             seq,
             None if invocation is None else invocation.engine_name,
             None if tool is None else tool.version,
-            None if tool is None else tool.definition_hash,
+            definition,
             self._generation,
             0 if bound is None else len(bound.coercions),
             1 if invocation is None else invocation.attempt,

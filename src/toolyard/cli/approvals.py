@@ -18,7 +18,7 @@ from toolyard.cli.options import YARD, YardOptions
 from toolyard.cli.output import counted, print_json, print_table, print_text, visible
 from toolyard.cli.yard import open_sessions
 from toolyard.sessions.records import open_records
-from toolyard.sessions.steady_clock import steady_clock
+from toolyard.sessions.store.base import steady_clock
 
 _MOST = 1000
 _WIDE = 120

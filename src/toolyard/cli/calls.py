@@ -10,11 +10,11 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
+from toolyard.calls.journal import CallFilter, CallLogOptions, CallRow, Journal, open_journal
 from toolyard.cli.options import YARD, YardOptions
 from toolyard.cli.output import counted, print_json, print_table, print_text, visible
 from toolyard.cli.yard import open_sessions
 from toolyard.model.call import Mode
-from toolyard.sessions.call_log import CallFilter, CallLog, CallLogOptions, CallRow, open_call_log
 
 _EVERYTHING = CallLogOptions(days=36_500)
 _PAGE = 10_000
@@ -53,7 +53,7 @@ def calls(
         errors=errors,
     )
     with open_sessions(options.config) as sessions:
-        log = open_call_log(sessions.store, _EVERYTHING)
+        log = open_journal(sessions.store, _EVERYTHING)
         if follow:
             return _follow(log, wanted, limit, as_json=options.json)
         rows = _read_rows(log, wanted, limit)
@@ -65,17 +65,17 @@ def calls(
     return 0
 
 
-def _read_rows(log: CallLog, wanted: CallFilter, limit: int) -> list[CallRow]:
+def _read_rows(log: Journal, wanted: CallFilter, limit: int) -> list[CallRow]:
     rows: list[CallRow] = []
-    page = log.list(wanted, limit)
+    page = log.list_calls(wanted, limit)
     rows += page.rows
     while page.next is not None and len(rows) < limit:
-        page = log.list(wanted, limit - len(rows), page.next)
+        page = log.list_calls(wanted, limit - len(rows), page.next)
         rows += page.rows
     return rows[::-1]
 
 
-def _follow(log: CallLog, wanted: CallFilter, limit: int, *, as_json: bool) -> int:
+def _follow(log: Journal, wanted: CallFilter, limit: int, *, as_json: bool) -> int:
     shown: dict[int, CallRow] = {}
     rows = _read_rows(log, wanted, limit)
     while True:

@@ -24,7 +24,7 @@ from toolyard.calls.batch import Batch
 from toolyard.calls.faults import FaultPlan
 from toolyard.calls.flow import arun_batch, arun_request, run_batch
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.journal import Journal
+from toolyard.calls.journal import CallLogOptions, Journal, open_journal
 from toolyard.calls.plan import MAX_RESULT_BYTES, Abandoned, Answerer, CallPath, Gates, OutputCheck, Settings
 from toolyard.calls.policy import Policy
 from toolyard.calls.request import CallRequest, may_execute_all, refusals
@@ -49,8 +49,6 @@ from toolyard.registry import ToolRegistry
 from toolyard.registry.prepared import PreparedTool
 from toolyard.registry.simulation import current_simulation, simulating
 from toolyard.schema.options import check_kinds
-from toolyard.sessions.call_log import CallLogOptions, open_call_log
-from toolyard.sessions.event_log import open_event_log
 from toolyard.sessions.history import History
 from toolyard.sessions.session import Session
 from toolyard.sessions.sessions import Sessions
@@ -153,9 +151,7 @@ class ToolEngine(SessionReading, Closing):
 
     def keep_journal(self, options: CallLogOptions) -> Journal:
         """Log calls from now on, beside the sessions."""
-        journal = self.journal = Journal(
-            open_call_log(self.sessions.store, options), open_event_log(self.sessions.store)
-        )
+        journal = self.journal = open_journal(self.sessions.store, options)
         self._tracer = self._path.tracer = (self._tracer or Tracer()).with_journal(journal)
         return journal
 

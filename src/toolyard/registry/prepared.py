@@ -137,6 +137,11 @@ class PreparedTool:
             self.compiled = compiled
 
     @cached_property
+    def identity(self) -> tuple[str, str]:
+        """Qualified name and definition hash, by which logs know the tool."""
+        return self.tool.qualified_name, self.tool.definition_hash
+
+    @cached_property
     def parameters(self) -> Schema:
         """The input schema, for nobody else."""
         return self._own_schema("parameters")

@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 from toolyard.app.blocks import PluginEntry, ServerBlock
 from toolyard.app.config import Config
 from toolyard.app.toolyard import Toolyard, build_parts
+from toolyard.calls.journal import CallLogOptions
 from toolyard.calls.tracer import read_log_options
 from toolyard.engines.base import ToolEngine
 from toolyard.model.errors import ConfigError, ToolyardError
@@ -23,17 +24,16 @@ from toolyard.model.report import LoadReport
 from toolyard.serving.admission import Admission, BodyBudget
 from toolyard.serving.approval_view import ApprovalView
 from toolyard.serving.catalog_view import CatalogView, LoadedCatalog, Registrations, SnapshotCache
-from toolyard.serving.event_feed import EventFeed
 from toolyard.serving.idempotency import Idempotency
 from toolyard.serving.identity import KeyRing
 from toolyard.serving.invoke import CurrentNames, Invoker
 from toolyard.serving.mcp.builtin_tools import make_builtin_tools
 from toolyard.serving.mcp.server import McpEndpoint
 from toolyard.serving.metrics import Metrics
+from toolyard.serving.routes.events import EventFeed
 from toolyard.serving.session_view import SessionQuota
 from toolyard.serving.visibility import Visibility
 from toolyard.serving.webhook import NAME as WEBHOOK, Webhook
-from toolyard.sessions.call_log import CallLogOptions
 from toolyard.sessions.records import Records, open_records
 
 Work = Callable[[], Coroutine[Any, Any, None]]

@@ -17,7 +17,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from toolyard.loop.threads import Threads
 from toolyard.model.errors import SessionError
-from toolyard.sessions.steady_clock import steady_clock
 from toolyard.sessions.store.base import (
     AffectedRows,
     ExpireRecords,
@@ -26,6 +25,7 @@ from toolyard.sessions.store.base import (
     RecordWrite,
     RemoveRecord,
     SessionStore,
+    steady_clock,
 )
 from toolyard.sessions.store.sql import SqlStore
 from toolyard.sessions.store.tables import UNWATCHED, Record, get_record, list_records, record_version

@@ -17,7 +17,6 @@ from toolyard.sessions.history import History, interrupted
 from toolyard.sessions.memory_quota import MAX_BYTES, MAX_SESSION_BYTES, MemoryQuota
 from toolyard.sessions.session import Session, check_fork_point, check_session_id
 from toolyard.sessions.state import Changes, State, read_changes, read_initial, write_changes
-from toolyard.sessions.steady_clock import steady_clock
 from toolyard.sessions.store.base import (
     Append,
     Create,
@@ -27,6 +26,7 @@ from toolyard.sessions.store.base import (
     SessionStore,
     Withdraw,
     Write,
+    steady_clock,
     submit_write,
 )
 from toolyard.sessions.turns import SessionTurns

@@ -10,6 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from toolyard.calls.journal import CallFilter, Journal, LogPosition, read_call_id
 from toolyard.engines.base import ToolEngine
 from toolyard.serving.cursors import DIGEST_BYTES, read_cursor, write_cursor
 from toolyard.serving.http_fault import HttpFault
@@ -25,7 +26,6 @@ from toolyard.serving.routing import (
 )
 from toolyard.serving.session_view import run_off_loop
 from toolyard.serving.wire_types import CallLine, CallListing, ErrorEnvelope
-from toolyard.sessions.call_log import CallFilter, CallLog, LogPosition, read_call_id
 
 _PAGE = 1000
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 512}
@@ -88,7 +88,7 @@ class CallRoutes:
             wanted = msgspec.structs.replace(wanted, owner=own)
         digest = hashlib.blake2b(msgspec.msgpack.encode(wanted), digest_size=DIGEST_BYTES).digest()
         before = _read_place(digest, query_str(request, "cursor"))
-        page = await run_off_loop(self._engine.sessions, lambda: log.list(wanted, limit, before))
+        page = await run_off_loop(self._engine.sessions, lambda: log.list_calls(wanted, limit, before))
         answer: dict[str, Any] = {"calls": [row.to_dict() for row in page.rows]}
         if page.next is not None:
             answer["next_cursor"] = write_cursor(digest, *page.next)
@@ -105,10 +105,10 @@ class CallRoutes:
             )
         return row.to_dict()
 
-    def _log(self) -> CallLog:
+    def _log(self) -> Journal:
         if self._engine.journal is None:
             raise HttpFault(404, "route.not_found", "calls are not logged here", hint="set tracing.log in the config")
-        return self._engine.journal.log
+        return self._engine.journal
 
 
 def owner_seen_by(principal: Principal) -> str | None:

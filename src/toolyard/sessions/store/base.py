@@ -10,10 +10,13 @@ shares with the writes of others, which a client that repeats itself could then 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import msgspec
+
+from toolyard.model.errors import SessionError
 
 if TYPE_CHECKING:
     import asyncio
@@ -104,10 +107,13 @@ class Create(msgspec.Struct, frozen=True):
     used: float = 0.0
 
 
+LogTable = Literal["calls", "events"]
+
+
 class LogRow(msgspec.Struct, frozen=True):
     """A row of a log, which is a table of its own; one that is there already stays."""
 
-    table: Literal["calls", "events"]
+    table: LogTable
     values: tuple[object, ...]
 
 
@@ -120,7 +126,7 @@ class AddRows(msgspec.Struct, frozen=True):
 class TrimLog(msgspec.Struct, frozen=True):
     """Some of the rows of a log that lie before a place, so that no transaction is long."""
 
-    table: Literal["calls", "events"]
+    table: LogTable
     before: int
     most: int
     outcome: AffectedRows
@@ -275,3 +281,49 @@ def submit_write(store: SessionStore, write: Write) -> asyncio.Future[BaseExcept
 
     store.submit(write, done)
     return future
+
+
+def steady_clock(store: SessionStore | None, *, dated: bool = False) -> Callable[[], float]:
+    """Seconds that pass evenly, even where somebody sets the clock of this machine.
+
+    What is in memory has no use for dates, unless people are shown them (`dated`). What is stored goes by the store's
+    clock, which other processes know, as it was when it was opened; a store without `now` has that of this machine.
+    """
+    if store is None and not dated:
+        return time.monotonic
+    now: Callable[[], float] = getattr(store, "now", time.time)
+    ahead = now() - time.monotonic()
+    return lambda: time.monotonic() + ahead
+
+
+class Cursor(Protocol):
+    """What both drivers' cursors can do."""
+
+    @property
+    def rowcount(self) -> int:
+        """Rows that the statement changed."""
+
+    def fetchone(self) -> Any:
+        """The next row or None."""
+
+    def fetchall(self) -> list[Any]:
+        """The rows that are left."""
+
+
+Run = Callable[[str, tuple[object, ...]], Cursor]
+
+
+class Step(NamedTuple):
+    """One statement; where `refusal` is given, it must change exactly one row. `tell` hears how many it changed."""
+
+    sql: str
+    values: tuple[object, ...]
+    refusal: Callable[[], SessionError] | None = None
+    tell: Callable[[int], None] | None = None
+
+    def check(self, rowcount: int) -> None:
+        """Raise the refusal unless the statement did its work."""
+        if self.tell is not None:
+            self.tell(rowcount)
+        if self.refusal is not None and rowcount != 1:
+            raise self.refusal()

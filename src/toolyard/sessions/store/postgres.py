@@ -11,11 +11,10 @@ from msgspec import Meta
 
 from toolyard.model.errors import SessionError
 from toolyard.plugins.table import missing_extra
-from toolyard.sessions.store.base import Key, Write
+from toolyard.sessions.store.base import Key, Run, Write
 from toolyard.sessions.store.group_commit import StoreFailing
 from toolyard.sessions.store.locks import lock_number
 from toolyard.sessions.store.sql import SqlStore
-from toolyard.sessions.store.steps import Run
 
 if TYPE_CHECKING:
     from toolyard.sessions.store.postgres_connection import Connection

@@ -1,20 +1,123 @@
-"""`SqlStore`: what the stores with tables have in common; how they reach their tables is each one's own matter."""
+"""`SqlStore`: what the stores with tables have in common; how they reach their tables is each one's own matter.
+
+`LazyRows` are rows of logs that wait for a transaction to go along with, so that they cost none of their own.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from toolyard.model.errors import SessionError
 from toolyard.sessions.store import tables
-from toolyard.sessions.store.base import AddRows, Delete, Key, LogRow, SessionInfo, StoredSession, Write
+from toolyard.sessions.store.base import (
+    AddRows,
+    AffectedRows,
+    Delete,
+    Key,
+    LogRow,
+    LogTable,
+    Run,
+    SessionInfo,
+    StoredSession,
+    TrimLog,
+    Write,
+)
 from toolyard.sessions.store.group_commit import GroupCommit, StoreFailing
-from toolyard.sessions.store.lazy_rows import LazyRows
-from toolyard.sessions.store.steps import Run
 
 _T = TypeVar("_T")
+
+LATEST = 0.1
+"""Seconds that a row waits for somebody else's transaction."""
+_ADDED_AT_ONCE = 1000
+_MOST = 20_000
+"""Rows that wait while the store does not work; what comes then is lost, and counted."""
+_PAUSE = 1.0
+
+_TRIMMED_AT_ONCE = 500
+
+_log = logging.getLogger(__name__)
+
+
+class LazyRows:
+    """Added to by any thread, taken by whoever commits, one at a time. `flush` is a transaction for want of another."""
+
+    def __init__(self, flush: Callable[[], None]) -> None:
+        self._flush = flush
+        self._rows: deque[LogRow] = deque()
+        self._due = threading.Event()
+        self._stop = threading.Event()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self.lost = 0
+
+    def add(self, row: LogRow) -> None:
+        """Have it written soon."""
+        if len(self._rows) >= _MOST or self._stop.is_set():
+            self.lost += 1
+            return
+        self._rows.append(row)
+        if not self._due.is_set():
+            self._due.set()
+            if self._thread is None:
+                self._start()
+
+    def waiting(self) -> tuple[LogRow, ...]:
+        """Those that are next. By index: others add meanwhile."""
+        return tuple(self._rows[place] for place in range(min(len(self._rows), _ADDED_AT_ONCE)))
+
+    def forget(self, count: int) -> None:
+        """They are written."""
+        for _ in range(count):
+            self._rows.popleft()
+
+    def give_up(self, error: Exception) -> None:
+        """The store works, but does not take them: they are as good as written."""
+        self.lost += 1
+        _log.warning("rows of a log were left out, because the store does not take them: %s", error)
+
+    def close(self) -> None:
+        """Write what is left and stop."""
+        self._stop.set()
+        self._due.set()
+        if self._thread is not None:
+            self._thread.join()
+        try:
+            while self._rows:
+                self._flush()
+        except SessionError as error:
+            _log.warning("%d rows of logs were lost: %s", len(self._rows), error)
+        if self.lost:
+            _log.warning("%d rows of logs were lost while the store did not work", self.lost)
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread is None:
+                thread = threading.Thread(target=self._serve, name="toolyard-log-rows", daemon=True)
+                thread.start()
+                self._thread = thread
+
+    def _serve(self) -> None:
+        failing = False
+        while not self._stop.is_set():
+            self._due.wait()
+            self._stop.wait(LATEST)
+            self._due.clear()
+            try:
+                while self._rows and not self._stop.is_set():
+                    self._flush()
+                failing = False
+            except SessionError as error:
+                if not failing:
+                    _log.warning("logs wait, because the store does not work: %s", error)
+                failing = True
+                self._due.set()
+                self._stop.wait(_PAUSE)
 
 
 class SqlStore(ABC):
@@ -143,3 +246,37 @@ class SqlStore(ABC):
         """See `SessionStore`."""
         self._lazy_rows.close()
         self._group.close()
+
+
+class LogTrimmer:
+    """Keeps a log within its bounds; looks at the first row, and then when a hundredth of what is kept was added."""
+
+    def __init__(self, store: SqlStore, table: LogTable, most: int, find_oldest: Callable[[], int] = lambda: 0) -> None:
+        self._store = store
+        self._table: LogTable = table
+        self._most = most
+        self._find_oldest = find_oldest
+        self._added = self._slack = most // 100 + 100
+        self._trimming = threading.Lock()
+
+    def count(self) -> None:
+        """A row was added."""
+        self._added += 1
+        if self._added > self._slack:
+            self._added = 0
+            threading.Thread(target=self._trim, name="toolyard-trim", daemon=True).start()
+
+    def _trim(self) -> None:
+        """Delete what is too much or too old, a little at a time: others write meanwhile."""
+        if not self._trimming.acquire(blocking=False):
+            return
+        table = self._table
+        try:
+            surplus = self._store.read(lambda run: tables.find_surplus(run, table, self._most))
+            before = max(self._find_oldest(), surplus)
+            while self._store.read(lambda run: tables.has_rows_before(run, table, before)):
+                self._store.write(TrimLog(table, before, _TRIMMED_AT_ONCE, AffectedRows()))
+        except SessionError as error:
+            _log.warning("the log of %s could not be trimmed: %s", table, error)
+        finally:
+            self._trimming.release()

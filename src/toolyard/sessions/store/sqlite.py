@@ -17,11 +17,10 @@ from toolyard.model.errors import SessionError
 from toolyard.schema.options import locate_file
 from toolyard.schema.variables import expand_place
 from toolyard.sessions.store import tables
-from toolyard.sessions.store.base import Delete, Key, Write
+from toolyard.sessions.store.base import Delete, Key, Run, Write
 from toolyard.sessions.store.group_commit import StoreFailing
 from toolyard.sessions.store.locks import SessionLocks
 from toolyard.sessions.store.sql import SqlStore
-from toolyard.sessions.store.steps import Run
 
 _T = TypeVar("_T")
 

@@ -1,5 +1,4 @@
-"""The SQL of sessions and records, written once in the dialect that SQLite and Postgres share; `log_tables` has that of
-logs.
+"""The SQL of sessions, records and logs, written once in the dialect that SQLite and Postgres share.
 
 A write is a list of `Step`s that need no answer before the next, so that Postgres can send them in one go; only a
 delete has to look around. Placeholders are `?`.
@@ -19,18 +18,20 @@ from toolyard.sessions.store.base import (
     Create,
     Intend,
     Key,
+    LogRow,
+    LogTable,
     LogWrite,
     PutRecord,
     RecordWrite,
     RemoveRecord,
+    Run,
     SessionInfo,
+    Step,
     StoredEntry,
     StoredSession,
     Touch,
     Withdraw,
 )
-from toolyard.sessions.store.log_tables import CALLS, EVENTS, are_rows_written, log_steps, row_steps
-from toolyard.sessions.store.steps import Run, Step
 
 RECORDS = (
     "CREATE TABLE records (kind {text} NOT NULL, owner {text} NOT NULL, name {text} NOT NULL, value {blob} NOT NULL,"
@@ -134,7 +135,26 @@ _SESSIONS = (
 
 _TIMES = ("ALTER TABLE entries ADD COLUMN at DOUBLE PRECISION", "ALTER TABLE entries ADD COLUMN took DOUBLE PRECISION")
 
-STAGES = (_SESSIONS, RECORDS, _TIMES, CALLS, EVENTS)
+_CALLS = (
+    "CREATE TABLE calls (at BIGINT NOT NULL, id BIGINT NOT NULL, owner {text} NOT NULL, session {text} NOT NULL,"
+    " tool {text} NOT NULL, mode {text} NOT NULL, code {text}, effect {text}, effects {text}, data {blob} NOT NULL,"
+    " PRIMARY KEY (at, id)){compact}",
+    "CREATE UNIQUE INDEX calls_by_id ON calls (id)",
+    "CREATE INDEX calls_by_session ON calls (session, at, id)",
+    "CREATE INDEX calls_by_tool ON calls (tool, at, id)",
+    "CREATE INDEX calls_by_owner ON calls (owner, at, id)",
+    # Most calls do not fail, and cost nothing here.
+    "CREATE INDEX calls_by_code ON calls (code, at, id) WHERE code IS NOT NULL",
+    "CREATE INDEX calls_failed ON calls (at, id) WHERE code IS NOT NULL",
+)
+
+_EVENTS = (
+    "{sequence}",
+    "CREATE TABLE events (id {event_id}, stamp BIGINT NOT NULL, kind {text} NOT NULL, owner {text} NOT NULL,"
+    " namespace {text} NOT NULL, data {blob} NOT NULL)",
+)
+
+STAGES = (_SESSIONS, RECORDS, _TIMES, _CALLS, _EVENTS)
 """What each version of the tables added to the one before; never changed, only added to."""
 VERSION = len(STAGES)
 
@@ -175,7 +195,7 @@ def write_steps(write: Create | Append | Intend | Withdraw | Touch | RecordWrite
     if isinstance(write, RecordWrite):
         return record_steps(write)
     if isinstance(write, LogWrite):
-        return log_steps(write)
+        return _log_steps(write)
     owner, session_id = write.key.owner, write.key.session_id
     branch = write.branch
     if isinstance(write, Create):
@@ -187,7 +207,7 @@ def write_steps(write: Create | Append | Intend | Withdraw | Touch | RecordWrite
             Step(_USE, (write.used, owner, session_id, branch), lambda: _gone_error(write)),
             Step(_APPEND, (*row, seq, branch, branch), lambda: _taken_error(write)),
             Step(_SETTLE, (branch, seq)),
-            *row_steps(write.rows),
+            *_row_steps(write.rows),
         ]
     if isinstance(write, Touch):
         return [Step(_USE, (write.used, owner, session_id, branch))]
@@ -223,7 +243,7 @@ def is_written(run: Run, write: Create | Append | Intend | RecordWrite | AddRows
     if isinstance(write, RecordWrite):
         return is_record_written(run, write)
     if isinstance(write, AddRows):
-        return are_rows_written(run, write)
+        return _are_rows_written(run, write)
     if isinstance(write, Create):
         return run("SELECT 1 FROM branches WHERE id = ?", (write.branch,)).fetchone() is not None
     if isinstance(write, Append):
@@ -404,3 +424,71 @@ def _no_parent_error(write: Create) -> SessionError:
         f"session {write.key.session_id!r} was not created: branch {write.parent!r} is gone or has fewer than"
         f" {write.base} entries, or branch id {write.branch!r} was used before"
     )
+
+
+_CALL_COLUMNS = "at, id, owner, session, tool, mode, code, effect, effects, data"
+_ADD_ROW: dict[LogTable, str] = {
+    "calls": f"INSERT INTO calls ({_CALL_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",  # noqa: S608 - constants only
+    "events": "INSERT INTO events (stamp, kind, owner, namespace, data) VALUES (?, ?, ?, ?, ?)",
+}
+_PLACE: dict[LogTable, str] = {"calls": "at", "events": "id"}
+"""By which a log is in order."""
+
+
+def _log_steps(write: LogWrite) -> list[Step]:
+    if isinstance(write, AddRows):
+        return _row_steps(write.rows)
+    table, place = write.table, _PLACE[write.table]
+    old = f"SELECT id FROM {table} WHERE {place} < ? ORDER BY {place} LIMIT ?"  # noqa: S608 - constants only
+    trim = f"DELETE FROM {table} WHERE id IN ({old})"  # noqa: S608 - constants only
+    return [Step(trim, (write.before, write.most), tell=write.outcome.tell_most)]
+
+
+def _row_steps(rows: tuple[LogRow, ...]) -> list[Step]:
+    return [Step(_ADD_ROW[row.table], row.values) for row in rows]
+
+
+def _are_rows_written(run: Run, write: AddRows) -> bool:
+    """Whether rows whose commit was never answered are there: they were written together."""
+    for row in write.rows[:1]:
+        # A call has a number, and an event a stamp, that no other has; there are few events.
+        is_call = row.table == "calls"
+        sql = "SELECT 1 FROM calls WHERE id = ?" if is_call else "SELECT 1 FROM events WHERE stamp = ?"
+        return run(sql, (row.values[is_call],)).fetchone() is not None
+    return False
+
+
+def list_calls(run: Run, where: str, values: Sequence[object], most: int) -> list[Any]:
+    """Rows of the call log, newest first; the condition should be one that an index answers."""
+    sql = f"SELECT {_CALL_COLUMNS} FROM calls WHERE {where} ORDER BY at DESC, id DESC LIMIT ?"  # noqa: S608 - constants only
+    return run(sql, (*values, most)).fetchall()
+
+
+_EVENTS_AFTER = "SELECT id, kind, owner, namespace, data FROM events WHERE id > ?"
+
+
+def list_events(run: Run, after: int, most: int, settled: str) -> tuple[list[Any], int | None]:
+    """What came after an event, in the order of commits, and the first event that is kept.
+
+    `settled` is a condition for events that nothing can come before any more.
+    """
+    rows = run(f"{_EVENTS_AFTER}{settled} ORDER BY id LIMIT ?", (after, most)).fetchall()
+    return rows, run("SELECT min(id) FROM events", ()).fetchone()[0] if rows else None
+
+
+def list_recent_events(run: Run, most: int, settled: str) -> list[Any]:
+    """The last events, oldest first."""
+    return run(f"{_EVENTS_AFTER}{settled} ORDER BY id DESC LIMIT ?", (-1, most)).fetchall()[::-1]
+
+
+def find_surplus(run: Run, table: LogTable, most: int) -> int:
+    """The place before which rows are too many; 0 if there are no more than `most`."""
+    sql = f"SELECT {_PLACE[table]} FROM {table} ORDER BY {_PLACE[table]} DESC LIMIT 1 OFFSET ?"  # noqa: S608 - constants only
+    row = run(sql, (most,)).fetchone()
+    return 0 if row is None else int(row[0]) + 1
+
+
+def has_rows_before(run: Run, table: LogTable, place: int) -> bool:
+    """Whether there is something to trim, which is asked without a transaction that writes."""
+    sql = f"SELECT 1 FROM {table} WHERE {_PLACE[table]} < ? LIMIT 1"  # noqa: S608 - constants only
+    return run(sql, (place,)).fetchone() is not None

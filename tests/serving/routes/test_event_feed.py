@@ -10,25 +10,18 @@ from hypothesis import given, settings, strategies as st
 
 from toolyard import ToolRegistry
 from toolyard.app.toolyard import Toolyard
+from toolyard.calls import journal
+from toolyard.calls.journal import CallLogOptions
 from toolyard.engines.python import PythonToolEngine
-from toolyard.serving import event_feed
-from toolyard.serving.event_feed import EventFeed
 from toolyard.serving.identity import Principal, read_scopes
-from toolyard.sessions import event_log
-from toolyard.sessions.call_log import CallLogOptions
+from toolyard.serving.routes import events
+from toolyard.serving.routes.events import EventFeed
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.store.base import AddRows, AffectedRows, TrimLog
 from toolyard.sessions.store.sqlite import SqliteStore
 
 ANN = Principal("ann", "ann", read_scopes(["*:execute"]))
 ADMIN = Principal("root", "root", read_scopes(["*:*"]))
-
-
-class Said(msgspec.Struct):
-    number: int
-
-    def to_dict(self):
-        return {"number": self.number}
 
 
 class Reader:
@@ -69,29 +62,27 @@ STEPS = st.lists(
 @given(steps=STEPS, principal=st.sampled_from([ANN, ADMIN]))
 def test_a_reader_that_drops_misses_nothing_unless_it_is_told_so(kind, steps, principal):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        for module in (event_log, event_feed):
-            patch.setattr(module, "KEPT", 6)
-        patch.setattr(event_feed, "_CHUNK", 3)
+        for module in (journal, events):
+            patch.setattr(module, "KEPT_EVENTS", 6)
+        patch.setattr(events, "_CHUNK", 3)
         store = SqliteStore(Path(folder) / "s.db") if kind == "sqlite" else None
         engine = PythonToolEngine(ToolRegistry(), sessions=Sessions(store))
         engine.keep_journal(CallLogOptions())
-        if store is None:
-            engine.journal.events = event_log.MemoryEventLog(6)
         feed = EventFeed(Toolyard(engine.tool_registry, engine))
         asyncio.run(feed.join())
         reader, put = Reader(feed, principal), []
 
         def fill():
             if store is not None:
-                store.write(event_log_flush())
-            while (found := feed.log.read(feed.newest))[0]:
+                store.write(flush_rows())
+            while (found := feed.journal.read_events(feed.newest))[0]:
                 feed._take(*found)
 
         gone = False
         for step in steps:
             if step[0] == "put":
                 for _ in range(step[2]):
-                    feed.log.put("call.ended", step[1], "n", Said(len(put)))
+                    feed.journal.tell("call.ended", step[1], "n", {"number": len(put)})
                     put.append(step[1])
             elif step[0] == "fill":
                 fill()
@@ -119,22 +110,22 @@ def test_a_reader_that_drops_misses_nothing_unless_it_is_told_so(kind, steps, pr
         engine.close()
 
 
-def event_log_flush():
+def flush_rows():
     return AddRows()
 
 
 def test_what_is_trimmed_before_a_feed_that_began_empty_has_read_it_is_told_as_missed(tmp_path, monkeypatch):
-    monkeypatch.setattr(event_log, "KEPT", 6)
+    monkeypatch.setattr(journal, "KEPT_EVENTS", 6)
     store = SqliteStore(tmp_path / "s.db")
     engine = PythonToolEngine(ToolRegistry(), sessions=Sessions(store))
     feed = EventFeed(Toolyard(engine.tool_registry, engine))
     asyncio.run(feed.join())
     reader = Reader(feed, ADMIN)
     for number in range(10):
-        feed.log.put("call.ended", "", "n", Said(number))
-    store.write(event_log_flush())
+        feed.journal.tell("call.ended", "", "n", {"number": number})
+    store.write(flush_rows())
     store.write(TrimLog("events", 5, 100, AffectedRows()))
-    feed._take(*feed.log.read(feed.newest))
+    feed._take(*feed.journal.read_events(feed.newest))
     reader.look()
     assert reader.read == ["missed"]
     engine.close()
@@ -144,10 +135,29 @@ def test_a_chunk_is_written_once_for_all_who_see_the_same():
     engine = PythonToolEngine(ToolRegistry())
     feed = EventFeed(Toolyard(engine.tool_registry, engine))
     asyncio.run(feed.join())
-    feed.log.put("call.ended", "ann", "n", Said(1))
-    feed._take(*feed.log.read(0))
+    feed.journal.tell("call.ended", "ann", "n", {"number": 1})
+    feed._take(*feed.journal.read_events(0))
     first, _ = feed.take(ANN, 0)
     again, _ = feed.take(Principal("ann", "again", read_scopes(["*:execute"])), 0)
     assert first is again and b'"number":1' in first
     assert feed.take(Principal("bob", "bob", read_scopes(["*:execute"])), 0) == (b"", 1)
+    engine.close()
+
+
+def test_a_reader_that_comes_while_another_has_the_list_filled_goes_on_where_it_was(tmp_path):
+    store = SqliteStore(tmp_path / "s.db")
+    engine = PythonToolEngine(ToolRegistry(), sessions=Sessions(store))
+    feed = EventFeed(Toolyard(engine.tool_registry, engine))
+    for number in range(5):
+        feed.journal.tell("call.ended", "", "n", {"number": number})
+    store.write(flush_rows())
+
+    async def come_back():
+        await feed.join()
+        return feed.find_place("s-3")
+
+    async def both():
+        return await asyncio.gather(come_back(), come_back())
+
+    assert asyncio.run(both()) == [3, 3]
     engine.close()

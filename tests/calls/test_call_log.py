@@ -8,20 +8,25 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from sessions.conftest import (
+    place as place,
+    postgres as postgres,
+    postgres_place as postgres_place,
+    sqlite_place as sqlite_place,
+)
 from waiting import until
 
-from toolyard.sessions import call_log
-from toolyard.sessions.call_log import (
+from toolyard.calls import journal
+from toolyard.calls.journal import (
     CallFilter,
     CallLogOptions,
     CallRow,
-    MemoryCallLog,
-    SqlCallLog,
+    MemoryJournal,
+    SqlJournal,
     clean_text,
     new_call_number,
     read_call_id,
 )
-from toolyard.sessions.store import log_tables
 from toolyard.sessions.store.base import AddRows
 from toolyard.sessions.store.sqlite import SqliteStore
 
@@ -37,8 +42,8 @@ def make(number=None, ended=0.0, **facts):
 
 def fill(log, rows):
     """Have them in the log before going on."""
-    if isinstance(log, SqlCallLog):
-        log._store.write(AddRows(tuple(map(log.write_row, rows))))
+    if isinstance(log, SqlJournal):
+        log._store.write(AddRows(tuple(each for row in rows for each in log._write_row(row))))
     else:
         for row in sorted(rows, key=lambda row: row.place):
             log.add(row)
@@ -46,10 +51,10 @@ def fill(log, rows):
 
 def read_all(log, wanted, limit):
     """Every page, one after the other."""
-    page = log.list(wanted, limit)
+    page = log.list_calls(wanted, limit)
     rows = list(page.rows)
     while page.next is not None:
-        page = log.list(wanted, limit, page.next)
+        page = log.list_calls(wanted, limit, page.next)
         assert len(page.rows) <= limit
         rows += page.rows
     return rows
@@ -106,10 +111,9 @@ FILTERS = st.builds(
 def test_pages_in_a_line_are_the_calls_that_fit_newest_first_in_memory_and_in_a_file(rows, asked, limit):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         # So few that pages stop early, empty ones too.
-        patch.setattr(log_tables, "SCANNED", 5)
-        patch.setattr(call_log, "SCANNED", 5)
+        patch.setattr(journal, "SCANNED", 5)
         store = SqliteStore(Path(folder) / "s.db")
-        for log in (MemoryCallLog(PLENTY), SqlCallLog(store, PLENTY)):
+        for log in (MemoryJournal(PLENTY), SqlJournal(store, PLENTY)):
             fill(log, rows)
             for wanted in asked:
                 expected = sorted((row for row in rows if fits(row, wanted)), key=lambda row: row.place, reverse=True)
@@ -124,7 +128,7 @@ def test_the_same_questions_have_the_same_answers_in_postgres(postgres_place):
             itertools.product(["hr::hire", "HR::hire", "50%::_x"], [None, "tool.denied"], ["a", "b"])
         )
     ]
-    log = SqlCallLog(postgres_place.open(), PLENTY)
+    log = SqlJournal(postgres_place.open(), PLENTY)
     fill(log, rows)
     fill(log, rows[:3])
     for wanted in (
@@ -146,7 +150,7 @@ def count_steps(log, wanted, before=None):
     reader = log._store._reader
     reader.set_progress_handler(lambda: ticks.append(1), 1000)
     try:
-        page = log.list(wanted, 100, before)
+        page = log.list_calls(wanted, 100, before)
     finally:
         reader.set_progress_handler(None, 0)
     return len(ticks), page
@@ -174,7 +178,7 @@ def logs(tmp_path_factory):
     made = []
     for size in (5_000, 60_000):
         store = SqliteStore(tmp_path_factory.mktemp("log") / "s.db")
-        log = SqlCallLog(store, PLENTY)
+        log = SqlJournal(store, PLENTY)
         rows = [
             make(
                 ended=-(size - at) / size * 100,
@@ -195,7 +199,7 @@ def logs(tmp_path_factory):
 
 @pytest.mark.parametrize("wanted", QUESTIONS, ids=range(len(QUESTIONS)))
 def test_the_work_for_a_page_does_not_grow_with_the_log(logs, wanted, monkeypatch):
-    monkeypatch.setattr(log_tables, "SCANNED", 100)
+    monkeypatch.setattr(journal, "SCANNED", 100)
     small, large = logs
     few, _ = count_steps(small, wanted)
     many, long_page = count_steps(large, wanted)
@@ -211,11 +215,11 @@ def test_the_work_for_a_page_does_not_grow_with_the_log(logs, wanted, monkeypatc
 
 def test_rows_beyond_the_bound_and_the_days_go_and_the_newest_stay(tmp_path):
     store = SqliteStore(tmp_path / "s.db")
-    log = SqlCallLog(store, CallLogOptions(max_rows=50, days=1))
+    log = SqlJournal(store, CallLogOptions(max_rows=50, days=1))
     old = [make(ended=-2 * 86_400 - at) for at in range(5)]
     rows = [make(ended=float(at)) for at in range(700)]
     fill(log, old)
-    assert log.list(CallFilter(), 10).rows == []
+    assert log.list_calls(CallFilter(), 10).rows == []
     slack = 50 // 100 + 100
     for start in range(0, len(rows), slack):
         fill(log, rows[start : start + slack])
@@ -227,10 +231,10 @@ def test_rows_beyond_the_bound_and_the_days_go_and_the_newest_stay(tmp_path):
 
 
 def test_memory_keeps_the_last_calls_of_the_last_days():
-    log = MemoryCallLog(CallLogOptions(max_rows=3, days=1))
+    log = MemoryJournal(CallLogOptions(max_rows=3, days=1))
     rows = [make(ended=-2 * 86_400), *(make(ended=float(at)) for at in range(2))]
     fill(log, rows)
-    assert log.list(CallFilter(), 10).rows == rows[:0:-1]
+    assert log.list_calls(CallFilter(), 10).rows == rows[:0:-1]
     log.add(late := make(ended=9.0))
     assert log.get(rows[0].number) is None and log.get(late.number) == late
 
@@ -242,7 +246,7 @@ def test_an_id_that_no_call_can_have_is_no_number(text):
 
 def test_what_callers_write_fits_every_store(place):
     nasty = ["a\0b", "\ud800", "x" * 5000, "ümlaut \U0001f600"]
-    log = SqlCallLog(place.open(), PLENTY)
+    log = SqlJournal(place.open(), PLENTY)
     fill(log, [make(tool=clean_text(text), session_id=clean_text(text), call_id=clean_text(text)) for text in nasty])
     for text in nasty:
-        assert [row.tool for row in log.list(CallFilter(session_id=text), 10).rows] == [clean_text(text)]
+        assert [row.tool for row in log.list_calls(CallFilter(session_id=text), 10).rows] == [clean_text(text)]
