@@ -11,9 +11,9 @@ from calls.call_support import Listener, call, codes, engine_of, executions, in_
 from toolyard.calls import approvals as approvals_module
 from toolyard.calls.approval import ANONYMOUS, OPERATOR, PROGRAM, Approval, Decider, Outcome, check_decider, may_see
 from toolyard.calls.approvals import KEEP, Approvals
+from toolyard.calls.batch import CallRequest
 from toolyard.calls.budgets import Budget
 from toolyard.calls.policy import Policy, Rule
-from toolyard.calls.request import CallRequest
 from toolyard.calls.tracer import Tracer
 from toolyard.model.errors import (
     ApprovalError,

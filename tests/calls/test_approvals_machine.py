@@ -28,8 +28,8 @@ from sessions.conftest import Place, postgres as postgres, postgres_place as pos
 
 from conftest import examples
 from toolyard.calls.approvals import Approvals
+from toolyard.calls.batch import CallRequest
 from toolyard.calls.policy import Policy, Rule
-from toolyard.calls.request import CallRequest
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import ApprovalError, SessionExistsError

@@ -8,7 +8,7 @@ import time
 import pytest
 from call_support import SOON, Hung, call, codes, engine_of, executions, in_threads, invocation_of, until
 
-from toolyard.calls import deadline as module
+from toolyard.calls import drive as module
 from toolyard.engines.base import ToolEngine
 from toolyard.model.errors import CallTimeout, SessionBusyError, ToolFailed, Unavailable
 from toolyard.model.tool import Effects, Tool

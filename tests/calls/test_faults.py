@@ -8,9 +8,9 @@ import pytest
 from call_support import call, codes, engine_of, executions, registry_of
 from hypothesis import given, strategies as st
 
+from toolyard.calls.batch import CallRequest
 from toolyard.calls.faults import FAULTS_SCHEMA, FaultPlan, from_error_categories
 from toolyard.calls.plan import Settings
-from toolyard.calls.request import CallRequest
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.multi import MultiToolEngine
 from toolyard.engines.python import PythonToolEngine

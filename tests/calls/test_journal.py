@@ -6,9 +6,9 @@ import pytest
 from call_support import call, engine_of
 from waiting import until
 
+from toolyard.calls.batch import CallRequest
 from toolyard.calls.journal import CallFilter, CallLogOptions
 from toolyard.calls.policy import Policy, Rule
-from toolyard.calls.request import CallRequest
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import SessionError
 from toolyard.sessions.sessions import Sessions

@@ -5,8 +5,7 @@ from call_support import engine_of, executions
 from hypothesis import given, strategies as st
 
 from toolyard import ToolCall
-from toolyard.calls.batch import find_recorded
-from toolyard.calls.request import CallRequest
+from toolyard.calls.batch import CallRequest, find_recorded
 
 RAN = []
 

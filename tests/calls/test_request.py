@@ -4,7 +4,7 @@ import pytest
 from call_support import registry_of
 
 from toolyard import PythonToolEngine, ToolCall
-from toolyard.calls.request import CallRequest, check_known, refusals
+from toolyard.calls.batch import CallRequest, check_known, refusals
 from toolyard.model.errors import StaleDefinition
 
 

@@ -8,8 +8,7 @@ import pytest
 from call_support import SOON, Hung, call, engine_of, executions, in_threads, registry_of, tool_of, until
 
 from toolyard.calls.batch import Batch
-from toolyard.calls.deadline import answer_in_thread
-from toolyard.calls.drive import sleep_here
+from toolyard.calls.drive import answer_in_thread, sleep_here
 from toolyard.calls.flow import _bind_beside, batch_flow, run_batch
 from toolyard.calls.result import make_result
 from toolyard.engines.multi import MultiToolEngine

@@ -16,7 +16,7 @@ from toolyard import (
     ToolResult,
     function_tool,
 )
-from toolyard.calls.request import CallRequest
+from toolyard.calls.batch import CallRequest
 from toolyard.model.errors import DefinitionError, UnknownSessionError
 from toolyard.tools.core import load_tools
 

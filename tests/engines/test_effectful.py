@@ -14,12 +14,12 @@ from toolyard import (
     ToolRegistry,
     ToolResult,
 )
-from toolyard.calls.request import CallRequest
+from toolyard.calls.batch import CallRequest
 from toolyard.model.call import ToolContext
 from toolyard.model.errors import DefinitionError, Denied
 from toolyard.model.tool import Effects
+from toolyard.registry.function_call import simulating
 from toolyard.registry.functions import function_tool
-from toolyard.registry.simulation import simulating
 
 SIMULATED = {"simulated_by": "schema simulator"}
 

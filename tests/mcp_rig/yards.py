@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from toolyard import ToolCall, Toolyard
 from toolyard.app.config import read_anything
 from toolyard.app.toolyard import build_parts
-from toolyard.calls.request import CallRequest
+from toolyard.calls.batch import CallRequest
 
 
 class Calling:

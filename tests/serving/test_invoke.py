@@ -8,7 +8,7 @@ import pytest
 from serving.mcp.mcp_support import Session, Stateless
 from serving.service_support import RAN, desk_tools, served
 from toolyard import Tool, function_tool
-from toolyard.calls.request import CallRequest
+from toolyard.calls.batch import CallRequest
 from toolyard.model.call import ToolCall
 
 

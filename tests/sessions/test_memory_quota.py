@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolyard import PythonToolEngine, SessionError, SessionFullError, ToolCall, ToolRegistry, function_tool
-from toolyard.calls.request import CallRequest
+from toolyard.calls.batch import CallRequest
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.state import State
 

@@ -6,7 +6,7 @@ import pytest
 
 from sessions.session_support import Clock
 from toolyard import PythonToolEngine, SessionError, ToolCall, ToolRegistry, UnknownSessionError, function_tool
-from toolyard.calls.request import CallRequest
+from toolyard.calls.batch import CallRequest
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.store import Intend
 

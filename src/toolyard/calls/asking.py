@@ -1,11 +1,12 @@
-"""A call that a rule `ask` stops: claimed and run, refused, or held for somebody to decide.
+"""A call that a rule `ask` stops: it goes on, is refused, or is held for somebody to decide, who sees what it would do.
 
-    claim -> run -> outcome                          somebody approved this very call
+    claim -> goes on -> outcome                      somebody approved this very call
           -> refused                                 somebody denied it
           -> preview -> hold -> held                 nobody decided yet; unless the policy has an approver, who does
 
-A call that runs goes the one way of every call (`run` is `call_flow`), past the policy, which has had its say. A call
-that is only simulated is never held: what could have an effect is not run, as for callers who may not execute it.
+A call that is only simulated is never held: what could have an effect is not run, as for callers who may not execute
+it. In the same way a preview is made, in a throw-away copy of the session. Answers of the default simulator are made
+up, and nobody is to decide by them.
 """
 
 from __future__ import annotations
@@ -14,18 +15,16 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec.structs import replace
 
-from toolyard.calls.approval import ANONYMOUS, PROGRAM, Approval, Outcome, format_time
+from toolyard.calls.approval import ANONYMOUS, PROGRAM, Approval, Outcome, Preview, format_time
 from toolyard.calls.batch import Batch
-from toolyard.calls.drive import EitherWay, Flow, Wait, ask_approval, run_beside
-from toolyard.calls.failure import failure_result
-from toolyard.calls.plan import CallPath, CallPlans, RunCall, ScopedPlans
+from toolyard.calls.drive import EitherWay, Flow, Wait, run_beside
+from toolyard.calls.plan import CallPath, CallPlans, RunCall, ScopedPlans, SimulatedAnswerer, current_plans
 from toolyard.calls.policy import Ask, Policy, RuleLine, deny_call
-from toolyard.calls.previews import foresee_call, make_outcome
 from toolyard.calls.tracer import CallTrace
 from toolyard.loop.threads import wrapped
 from toolyard.model.call import ToolCall, ToolResult
@@ -34,21 +33,30 @@ from toolyard.model.tool import json_digest
 from toolyard.registry.bind import Bound
 from toolyard.sessions.session import Session
 from toolyard.sessions.state import State
+from toolyard.sessions.world_diff import WorldChange, diff_states
+from toolyard.words.redactor import REDACTED, looks_secret
 
-_LONGEST_ARGUMENTS = 256 * 1024
+_SECONDS = 10.0
+"""That a preview may take, if its call may not take less."""
+_MOST_CHANGES = 100
+_LONGEST_RESULT = 16 * 1024
+_LONGEST_VALUE = 200
+_OK = "ok"
 
 _log = logging.getLogger(__name__)
+_LONGEST_ARGUMENTS = 256 * 1024
 
 
-class Asked(Exception):
-    """The policy's step of a call found a rule that asks."""
+class Asked(msgspec.Struct, frozen=True):
+    """That the policy leaves a call to somebody's word, by which rule, and for whom."""
 
-    def __init__(self, policy: Policy, line: RuleLine, keys: tuple[str, ...] | None, shared: dict[str, int] | None):
-        super().__init__()
-        self.policy, self.line, self.keys, self.shared = policy, line, keys, shared
+    policy: Policy
+    line: RuleLine
+    keys: tuple[str, ...] | None
+    shared: dict[str, int] | None
 
 
-def asked_flow(
+def ask_first(
     run: RunCall,
     path: CallPath,
     plans: CallPlans | ScopedPlans,
@@ -58,68 +66,45 @@ def asked_flow(
     asked: Asked,
     trace: CallTrace | None,
 ) -> Flow:
-    """Answer a call that somebody must approve first."""
+    """The call that may go on, and its plan; raises `Held` or `Denied` if it may not. `run` answers previews."""
     bound = batch.bound
     assert bound is not None
     # What was sent, read again: what is approved is what runs, whoever else still has the caller's object.
     call = replace(call, arguments=msgspec.json.decode(bound.sent))
     claimed: Approval | None = None
+    if batch.mode == "execute":
+        claimed = yield from _obtain_approval(run, path, batch, session, call, asked, bound, trace)
+    else:
+        plans = plans.restricted
     try:
-        if batch.mode == "execute":
-            claimed = yield from _obtain_approval(run, path, batch, session, call, asked, bound, trace)
-        try:
-            asked.policy.spend(bound.tool, asked.shared)
-        except CallError:
-            if claimed is not None:
-                yield _use_store(path, partial(path.approvals.release, claimed))
-            raise
-    except Held as held:
-        result, _ = failure_result(call, bound, None, held, path.redactor, discreet=path.discreet)
-        if trace is not None:
-            trace.end(None, result)
-        return result
-    except CallError as error:
-        return (yield from run(path.past_policy(trace, error), plans, batch, session, call))
-    except BaseException:
-        if trace is not None:
-            trace.cut(None)
+        asked.policy.spend(bound.tool, asked.shared)
+    except CallError:
+        if claimed is not None:
+            yield _use_store(path, partial(path.approvals.release, claimed))
         raise
-    if claimed is None:
-        return (yield from run(path.past_policy(trace), plans.restricted, batch, session, call))
-    return (yield from _run_approved(run, path, plans, batch, session, call, claimed, trace))
+    batch.claim = None if claimed is None else (claimed, session.state.fork())
+    batch.begun = path.clock()
+    if trace is not None:
+        trace.restart()
+    return call, plans.get(bound.prepared) or plans.add(bound.prepared)
 
 
-def _run_approved(
-    run: RunCall,
-    path: CallPath,
-    plans: CallPlans | ScopedPlans,
-    batch: Batch,
-    session: Session,
-    call: ToolCall,
-    claimed: Approval,
-    trace: CallTrace | None,
-) -> Flow:
-    before = session.state.fork()
+def settle_claim(path: CallPath, batch: Batch, session: Session, result: ToolResult | None) -> Flow:
+    """Write down what came of a call that was approved; None if nobody knows."""
+    assert batch.claim is not None
+    (claimed, before), batch.claim = batch.claim, None
+
+    def write() -> None:
+        outcome = Outcome(code=Interrupted.code, effect="unknown")
+        if result is not None:
+            outcome = _make_outcome(path, claimed, result, before, session.state)
+        path.approvals.finish(claimed, outcome)
+
     try:
-        result = yield from run(path.past_policy(trace), plans, batch, session, call)
-    except GeneratorExit:
-        raise  # nothing can be waited for; used, and no outcome: nobody knows
-    except BaseException:
-        with suppress(SessionError):
-            yield _use_store(
-                path, partial(path.approvals.finish, claimed, Outcome(code=Interrupted.code, effect="unknown"))
-            )
-        raise
-    try:
-        yield _use_store(path, partial(_record_outcome, path, claimed, result, before, session), is_long=True)
+        yield _use_store(path, write, is_long=True)
     except (SessionError, ApprovalError) as error:
         # The call has run, and the session has it: what cannot be written down must not take its result away.
         _log.warning("approval %s: what came of its call could not be recorded: %s", claimed.id, error)
-    return result
-
-
-def _record_outcome(path: CallPath, claimed: Approval, result: ToolResult, before: State, session: Session) -> None:
-    path.approvals.finish(claimed, make_outcome(path, claimed, result, before, session.state))
 
 
 def _obtain_approval(
@@ -140,12 +125,12 @@ def _obtain_approval(
         standing = yield _use_store(path, partial(approvals.claim, draft), undo=approvals.release)
         if standing is None:
             if draft.preview is None:
-                preview = yield from foresee_call(run, path, batch, session, call, line, bound)
+                preview = yield from _foresee_call(run, path, batch, session, call, line, bound)
                 draft = replace(draft, preview=preview)
             standing = yield _use_store(path, partial(approvals.hold, draft, line.rule.expires), is_long=True)
     if standing.state == "pending" and asked.policy.approver is not None:
         ask = Ask(bound.tool, session.key.session_id, bound.arguments, batch.mode, standing)
-        standing = yield ask_approval(path.approver_threads, partial(_ask_operator, path, asked, ask, draft))
+        standing = yield run_beside(path.approver_threads, _ask_operator, path, asked, ask, draft)
     if trace is not None:
         trace.approval = standing.id
     if standing.state == "used":
@@ -221,3 +206,85 @@ def _use_store(
 
 def _tell_approval(approval: Approval) -> dict[str, str]:
     return {"id": approval.id, "state": approval.state, "expires": format_time(approval.expires)}
+
+
+def _foresee_call(
+    run: RunCall, path: CallPath, batch: Batch, session: Session, call: ToolCall, line: RuleLine, bound: Bound
+) -> Flow:
+    """The `Preview` of a call that is about to be held; it never fails, and says why where it foresees nothing."""
+    if not line.rule.preview:
+        return Preview(why_not="the rule says preview: false")
+    plans = current_plans(path, "simulate").restricted
+    try:
+        plan = plans.get(bound.prepared) or plans.add(bound.prepared)
+    except CallError as error:
+        return Preview(why_not=path.redactor.text(str(error)))
+    simulated = cast("SimulatedAnswerer", plan.engine)
+    maker = simulated.foresees(bound.tool)
+    if maker is None:
+        return Preview(why_not="nothing here can tell: only running it would show; simulate_with names what could")
+    draft = session.draft() if session.kept else Session.alone(session.key.owner, "simulate")
+    limit = _SECONDS if batch.at_most is None else min(batch.at_most, _SECONDS)
+    inner = Batch("simulate", batch.timeout, batch.context, batch.on_loop, at_most=limit, scope=batch.scope)
+    try:
+        result: ToolResult = yield from run(path.past_policy(), plans, inner, draft, call)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the call can be held, and decided on, without it
+        # Its text may quote the arguments.
+        _log.warning("%s could not be foreseen: %s", bound.tool.qualified_name, type(error).__name__)
+        return Preview(why_not=f"foreseeing it failed with {type(error).__name__}")
+    preview = Preview(maker=maker, is_stand_in=simulated.stands_in, code=_code_of(result))
+    return (yield run_beside(path.threads, _show_effects, path, preview, result, session.state, draft.state))
+
+
+def _show_effects(path: CallPath, preview: Preview, result: ToolResult, before: State, after: State) -> Preview:
+    changes = _describe_changes(path, before, after)
+    return msgspec.structs.replace(preview, result=_show_result(path, result), changes=changes)
+
+
+def _make_outcome(path: CallPath, approval: Approval, result: ToolResult, before: State, after: State) -> Outcome:
+    """What really happened, and where that is not what was foreseen."""
+    info, code = result.error_info, _code_of(result)
+    changes = _describe_changes(path, before, after)
+    foreseen, differences = approval.preview or Preview(), []
+    if foreseen.maker is not None and foreseen.code != code:
+        differences.append(f"foreseen to end with {foreseen.code}, and ended with {code}")
+    if foreseen.maker is not None and not foreseen.is_stand_in:
+        differences += [f"foreseen, but did not happen: {line}" for line in foreseen.changes if line not in changes]
+        differences += [f"happened, but was not foreseen: {line}" for line in changes if line not in foreseen.changes]
+    effect = None if info is None else info.effect
+    return Outcome(code=code, effect=effect, changes=changes, differences=tuple(differences))
+
+
+def _describe_changes(path: CallPath, before: State, after: State) -> tuple[str, ...]:
+    """What is other in a session's world, a line each, without secrets."""
+    found = diff_states(before, after, max_changes=_MOST_CHANGES)
+    lines = [_describe_change(path, change) for change in found.changes]
+    return (*lines, f"... and {found.left_out} more") if found.left_out else tuple(lines)
+
+
+def _describe_change(path: CallPath, change: WorldChange) -> str:
+    # Without the engine, which people need not know: `orders.1042.status`.
+    names = [name.replace("~1", "/").replace("~0", "~") for name in change.path.split("/")[2:]]
+    place = path.redactor.text(".".join(names))
+    is_secret = any(map(looks_secret, names))
+    before, after = (
+        REDACTED if is_secret else _show_value(path.redactor.value(value)) for value in (change.before, change.after)
+    )
+    if change.kind == "changed":
+        return f"{place}: {before} -> {after}"
+    return f"{place}: added {after}" if change.kind == "added" else f"{place}: removed {before}"
+
+
+def _show_value(value: Any) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+
+
+def _code_of(result: ToolResult) -> str:
+    return _OK if result.error_info is None else result.error_info.code
+
+
+def _show_result(path: CallPath, result: ToolResult) -> Any:
+    shown = result.result if result.error_info is None else result.error_info.message
+    size = len(msgspec.json.encode(shown))
+    return path.redactor.value(shown) if size <= _LONGEST_RESULT else f"left out: {size:,} bytes"

@@ -1,25 +1,132 @@
 """`Batch`: the calls one caller hands in together, answered in order in one turn of the session.
 
+A `CallRequest` is what somebody on the other side of a wire asks for. To them, what their `Scope` does not show does
+not exist: no names, no schemas, no hints.
+
 A call that is sent again is the same call: while the first is under way both get its answer (`InflightCalls`), and
 afterwards the recorded one, where the caller asked for that (`find_recorded`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
+from toolyard.calls.approval import Approval
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.request import Listener, Scope
-from toolyard.model.call import Mode, ToolCall, ToolResult
-from toolyard.model.errors import CallConflict, StaleDefinition
-from toolyard.registry.bind import Bound
+from toolyard.model.call import Mode, Notice, ToolCall, ToolResult
+from toolyard.model.errors import CallConflict, CallError, DefinitionError, Denied, StaleDefinition
+from toolyard.model.tool import Tool
+from toolyard.registry.bind import Bound, bind, find
+from toolyard.registry.snapshot import Snapshot
 from toolyard.sessions.history import read_entry
 from toolyard.sessions.session import Session
+from toolyard.sessions.state import State
+
+_LONGEST = 1e8
+"""Seconds: about three years, more than any clock of the system takes."""
+
+
+class Scope(Protocol):
+    """What of a registry somebody may see and use."""
+
+    @property
+    def sees_all(self) -> bool:
+        """True if nothing is hidden from them, so that hints may name any tool."""
+
+    def sees(self, tool: Tool) -> bool:
+        """False: to them, the tool does not exist."""
+
+    def may(self, mode: Mode, tool: Tool) -> bool:
+        """True if they may have it called."""
+
+
+Listener = Callable[[ToolCall, Notice], None]
+"""Told what tools say while they run. It returns at once and may be called from any thread."""
+
+
+class CallRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls to be answered in order, and under which conditions."""
+
+    calls: Sequence[ToolCall]
+    session_id: str | None = None
+    """None: in a session of their own, which nobody else sees and which is not kept."""
+    mode: Mode = "execute"
+    timeout: float | None = None
+    """Seconds for each call, in place of what its engine allows."""
+    at_most: float | None = None
+    """Seconds for each call, whatever else is said."""
+    owner: str | None = None
+    keys: tuple[str, ...] | None = None
+    """Id and name of the key that the calls are made with, none over a wire without keys; None: the program itself."""
+    context: Mapping[str, Any] = {}
+    trace: Mapping[str, Any] = {}
+    definitions: frozenset[str] | None = None
+    """Hashes of the definitions the caller knows: a tool that has none of them is refused as `catalog.stale`."""
+    scope: Scope | None = None
+    """None: everything may be seen and called."""
+    abandoned: list[Future[Any]] | None = None
+    """Given a list, work that goes on past its deadline is put in it."""
+    replay: bool = False
+    """True: a `call_id` that was answered before in the session gets that answer again, and runs nothing."""
+    notify: Listener | None = None
+    """Told of progress."""
+    request_id: str | None = None
+    """What the wire calls the request, for the call log."""
+
+
+def bind_within(snapshot: Snapshot, mode: Mode, call: ToolCall, scope: Scope, *, at_once: bool = False) -> Bound:
+    """`bind`, telling nothing about tools that the caller does not see: no names, no schemas, no hints."""
+    candidates = find(snapshot, call.name, sees=None if scope.sees_all else scope.sees)
+    bound = bind(snapshot, call, candidates=candidates, at_once=at_once)
+    if not scope.may(mode, bound.tool):
+        raise Denied(f"this key may not {mode} {bound.tool.qualified_name}", hint="ask for a key with a wider scope")
+    return bound
+
+
+def refusals(snapshot: Snapshot, request: CallRequest) -> list[ToolResult | None]:
+    """For each call, why the caller may not have it made, or None.
+
+    For an engine whose own `execute` takes the calls past the call path, where this is asked otherwise.
+    """
+    return [_refusal(snapshot, request, call) for call in request.calls]
+
+
+def _refusal(snapshot: Snapshot, request: CallRequest, call: ToolCall) -> ToolResult | None:
+    if request.scope is None and request.definitions is None:
+        return None
+    try:
+        bound = (
+            bind(snapshot, call) if request.scope is None else bind_within(snapshot, request.mode, call, request.scope)
+        )
+        if request.definitions is not None:
+            check_known(bound.tool, request.definitions)
+    except CallError as error:
+        return ToolResult.failed(call, error.info)
+    return None
+
+
+def may_execute_all(snapshot: Snapshot, request: CallRequest) -> bool:
+    """True if the caller may also execute whatever the calls may mean."""
+    scope = request.scope
+    if scope is None:
+        return True
+    found = [snapshot.names.get(call.name, ()) for call in request.calls]
+    return all(found) and all(scope.may("execute", prepared.tool) for tools in found for prepared in tools)
+
+
+def check_known(tool: Tool, definitions: frozenset[str]) -> None:
+    """Refuse a tool that has become another one since the caller looked at it."""
+    if tool.definition_hash not in definitions:
+        raise StaleDefinition(
+            f"{tool.qualified_name} is no longer what the caller knows it as",
+            hint="load the catalog again, e.g. registry.refresh(), and look at the definition before calling",
+            details={"definition_hash": tool.definition_hash},
+        )
 
 
 class Batch(msgspec.Struct, eq=False):
@@ -47,6 +154,10 @@ class Batch(msgspec.Struct, eq=False):
     """The call that is being made, as far as it is bound."""
     begun: float = 0.0
     """When it was begun, by the clock of the sessions."""
+    announced: bool = False
+    """Whether a store knows that it is about to begin."""
+    claim: tuple[Approval, State] | None = None
+    """The approval that it runs by, and the session's world before that."""
 
     def leave_behind(self, invocation: Invocation) -> None:
         """Work that goes on keeps the session, unless the engine it belongs to lets it go."""
@@ -126,6 +237,30 @@ class InflightCalls:
             done = not flight.users or (flight.answered_by is not None and flight.batch is self)
             if done and self._session.flights.get(call_id) is flight:
                 self._session.flights.pop(call_id, None)
+
+
+def check_calls(calls: Sequence[ToolCall]) -> bool:
+    """Refuse what no model can get wrong, only the program around it; True if one of the calls has an id."""
+    identified = False
+    for call in calls:
+        if type(call) is ToolCall and type(call.name) is str and call.call_id is None:
+            continue
+        if not isinstance(call, ToolCall):
+            raise DefinitionError(
+                f"a batch is a list of ToolCall, not of {type(call).__name__}; see ToolCall.from_dict"
+            )
+        if not isinstance(call.name, str) or not isinstance(call.call_id, str | None):
+            raise DefinitionError(f"name and call_id of a ToolCall are text, not {call.name!r} and {call.call_id!r}")
+        identified = identified or call.call_id is not None
+    return identified
+
+
+def check_timeout(timeout: float | None) -> None:
+    """Refuse a time limit that is none; the program's mistake, like those of `check_calls`."""
+    if timeout is None:
+        return
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= _LONGEST:
+        raise DefinitionError(f"timeout must be a number of seconds above 0 and not over {_LONGEST:g}, not {timeout!r}")
 
 
 _encode = msgspec.json.Encoder(order="sorted").encode

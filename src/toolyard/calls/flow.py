@@ -15,18 +15,27 @@ from collections.abc import Sequence
 from functools import partial
 from threading import get_ident
 from types import CoroutineType
-from typing import cast
 
-from toolyard.calls.asking import Asked, asked_flow
+from toolyard.calls.asking import Asked, ask_first, settle_claim
 from toolyard.calls.attempts import answer_flow
-from toolyard.calls.batch import Batch, InflightCalls, find_recorded
+from toolyard.calls.batch import (
+    Batch,
+    CallRequest,
+    InflightCalls,
+    bind_within,
+    check_calls,
+    check_known,
+    check_timeout,
+    find_recorded,
+)
 from toolyard.calls.budgets import count_calls
-from toolyard.calls.deadline import call_engine, check_thread
 from toolyard.calls.drive import (
     Flow,
     TakeTurn,
     adrive,
-    await_answer,
+    await_coroutine,
+    call_engine,
+    check_thread,
     drive,
     leave_turn,
     pause,
@@ -34,17 +43,15 @@ from toolyard.calls.drive import (
     run_in_thread,
     write_store,
 )
-from toolyard.calls.failure import check_writable, failure_result
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.plan import CallPath, CallPlan, CallPlans, ScopedPlans, current_plans
-from toolyard.calls.policy import Policy, Refusal
-from toolyard.calls.request import CallRequest, bind_within, check_known
-from toolyard.calls.result import make_result
+from toolyard.calls.policy import Policy
+from toolyard.calls.result import check_writable, failure_result, make_result
 from toolyard.calls.tracer import CallTrace
 from toolyard.model.call import ToolCall, ToolResult
-from toolyard.model.errors import CallError, DefinitionError, NoEngine, SessionError, Unavailable
+from toolyard.model.errors import CallError, Held, NoEngine, SessionError, Unavailable
 from toolyard.registry.bind import Bound, TakesLong, bind
-from toolyard.registry.simulation import current_simulation
+from toolyard.registry.function_call import current_simulation
 from toolyard.sessions.history import call_text, interrupted, read_entry
 from toolyard.sessions.memory_quota import full_error
 from toolyard.sessions.session import Session, Stay
@@ -57,32 +64,6 @@ _CANCELLED = "the call was cancelled before it was answered"
 _NO_CHANGES: Changes = {}
 _HELD_SECONDS = 0.005
 """How long a batch keeps the loop: a thousand quick calls must not keep everybody else waiting."""
-_LONGEST = 1e8
-"""Seconds: about three years, more than any clock of the system takes."""
-
-
-def check_calls(calls: Sequence[ToolCall]) -> bool:
-    """Refuse what no model can get wrong, only the program around it; True if one of the calls has an id."""
-    identified = False
-    for call in calls:
-        if type(call) is ToolCall and type(call.name) is str and call.call_id is None:
-            continue
-        if not isinstance(call, ToolCall):
-            raise DefinitionError(
-                f"a batch is a list of ToolCall, not of {type(call).__name__}; see ToolCall.from_dict"
-            )
-        if not isinstance(call.name, str) or not isinstance(call.call_id, str | None):
-            raise DefinitionError(f"name and call_id of a ToolCall are text, not {call.name!r} and {call.call_id!r}")
-        identified = identified or call.call_id is not None
-    return identified
-
-
-def check_timeout(timeout: float | None) -> None:
-    """Refuse a time limit that is none; the program's mistake, like those of `check_calls`."""
-    if timeout is None:
-        return
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= _LONGEST:
-        raise DefinitionError(f"timeout must be a number of seconds above 0 and not over {_LONGEST:g}, not {timeout!r}")
 
 
 def run_batch(path: CallPath, session: Session, calls: Sequence[ToolCall], batch: Batch) -> list[ToolResult]:
@@ -264,39 +245,36 @@ def _longest_timeout(path: CallPath, calls: Sequence[ToolCall]) -> float | None:
 
 def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, session: Session, call: ToolCall) -> Flow:
     """Answer one call in a session whose turn the batch has; a failure is a result too."""
-    invocation, announced, cancelled, batch.bound, batch.begun = None, False, None, None, path.clock()
+    invocation, cancelled, batch.bound, batch.announced, batch.begun = None, None, None, False, path.clock()
     trace = None if path.tracer is None else CallTrace(path.tracer, session, call, batch.mode, batch.request_id)
     try:
         bound = _bind_call(plans, batch, session, call, batch.on_loop)
         bound = batch.bound = bound or (yield run_beside(path.threads, _bind_beside, plans, batch, session, call))
         plan = _plan_call(path.policy, plans, batch, bound, trace)
-        if path.policy is not None:
-            _check_policy(path, path.policy, batch, session, bound)
+        if path.policy is not None and (asked := _check_policy(path, path.policy, batch, session, bound)):
+            call, plan = yield from ask_first(call_flow, path, plans, batch, session, call, asked, trace)
         invocation = _make_invocation(plan, batch, session, call, bound)
         if session.durable and plan.announces and not session.over:
-            cancelled = yield write_store(path.sessions, path.sessions.intent(session, call_text(call, bound.sent)))
-            announced = True
-            if cancelled is not None:
-                raise cancelled
+            yield from _announce_call(path, batch, session, call)
         if plan.is_limited or (plan.blocks and (batch.on_loop or invocation.deadline is not None)):
             value = yield from _answer_elsewhere(plan, batch, invocation)
         else:
             invocation.begun = True
             value = call_engine(plan.engine, invocation) if plan.function is None else plan.function(bound.arguments)
         if type(value) is CoroutineType:
-            value = yield await_answer(value, invocation)
+            value = yield await_coroutine(value, invocation)
         made = make_result(plan, invocation, value, batch.on_loop)
         result, entry, changes = made or (yield run_beside(path.threads, make_result, plan, invocation, value))
-    except Asked as asked:
-        return (yield from asked_flow(call_flow, path, plans, batch, session, call, asked, trace))
     except CallError as error:
         result, entry = failure_result(call, batch.bound, invocation, error, path.redactor, discreet=path.discreet)
         changes = _NO_CHANGES
+        if invocation is None and type(error) is Held:
+            return _end_held(result, trace)
     except GeneratorExit:
         _desert_call(path, batch, session, invocation, trace)
         raise
     except BaseException:
-        yield from _stop_call(path, batch, session, invocation, trace, announced=announced)
+        yield from _stop_call(path, batch, session, invocation, trace)
         raise
     if invocation is not None and invocation.left_behind is not None:
         batch.leave_behind(invocation)
@@ -309,8 +287,26 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
         session.room -= len(entry)
     if trace is not None:
         trace.end(invocation, result)
+    if batch.claim is not None:
+        yield from settle_claim(path, batch, session, result)
     if cancelled is not None:
         raise cancelled
+    return result
+
+
+def _announce_call(path: CallPath, batch: Batch, session: Session, call: ToolCall) -> Flow:
+    """Have the store know that a call which may change something is about to begin."""
+    assert batch.bound is not None
+    cancelled = yield write_store(path.sessions, path.sessions.intent(session, call_text(call, batch.bound.sent)))
+    batch.announced = True
+    if cancelled is not None:
+        raise cancelled
+
+
+def _end_held(result: ToolResult, trace: CallTrace | None) -> ToolResult:
+    """A call that is held stands in the record of its approval, and not in the history."""
+    if trace is not None:
+        trace.end(None, result)
     return result
 
 
@@ -354,8 +350,10 @@ def _store_entry(
         write = trace.add_rows(write, invocation, result)
     try:
         cancelled = yield write_store(path.sessions, write)
-    except BaseException:
+    except BaseException as error:
         _cut_trace(trace, invocation)
+        if batch.claim is not None and not isinstance(error, GeneratorExit):
+            yield from settle_claim(path, batch, session, None)
         raise
     _commit_entry(path, session, stamped, changes, invocation)
     return cancelled
@@ -397,7 +395,7 @@ def _bind_call(
 
 
 def _plan_call(
-    policy: Policy | Refusal | None, plans: CallPlans | ScopedPlans, batch: Batch, bound: Bound, trace: CallTrace | None
+    policy: Policy | None, plans: CallPlans | ScopedPlans, batch: Batch, bound: Bound, trace: CallTrace | None
 ) -> CallPlan:
     if trace is not None:
         trace.begin(bound.tool, bound, plans.snapshot.generation)
@@ -411,8 +409,8 @@ def _plan_call(
     return plan
 
 
-def _check_policy(path: CallPath, policy: Policy | Refusal, batch: Batch, session: Session, bound: Bound) -> None:
-    """Raise `Denied` unless the call may run, and `Asked` if somebody must say so first."""
+def _check_policy(path: CallPath, policy: Policy, batch: Batch, session: Session, bound: Bound) -> Asked | None:
+    """Raise `Denied` unless the call may run; what is to be asked, if somebody must say so first."""
     owner, session_id = session.key.owner, session.key.session_id
     counts: dict[str, int] = {}
     shared: dict[str, int] | None = None
@@ -423,8 +421,7 @@ def _check_policy(path: CallPath, policy: Policy | Refusal, batch: Batch, sessio
         counts = count_calls(session, path.registry.snapshot)
     keys = (owner,) if batch.keys is None and owner else batch.keys
     line = policy.check(bound.tool, session_id=session_id, counts=counts, keys=keys, shared=shared)
-    if line is not None:
-        raise Asked(cast("Policy", policy), line, keys, shared)
+    return None if line is None else Asked(policy, line, keys, shared)
 
 
 def _make_invocation(plan: CallPlan, batch: Batch, session: Session, call: ToolCall, bound: Bound) -> Invocation:
@@ -457,18 +454,14 @@ def _interruption(batch: Batch, invocation: Invocation) -> bytes:
 
 
 def _stop_call(
-    path: CallPath,
-    batch: Batch,
-    session: Session,
-    invocation: Invocation | None,
-    trace: CallTrace | None,
-    *,
-    announced: bool,
+    path: CallPath, batch: Batch, session: Session, invocation: Invocation | None, trace: CallTrace | None
 ) -> Flow:
     """Record what is known of a call that is being cancelled or interrupted."""
+    if batch.claim is not None:
+        yield from settle_claim(path, batch, session, None)
     if invocation is None or not invocation.begun:
         _cut_trace(trace, invocation)
-        if announced and not session.over:
+        if batch.announced and not session.over:
             yield write_store(path.sessions, path.sessions.withdrawal(session))
         return
     stamped = _stamp_entry(path, batch, _interruption(batch, invocation))

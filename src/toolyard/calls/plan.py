@@ -17,20 +17,20 @@ import msgspec
 from msgspec import Meta
 
 from toolyard.calls.approvals import Approvals
+from toolyard.calls.batch import Scope
 from toolyard.calls.faults import FAULTS_SCHEMA, FaultPlan
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.policy import Policy, Refusal
-from toolyard.calls.request import Scope
-from toolyard.calls.tracer import CallTrace, ResumedTracer, Tracer
+from toolyard.calls.policy import Policy
+from toolyard.calls.tracer import Tracer
 from toolyard.loop.threads import Threads
 from toolyard.model.bindings import ScriptBinding
 from toolyard.model.call import Mode, ToolCall
-from toolyard.model.errors import CallError, UnknownToolError
+from toolyard.model.errors import UnknownToolError
 from toolyard.model.names import ToolGlob, glob_matcher
 from toolyard.model.tool import Effects, Tool
 from toolyard.registry import ToolRegistry
+from toolyard.registry.function_call import simulating
 from toolyard.registry.prepared import PreparedTool
-from toolyard.registry.simulation import simulating
 from toolyard.registry.snapshot import Snapshot
 from toolyard.schema.options import Text, check_fields
 from toolyard.sessions.gate import Gate
@@ -344,8 +344,8 @@ class CallPath:
         self.registry = registry
         self.sessions = sessions
         self.clock = sessions.clock
-        self.policy: Policy | Refusal | None = policy if policy is not None and not policy.trivial else None
-        self.tracer: Tracer | ResumedTracer | None = tracer if tracer is not None and tracer.active else None
+        self.policy: Policy | None = policy if policy is not None and not policy.trivial else None
+        self.tracer: Tracer | None = tracer if tracer is not None and tracer.active else None
         self.redactor = redactor or Redactor()
         self.discreet = False
         """True: what a tool's own exception says goes to the log, and callers are told where to find it there."""
@@ -377,14 +377,10 @@ class CallPath:
     def _find_definitions(self, name: str) -> set[str]:
         return {tool.definition_hash for tool in self.registry.snapshot.get(name)}
 
-    def past_policy(self, trace: CallTrace | None, refusal: CallError | None = None) -> CallPath:
-        """The same path for one call on which the policy has had its say: it may run, or it is refused.
-
-        `trace` is the one that the call began with, which goes on; None for a call that nobody is told of.
-        """
+    def past_policy(self) -> CallPath:
+        """The same path for a call on which the policy has had its say, and that nobody is told of."""
         path = copy.copy(self)
-        path.policy = None if refusal is None else Refusal(refusal)
-        path.tracer = None if trace is None else ResumedTracer(trace)
+        path.policy = path.tracer = None
         return path
 
     def forget_plans(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, NoReturn, cast, get_args
+from typing import Annotated, Any, ClassVar, Literal, cast, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -17,7 +17,7 @@ from toolyard.calls.approval import Approval
 from toolyard.calls.approvals import KEEP
 from toolyard.calls.budgets import Budget, Ledger
 from toolyard.model.call import Mode
-from toolyard.model.errors import CallError, ConfigError, Denied
+from toolyard.model.errors import ConfigError, Denied
 from toolyard.model.names import ToolGlobs, glob_matcher
 from toolyard.model.tool import Effects, Tool
 from toolyard.schema.options import Text, check_fields, read_option, read_options
@@ -404,25 +404,6 @@ class Policy:
             raise deny_call(name, line, "needs approval, and the approver is async", "give the policy a plain function")
         if answer is not True:
             raise deny_call(name, line, "was not approved", "go on without this call")
-
-
-class Refusal:
-    """In the place of a policy that has been asked already: the one call that comes by is refused."""
-
-    def __init__(self, error: CallError) -> None:
-        self._error = error
-
-    def check(self, *_tool: Tool, **_call: Any) -> NoReturn:
-        """Refuse the call."""
-        raise self._error
-
-    def counts_of(self, owner: str) -> dict[str, int]:
-        """Nothing: it counts no calls."""
-        return {}
-
-    def always_denies(self, tool: Tool, keys: Sequence[str]) -> bool:
-        """True: whatever else is wrong with the call, it is refused for this."""
-        return True
 
 
 def deny_call(name: str, line: RuleLine, why: str = "is denied", remedy: str | None = None, **details: Any) -> Denied:

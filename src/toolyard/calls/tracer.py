@@ -316,7 +316,7 @@ class CallTrace:
 
     def __init__(
         self,
-        tracer: Tracer | ResumedTracer,
+        tracer: Tracer,
         session: Session,
         call: ToolCall,
         mode: Mode,
@@ -345,6 +345,10 @@ class CallTrace:
         if self.number is not None:
             self._tracer.announce(self.number, tool, self._session, self._mode)
         self._token = self._tracer.begin(tool, self._call, self._session.key.session_id, self._mode)
+
+    def restart(self) -> None:
+        """Count from now: somebody was asked, and took the time that people take."""
+        self._time, self._began = time.time(), time.perf_counter()
 
     def add_rows(self, write: Append, invocation: Invocation | None, result: ToolResult) -> Append:
         """The call is over: its entry, with what is to be written beside it. `end` comes when that is stored."""
@@ -414,43 +418,3 @@ class CallTrace:
         info = Interrupted("the call was cancelled before it was answered", effect=None if begun else "none").info
         self._stored = None
         self.end(invocation, ToolResult.failed(self._call, info))
-
-    def resume(self, event: CallEvent, *, stored: bool) -> None:
-        """Tell the sinks of the end, as the call saw it that went on in place of this one."""
-        self._tracer.end(self._token, event if stored else self.approve_event(event), stored=stored)
-
-    def approve_event(self, event: CallEvent) -> CallEvent:
-        """An event of the call that went on, with the approval it did so by."""
-        return msgspec.structs.replace(event, approval=self.approval)
-
-    @property
-    def tracer(self) -> Tracer | ResumedTracer:
-        """Who is told."""
-        return self._tracer
-
-
-class ResumedTracer:
-    """The tracer of a call that goes on after somebody was asked: its spans are open, and it is told of once."""
-
-    def __init__(self, trace: CallTrace) -> None:
-        self._trace = trace
-        self.tells_arguments: bool = trace.tracer.tells_arguments
-        self.tells_results: bool = trace.tracer.tells_results
-
-    def number_call(self) -> int | None:
-        """It has one already."""
-        return self._trace.number
-
-    def announce(self, number: int, tool: Tool, session: Session, mode: Mode) -> None:
-        """It was announced when it was held."""
-
-    def begin(self, tool: Tool | None, call: ToolCall, session_id: str, mode: Mode) -> None:
-        """They are open already."""
-
-    def write_rows(self, event: CallEvent) -> tuple[CallEvent, tuple[LogRow, ...] | None]:
-        """As `Tracer.write_rows`."""
-        return self._trace.tracer.write_rows(self._trace.approve_event(event))
-
-    def end(self, _token: list[object] | None, event: CallEvent, *, stored: bool = False) -> None:
-        """Tell the sinks."""
-        self._trace.resume(event, stored=stored)

@@ -15,7 +15,7 @@ import msgspec
 
 from toolyard.calls.approval import Approval, ApprovalState
 from toolyard.calls.approvals import ApprovalPage
-from toolyard.calls.flow import check_calls, check_timeout
+from toolyard.calls.batch import check_calls, check_timeout
 from toolyard.client.registry import RemoteToolRegistry, read_results
 from toolyard.client.wire import API, REQUEST_SECONDS, ServerWire, WireOptions, make_garbled_error, segment
 from toolyard.dialects.wire_names import read_wire_call
@@ -31,8 +31,8 @@ from toolyard.model.errors import (
     UnknownSessionError,
 )
 from toolyard.registry.bind import find
+from toolyard.registry.function_call import current_simulation
 from toolyard.registry.prepared import json_text, plain_copy, read_arguments
-from toolyard.registry.simulation import current_simulation
 from toolyard.sessions.session import check_fork_point, check_number
 from toolyard.sessions.state import exact_json, with_setup
 from toolyard.sessions.views import RecordedCall

@@ -20,14 +20,13 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from toolyard.calls.approvals import Approvals
-from toolyard.calls.batch import Batch
+from toolyard.calls.batch import Batch, CallRequest, may_execute_all, refusals
 from toolyard.calls.faults import FaultPlan
 from toolyard.calls.flow import arun_batch, arun_request, run_batch
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.journal import CallLogOptions, Journal, open_journal
 from toolyard.calls.plan import MAX_RESULT_BYTES, Abandoned, Answerer, CallPath, Gates, OutputCheck, Settings
 from toolyard.calls.policy import Policy
-from toolyard.calls.request import CallRequest, may_execute_all, refusals
 from toolyard.calls.tracer import Tracer
 from toolyard.engines.execute_override import (
     NO_CONTEXT,
@@ -46,8 +45,8 @@ from toolyard.model.closing import Closing
 from toolyard.model.errors import ConfigError, NoEngine
 from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
+from toolyard.registry.function_call import current_simulation, simulating
 from toolyard.registry.prepared import PreparedTool
-from toolyard.registry.simulation import current_simulation, simulating
 from toolyard.schema.options import check_kinds
 from toolyard.sessions.history import History
 from toolyard.sessions.session import Session
@@ -178,8 +177,7 @@ class ToolEngine(SessionReading, Closing):
     @property
     def policy(self) -> Policy | None:
         """What may refuse calls; None if nothing does."""
-        policy = self._path.policy
-        return policy if isinstance(policy, Policy) else None
+        return self._path.policy
 
     @property
     def approvals(self) -> Approvals:

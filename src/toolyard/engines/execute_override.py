@@ -18,8 +18,8 @@ from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import CallError, Denied, ToolFailed, UnknownToolError
 from toolyard.model.tool import Effects, Tool
 from toolyard.registry.bind import find
+from toolyard.registry.function_call import current_simulation
 from toolyard.registry.prepared import PreparedTool
-from toolyard.registry.simulation import current_simulation
 from toolyard.registry.snapshot import Snapshot
 from toolyard.sessions.session import Session
 from toolyard.sessions.state import setup_of

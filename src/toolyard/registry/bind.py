@@ -21,8 +21,7 @@ from toolyard.registry.prepared import Arguments, PreparedTool, RawArguments, js
 from toolyard.registry.snapshot import Snapshot
 from toolyard.schema.coerce import Coercion, coerce, integral_floats
 from toolyard.schema.compile import QUICK_BYTES
-from toolyard.schema.explainer import Misfit
-from toolyard.schema.violations import MAX_VIOLATIONS, Violation, describe
+from toolyard.schema.violations import MAX_VIOLATIONS, Misfit, Violation, describe
 
 _has_float = re.compile(rb"[0-9][.eE]").search
 _encode = msgspec.json.Encoder().encode

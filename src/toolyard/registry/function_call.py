@@ -1,8 +1,12 @@
-"""Calling an in-process tool: the callable's own arguments in, its value out, its faults told apart."""
+"""Calling an in-process tool: the callable's own arguments in, its value out, its faults told apart.
+
+And whether that happens inside a simulation: what is called from there must change nothing either.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from functools import partial
 from types import CoroutineType
 from typing import Any, NoReturn
@@ -11,6 +15,7 @@ from toolyard.model.bindings import PythonBinding
 from toolyard.model.call import ToolContext
 from toolyard.model.errors import (
     CallError,
+    Denied,
     InvalidArguments,
     InvalidOutput,
     NoEngine,
@@ -18,7 +23,41 @@ from toolyard.model.errors import (
     ToolFailed,
     UnknownToolError,
 )
-from toolyard.model.tool import Tool
+from toolyard.model.tool import Effects, Tool
+
+_SIMULATION: ContextVar[bool | None] = ContextVar("toolyard_simulation", default=None)
+
+current_simulation = _SIMULATION.get
+"""None outside a simulation; inside, whether whoever asked for it may also execute."""
+
+
+class simulating:  # noqa: N801 - it stands behind `with`, like the functions of contextlib, and costs a third of them
+    """Within it, and in threads and tasks begun from it by an engine, calls are simulated, however they are made."""
+
+    __slots__ = ("_may_execute", "_token")
+
+    def __init__(self, may_execute: bool = True) -> None:
+        self._may_execute = may_execute
+
+    def __enter__(self) -> None:
+        # One simulation inside another has no more rights than that.
+        self._token = _SIMULATION.set(self._may_execute and _SIMULATION.get() is not False)
+
+    def __exit__(self, *_error: object) -> None:
+        _SIMULATION.reset(self._token)
+
+
+def check_dispatch(tool: Tool) -> None:
+    """Refuse to call a function that writes from inside a simulation.
+
+    One whose effects are unknown is called: whoever calls it has said what it does itself, or may be run for real.
+    """
+    if tool.effects is Effects.WRITE and _SIMULATION.get() is not None:
+        raise Denied(
+            f"{tool.qualified_name} writes, so it is not called from inside a simulation",
+            hint="call it through an engine, which has its answer made up, or look at ctx.mode first",
+        )
+
 
 CALLERS_FAULTS = (InvalidArguments, UnknownToolError)
 """From inside a tool these are about a call it made itself, not about the one it is answering."""

@@ -23,8 +23,7 @@ from toolyard.model.names import copied, json_type, nearest, pointer_of, show
 from toolyard.model.tool import DeferredTool, Effects, Schema, Tool
 from toolyard.model.tree_size import TooManyValues, is_shallow, iter_levels
 from toolyard.parsing import parse_json
-from toolyard.registry.function_call import function_caller, plain_function, raise_failure, wait_for
-from toolyard.registry.simulation import check_dispatch
+from toolyard.registry.function_call import check_dispatch, function_caller, plain_function, raise_failure, wait_for
 from toolyard.schema.admission import Kept, keep_schema, read_kept
 from toolyard.schema.coerce import IntegerPlan, integer_plan
 from toolyard.schema.compile import QUICK_BYTES, SMALL_BYTES, CompiledSchema, compile_schema

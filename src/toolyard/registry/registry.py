@@ -29,9 +29,8 @@ from toolyard.plugins.protocols import SearchHits, ToolSearch, new_search
 from toolyard.plugins.table import check_loader
 from toolyard.registry.bind import Bound, bind, bind_exact, find
 from toolyard.registry.enriching import Enricher, in_order
-from toolyard.registry.function_call import settle_function, wait_for
+from toolyard.registry.function_call import check_dispatch, settle_function, wait_for
 from toolyard.registry.prepared import RawArguments, read_arguments
-from toolyard.registry.simulation import check_dispatch
 from toolyard.registry.snapshot import (
     Index,
     Part,

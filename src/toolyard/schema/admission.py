@@ -37,9 +37,8 @@ from toolyard.model.tool import INFERRED, SOURCES, DeferredTool, Schema, Tool
 from toolyard.model.tree_size import written_size
 from toolyard.schema.compile import CompiledSchema, compile_schema
 from toolyard.schema.normalise import Change, normalise
-from toolyard.schema.pattern_cost import count_positions
 from toolyard.schema.subschemas import Path, children
-from toolyard.schema.weight import InPlace
+from toolyard.schema.weight import InPlace, count_positions
 
 
 class SchemaBudget(msgspec.Struct, frozen=True):

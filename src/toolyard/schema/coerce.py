@@ -17,8 +17,7 @@ from toolyard.model.errors import MalformedSource
 from toolyard.model.names import copied, json_type, pointer_of
 from toolyard.parsing import parse_json
 from toolyard.schema.compile import CompiledSchema
-from toolyard.schema.explainer import Misfit
-from toolyard.schema.violations import MAX_VIOLATIONS
+from toolyard.schema.violations import MAX_VIOLATIONS, Misfit
 
 _ROUNDS = 4
 """JSON text inside JSON text inside ...; each round opens one level."""

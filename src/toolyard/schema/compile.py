@@ -18,8 +18,7 @@ import jsonschema_rs
 
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.names import JSON_TYPES, pointer_of
-from toolyard.schema.explainer import Explainer, Misfit
-from toolyard.schema.violations import MAX_VIOLATIONS, Violation, violation_of
+from toolyard.schema.violations import MAX_VIOLATIONS, Explainer, Misfit, Violation, violation_of
 from toolyard.schema.walk import Walk
 from toolyard.schema.weight import STEPS, Weight, measure, weigh
 

@@ -1,14 +1,23 @@
-"""What is wrong with a value, in words that name the place and the rule and never the value: it may be a secret."""
+"""What is wrong with a value, in words that name the place and the rule and never the value: it may be a secret.
+
+`Misfit` is one thing that is wrong, and `Explainer` what walks over the values of one schema share.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, TypeAlias
+from urllib.parse import quote
 
 import jsonschema_rs
 import msgspec
 
-from toolyard.model.names import json_type, pointer_of
+from toolyard.model.errors import InvalidSchemaError
+from toolyard.model.names import IN_PLACE, json_type, pointer_of
+from toolyard.model.tool import Schema
+from toolyard.schema.subschemas import References, SubSchema, allowed_values, children, types_of
+from toolyard.schema.weight import Weight, own_steps, pattern_steps, weigh
 
 MAX_VIOLATIONS = 100
 _SHOWN = 8
@@ -118,3 +127,168 @@ def list_options(values: Sequence[Any]) -> str:
     """The first few values as JSON, and how many there are."""
     shown = ", ".join(msgspec.json.encode(value).decode()[:80] for value in values[:_SHOWN])
     return f"{shown}, ... ({len(values)} in all)" if len(values) > _SHOWN else shown
+
+
+Path = tuple[str | int, ...]
+Wanted = tuple[Path, tuple[str, ...]]
+"""A place, and the types that would be welcome there."""
+
+_APPLICATORS = (
+    (IN_PLACE - {"dependencies"})
+    | {"properties", "patternProperties", "additionalProperties", "propertyNames", "unevaluatedProperties"}
+    | {"items", "prefixItems", "additionalItems", "contains", "minContains", "maxContains", "unevaluatedItems"}
+)
+_SAYING = frozenset({"type", "enum", "const", "required"})
+_NOT_ASKED = (
+    _APPLICATORS
+    | {"$defs", "definitions", "$id", "id", "$schema", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary"}
+    | {"$comment", "title", "description", "default", "examples", "required", "enum", "const"}
+)
+"""Keywords that say nothing by themselves, and those whose words are made here: the validator copies all options."""
+
+
+class Misfit(msgspec.Struct, frozen=True):
+    """One thing that is wrong, and where below the value that was looked at."""
+
+    path: Path
+    message: str
+    keyword: str
+    wants: tuple[Wanted, ...] = ()
+
+    @property
+    def violation(self) -> Violation:
+        """As it is told to people."""
+        return Violation(pointer_of(self.path), self.message, self.keyword)
+
+    def below(self, prefix: Path) -> Misfit:
+        """The same, seen from further up."""
+        wants = tuple((prefix + path, types) for path, types in self.wants)
+        return Misfit(prefix + self.path, self.message, self.keyword, wants)
+
+
+CompilePart: TypeAlias = Callable[..., jsonschema_rs.Validator]
+FALSE_SCHEMA = Misfit((), "False schema does not allow value", "falseSchema")
+
+
+class Own:
+    """What a schema says without its subschemas."""
+
+    __slots__ = ("accepts", "errors", "is_all", "is_unique", "options", "pattern", "steps", "types", "words")
+
+    def __init__(
+        self, node: Schema, compile_part: Callable[[Schema], jsonschema_rs.Validator], leads_out: bool
+    ) -> None:
+        asked = {key: value for key, value in node.items() if key not in _NOT_ASKED}
+        if isinstance(asked.get("dependencies"), dict):
+            asked["dependencies"] = {name: sub for name, sub in asked["dependencies"].items() if isinstance(sub, list)}
+        if leads_out:
+            asked["$ref"] = node["$ref"]
+        self.types = types_of(node["type"]) if asked.keys() == {"type"} and len(node.keys() & _SAYING) == 1 else []
+        """Where that is all that is said, so that the validator need not be asked for its words."""
+        options: Schema = {key: node[key] for key in ("enum", "const") if key in node}
+        self.errors = compile_part(asked).iter_errors if asked else _no_errors
+        self.options = compile_part(options).is_valid if options else None
+        everything = asked | options | ({"required": node["required"]} if "required" in node else {})
+        self.accepts: Callable[[Any], bool] = compile_part(everything).is_valid if everything else _accept
+        self.is_all = leads_out or (_APPLICATORS.isdisjoint(node) and "dependencies" not in node)
+        self.is_unique = node.get("uniqueItems") is True
+        self.steps = own_steps(node)
+        self.pattern = pattern_steps(node["pattern"]) if isinstance(asked.get("pattern"), str) else None
+        values = allowed_values(node) or []
+        start = "must be" if "const" in node else "must be one of"
+        self.words = f"{start} {list_options(values)}", tuple(sorted({json_type(value) for value in values}))
+
+
+def _no_errors(value: Any) -> Iterator[jsonschema_rs.ValidationError]:
+    return iter(())
+
+
+def _accept(value: Any) -> bool:
+    return True
+
+
+class Explainer:
+    """What walks over the values of one schema share; made when first something is wrong."""
+
+    def __init__(self, schema: SubSchema, compile_part: CompilePart) -> None:
+        self.schema = schema
+        root: Schema = schema if isinstance(schema, dict) else {}
+        self.references = References(root)
+        self.draft = root.get("$schema")
+        self.is_old = isinstance(self.draft, str) and any(f"draft-0{number}" in self.draft for number in (4, 6, 7))
+        self.is_2019 = isinstance(self.draft, str) and "2019-09" in self.draft
+        self._compile = compile_part
+        self._own: dict[int, Own] = {}
+        self._judges: dict[int, Callable[[Any], bool] | None] = {}
+        self._weights: dict[int, Weight] = {}
+        self._targets: dict[int, SubSchema] = {}
+        self._patterns: dict[str, Callable[[Any], bool]] = {}
+
+    def own(self, node: Schema) -> Own:
+        """What a schema says by itself, made when first asked."""
+        found = self._own.get(id(node))
+        if found is None:
+            leads_out = self.references.leads_out(node)
+            # Older drafts read nothing beside a reference.
+            alone = {"$ref": node["$ref"]} if self.is_old and "$ref" in node else node
+            found = self._own[id(node)] = Own(alone, self.compile_part, leads_out)
+        return found
+
+    def compile_part(self, part: Schema, around: tuple[str, Schema] | None = None) -> jsonschema_rs.Validator:
+        """A validator of a few keywords, of the same draft; with what they may refer to, and its address."""
+        return self._compile({"$schema": self.draft, **part} if self.draft else part, around=around)
+
+    def follow(self, node: SubSchema) -> SubSchema:
+        """The schema itself, or where it leads if it is nothing but a reference."""
+        if not isinstance(node, dict) or len(node) != 1 or "$ref" not in node:
+            return node
+        found = self._targets.get(id(node))
+        if found is None:
+            seen, found = {id(node)}, node
+            while isinstance(found, dict) and len(found) == 1 and "$ref" in found:
+                further = self.references.targets(found)
+                if not further or id(further[0]) in seen:
+                    break
+                found = further[0]
+                seen.add(id(found))
+            self._targets[id(node)] = found
+        return found
+
+    def weigh_items(self, node: Schema) -> Weight:
+        """What a verdict on values may cost that a subschema judges, whatever else the schema holds."""
+        if id(node) not in self._weights:
+            self._weights[id(node)] = weigh(self.references.root, node)
+        return self._weights[id(node)]
+
+    def judge_items(self, node: Schema) -> Callable[[Any], bool] | None:
+        """A verdict on lists of values that all must fit a subschema; None where the validator has no way to it."""
+        if id(node) not in self._judges:
+            pointer = self._pointers.get(id(node))
+            self._judges[id(node)] = None if pointer is None else self._compile_items(pointer)
+        return self._judges[id(node)]
+
+    def _compile_items(self, pointer: str) -> Callable[[Any], bool] | None:
+        root = self.references.root
+        base = root.get("$id", root.get("id")) or "urn:toolyard:schema"
+        part: Schema = {"items": {"$ref": f"{base.rstrip('#')}#{quote(pointer, safe='/~$')}"}}
+        try:
+            return self.compile_part(part, (base, root)).is_valid
+        except (ValueError, InvalidSchemaError):
+            return None
+
+    @cached_property
+    def _pointers(self) -> dict[int, str]:
+        found: dict[int, str] = {}
+        stack: list[tuple[Path, SubSchema]] = [((), self.references.root)]
+        while stack:
+            path, node = stack.pop()
+            if isinstance(node, dict) and id(node) not in found:
+                found[id(node)] = pointer_of(path)
+                stack.extend((path + step, sub) for step, sub in children(node))
+        return found
+
+    def matches(self, pattern: str, name: str) -> bool:
+        """Whether a property's name fits a pattern."""
+        if pattern not in self._patterns:
+            self._patterns[pattern] = self.compile_part({"pattern": pattern}).is_valid
+        return self._patterns[pattern](name)

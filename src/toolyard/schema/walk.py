@@ -17,11 +17,19 @@ import msgspec
 
 from toolyard.model.names import IN_PLACE
 from toolyard.model.tool import Schema
-from toolyard.schema.explainer import FALSE_SCHEMA, Explainer, Misfit, Own, Path, Wanted
-from toolyard.schema.pattern_cost import pattern_steps
 from toolyard.schema.subschemas import prefix_items, types_of
-from toolyard.schema.violations import quote_names, word_type, word_violation
-from toolyard.schema.weight import UNIQUE, measure, wide_steps
+from toolyard.schema.violations import (
+    FALSE_SCHEMA,
+    Explainer,
+    Misfit,
+    Own,
+    Path,
+    Wanted,
+    quote_names,
+    word_type,
+    word_violation,
+)
+from toolyard.schema.weight import UNIQUE, measure, pattern_steps, wide_steps
 
 _STEP = 60
 """What a step in Python takes, in the steps that `weight` counts."""

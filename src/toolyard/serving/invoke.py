@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from toolyard.app.toolyard import Toolyard
-from toolyard.calls.request import CallRequest, Listener
+from toolyard.calls.batch import CallRequest, Listener
 from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.dialects.wire_names import read_wire_call
 from toolyard.model.call import Mode, ToolCall, ToolResult

@@ -24,7 +24,7 @@ from toolyard import (
     ToolRegistry,
     Unavailable,
 )
-from toolyard.calls.request import CallRequest
+from toolyard.calls.batch import CallRequest
 from toolyard.model.call import Progress, blocks_of
 
 pytestmark = pytest.mark.process

@@ -21,7 +21,7 @@ from toolyard import (
     ToolRegistry,
     Unavailable,
 )
-from toolyard.calls.request import CallRequest
+from toolyard.calls.batch import CallRequest
 from toolyard.engines.effectful import OutwardEngine
 from toolyard.model.call import text
 from toolyard.sessions.sessions import Sessions

@@ -175,7 +175,7 @@ def test_part_of_another_engine_and_config_it_makes_things_of_its_own_tools_alon
 
 
 async def test_a_call_without_a_session_is_in_a_world_of_its_own():
-    from toolyard.calls.request import CallRequest
+    from toolyard.calls.batch import CallRequest
 
     with engine_of() as engine:
         (listed,) = await engine.arun(CallRequest(calls=[call("list_tasks")]))

@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from msgspec import UNSET, structs
 
-from toolyard.calls.attempts import answer_flow
-from toolyard.calls.deadline import too_late
-from toolyard.calls.drive import Flow, drive_here
-from toolyard.calls.failure import is_own_exception
-from toolyard.calls.fault_effects import behind_a_cassette
+from toolyard.calls.attempts import answer_flow, behind_a_cassette
+from toolyard.calls.drive import Flow, drive_here, too_late
 from toolyard.calls.faults import Fault, FaultPlan
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.plan import Answerer
-from toolyard.calls.result import plain_answer
+from toolyard.calls.result import is_own_exception, plain_answer
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.execute_override import OverridingEngine
 from toolyard.engines.options import ReplayOptions
@@ -32,7 +29,7 @@ from toolyard.model.tool import Tool
 from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import bind
-from toolyard.registry.simulation import current_simulation
+from toolyard.registry.function_call import current_simulation
 from toolyard.schema.options import check_kinds, read_arguments
 from toolyard.schema.variables import expand_place
 from toolyard.sessions.history import Entry

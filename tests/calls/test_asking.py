@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 from calls.call_support import call, engine_of, registry_of
 
-from toolyard.calls import previews
+from toolyard.calls import asking
 from toolyard.calls.policy import Policy, Rule
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.effectful import OutwardEngine
@@ -113,7 +113,7 @@ def test_a_preview_that_fails_is_shown_as_what_it_is_and_the_call_is_held():
 
 
 def test_a_preview_takes_no_longer_than_it_may(monkeypatch):
-    monkeypatch.setattr(previews, "_SECONDS", 0.05)
+    monkeypatch.setattr(asking, "_SECONDS", 0.05)
     go = threading.Event()
 
     def hang() -> None:

@@ -3,8 +3,7 @@
 import pytest
 
 from toolyard.schema import compile_schema
-from toolyard.schema.pattern_cost import pattern_steps
-from toolyard.schema.weight import STEPS
+from toolyard.schema.weight import STEPS, pattern_steps
 
 LONG = "(a|b)*a(a|b){5000}c"
 TOO_COSTLY = "may take more than"
