@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from toolyard.loop.threads import loop_runs_here
 from toolyard.model.errors import SyncInAsyncError
@@ -21,12 +21,30 @@ if TYPE_CHECKING:
     import asyncio
 
 
-class _Waiter(Protocol):
+class _Waiter:
+    __slots__ = ("_settled",)
+
+    def __init__(self) -> None:
+        self._settled = threading.Lock()
+
     def grant(self) -> bool:
         """Give the place to this waiter; False if it gave up, or can no longer be told."""
+        if not self._settled.acquire(blocking=False):
+            return False
+        try:
+            self._tell()
+        except RuntimeError:
+            # Its loop is closed, and with it the task; when that is swept up, it must not give back what it never had.
+            self._settled.release()
+            return False
+        return True
 
     def give_up(self) -> bool:
         """True if nothing was granted, nor will be."""
+        return self._settled.acquire(blocking=False)
+
+    def _tell(self) -> None:
+        raise NotImplementedError
 
 
 class Gate:
@@ -139,23 +157,16 @@ class Gate:
 _making_lines = threading.Lock()
 
 
-class _Thread:
-    __slots__ = ("_settled", "_wake")
+class _Thread(_Waiter):
+    __slots__ = ("_wake",)
 
     def __init__(self) -> None:
-        self._settled = threading.Lock()
+        super().__init__()
         self._wake = threading.Lock()
         self._wake.acquire()
 
-    def grant(self) -> bool:
-        if not self._settled.acquire(blocking=False):
-            return False
+    def _tell(self) -> None:
         self._wake.release()
-        return True
-
-    def give_up(self) -> bool:
-        """True if nothing was granted, nor will be."""
-        return self._settled.acquire(blocking=False)
 
     def wait(self, until: float | None) -> bool:
         if until is None:
@@ -163,28 +174,16 @@ class _Thread:
         return self._wake.acquire(timeout=min(max(until - time.monotonic(), 0.0), threading.TIMEOUT_MAX))
 
 
-class _Task:
-    __slots__ = ("_loop", "_settled", "future")
+class _Task(_Waiter):
+    __slots__ = ("_loop", "future")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._settled = threading.Lock()
+        super().__init__()
         self._loop = loop
         self.future: asyncio.Future[None] = loop.create_future()
 
-    def grant(self) -> bool:
-        if not self._settled.acquire(blocking=False):
-            return False
-        try:
-            self._loop.call_soon_threadsafe(self._wake)
-        except RuntimeError:
-            # Its loop is closed, and with it the task; when that is swept up, it must not give back what it never had.
-            self._settled.release()
-            return False
-        return True
-
-    def give_up(self) -> bool:
-        """True if nothing was granted, nor will be."""
-        return self._settled.acquire(blocking=False)
+    def _tell(self) -> None:
+        self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
         if not self.future.done():

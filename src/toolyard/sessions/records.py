@@ -33,6 +33,9 @@ from toolyard.sessions.store.tables import UNWATCHED, Record, get_record, list_r
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
+_AT_ONCE = 500
+"""Records deleted by one transaction: others wait for it."""
+
 
 def off_loop(
     method: Callable[Concatenate[Any, _P], _T], *, writes: bool = False
@@ -58,24 +61,42 @@ class Records(ABC):
     shared: bool
     """True if other processes see the same records; False if they end with this one."""
 
-    @abstractmethod
+    clock: Callable[[], float]
+    """By which `expire` counts."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self.clock = clock
+        # Counted from a random number: no two objects, in whatever process, give the same stamp.
+        self._stamps = itertools.count(secrets.randbits(62))
+
     def put(self, kind: str, owner: str, name: str, value: bytes, *, new: bool = False) -> bool:
         """Keep a value. With `new`, False if there is one of that name already, which then stays."""
+        stamp = next(self._stamps)
+        return self._write(PutRecord(kind, owner, name, value, self.clock(), stamp, AffectedRows(), new)) == 1
+
+    def remove(self, kind: str, owner: str, name: str, *, old: bytes | None = None) -> bool:
+        """Forget a value, if it is `old` where that is given; False if there was nothing to forget."""
+        return self._write(RemoveRecord(kind, owner, name, AffectedRows(), old)) == 1
+
+    def replace(self, kind: str, owner: str, name: str, old: bytes, value: bytes) -> bool:
+        """Change a value that is still `old`; False if it is not."""
+        stamp = next(self._stamps)
+        return self._write(PutRecord(kind, owner, name, value, self.clock(), stamp, AffectedRows(), old=old)) == 1
+
+    def expire(self, kind: str, before: float) -> int:
+        """Forget what was written before that; says how many."""
+        total = 0
+        while gone := self._write(ExpireRecords(kind, before, _AT_ONCE, AffectedRows())):
+            total += gone
+        return total
+
+    @abstractmethod
+    def _write(self, write: RecordWrite) -> int:
+        """How many records it changed."""
 
     @abstractmethod
     def get(self, kind: str, owner: str, name: str) -> bytes | None:
         """The value, or None."""
-
-    clock: Callable[[], float]
-    """By which `expire` counts."""
-
-    @abstractmethod
-    def remove(self, kind: str, owner: str, name: str, *, old: bytes | None = None) -> bool:
-        """Forget a value, if it is `old` where that is given; False if there was nothing to forget."""
-
-    @abstractmethod
-    def replace(self, kind: str, owner: str, name: str, old: bytes, value: bytes) -> bool:
-        """Change a value that is still `old`; False if it is not."""
 
     @abstractmethod
     def all(self, kind: str, owner: str | None = None) -> list[Record]:
@@ -86,10 +107,6 @@ class Records(ABC):
         """Grows with every change of the kind, whichever process makes it, and is read before what it is the version
         of. Kinds that are written all the time (`answer`) have none: always 0.
         """
-
-    @abstractmethod
-    def expire(self, kind: str, before: float) -> int:
-        """Forget what was written before that; says how many."""
 
     @abstractmethod
     def hold(self, kind: str, owner: str, name: str) -> bool:
@@ -118,8 +135,7 @@ class Records(ABC):
     arelease = off_loop(release)
     aholds = off_loop(holds)
 
-    @abstractmethod
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - in memory there is nothing to let go of
         """Let go of threads; the store is not ours to close."""
 
 
@@ -190,46 +206,40 @@ class MemoryRecords(Records):
         clock: Callable[[], float] = time.time,
         most: Mapping[str, int] = MappingProxyType({"answer": MOST_ANSWERS, "approval": MOST_APPROVALS}),
     ) -> None:
-        self.clock = clock
+        super().__init__(clock)
         self._most = most
         self._kinds: dict[str, _Kind] = {}
         self._held: set[tuple[str, str, str]] = set()
         self._lock = threading.Lock()
 
-    def put(self, kind: str, owner: str, name: str, value: bytes, *, new: bool = False) -> bool:
-        """See `Records`."""
+    def _write(self, write: RecordWrite) -> int:
         with self._lock:
-            known = self._kind(kind)
-            if new and self._value(known, owner, name) is not None:
-                return False
-            known.put(owner, name, value, self.clock())
-            known.make_room(owner, name)
-            return True
+            known = self._kind(write.kind)
+            if isinstance(write, ExpireRecords):
+                # Not only the oldest: the clock may have been set back in between.
+                owners, before = known.owners.items(), write.before
+                old = [(owner, name) for owner, names in owners for name, (_, at) in names.items() if at < before]
+                for owner, name in old:
+                    known.drop(owner, name)
+                return len(old)
+            value = self._value(known, write.owner, write.name)
+            if write.old is not None and value != write.old:
+                return 0
+            if isinstance(write, RemoveRecord):
+                if value is None:
+                    return 0
+                known.drop(write.owner, write.name)
+            else:
+                if write.new and value is not None:
+                    return 0
+                known.put(write.owner, write.name, write.value, write.at)
+                known.make_room(write.owner, write.name)
+            return 1
 
     def get(self, kind: str, owner: str, name: str) -> bytes | None:
         """See `Records`."""
         known = self._kinds.get(kind)
         return None if known is None else self._value(known, owner, name)
-
-    def remove(self, kind: str, owner: str, name: str, *, old: bytes | None = None) -> bool:
-        """See `Records`."""
-        with self._lock:
-            known = self._kind(kind)
-            value = self._value(known, owner, name)
-            if value is None or (old is not None and value != old):
-                return False
-            known.drop(owner, name)
-            return True
-
-    def replace(self, kind: str, owner: str, name: str, old: bytes, value: bytes) -> bool:
-        """See `Records`."""
-        with self._lock:
-            known = self._kind(kind)
-            if self._value(known, owner, name) != old:
-                return False
-            known.put(owner, name, value, self.clock())
-            known.make_room(owner, name)
-            return True
 
     def all(self, kind: str, owner: str | None = None) -> list[Record]:
         """See `Records`."""
@@ -243,18 +253,6 @@ class MemoryRecords(Records):
     def version(self, kind: str) -> int:
         """See `Records`."""
         return 0 if kind in UNWATCHED else self._kind(kind).version
-
-    def expire(self, kind: str, before: float) -> int:
-        """See `Records`."""
-        with self._lock:
-            known = self._kind(kind)
-            # Not only the oldest: the clock may have been set back in between.
-            old = [
-                (owner, name) for owner, names in known.owners.items() for name, (_, at) in names.items() if at < before
-            ]
-            for owner, name in old:
-                known.drop(owner, name)
-            return len(old)
 
     def hold(self, kind: str, owner: str, name: str) -> bool:
         """See `Records`."""
@@ -273,9 +271,6 @@ class MemoryRecords(Records):
         """See `Records`."""
         return (kind, owner, name) in self._held
 
-    def close(self) -> None:
-        """See `Records`; nothing to let go of."""
-
     def _kind(self, kind: str) -> _Kind:
         known = self._kinds.get(kind)
         if known is None:
@@ -289,8 +284,6 @@ class MemoryRecords(Records):
         return None if found is None else found[0]
 
 
-_AT_ONCE = 500
-"""Records deleted by one transaction: others wait for it."""
 _THREADS = 16
 """Writes that wait at once for the next commit, which they share."""
 
@@ -301,27 +294,17 @@ class SqlRecords(Records):
     shared = True
 
     def __init__(self, store: SqlStore, *, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(clock)
         self._store = store
-        self.clock = clock
         self._threads = Threads(_THREADS, "toolyard-records")
-        # Counted from a random number: no two objects, in whatever process, give the same stamp.
-        self._stamps = itertools.count(secrets.randbits(62))
 
-    def put(self, kind: str, owner: str, name: str, value: bytes, *, new: bool = False) -> bool:
-        """See `Records`."""
-        return self._write(self._put(kind, owner, name, value, new=new)) == 1
+    def _write(self, write: RecordWrite) -> int:
+        self._store.write(write)
+        return write.outcome.rows
 
     def get(self, kind: str, owner: str, name: str) -> bytes | None:
         """See `Records`."""
         return self._store.read(lambda run: get_record(run, kind, owner, name))
-
-    def remove(self, kind: str, owner: str, name: str, *, old: bytes | None = None) -> bool:
-        """See `Records`."""
-        return self._write(RemoveRecord(kind, owner, name, AffectedRows(), old)) == 1
-
-    def replace(self, kind: str, owner: str, name: str, old: bytes, value: bytes) -> bool:
-        """See `Records`."""
-        return self._write(self._put(kind, owner, name, value, old=old)) == 1
 
     def all(self, kind: str, owner: str | None = None) -> list[Record]:
         """See `Records`."""
@@ -330,13 +313,6 @@ class SqlRecords(Records):
     def version(self, kind: str) -> int:
         """See `Records`."""
         return self._store.read(lambda run: record_version(run, kind))
-
-    def expire(self, kind: str, before: float) -> int:
-        """See `Records`."""
-        total = 0
-        while gone := self._write(ExpireRecords(kind, before, _AT_ONCE, AffectedRows())):
-            total += gone
-        return total
 
     def hold(self, kind: str, owner: str, name: str) -> bool:
         """See `Records`."""
@@ -353,15 +329,6 @@ class SqlRecords(Records):
     def close(self) -> None:
         """See `Records`."""
         self._threads.close()
-
-    def _put(
-        self, kind: str, owner: str, name: str, value: bytes, *, new: bool = False, old: bytes | None = None
-    ) -> PutRecord:
-        return PutRecord(kind, owner, name, value, self.clock(), next(self._stamps), AffectedRows(), new, old)
-
-    def _write(self, write: RecordWrite) -> int:
-        self._store.write(write)
-        return write.outcome.rows
 
     async def do_beside(self, work: Callable[[], _T], *, writes: bool) -> _T:
         """See `Records`; a write waits for its commit, a read only where the server is not this process."""

@@ -200,33 +200,27 @@ class SqlStore(ABC):
 
     def load(self, key: Key) -> StoredSession | None:
         """See `SessionStore`."""
-        self._check_process()
-        return self._read(lambda run: tables.load_session(run, key))
+        return self.read(lambda run: tables.load_session(run, key))
 
     def newer(self, key: Key, branch: str, seq: int) -> StoredSession | None:
         """See `SessionStore`."""
-        self._check_process()
-        return self._read(lambda run: tables.load_newer(run, key, branch, seq))
+        return self.read(lambda run: tables.load_newer(run, key, branch, seq))
 
     def sessions(self, owner: str | None = None) -> list[SessionInfo]:
         """See `SessionStore`."""
-        self._check_process()
-        return self._read(lambda run: tables.list_sessions(run, owner))
+        return self.read(lambda run: tables.list_sessions(run, owner))
 
     def parents(self, owner: str) -> dict[str, str]:
         """For each of the owner's sessions that is a fork of one that still is: which one."""
-        self._check_process()
-        return self._read(lambda run: tables.list_parents(run, owner))
+        return self.read(lambda run: tables.list_parents(run, owner))
 
     def count(self, owner: str | None = None) -> int:
         """See `SessionStore`."""
-        self._check_process()
-        return self._read(lambda run: tables.count_sessions(run, owner))
+        return self.read(lambda run: tables.count_sessions(run, owner))
 
     def expire(self, used_before: float) -> list[Key]:
         """See `SessionStore`."""
-        self._check_process()
-        unused = self._read(lambda run: tables.list_unused(run, used_before))
+        unused = self.read(lambda run: tables.list_unused(run, used_before))
         return [key for key in unused if self._expire(key, used_before)]
 
     def _expire(self, key: Key, used_before: float) -> bool:
