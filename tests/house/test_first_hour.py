@@ -140,8 +140,8 @@ def test_each_task_takes_the_commands_that_the_page_says(shell, task):
             assert re.search(rf"^\s*{words}", said, re.MULTILINE), f"{command}\nwanted: {line}\n{said}"
 
 
-def test_the_page_has_the_seven_tasks():
-    assert len(TASKS) == 7
+def test_the_page_has_the_nine_tasks():
+    assert len(TASKS) == 9
 
 
 def test_an_api_whose_document_is_behind_a_key_says_which_option_is_missing(pets):

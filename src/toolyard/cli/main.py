@@ -37,6 +37,8 @@ _GROUPS = {
     "embeddings": "The embedding model that search and enrichments use by default.",
 }
 _VERBS = {
+    "init:init": "Make a small yard that runs at once.",
+    "add:add": "Add an API, an MCP server, functions or a catalog to a config.",
     "catalog:check": "Load a config, catalog or Python file and say what was loaded, rewritten and rejected.",
     "catalog:tools": "List the tools.",
     "catalog:show": "Show one tool, whole.",
@@ -48,6 +50,8 @@ _VERBS = {
     "serve:serve": "Serve the tools over HTTP.",
     "console:open": "Show the tools in a browser.",
     "serve:mcp": "Serve the tools to one MCP client, over standard input and output.",
+    "clients:install": "Let a client such as Claude Desktop or Cursor start a yard.",
+    "clients:uninstall": "Take a yard out of a client again.",
     "catalog:schema": "Print the JSON Schema of config files.",
     "catalog:version": "Print the version.",
     "session:list_": "List the sessions.",

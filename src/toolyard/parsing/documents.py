@@ -64,6 +64,15 @@ def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> b
         raise SourceUnavailable(f"{where}: cannot be read: {error.strerror or error}") from error
 
 
+def read_text(path: Path) -> str:
+    """The whole file as text, with its line ends as they are."""
+    data = read_bytes(path)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise undecodable(data, error, str(path)) from error
+
+
 def _read_all(descriptor: int, max_bytes: int, where: str) -> bytes:
     found = os.fstat(descriptor)
     _require_regular(found.st_mode, where)
@@ -151,11 +160,16 @@ def lock_file(path: Path) -> Iterator[None]:
         os.close(number)
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Put another content in its place, all at once; made by nobody else and readable by nobody else."""
+def replace_file(path: Path, data: bytes, *, keep_mode: bool = False) -> None:
+    """Put another content in its place, all at once; made by nobody else and readable by nobody else.
+
+    With `keep_mode`, by those who could read what was there before.
+    """
     number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(number, "wb") as file:
+            if keep_mode and path.exists():
+                os.fchmod(number, stat.S_IMODE(path.stat().st_mode))
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -1,0 +1,201 @@
+"""`toolyard add`: finds out what an address, a file or a command is, and makes it a source of a config."""
+
+from __future__ import annotations
+
+import importlib.util
+import ipaddress
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from itertools import chain, count
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from cyclopts import Parameter
+
+from toolyard.app.config import hide_secrets, is_config, read_config, read_config_file
+from toolyard.app.toolyard import load_sources
+from toolyard.cli.options import OUTPUT, VerbOptions, read_word
+from toolyard.cli.output import counted, print_json, print_text, working
+from toolyard.cli.yard import config_path
+from toolyard.model.errors import ConfigError, ToolyardError
+from toolyard.parsing import parse_json, parse_yaml
+from toolyard.parsing.documents import read_text, replace_file
+from toolyard.parsing.text_edits import append_item
+from toolyard.sources.scripts.manifest import MANIFEST
+
+_Source = dict[str, Any]
+_CONFIG = Path("toolyard.yaml")
+_RUNNERS = frozenset({"npx", "uvx", "pipx", "bunx", "docker", "node", "deno", "uv", "python", "python3", "run", "sh"})
+_PLAIN_HOSTS = ("mcp", "www", "api")
+
+
+def add(
+    *what: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    namespace: Annotated[str | None, Parameter(name=["--namespace", "-n"], help="The namespace of its tools.")] = None,
+    option: Annotated[
+        Sequence[str],
+        Parameter(name="--set", negative="", help="KEY=VALUE: what else the source is to say; ${NAME} in it stays."),
+    ] = (),
+    into: Annotated[
+        Path | None,
+        Parameter(help="The config that is added to; not given: $TOOLYARD_CONFIG or ./toolyard.yaml, made if need be."),
+    ] = None,
+    show: Annotated[bool, Parameter(name="--print", negative="", help="Print the source, and change nothing.")] = False,
+    options: VerbOptions = OUTPUT,
+) -> int:
+    """Add a source to a config, which otherwise stays as it is. It is loaded first, and refused if it has no tools.
+
+    Parameters
+    ----------
+    what
+        The address of an OpenAPI document or an MCP server; a Python file, a catalog, an OpenAPI document, a folder of
+        scripts, or a client's mcpServers file; a Python module; or the command, with its arguments, that starts an
+        MCP server: `toolyard add -- npx -y @modelcontextprotocol/server-memory`.
+    """
+    config = into or config_path(None) or _CONFIG
+    document = read_config_file(config) if config.exists() else None
+    if document and not is_config(document):
+        raise ConfigError(f"{config}: this is no config but a catalog; --into names another file, which is made")
+    tools = (document or {}).get("tools")
+    sources = tools.get("registry") if isinstance(tools, dict) else tools
+    used = {str(item.get("namespace")) for item in sources or () if isinstance(item, dict)}
+    extra = dict(_split_option(word) for word in option)
+    with working(f"looking at {' '.join(what)}"):
+        candidates = list(_list_candidates(what, config.parent))
+        source, loaded, rejected = _load_first(candidates, namespace, used, extra, config)
+    if not show:
+        text = read_text(config) if config.exists() else ""
+        parse = parse_json if config.suffix.lower() == ".json" else parse_yaml
+        path = ("tools", "registry") if isinstance(tools, dict) else ("tools",)
+        made = append_item(text, path, source, read=lambda read: parse(read, what=str(config)), what=str(config))
+        config.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(config, made.encode(), keep_mode=True)
+    if options.json:
+        print_json({"config": str(config), "added": not show, "source": source, "tools": loaded, "rejected": rejected})
+    elif show:
+        print_text(f"- {source}")
+    else:
+        what_it_is = f"a source of type {source['type']}"
+        print_text(f"{config}: added {what_it_is}; {counted(loaded, 'tool')} loaded, {rejected} rejected")
+    return 0
+
+
+def _split_option(word: str) -> tuple[str, Any]:
+    key, given, value = word.partition("=")
+    if not given:
+        raise ConfigError(f"--set {word}: must be KEY=VALUE")
+    return key, read_word(value)
+
+
+def _load_first(
+    candidates: list[_Source], namespace: str | None, used: set[str], extra: _Source, config: Path
+) -> tuple[_Source, int, int]:
+    """The first that gives tools, with how many it gives and refuses; an error that says why each gives none."""
+    failures = []
+    for candidate in candidates:
+        if namespace:
+            candidate["namespace"] = namespace
+        elif name := candidate.get("namespace"):
+            names = chain([name], (f"{name}_{number}" for number in count(2)))
+            candidate["namespace"] = next(name for name in names if name not in used)
+        source = {**candidate, **extra}
+        try:
+            read = read_config({"tools": [source]}, base=config.parent, where=str(config))
+            with hide_secrets(read.secrets):
+                registry, _ = load_sources(read)
+            registry.close()
+        except ToolyardError as error:
+            if len(candidates) == 1:
+                raise
+            failures.append(f"as {source['type']}: {error}")
+            continue
+        if len(registry):
+            return source, len(registry), len(registry.report.rejected)
+        reasons = [item.reason for item in registry.report.rejected[:3]]
+        failures.append(f"as {source['type']}: it has no tools{': ' * bool(reasons)}{'; '.join(reasons)}")
+    raise ConfigError("nothing here gives tools:\n" + "\n".join(f"  {line}" for line in failures))
+
+
+def _list_candidates(words: Sequence[str], base: Path) -> Iterator[_Source]:
+    """What this may be, the likeliest first."""
+    if not words:
+        raise ConfigError("say what to add: an address, a file, a module, or the command of an MCP server")
+    first, alone = words[0], len(words) == 1
+    if alone and first.startswith(("http://", "https://")):
+        yield from _list_addresses(first)
+    elif alone and Path(first).exists():
+        yield _recognise_file(Path(first), base)
+    elif alone and re.fullmatch(r"[^\W\d][\w.]*", first) and _is_module(first):
+        yield {"type": "python", "target": first, "namespace": first.rpartition(".")[2]}
+    elif shutil.which(first):
+        name = next((word for word in words if not word.startswith("-") and Path(word).name not in _RUNNERS), first)
+        source = {"type": "mcp", "command": first, "args": list(words[1:]), "namespace": _make_name(Path(name).stem)}
+        # Started where the command was tried, if it names files from there.
+        here = any(not Path(word).is_absolute() and Path(word).exists() for word in words[1:])
+        yield {**source, **({"cwd": _write_path(Path(), base)} if here else {})}
+    else:
+        raise ConfigError(f"{first!r} is no address, no file or folder here, no module, and no command on the path")
+
+
+def _list_addresses(url: str) -> Iterator[_Source]:
+    parts = urlsplit(url)
+    name = _name_host(parts.hostname or "")
+    server = {"type": "mcp", "url": url, "namespace": name}
+    # A GET to one of these may be an answer without end.
+    speaks_mcp = parts.path.rstrip("/").endswith(("/mcp", "/sse"))
+    if speaks_mcp:
+        yield server
+    yield {"type": "rest", "spec": url, "namespace": name}
+    if not parts.path.strip("/"):
+        yield {"type": "rest", "spec": f"{url.rstrip('/')}/openapi.json", "namespace": name}
+    if not speaks_mcp:
+        yield server
+
+
+def _recognise_file(path: Path, base: Path) -> _Source:
+    name, place = _make_name(path.resolve().stem), _write_path(path, base)
+    if path.is_dir():
+        if not (path / MANIFEST).is_file():
+            raise ConfigError(f"{path}: has no {MANIFEST}; `toolyard manifest init {path}` allows the scripts in it")
+        return {"type": "scripts", "path": place, "namespace": name}
+    if path.suffix == ".py":
+        return {"type": "python", "target": place, "namespace": name}
+    if path.suffix.lower() not in (".json", ".yaml", ".yml", ".jsonl", ".ndjson") and os.access(path, os.X_OK):
+        return {"type": "mcp", "command": str(path.resolve()), "namespace": name}
+    document = None if path.suffix.lower() in (".jsonl", ".ndjson") else read_config_file(path)
+    if isinstance(document, dict) and ("openapi" in document or "swagger" in document):
+        return {"type": "rest", "spec": place, "namespace": name}
+    if isinstance(document, dict) and ("mcpServers" in document or isinstance(document.get("servers"), dict)):
+        return {"type": "mcp_config", "path": place}
+    if is_config(document):
+        raise ConfigError(f"{path}: this is a config itself; copy the sources that you want from it")
+    return {"type": "file", "path": place}
+
+
+def _write_path(path: Path, base: Path) -> str:
+    """From the config's folder, as far as the file is in it."""
+    absolute, folder = path.resolve(), base.resolve()
+    return absolute.relative_to(folder).as_posix() if absolute.is_relative_to(folder) else str(absolute)
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _name_host(host: str) -> str:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        labels = [label for label in host.split(".") if label not in _PLAIN_HOSTS]
+        return _make_name(labels[0] if labels else host)
+    return "local"
+
+
+def _make_name(text: str) -> str:
+    return re.sub(r"\W+", "_", text).strip("_") or "tools"

@@ -1,0 +1,192 @@
+"""`toolyard install` and `uninstall`: a yard as an MCP server among those that a client starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+from cyclopts import Parameter
+
+from toolyard.app.config import is_config, read_anything, read_config_file
+from toolyard.cli.options import OUTPUT, VerbOptions
+from toolyard.cli.output import NotFoundError, print_json, print_text, warn
+from toolyard.cli.yard import config_path
+from toolyard.model.errors import ConfigError
+from toolyard.parsing.documents import read_text, replace_file
+from toolyard.parsing.text_edits import JSONC, TOML, TextFormat, erase_value, find_value, write_value
+from toolyard.schema.variables import VARIABLE
+
+
+class Client(NamedTuple):
+    """A program that starts MCP servers, and the file where it looks which."""
+
+    title: str
+    folder: str
+    file: str
+    key: str = "mcpServers"
+    form: TextFormat = JSONC
+    typed: bool = False
+    """Whether an entry says that it is one of a command."""
+
+
+ClientName = Literal["claude-desktop", "claude-code", "cursor", "vscode", "codex", "gemini-cli"]
+CLIENTS: dict[ClientName, Client] = {
+    "claude-desktop": Client("Claude Desktop", "settings", "Claude/claude_desktop_config.json"),
+    "claude-code": Client("Claude Code", "CLAUDE_CONFIG_DIR", ".claude.json", typed=True),
+    "cursor": Client("Cursor", "home", ".cursor/mcp.json"),
+    "vscode": Client("VS Code", "settings", "Code/User/mcp.json", "servers", typed=True),
+    "codex": Client("Codex", "CODEX_HOME", "config.toml", "mcp_servers", TOML),
+    "gemini-cli": Client("Gemini CLI", "home", ".gemini/settings.json"),
+}
+_FOLDERS = {
+    "home": ("~", "~", "~"),
+    "settings": ("${XDG_CONFIG_HOME:-~/.config}", "~/Library/Application Support", "${APPDATA:-~/AppData/Roaming}"),
+    "CLAUDE_CONFIG_DIR": ("${CLAUDE_CONFIG_DIR:-~}",) * 3,
+    "CODEX_HOME": ("${CODEX_HOME:-~/.codex}",) * 3,
+}
+"""Where clients keep what is theirs: on Linux and its like, on macOS, on Windows."""
+_SYSTEMS = {"darwin": 1, "win32": 2}
+
+Name = Annotated[str, Parameter(help="What the server is called in the client.")]
+File = Annotated[Path | None, Parameter(help="The client's file, if it is not the user's: that of a project, say.")]
+
+
+def find_file(client: Client, system: str, env: Mapping[str, str], home: Path) -> Path:
+    """The file of a user of this system."""
+    folder = _FOLDERS[client.folder][_SYSTEMS.get(system, 0)]
+    folder = VARIABLE.sub(lambda match: env.get(match[1]) or match[2], folder)
+    return Path(f"{home}{folder[1:]}" if folder.startswith("~") else folder) / client.file
+
+
+def install(
+    client: ClientName,
+    config: Path | None = None,
+    /,
+    *,
+    name: Name = "toolyard",
+    env: Annotated[
+        Sequence[str], Parameter(negative="", help="NAME=VALUE, or NAME: a variable that the server is given.")
+    ] = (),
+    file: File = None,
+    show: Annotated[bool, Parameter(name="--print", negative="", help="Print the entry, and change nothing.")] = False,
+    options: VerbOptions = OUTPUT,
+) -> int:
+    """Let a client start `toolyard mcp CONFIG`. What else its file says stays as it is, and is kept beside it.
+
+    Parameters
+    ----------
+    client
+        claude-desktop, claude-code, cursor, vscode, codex or gemini-cli.
+    config
+        Config, catalog or Python file; if not given, as for other verbs.
+    """
+    found, place = CLIENTS[client], _choose_file(client, file)
+    entry = _make_entry(found, config_path(config), _read_variables(env))
+    path, what = (found.key, name), str(place)
+    if show:
+        made = write_value(found.form, "", path, entry, what=what)
+        print_json({"client": client, "file": what, "entry": entry}) if options.json else print_text(f"{what}:\n{made}")
+        return 0
+    text = read_text(place) if place.exists() else ""
+    there = find_value(found.form.read(text, what), path)
+    _check_ours(there, name, what)
+    changed = write_value(found.form, text, path, entry, what=what)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if text and there is None:
+        replace_file(_backup_of(place), text.encode())
+    _replace_text(place, text, changed)
+    return _tell(client, what, name, "added to" if there is None else "changed in", options.json)
+
+
+def uninstall(
+    client: ClientName, /, *, name: Name = "toolyard", file: File = None, options: VerbOptions = OUTPUT
+) -> int:
+    """Take a yard out of a client again. A file that nobody else has changed is then what it was, to the byte.
+
+    Parameters
+    ----------
+    client
+        claude-desktop, claude-code, cursor, vscode, codex or gemini-cli.
+    """
+    found, place = CLIENTS[client], _choose_file(client, file)
+    path, what, backup = (found.key, name), str(place), _backup_of(place)
+    text = read_text(place) if place.exists() else ""
+    entry = find_value(found.form.read(text, what), path)
+    if entry is None:
+        raise NotFoundError(f"{what} has no server {name!r}; --name and --file say which entry is meant")
+    _check_ours(entry, name, what)
+    before = read_text(backup) if backup.exists() else ""
+    known = find_value(found.form.read(before, str(backup)), path) is not None
+    if known or write_value(found.form, before, path, entry, what=str(backup)) != text:
+        _replace_text(place, text, erase_value(found.form, text, path, what=what))
+    else:
+        _replace_text(place, text, before)
+        backup.unlink(missing_ok=True)
+    return _tell(client, what, name, "taken out of", options.json)
+
+
+def _choose_file(client: ClientName, given: Path | None) -> Path:
+    # A file that is a link, as those of people who keep their settings in one folder, stays one.
+    return (given or find_file(CLIENTS[client], sys.platform, os.environ, Path.home())).resolve()
+
+
+def _backup_of(place: Path) -> Path:
+    return place.with_name(f"{place.name}.before-toolyard")
+
+
+def _read_variables(words: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for word in words:
+        name, given, value = word.partition("=")
+        if not given and name not in os.environ:
+            raise ConfigError(f"--env {name}: the variable is not set here; write --env {name}=VALUE")
+        found[name] = value if given else os.environ[name]
+    return found
+
+
+def _make_entry(client: Client, config: Path | None, env: dict[str, str]) -> dict[str, Any]:
+    """What the client is told to start; the config is read first, so that no entry is written that cannot run."""
+    from toolyard.serving.process.workers import own_command
+
+    if config is None:
+        raise ConfigError("name a config, catalog or Python file; `toolyard init` makes one to begin with")
+    read_anything(config, env={**os.environ, **env})
+    for name in sorted(_list_variables(config) - env.keys()):
+        warn(f"{config} needs the variable {name}, which clients do not pass on; --env {name} writes it into the entry")
+    command, *arguments = own_command(["mcp", str(config.absolute())])
+    entry = {"command": command, "args": arguments, **({"env": env} if env else {})}
+    return {"type": "stdio", **entry} if client.typed else entry
+
+
+def _list_variables(config: Path) -> set[str]:
+    """Those without a default that a config names."""
+    document = None if config.suffix == ".py" else read_config_file(config)
+    text = json.dumps(document, ensure_ascii=False) if is_config(document) else ""
+    return {match[1] for match in VARIABLE.finditer(text) if match[2] is None}
+
+
+def _check_ours(entry: Any, name: str, what: str) -> None:
+    arguments = entry.get("args") if isinstance(entry, dict) else None
+    if entry is not None and not (isinstance(arguments, list) and {"toolyard", "mcp"} <= set(map(str, arguments))):
+        raise ConfigError(f"{what}: the server {name!r} there is not one of `toolyard install`; say another --name")
+
+
+def _replace_text(place: Path, before: str, after: str) -> None:
+    if (read_text(place) if place.exists() else "") != before:
+        raise ConfigError(f"{place}: somebody else changed it just now; nothing was written, try again")
+    if after:
+        replace_file(place, after.encode(), keep_mode=True)
+    else:
+        place.unlink()
+
+
+def _tell(client: ClientName, what: str, name: str, done: str, as_json: bool) -> int:
+    if as_json:
+        print_json({"client": client, "file": what, "name": name, "done": done.partition(" ")[0]})
+    else:
+        print_text(f"{name!r} was {done} {what}; restart {CLIENTS[client].title} to see it")
+    return 0

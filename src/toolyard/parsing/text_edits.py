@@ -1,0 +1,326 @@
+"""One place of a JSON, TOML or YAML text is changed, and every other byte of it stays, comments too.
+
+Each change is checked by reading the result again: it must say what the text said before, and the change. What is
+written in so unusual a form that this fails is refused, and nothing is lost.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import re
+import tomllib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import yaml
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from toolyard.model.errors import ConfigError, MalformedSource
+from toolyard.parsing.documents import parse_json
+
+Path = Sequence[str]
+
+_STRING = r'"(?:[^"\\\n]|\\.)*"'
+_COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_LAST_COMMA = re.compile(rf"({_STRING})|,(?=\s*[\]}}])")
+_BLANK = re.compile(r"[\s\ufeff]*")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
+_INDENT = "  "
+
+
+class TextFormat(NamedTuple):
+    """How texts of a kind are read and changed; `write` and `erase` may get it wrong, `change` finds out."""
+
+    read: Callable[[str, str], Any]
+    write: Callable[[str, Path, Any], str]
+    erase: Callable[[str, Path], str]
+
+
+def write_value(form: TextFormat, text: str, path: Path, value: Any, *, what: str) -> str:
+    """The text with a value at the path: in place of the one there, or behind all others."""
+    expected = copy.deepcopy(form.read(text, what))
+    if find_value(expected, path) == value:
+        return text
+    _descend(expected, path[:-1], what)[path[-1]] = value
+    return _confirm(form, form.write(text, path, value), expected, what)
+
+
+def erase_value(form: TextFormat, text: str, path: Path, *, what: str) -> str:
+    """The text without what is at the path, and without what held nothing else."""
+    expected = copy.deepcopy(form.read(text, what))
+    while len(path) > 1 and len(_descend(expected, path[:-1], what)) == 1:
+        path = path[:-1]
+    del _descend(expected, path[:-1], what)[path[-1]]
+    return _confirm(form, form.erase(text, path), expected, what)
+
+
+def find_value(document: Any, path: Path) -> Any:
+    """What is at the path; None if there is nothing."""
+    for key in path:
+        document = document.get(key) if isinstance(document, dict) else None
+    return document
+
+
+def _descend(document: Any, path: Path, what: str) -> Any:
+    for depth, key in enumerate(["", *path]):
+        document = document.setdefault(key, {}) if depth else document
+        if not isinstance(document, dict):
+            raise MalformedSource(f"{'.'.join(path[:depth]) or 'the document'} is no object to add to", where=what)
+    return document
+
+
+def _confirm(form: TextFormat, text: str, expected: Any, what: str) -> str:
+    try:
+        if form.read(text, what) == expected:
+            return text
+    except MalformedSource:
+        pass
+    raise ConfigError(f"{what}: is written in a way that cannot be changed safely; nothing was changed, do it by hand")
+
+
+def newline_of(text: str) -> str:
+    """How lines of the text end."""
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+class _Item(NamedTuple):
+    """A member of an object with its place in the text."""
+
+    key: str
+    start: int
+    value: int
+    end: int
+
+
+def _read_json(text: str, what: str) -> Any:
+    return parse_json(_blank_comments(text, commas=True), what=what) if text.strip("\ufeff \t\r\n") else {}
+
+
+def _blank_comments(text: str, *, commas: bool) -> str:
+    """The text, as long as it was, with spaces for comments and, with `commas`, for those that nothing follows."""
+
+    def blank(match: re.Match[str]) -> str:
+        return match[0] if match[1] else re.sub(r"[^\r\n]", " ", match[0])
+
+    text = _COMMENT.sub(blank, text)
+    return _LAST_COMMA.sub(blank, text) if commas else text
+
+
+def _pass_blanks(text: str, at: int) -> int:
+    return _BLANK.match(text, at).end()  # type: ignore[union-attr]
+
+
+def _list_items(plain: str, at: int) -> tuple[list[_Item], int]:
+    """The members of the object that begins there, and where it ends."""
+    decode = json.JSONDecoder().raw_decode
+    found = []
+    at = _pass_blanks(plain, at + 1)
+    while plain[at] != "}":
+        start = at
+        key, at = decode(plain, at)
+        value = _pass_blanks(plain, _pass_blanks(plain, at) + 1)
+        found.append(_Item(key, start, value, decode(plain, value)[1]))
+        at = _pass_blanks(plain, found[-1].end)
+        at = _pass_blanks(plain, at + 1) if plain[at] == "," else at
+    return found, at
+
+
+def _write_json(text: str, path: Path, value: Any) -> str:
+    text = text if text.strip("\ufeff \t\r\n") else f"{text}{{}}\n"
+    plain = _blank_comments(text, commas=True)
+    at = _pass_blanks(plain, 0)
+    for depth, key in enumerate(path):
+        items, close = _list_items(plain, at)
+        found = next((item for item in items if item.key == key), None)
+        if found is None:
+            for inner in reversed(path[depth + 1 :]):
+                value = {inner: value}
+            return _insert_member(text, at, items, close, key, value)
+        at, end = found.value, found.end
+    return text[:at] + _dump(value, text, _line_indent(text, at)) + text[end:]
+
+
+def _insert_member(text: str, at: int, items: list[_Item], close: int, key: str, value: Any) -> str:
+    """The member on a line of its own, behind all others and what is said of them."""
+    outer = _line_indent(text, at)
+    inner = _line_indent(text, items[0].start) if items else ""
+    inner = inner or outer + _unit(text)
+    member = f"{newline_of(text)}{inner}{json.dumps(key, ensure_ascii=False)}: {_dump(value, text, inner)}"
+    place = len(text[:close].rstrip())
+    if not items:
+        return text[:place] + member + newline_of(text) + outer + text[close:]
+    comma = "," in _blank_comments(text, commas=False)[items[-1].end : close]
+    kept = text[items[-1].end : place]
+    return text[: items[-1].end] + ("" if comma else ",") + kept + member + ("," if comma else "") + text[place:]
+
+
+def _dump(value: Any, text: str, indent: str) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=_unit(text)).replace("\n", newline_of(text) + indent)
+
+
+def _line_indent(text: str, at: int) -> str:
+    line = text[text.rfind("\n", 0, at) + 1 : at]
+    return line[: len(line) - len(line.lstrip())]
+
+
+def _unit(text: str) -> str:
+    """By how much one more level is indented here."""
+    return min(re.findall(r"^[ \t]+(?=[\"}\]])", text, re.MULTILINE), key=len, default=_INDENT)
+
+
+def _erase_json(text: str, path: Path) -> str:
+    bare, plain = _blank_comments(text, commas=False), _blank_comments(text, commas=True)
+    at = _pass_blanks(plain, 0)
+    for key in path:
+        items, close = _list_items(plain, at)
+        index = next(index for index, item in enumerate(items) if item.key == key)
+        at = items[index].value
+    item, follows = items[index], items[index + 1].start if index + 1 < len(items) else close
+    comma = bare.find(",", item.end, follows)
+    start = len(text[: item.start].rstrip())
+    text = text[:start] + text[(item.end if comma < 0 else comma + 1) :]
+    if comma < 0 and index:
+        before = bare.rindex(",", items[index - 1].end, item.start)
+        text = text[:before] + text[before + 1 :]
+    return text
+
+
+def _read_toml(text: str, what: str) -> Any:
+    try:
+        return tomllib.loads(text.removeprefix("\ufeff"))
+    except tomllib.TOMLDecodeError as error:
+        raise MalformedSource(f"is no TOML: {error}", where=what) from error
+
+
+def _toml_key(path: Path) -> str:
+    return ".".join(key if _BARE.fullmatch(key) else json.dumps(key, ensure_ascii=False) for key in path)
+
+
+def _write_toml(text: str, path: Path, value: Any) -> str:
+    """As a table of its own, where it was or at the end; tables in it come behind it."""
+    tables = [(path, value), *(((*path, key), item) for key, item in value.items() if isinstance(item, dict))]
+    lines = []
+    for place, table in tables:
+        lines += ["", f"[{_toml_key(place)}]"]
+        lines += [
+            f"{_toml_key([k])} = {json.dumps(v, ensure_ascii=False)}" for k, v in table.items() if type(v) is not dict
+        ]
+    span = _find_table(text, path)
+    made = newline_of(text).join(lines[1:])
+    if span is not None:
+        return text[: span[0]] + made + text[span[1] :]
+    end = newline_of(text)
+    return text + (end if text and not text.endswith("\n") else "") + (end if text.strip() else "") + made + end
+
+
+def _find_table(text: str, path: Path) -> tuple[int, int] | None:
+    """From the table's header to the end of its last line, with the tables in it."""
+    forms = [(key, json.dumps(key, ensure_ascii=False), f"'{key}'") for key in path]
+    keys = r"\s*\.\s*".join(f"(?:{'|'.join(map(re.escape, spelt))})" for spelt in forms)
+    own = re.compile(rf"[ \t]*\[\s*{keys}\s*[.\]]")
+    headers = [match.start() for match in _HEADER.finditer(text)]
+    mine = [own.match(text, at) is not None for at in headers]
+    if True not in mine:
+        return None
+    first = mine.index(True)
+    after = next((at for at, of_it in zip(headers[first:], mine[first:], strict=True) if not of_it), len(text))
+    body = re.sub(r"(?:\s*^[ \t]*(?:#[^\n]*)?$)*\s*\Z", "", text[headers[first] : after], flags=re.MULTILINE)
+    return headers[first], headers[first] + len(body)
+
+
+def _erase_toml(text: str, path: Path) -> str:
+    span = _find_table(text, path)
+    if span is None:
+        return text
+    before, after = text[: span[0]], text[span[1] :].removeprefix("\r").removeprefix("\n")
+    end = newline_of(text)
+    return (before.removesuffix(end) if before.endswith(end * 2) else before) + after
+
+
+JSONC = TextFormat(_read_json, _write_json, _erase_json)
+"""JSON, and JSON with comments and last commas, as editors keep it."""
+TOML = TextFormat(_read_toml, _write_toml, _erase_toml)
+
+
+def append_item(text: str, path: Sequence[str], item: Any, *, read: Callable[[str], Any], what: str) -> str:
+    """The text with the item behind all others of the list at the path; a list that is not there is made.
+
+    The result is read again: it must say what was there, and the item. JSON is YAML, if `read` says so.
+    """
+    expected = copy.deepcopy(read(text)) or {}
+    holder = expected
+    for key in path[:-1]:
+        holder = holder[key]
+    holder[path[-1]] = [*(holder.get(path[-1]) or []), item]
+    try:
+        made = _append(text, yaml.compose(text, Loader=yaml.SafeLoader), path, item)
+        if read(made) == expected:
+            return made
+    except (yaml.YAMLError, MalformedSource, _UnusualError):
+        pass
+    where, line = ".".join(path), json.dumps(item, ensure_ascii=False)
+    raise ConfigError(f"{what}: {where} is written in a way that cannot be added to safely; add this by hand: {line}")
+
+
+class _UnusualError(Exception):
+    """The text is right, and written so that nothing can be put into it."""
+
+
+def _append(text: str, node: Node | None, path: Sequence[str], item: Any) -> str:
+    lines: list[str] = yaml.safe_dump(
+        item, sort_keys=False, default_flow_style=None, allow_unicode=True, width=math.inf
+    ).splitlines()
+    lines = [f"{'  ' if index else '- '}{line}" for index, line in enumerate(lines)]
+    if node is None:
+        return "".join([text, *(f"{'  ' * depth}{key}:\n" for depth, key in enumerate(path)), *_indent(lines, path)])
+    for key in path:
+        if not isinstance(node, MappingNode):
+            raise _UnusualError
+        found = next((value for name, value in node.value if name.value == key), None)
+        if found is None:
+            if node.flow_style:
+                raise _UnusualError
+            return _insert_lines(text, _line_end(text, node), node.start_mark.column, [f"{key}:", *_shift(lines)])
+        name, node = next((name, value) for name, value in node.value if name.value == key)
+    if isinstance(node, SequenceNode) and node.flow_style:
+        inside = text[node.start_mark.index + 1 : node.end_mark.index - 1].rstrip()
+        comma = "" if not inside or inside.endswith(",") else ", "
+        place = node.start_mark.index + 1 + len(inside)
+        return text[:place] + comma + json.dumps(item, ensure_ascii=False) + text[place:]
+    if isinstance(node, SequenceNode):
+        return _insert_lines(text, _line_end(text, node), node.start_mark.column, lines)
+    if not isinstance(node, ScalarNode):
+        raise _UnusualError
+    # Nothing, or the word for it.
+    text = text[: node.start_mark.index] + text[node.end_mark.index :]
+    return _insert_lines(text, _line_end(text, name), name.start_mark.column, _shift(lines))
+
+
+def _indent(lines: list[str], path: Sequence[str]) -> list[str]:
+    return [f"{'  ' * len(path)}{line}\n" for line in lines]
+
+
+def _shift(lines: list[str]) -> list[str]:
+    return [f"  {line}" for line in lines]
+
+
+def _insert_lines(text: str, place: int, column: int, lines: list[str]) -> str:
+    end = newline_of(text)
+    added = "".join(f"{end}{' ' * column}{line}" for line in lines)
+    return text[:place] + added + (text[place:] or end)
+
+
+def _line_end(text: str, node: Node) -> int:
+    """The end of the line where the last token of the node ends; comments are none, so that they stay behind it."""
+    first, after = node.start_mark.index, node.end_mark.index
+    tokens = yaml.scan(text, Loader=yaml.SafeLoader)
+    ends = [token.end_mark.index for token in tokens if first <= token.start_mark.index < token.end_mark.index <= after]
+    # A block of text ends behind the empty lines that follow it.
+    end = len(text[: ends[-1]].rstrip())
+    newline = text.find("\n", end)
+    if newline < 0:
+        return len(text)
+    return newline - (text[newline - 1] == "\r")

@@ -1,0 +1,164 @@
+"""`toolyard add`: what it is told of is found out, loaded, and written into the config, whose other text stays."""
+
+import json
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from mcp_rig.processes import telling, toolyard
+
+from toolyard.app.toolyard import build_registry
+from toolyard.cli.main import run
+from toolyard.parsing import parse_yaml
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+SPEC = {
+    "openapi": "3.0.3",
+    "info": {"title": "Pets", "version": "1"},
+    "paths": {"/pets": {"get": {"operationId": "listPets", "responses": {"200": {"description": "all"}}}}},
+}
+CONFIG = "# mine\ntools:\n  registry:\n    - {type: domains, domains: [core]}  # to begin with\n  # engines next\n  engines: {}\nserver: {port: 1}\n"
+
+
+class SpecHandler(BaseHTTPRequestHandler):
+    """An API with a key, as most are."""
+
+    def do_GET(self):
+        allowed = self.headers["authorization"] == "Bearer the-secret-token"
+        body = json.dumps(SPEC if allowed else {"error": "no"}).encode()
+        self.send_response((200 if allowed else 401) if self.path == "/openapi.json" else 404)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        """Nobody reads it."""
+
+
+@pytest.fixture
+def spec_url():
+    with ThreadingHTTPServer(("127.0.0.1", 0), SpecHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("TOOLYARD_CONFIG", "TOOL_REGISTRY_DOMAINS", "PETS_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    Path("toolyard.yaml").write_text(CONFIG)
+    Path("desk.py").write_text("def add(a: int) -> int:\n    return a\n")
+    Path("spec.json").write_text(json.dumps(SPEC))
+    Path("catalog.yaml").write_text("[{name: get_weather, parameters: {}}]")
+    Path("lines.jsonl").write_text('{"name": "a"}\n{"name": "b"}\n')
+    Path("servers.json").write_text(
+        json.dumps({"mcpServers": {"desk": {"command": sys.executable, "args": ["-m", "toolyard", "mcp", "desk.py"]}}})
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "source", "tools"),
+    [
+        (["desk.py"], {"type": "python", "target": "desk.py", "namespace": "desk"}, 1),
+        (["spec.json"], {"type": "rest", "spec": "spec.json", "namespace": "spec"}, 1),
+        (["catalog.yaml"], {"type": "file", "path": "catalog.yaml"}, 1),
+        (["lines.jsonl", "-n", "mine"], {"type": "file", "path": "lines.jsonl", "namespace": "mine"}, 2),
+        (["json.tool"], {"type": "python", "target": "json.tool", "namespace": "tool"}, 1),
+        pytest.param(
+            [str(EXAMPLES / "scripts")],
+            {"type": "scripts", "path": str(EXAMPLES / "scripts"), "namespace": "scripts"},
+            4,
+            marks=pytest.mark.process,
+        ),
+        pytest.param(["servers.json"], {"type": "mcp_config", "path": "servers.json"}, 1, marks=pytest.mark.process),
+        pytest.param(
+            [sys.executable, "-m", "toolyard", "mcp", "desk.py", "-n", "d"],
+            {"type": "mcp", "command": sys.executable, "args": ["-m", "toolyard", "mcp", "desk.py"], "cwd": ".", "namespace": "d"},
+            1,
+            marks=pytest.mark.process,
+        ),
+    ],
+    ids=lambda value: None if isinstance(value, dict) else str(value)[:30],
+)  # fmt: skip
+def test_what_it_is_is_found_out_and_the_config_keeps_its_text(words, source, tools, capsys):
+    assert run(["add", *words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["source"] == source and told["tools"] == tools
+    text = Path("toolyard.yaml").read_text()
+    assert parse_yaml(text)["tools"]["registry"] == [{"type": "domains", "domains": ["core"]}, source]
+    head, tail = CONFIG.split("  # engines next")
+    assert text.startswith(head) and text.endswith("  # engines next" + tail)
+    with build_registry("toolyard.yaml") as registry:
+        assert len(registry) == 3 + tools
+
+
+def test_an_address_of_an_api_takes_what_its_document_needs_and_the_key_stays_a_variable(spec_url, monkeypatch, capsys):
+    assert run(["add", spec_url]) == 2
+    said = capsys.readouterr().err
+    assert "as rest" in said and "as mcp" in said and "401" in said and "headers" in said
+    monkeypatch.setenv("PETS_TOKEN", "the-secret-token")
+    assert run(["add", spec_url, "--set", 'headers={"authorization": "Bearer ${PETS_TOKEN}"}']) == 0
+    source = parse_yaml(Path("toolyard.yaml").read_text())["tools"]["registry"][1]
+    assert source == {
+        "type": "rest",
+        "spec": f"{spec_url}/openapi.json",
+        "namespace": "local",
+        "headers": {"authorization": "Bearer ${PETS_TOKEN}"},
+    }
+    said = capsys.readouterr()
+    assert "the-secret-token" not in said.out + said.err
+
+
+@pytest.mark.process
+def test_an_address_of_an_mcp_server_is_told_from_that_of_an_api(capsys):
+    with telling(toolyard("serve", "desk.py", "--port", "0")) as (url, _):
+        assert run(["add", f"{url}/mcp", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["source"] == {
+            "type": "mcp",
+            "url": f"{url}/mcp",
+            "namespace": "local",
+        }
+        assert run(["add", url, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)["source"]
+        assert found == {"type": "rest", "spec": f"{url}/openapi.json", "namespace": "local_2"}
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["nothing-of-the-kind"], "no address, no file or folder here, no module, and no command"),
+        (["toolyard.yaml"], "this is a config itself"),
+        (["."], "`toolyard manifest init .` allows the scripts"),
+        (["empty.py"], "no public function is defined there"),
+        (["broken.json"], "broken.json:1:"),
+        (["desk.py", "--set", "namespace"], "must be KEY=VALUE"),
+        (["desk.py", "--set", "targett=x"], "targett"),
+        (["desk.py", "--into", "catalog.yaml"], "this is no config but a catalog"),
+        ([], "say what to add"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_gives_no_tools_is_refused_and_the_config_is_untouched(words, error, capsys):
+    Path("empty.py").write_text("x = 1\n")
+    Path("broken.json").write_text('{"openapi": ')
+    assert run(["add", *words]) == 2
+    assert error in capsys.readouterr().err
+    assert Path("toolyard.yaml").read_text() == CONFIG
+
+
+def test_a_config_is_made_and_namespaces_do_not_meet(capsys):
+    assert run(["add", "desk.py", "--into", "new/yard.yaml"]) == 0
+    assert run(["add", "desk.py", "--into", "new/yard.yaml"]) == 0
+    sources = parse_yaml(Path("new/yard.yaml").read_text())["tools"]
+    assert [source["namespace"] for source in sources] == ["desk", "desk_2"]
+    assert sources[0]["target"] == str(Path("desk.py").resolve())
+    assert run(["add", "catalog.yaml", "--into", "new/yard.yaml", "--print"]) == 0
+    assert (
+        "catalog.yaml" in capsys.readouterr().out and len(parse_yaml(Path("new/yard.yaml").read_text())["tools"]) == 2
+    )
