@@ -238,7 +238,7 @@ ENGINES: PluginTable[Any] = PluginTable(
     "toolyard.engines",
     {
         "lm": "toolyard.engines.lm.engine:LMToolEngine",
-        "mcp": "toolyard.engines.mcp.engine:MCPToolEngine",
+        "mcp": "toolyard.engines.mcp:MCPToolEngine",
         "multi": "toolyard.engines.multi:MultiToolEngine",
         "python": "toolyard.engines.python:PythonToolEngine",
         "replay": "toolyard.engines.replay.engine:ReplayToolEngine",

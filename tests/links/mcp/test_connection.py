@@ -8,7 +8,7 @@ from waiting import SOON
 
 from links.fake_server import whole
 from links.mcp.conftest import in_seconds, text_of
-from links.mcp.transports.test_streamable import at
+from links.mcp.test_streamable import at
 from links.mcp.web_server import WebServer, answer, text
 from toolyard.links.mcp import Handlers
 from toolyard.model.errors import CallTimeout, Denied, ToolFailed

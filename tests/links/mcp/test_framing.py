@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolyard.links.mcp.framing import UnreadableError, guess_id, read
-from toolyard.links.mcp.transports.web import EventReader
+from toolyard.links.mcp.web import EventReader
 from toolyard.parsing.lines import LineReader, TooLong
 
 CUTS = st.lists(st.integers(min_value=0, max_value=400), max_size=12)

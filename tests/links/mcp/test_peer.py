@@ -8,8 +8,8 @@ import pytest
 from waiting import SOON, until
 
 from links.mcp.conftest import in_seconds, raw_server, text_of
-from links.mcp.transports.test_sse import SseServer
-from links.mcp.transports.test_streamable import at
+from links.mcp.test_sse import SseServer
+from links.mcp.test_streamable import at
 from links.mcp.web_server import WebServer, event, reply_event, stream, text
 from toolyard.links.mcp.peer import MOST, MessagePace, Notices
 from toolyard.loop.home import home_loop, link_loop

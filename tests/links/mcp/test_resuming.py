@@ -5,7 +5,7 @@ from waiting import SOON
 
 from links.fake_server import whole
 from links.mcp.conftest import in_seconds, text_of
-from links.mcp.transports.test_streamable import at, legacy, works  # noqa: F401 - a fixture
+from links.mcp.test_streamable import at, legacy, works  # noqa: F401 - a fixture
 from links.mcp.web_server import WebServer, event, refuse, stream
 from toolyard.model.errors import CallTimeout, Interrupted, ToolFailed
 

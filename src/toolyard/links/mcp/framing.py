@@ -109,6 +109,11 @@ def notification(method: str, params: dict[str, Any] | None = None) -> bytes:
     return _encode(message)
 
 
+def cancellation(number: int) -> bytes:
+    """Tells a server that it need not answer a request any more."""
+    return notification("notifications/cancelled", {"requestId": number, "reason": "nobody waits for it any more"})
+
+
 def response(number: Id, result: Any) -> bytes:
     """The answer to a request of the server; `TypeError` if the result is no JSON."""
     return _encode({"jsonrpc": "2.0", "id": number, "result": result})

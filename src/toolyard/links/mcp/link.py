@@ -15,11 +15,10 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from toolyard.links.mcp.connection import Connection, Listing, ToolsCall, list_all
+from toolyard.links.mcp.connection import Connection, Finder, Listing, ToolsCall, list_all
 from toolyard.links.mcp.errors import SessionLostError, again, credentials_of, harmless, late, secrets_of, unreached
 from toolyard.links.mcp.peer import Handlers, LinkLimits, McpWire, Peer
-from toolyard.links.mcp.transport_probe import Finder
-from toolyard.links.mcp.transports.web import Web
+from toolyard.links.mcp.web import Web
 from toolyard.loop.home import link_loop
 from toolyard.loop.pacing import backoff_delay, draw_chance
 from toolyard.loop.threads import leave, renewed_in_child
@@ -131,21 +130,20 @@ class McpLink(Closing):
         """Start to connect, if nobody has; nobody waits here."""
         link_loop.call_soon(self._begin_attempt)
 
-    def list_tools(self, *, timeout: float = 30.0) -> Listing:
-        """Every tool the server has, as it describes them."""
-        return link_loop.run(self._list_tools(timeout), twin="alist_tools()")
-
     async def alist_tools(self, *, timeout: float = 30.0) -> Listing:  # noqa: ASYNC109 - the twin has it too
-        """`list_tools` for async code."""
+        """Every tool the server has, as it describes them."""
         return await link_loop.arun(self._list_tools(timeout))
 
-    def call(self, name: str, arguments: dict[str, Any], **conditions: Any) -> dict[str, Any]:
-        """The raw result of a tool, which may be one that says `isError`; the conditions are those of `ToolsCall`."""
-        return link_loop.run(self._call_tool(ToolsCall(name, arguments, **conditions)), twin="acall()")
+    list_tools = link_loop.sync_twin(alist_tools)
 
     async def acall(self, name: str, arguments: dict[str, Any], **conditions: Any) -> dict[str, Any]:
-        """`call` for async code; cancelled, the server is told so."""
+        """The raw result of a tool, which may be one that says `isError`; the conditions are those of `ToolsCall`.
+
+        Cancelled, the server is told so.
+        """
         return await link_loop.arun(self._call_tool(ToolsCall(name, arguments, **conditions)))
+
+    call = link_loop.sync_twin(acall)
 
     def watch(self, callback: Watcher) -> Callable[[], None]:
         """Have a function told when the tools change and when the server comes and goes; call the result to stop.
@@ -164,13 +162,13 @@ class McpLink(Closing):
 
         return stop
 
-    def close(self) -> None:
-        """Let go of the server, and wait until that is done."""
-        link_loop.run(self._close_link(), twin="aclose()")
-
     async def aclose(self) -> None:
-        """`close` for async code."""
+        """Let go of the server, and wait until that is done."""
         await link_loop.arun(self._close_link())
+
+    def close(self) -> None:
+        """`aclose` for a thread."""
+        link_loop.run(self.aclose(), twin="aclose")
 
     @property
     def protocol(self) -> str | None:

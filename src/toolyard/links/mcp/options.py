@@ -14,7 +14,7 @@ import msgspec
 from toolyard.links.http.url import read_url
 from toolyard.links.mcp.errors import SECRET_FLAG, credentials_of, secrets_of
 from toolyard.links.mcp.peer import Handler, Handlers, LinkLimits
-from toolyard.links.mcp.transports.web import AUTH_KINDS, read_credential
+from toolyard.links.mcp.web import AUTH_KINDS, read_credential
 from toolyard.model.bindings import AuthField, McpServer, Transport
 from toolyard.model.errors import CallError, ConfigError
 from toolyard.model.names import json_type

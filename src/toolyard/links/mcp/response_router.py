@@ -11,10 +11,10 @@ import msgspec
 
 from toolyard.dialects.mcp_protocol import LISTEN
 from toolyard.links.mcp import framing
-from toolyard.links.mcp.errors import late, refused, too_large, unreadable
+from toolyard.links.mcp.errors import SessionLostError, late, refused, too_large, unreadable
 from toolyard.links.mcp.framing import JsonRpcMessage, UnreadableError
 from toolyard.links.mcp.peer import Answer, McpReply, Peer, Request
-from toolyard.model.errors import CallError, CallTimeout, Unavailable
+from toolyard.model.errors import CallError, CallTimeout, Interrupted, Unavailable
 from toolyard.parsing.lines import TooLong
 
 _log = logging.getLogger("toolyard.mcp")
@@ -27,6 +27,9 @@ class Mailbox:
         self._peer = peer
         self._answer = answer
         self._waiting: dict[int, tuple[Request, asyncio.Future[McpReply]]] = {}
+        self._last_words = ""
+        self.ended: str | None = None
+        """How the connection ended; None while it lasts."""
 
     async def exchange(self, request: Request, send: Callable[[Request, asyncio.Future[McpReply]], None]) -> McpReply:
         """Send a request and wait for its answer; the server is told if nobody waits for it any more."""
@@ -43,8 +46,7 @@ class Mailbox:
             return await future
         except (CallTimeout, asyncio.CancelledError):
             if request.cancellable and request.sent:
-                params = {"requestId": request.number, "reason": "nobody waits for it any more"}
-                self._answer(framing.notification("notifications/cancelled", params))
+                self._answer(framing.cancellation(request.number))
             raise
         finally:
             del self._waiting[request.number]
@@ -74,11 +76,22 @@ class Mailbox:
         """A message that was too long to be kept."""
         self._fail_lost_answer(line.head, line.tail, too_large(self._peer.name, self._peer.limits.max_message_bytes))
 
-    def fail(self, fault: Callable[[Request], CallError]) -> None:
+    def end(self, how: str, last_words: str = "") -> None:
         """Nothing more will come."""
+        if self.ended is None:
+            self.ended, self._last_words = how, last_words
         for request, future in self._waiting.values():
             if not future.done():
-                future.set_exception(fault(request))
+                future.set_exception(self._explain_end(request))
+
+    def refuse_late(self, request: Request) -> Exception:
+        """For a request that comes after the end: nothing was sent, so most can be sent on the next connection."""
+        return SessionLostError() if request.cancellable else self._explain_end(request)
+
+    def _explain_end(self, request: Request) -> CallError:
+        if request.sent:
+            return Interrupted(f"{self._peer.name} {self.ended or 'ended'} before it answered{self._last_words}")
+        return Unavailable(f"{self._peer.name} {self.ended or 'ended'}{self._last_words}")
 
     def _settle_request(self, message: JsonRpcMessage, size: int) -> None:
         number = message.id

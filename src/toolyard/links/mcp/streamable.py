@@ -26,7 +26,7 @@ from toolyard.links.mcp.errors import (
 from toolyard.links.mcp.framing import UnreadableError
 from toolyard.links.mcp.peer import Lost, McpReply, Peer, Request
 from toolyard.links.mcp.response_router import reply_of
-from toolyard.links.mcp.transports.web import EventReader, ServerSentEvent, Web
+from toolyard.links.mcp.web import EventReader, ServerSentEvent, Web, WebWire
 from toolyard.loop.pacing import backoff_delay
 from toolyard.model.call import Notify
 from toolyard.model.errors import CallError, CallTimeout, Interrupted, ToolFailed, Unavailable
@@ -125,18 +125,12 @@ RESUMES = 5
 """Attempts in a row to take up a stream again that bring nothing."""
 
 
-class StreamableWire:
+class StreamableWire(WebWire):
     """Nothing is kept open but what the server is to say unasked; each request fails or succeeds by itself."""
 
     def __init__(self, web: Web, url: str, peer: Peer, lost: Lost) -> None:
-        self._web = web
-        self._peer = peer
-        self._lost = lost
-        self._posts = 0
+        super().__init__(web, url, peer, lost)
         self._standing: StandingStream | None = None
-        self.url = url
-        self.version: str | None = None
-        """Of the old protocol, once agreed on."""
         self.session: str | None = None
 
     async def open(self) -> None:
@@ -162,21 +156,6 @@ class StreamableWire:
                 raise lost.fault from None  # it is the tool that misses some session, not the server ours
             self.ended(Unavailable(f"{self._peer.name} has forgotten our session"))
             raise
-
-    def has_read(self) -> bool:
-        """A request that is not read is refused, or late."""
-        return True
-
-    def tell(self, data: bytes) -> None:
-        """Send something that nobody answers."""
-        if self._posts < self._peer.limits.max_requests:
-            self._posts += 1
-            self._peer.start(self._send_quietly(data))
-
-    async def post(self, data: bytes, version: str) -> None:
-        """Send the notification that ends a handshake."""
-        self.version = version
-        await self._post_message(data)
 
     def listen(self) -> None:
         """Keep a stream open for what the server says unasked; without a session it would not know to whom."""
@@ -211,8 +190,7 @@ class StreamableWire:
     def _cancel_request(self, request: Request) -> None:
         """Tell the server that nobody waits any more; in the new protocol it knows by our hanging up."""
         if request.cancellable and request.sent and self.version is not None:
-            params = {"requestId": request.number, "reason": "nobody waits for it any more"}
-            self.tell(framing.notification("notifications/cancelled", params))
+            self.tell(framing.cancellation(request.number))
 
     async def _exchange(self, request: Request, data: bytes) -> McpReply:
         headers = self.headers() + request.headers
@@ -348,7 +326,7 @@ class StreamableWire:
             return ToolFailed(f"{self._peer.name} took the request and gave no answer to it")
         if flow.status <= _LAST_SUCCESS:
             return status_error(self._peer.name, flow.status, "", self._peer.redactor)
-        error, code, text = await self._web.failure(flow, self._peer.name, self._peer.redactor)
+        error, code, text = await self._failure(flow)
         if self.session is not None and self.version is not None:
             if flow.status == _NOT_FOUND:
                 return SessionLostError()
@@ -371,21 +349,12 @@ class StreamableWire:
             return isinstance(error, RequestRefused | CallTimeout | Unavailable) and status_of(error) != _BAD_REQUEST
         return True
 
-    async def _send_quietly(self, data: bytes) -> None:
-        try:
-            await self._post_message(data)
-        except CallError:
-            self._peer.strays += 1
-        finally:
-            self._posts -= 1
-
-    async def _post_message(self, data: bytes) -> None:
-        deadline = asyncio.get_running_loop().time() + _SMALL_SECONDS
+    async def _post_message(self, data: bytes, deadline: float | None = None) -> None:
+        deadline = deadline or asyncio.get_running_loop().time() + _SMALL_SECONDS
         outgoing = self._web.outgoing("POST", self.url, self.headers(), data, deadline)
         async with self._web.client.astream(outgoing) as flow:
             if flow.status > _LAST_SUCCESS:
-                error, _, _ = await self._web.failure(flow, self._peer.name, self._peer.redactor)
-                raise error
+                raise (await self._failure(flow))[0]
 
 
 def _read_session_id(text: str) -> str | None:

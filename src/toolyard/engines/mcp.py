@@ -10,11 +10,13 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import msgspec
+
 from toolyard.calls.drive import EitherWay, Flow, drive_here
 from toolyard.calls.invocation import Invocation
+from toolyard.dialects.mcp import read_answer
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.effectful import OutwardEngine
-from toolyard.engines.mcp.answer import read_answer, redact_error
 from toolyard.engines.options import McpEngineOptions, SimulationOptions
 from toolyard.loop.threads import renewed_in_child
 from toolyard.model.bindings import McpBinding, McpServer
@@ -26,6 +28,7 @@ from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
 from toolyard.schema.options import read_arguments
 from toolyard.sessions.store import Key
+from toolyard.words.redactor import Redactor
 
 if TYPE_CHECKING:
     from toolyard.links.mcp import Handlers, McpLink
@@ -255,6 +258,19 @@ def _open_links(sampling: Any, elicitation: Any, roots: Any, most: int) -> Links
     from toolyard.links.mcp.options import read_handlers
 
     return Links(read_handlers(sampling, elicitation, roots), most)
+
+
+def redact_error(error: CallError, redactor: Redactor) -> CallError:
+    """The same error without secrets."""
+    info = error.info
+    message, hint = redactor.text(info.message), None if info.hint is None else redactor.text(info.hint)
+    details = redactor.value(info.details) if info.details else info.details
+    if message != info.message or hint != info.hint or details != info.details:
+        error.args = (message,)
+        error.info = msgspec.structs.replace(info, message=message, hint=hint, details=details)
+        error.__cause__ = None
+        error.__suppress_context__ = True
+    return error
 
 
 _CLOSING_SECONDS = 10.0

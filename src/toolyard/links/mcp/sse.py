@@ -11,8 +11,8 @@ from toolyard.links.http.url import read_url
 from toolyard.links.mcp.errors import SessionLostError, status_of
 from toolyard.links.mcp.peer import Lost, McpReply, Peer, Request
 from toolyard.links.mcp.response_router import Mailbox
-from toolyard.links.mcp.transports.web import EventReader, ServerSentEvent, Web
-from toolyard.model.errors import CallError, Denied, Interrupted, ToolFailed, Unavailable
+from toolyard.links.mcp.web import EventReader, ServerSentEvent, Web, WebWire
+from toolyard.model.errors import CallError, Denied, ToolFailed, Unavailable
 
 if TYPE_CHECKING:
     from toolyard.links.http.exchange import StreamedAnswer
@@ -26,19 +26,13 @@ _GONE = frozenset({404, 410})
 _log = logging.getLogger("toolyard.mcp")
 
 
-class SseWire:
+class SseWire(WebWire):
     """One stream, for as long as it lasts."""
 
     def __init__(self, web: Web, url: str, peer: Peer, lost: Lost) -> None:
-        self._web = web
-        self._url = url
-        self._peer = peer
-        self._lost = lost
+        super().__init__(web, url, peer, lost)
         self._mailbox = Mailbox(peer, self.tell)
         self._endpoint: asyncio.Future[str] | None = None
-        self._version: str | None = None
-        self._ended: str | None = None
-        self._posts = 0
 
     async def open(self) -> None:
         """Open the stream and wait for the address that requests go to."""
@@ -50,37 +44,23 @@ class SseWire:
         """The answer to a request."""
         return await self._mailbox.exchange(request, self._send)
 
-    def has_read(self) -> bool:
-        """A request that is not read is refused, or late."""
-        return True
-
     def tell(self, data: bytes) -> None:
         """Send something that nobody answers."""
-        if self._ended is None and self._posts < self._peer.limits.max_requests:
-            self._posts += 1
-            self._peer.start(self._send_quietly(data))
-
-    async def post(self, data: bytes, version: str) -> None:
-        """Send the notification that ends a handshake."""
-        self._version = version
-        await self._post_message(data, None)
+        if self._mailbox.ended is None:
+            super().tell(data)
 
     def listen(self) -> None:
         """It all comes the same way."""
 
     async def aclose(self) -> None:
         """Hang up."""
-        if self._ended is None:
-            self._ended = "was closed"
+        self._mailbox.end("was closed")
         await self._peer.aclose()
-        self._mailbox.fail(self._ended_fault)
 
     def _send(self, request: Request, future: asyncio.Future[McpReply]) -> None:
         data = request.encoded()
-        if self._ended is not None:
-            if request.cancellable:
-                raise SessionLostError  # nothing was sent, so it can be sent on the next stream
-            raise self._ended_fault(request)
+        if self._mailbox.ended is not None:
+            raise self._mailbox.refuse_late(request)
         request.sent = True
         self._peer.start(self._send_request(data, request, future))
 
@@ -88,7 +68,7 @@ class SseWire:
         try:
             await self._post_message(data, request.deadline)
         except CallError as error:
-            known = self._version is not None and request.cancellable
+            known = self.version is not None and request.cancellable
             if known and status_of(error) in _GONE:
                 # The stream may be kept open by somebody on the way; behind it nobody knows us any more.
                 if not future.done():
@@ -97,34 +77,25 @@ class SseWire:
             elif not future.done():
                 future.set_exception(error)
 
-    async def _send_quietly(self, data: bytes) -> None:
-        try:
-            await self._post_message(data, None)
-        except CallError:
-            self._peer.strays += 1
-        finally:
-            self._posts -= 1
-
-    async def _post_message(self, data: bytes, deadline: float | None) -> None:
+    async def _post_message(self, data: bytes, deadline: float | None = None) -> None:
         if deadline is None:
             deadline = asyncio.get_running_loop().time() + _SMALL_SECONDS
         assert self._endpoint is not None
-        headers = _JSON if self._version is None else (*_JSON, ("mcp-protocol-version", self._version))
+        headers = _JSON if self.version is None else (*_JSON, ("mcp-protocol-version", self.version))
         for attempt in range(2):
             outgoing = self._web.outgoing("POST", self._endpoint.result(), headers, data, deadline)
             async with self._web.client.astream(outgoing) as flow:
                 if flow.status <= _LAST_SUCCESS:
                     return
                 if not (attempt == 0 and await self._web.answers_to(flow)):
-                    error, _, _ = await self._web.failure(flow, self._peer.name, self._peer.redactor)
-                    raise error
+                    raise (await self._failure(flow))[0]
 
     async def _read_stream(self) -> None:
         """The stream, to its end."""
         try:
             renewed = False
             while True:
-                async with self._web.client.astream(self._web.outgoing("GET", self._url, _EVENTS)) as flow:
+                async with self._web.client.astream(self._web.outgoing("GET", self.url, _EVENTS)) as flow:
                     if not renewed and await self._web.answers_to(flow):
                         renewed = True
                         continue
@@ -140,8 +111,7 @@ class SseWire:
 
     async def _read_events(self, flow: StreamedAnswer) -> None:
         if flow.status != _SUCCESS:
-            error, _, _ = await self._web.failure(flow, self._peer.name, self._peer.redactor)
-            raise error
+            raise (await self._failure(flow))[0]
         if not flow.header("content-type").lower().startswith("text/event-stream"):
             raise ToolFailed(
                 f"{self._peer.name} answers with no event stream", effect="none", details={"status": flow.status}
@@ -166,7 +136,7 @@ class SseWire:
 
     def _resolve_endpoint(self, data: bytes) -> str:
         """Where requests go: on the same origin, or else whoever answers could send our credentials anywhere."""
-        here = read_url(self._url)
+        here = read_url(self.url)
         there = here.redirected(data.decode("latin-1").strip())
         if there.origin != here.origin:
             raise Denied(f"{self._peer.name} wants its requests at another origin, which is not followed")
@@ -176,12 +146,6 @@ class SseWire:
         if self._endpoint is not None and not self._endpoint.done():
             self._endpoint.set_exception(fault)
             return
-        if self._ended is None:
-            self._ended = "has ended its stream"
-            self._mailbox.fail(self._ended_fault)
+        if self._mailbox.ended is None:
+            self._mailbox.end("has ended its stream")
             self._lost(Unavailable(f"{self._peer.name} has ended its stream"))
-
-    def _ended_fault(self, request: Request) -> CallError:
-        if request.sent:
-            return Interrupted(f"{self._peer.name} {self._ended or 'ended'} before it answered")
-        return Unavailable(f"{self._peer.name} {self._ended or 'ended'}")

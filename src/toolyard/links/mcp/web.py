@@ -19,7 +19,7 @@ from toolyard.links.http.url import read_url
 from toolyard.links.mcp import framing
 from toolyard.links.mcp.errors import refused, status_error
 from toolyard.links.mcp.framing import UnreadableError
-from toolyard.links.mcp.peer import LinkLimits
+from toolyard.links.mcp.peer import LinkLimits, Lost, Peer
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import CallError, ConfigError
 from toolyard.parsing.lines import EDGE, TooLong
@@ -132,6 +132,48 @@ class Web:
         if self._challenge is not None:
             self._challenge.cancel()
         await self.client.aclose()
+
+
+class WebWire:
+    """What both transports over HTTP share: what nobody answers is posted beside the requests, within a limit."""
+
+    def __init__(self, web: Web, url: str, peer: Peer, lost: Lost) -> None:
+        self._web = web
+        self._peer = peer
+        self._lost = lost
+        self._posts = 0
+        self.url = url
+        self.version: str | None = None
+        """Of the old protocol, once agreed on."""
+
+    def has_read(self) -> bool:
+        """A request that is not read is refused, or late."""
+        return True
+
+    def tell(self, data: bytes) -> None:
+        """Send something that nobody answers."""
+        if self._posts < self._peer.limits.max_requests:
+            self._posts += 1
+            self._peer.start(self._send_quietly(data))
+
+    async def post(self, data: bytes, version: str) -> None:
+        """Send the notification that ends a handshake."""
+        self.version = version
+        await self._post_message(data)
+
+    async def _send_quietly(self, data: bytes) -> None:
+        try:
+            await self._post_message(data)
+        except CallError:
+            self._peer.strays += 1
+        finally:
+            self._posts -= 1
+
+    async def _post_message(self, data: bytes, deadline: float | None = None) -> None:
+        raise NotImplementedError
+
+    async def _failure(self, flow: StreamedAnswer) -> tuple[CallError, int, str]:
+        return await self._web.failure(flow, self._peer.name, self._peer.redactor)
 
 
 def _make_oauth(origin: str, fields: Mapping[str, Any]) -> Credential:

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from toolyard import CallError, Denied, InvalidOutput, ToolFailed
-from toolyard.dialects.mcp import McpDialect
-from toolyard.engines.mcp.answer import read_answer, redact_error
+from toolyard.dialects.mcp import McpDialect, read_answer
+from toolyard.engines.mcp import redact_error
 from toolyard.model.call import Content, ToolResult, audio, image, resource, resource_link, text
 from toolyard.words.redactor import Redactor
 

@@ -12,12 +12,12 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from toolyard.links.mcp.errors import SessionLostError, late
+from toolyard.links.mcp.errors import late
 from toolyard.links.mcp.peer import Lost, McpReply, Peer, Request
 from toolyard.links.mcp.response_router import Mailbox
 from toolyard.loop.threads import leave
 from toolyard.model.bindings import McpServer
-from toolyard.model.errors import CallError, Interrupted, Unavailable
+from toolyard.model.errors import Unavailable
 from toolyard.parsing.lines import LineReader, TooLong
 
 _AT_EXIT = 0.5
@@ -123,8 +123,6 @@ class StdioWire:
         self._tail = bytearray()
         self._child: Child | None = None
         self._stdin: asyncio.WriteTransport | None = None
-        self._ended: str | None = None
-        self._words = ""
         self._is_dying = False
         self._writable = asyncio.Event()
         self._writable.set()
@@ -151,7 +149,7 @@ class StdioWire:
 
     async def request(self, request: Request) -> McpReply:
         """The answer to a request."""
-        if self._is_dying and self._ended is None:
+        if self._is_dying and self._mailbox.ended is None:
             asyncio.get_running_loop().call_later(_LAST_WORDS, self._lose_process)
             await self._over.wait()  # for its last words
         if not self._writable.is_set():
@@ -168,7 +166,7 @@ class StdioWire:
 
     def tell(self, data: bytes) -> None:
         """Send something that nobody answers."""
-        if self._ended is not None or self._stdin is None or self._stdin.is_closing():
+        if self._mailbox.ended is not None or self._stdin is None or self._stdin.is_closing():
             return
         if self._writable.is_set():
             self._stdin.write(data + b"\n")
@@ -188,10 +186,8 @@ class StdioWire:
 
     async def aclose(self) -> None:
         """End the process and everything it started."""
-        if self._ended is None:
-            self._ended = "was closed"
-            self._over.set()
-            self._mailbox.fail(self._ended_fault)
+        self._over.set()
+        self._mailbox.end("was closed")
         if self._child is not None:
             if self._stdin is not None:
                 self._stdin.close()
@@ -204,7 +200,7 @@ class StdioWire:
             self._tail += data
             del self._tail[: -self._peer.limits.stderr_bytes]
             return
-        if self._ended is not None:
+        if self._mailbox.ended is not None:
             return
         for line in self._reader.feed(data):
             if isinstance(line, TooLong):
@@ -239,11 +235,9 @@ class StdioWire:
 
     def _send(self, request: Request, future: asyncio.Future[McpReply]) -> None:
         data = request.encoded() + b"\n"
-        if self._ended is not None or self._is_dying or self._stdin is None or self._stdin.is_closing():
+        if self._mailbox.ended is not None or self._is_dying or self._stdin is None or self._stdin.is_closing():
             self._lose_process()
-            if request.cancellable:
-                raise SessionLostError  # nothing was sent, so it can be sent to the next process
-            raise self._ended_fault(request)
+            raise self._mailbox.refuse_late(request)
         request.sent = True
         self._stdin.write(data)
 
@@ -255,7 +249,7 @@ class StdioWire:
             raise late(self._peer.name, request.seconds, "none") from None
 
     def _lose_process(self) -> None:
-        if self._ended is not None:
+        if self._mailbox.ended is not None:
             return
         status = None if self._child is None else self._child.transport.get_returncode()
         how = "closed its output" if status is None else f"ended with status {status}"
@@ -265,11 +259,11 @@ class StdioWire:
 
     def _end_process(self, how: str) -> None:
         words = self._peer.redactor.text(bytes(self._tail).decode("utf-8", "replace")).strip()
-        self._ended, self._words = how, f"; its last words: {words}" if words else ""
+        last_words = f"; its last words: {words}" if words else ""
         self._over.set()
         self._writable.set()
-        self._mailbox.fail(self._ended_fault)
-        self._lost(Unavailable(f"{self._peer.name} {how}{self._words}"))
+        self._mailbox.end(how, last_words)
+        self._lost(Unavailable(f"{self._peer.name} {how}{last_words}"))
 
     def _hold_reading(self, seconds: float) -> None:
         """Do not listen for a while to one who says too much."""
@@ -281,11 +275,6 @@ class StdioWire:
     def _listen_again(self, pipe: asyncio.ReadTransport) -> None:
         if not pipe.is_closing():
             pipe.resume_reading()
-
-    def _ended_fault(self, request: Request) -> CallError:
-        if request.sent:
-            return Interrupted(f"{self._peer.name} {self._ended or 'ended'} before it answered{self._words}")
-        return Unavailable(f"{self._peer.name} {self._ended or 'ended'}{self._words}")
 
 
 class _Protocol(asyncio.SubprocessProtocol):

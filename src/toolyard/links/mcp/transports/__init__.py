@@ -1,1 +1,0 @@
-"""The wires that MCP is spoken over, one a file."""
