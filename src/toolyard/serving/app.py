@@ -13,8 +13,9 @@ from starlette.types import ASGIApp
 from toolyard.app.blocks import ServerBlock
 from toolyard.app.toolyard import Toolyard
 from toolyard.serving.console.routes import Console
+from toolyard.serving.mcp.message_client import SseTransport
 from toolyard.serving.mcp.server import McpEndpoint
-from toolyard.serving.mcp.streamable_http import SseTransport, StreamableHttp
+from toolyard.serving.mcp.streamable_http import StreamableHttp
 from toolyard.serving.metrics import RequestLog
 from toolyard.serving.middleware import HostGuard, OperationGate, RequestBoundary
 from toolyard.serving.routes.approvals import ApprovalRoutes

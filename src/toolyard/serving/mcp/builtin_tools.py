@@ -17,8 +17,8 @@ from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.errors import ErrorInfo, InvalidArguments, SessionError
 from toolyard.model.tool import Tool
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.mcp.call_result import make_call_result
 from toolyard.serving.mcp.json_rpc import Json
+from toolyard.serving.mcp.listing import make_call_result
 from toolyard.serving.mcp.server import BuiltinTool, McpEndpoint, RequestContext
 from toolyard.serving.routes.catalog import MAX_QUERY, search_tools as search_catalog
 from toolyard.serving.session_types import SessionBody

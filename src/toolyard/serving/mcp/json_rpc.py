@@ -254,8 +254,11 @@ def _find_header(headers: Headers, wanted: bytes) -> bytes | None:
 def find_log_level(meta: dict[str, Any]) -> int | None:
     """From which level on a request wants to be told what tools log; None: not at all."""
     level = meta.get(LOG_LEVEL)
-    if level is None:
-        return None
+    return None if level is None else read_level(level, f"params._meta: {LOG_LEVEL!r}")
+
+
+def read_level(level: object, where: str) -> int:
+    """The rank of a level of log lines."""
     if type(level) is not str or level not in RANK:
-        raise RpcFault(INVALID_PARAMS, f"params._meta: {LOG_LEVEL!r} is one of {', '.join(RANK)}")
+        raise RpcFault(INVALID_PARAMS, f"{where} is one of {', '.join(RANK)}")
     return RANK[level]

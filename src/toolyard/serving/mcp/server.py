@@ -34,6 +34,7 @@ from toolyard.model.errors import ErrorInfo, SessionError, UnknownToolError
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.admission import Admission, Place
 from toolyard.serving.catalog_view import CatalogView
+from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Caller, KeyRing
 from toolyard.serving.invoke import Invoker
 from toolyard.serving.mcp.approving import (
@@ -44,7 +45,6 @@ from toolyard.serving.mcp.approving import (
     make_input_request,
     take_input,
 )
-from toolyard.serving.mcp.call_result import make_call_result
 from toolyard.serving.mcp.event_stream import Replays
 from toolyard.serving.mcp.json_rpc import (
     CAPABILITIES,
@@ -60,8 +60,10 @@ from toolyard.serving.mcp.json_rpc import (
     encode_notification,
     find_log_level,
     finish_result,
+    read_level,
+    refuse_request,
 )
-from toolyard.serving.mcp.listing import TTL_MS, McpNames, ToolListing
+from toolyard.serving.mcp.listing import TTL_MS, McpNames, ToolListing, make_call_result
 from toolyard.serving.mcp.sessions import (
     McpSession,
     McpSessions,
@@ -97,31 +99,19 @@ class LevelledClient(Protocol):
     level: int
 
 
-class RequestContext:
+class RequestContext(msgspec.Struct, eq=False):
     """A request, who made it, and how to tell them something before it is answered."""
 
-    __slots__ = ("ask", "caller", "client", "headers", "message", "tell")
-
-    def __init__(
-        self,
-        message: RpcMessage,
-        caller: Caller,
-        *,
-        client: LevelledClient | None = None,
-        tell: Tell | None,
-        headers: Headers | None = None,
-        ask: AskClient | None = None,
-    ) -> None:
-        self.message = message
-        self.caller = caller
-        self.client = client
-        """The session; None in the stateless version."""
-        self.tell = tell
-        """None: nothing can be said before the answer."""
-        self.ask = ask
-        """None: whoever sits there cannot be asked."""
-        self.headers = headers
-        """Those that must repeat what the request says; None where there are none."""
+    message: RpcMessage
+    caller: Caller
+    tell: Tell | None
+    """None: nothing can be said before the answer."""
+    client: LevelledClient | None = None
+    """The session; None in the stateless version."""
+    headers: Headers | None = None
+    """Those that must repeat what the request says; None where there are none."""
+    ask: AskClient | None = None
+    """None: whoever sits there cannot be asked."""
 
     @property
     def stateless(self) -> bool:
@@ -278,7 +268,10 @@ class McpEndpoint:
         method = self._methods[turn.stateless].get(turn.message.method)
         if method is None:
             raise RpcFault(METHOD_NOT_FOUND, f"there is no method {turn.message.method[:100]!r} here")
-        return await method(turn)
+        try:
+            return await method(turn)
+        except HttpFault as fault:
+            raise refuse_request(fault) from None
 
     def greet(self, version: str) -> bytes:
         """The result of `initialize`, encoded."""
@@ -446,14 +439,12 @@ class McpEndpoint:
         return await self._listing.page(self.names, turn.caller.principal, cursor, stateless=turn.stateless)
 
     async def _set_level(self, turn: RequestContext) -> bytes:
-        level: Any = turn.message.params.get("level")
-        if type(level) is not str or level not in RANK:
-            raise RpcFault(INVALID_PARAMS, f"level is one of {', '.join(RANK)}")
+        level = read_level(turn.message.params.get("level"), "level")
         if isinstance(turn.client, McpSession):
-            if not await self.sessions.keep(turn.client, RANK[level]):
+            if not await self.sessions.keep(turn.client, level):
                 raise RpcFault(INVALID_REQUEST, "the session is over; begin again with initialize", status=404)
         elif turn.client is not None:
-            turn.client.level = RANK[level]
+            turn.client.level = level
         return b"{}"
 
     async def _discover(self, turn: RequestContext) -> bytes:

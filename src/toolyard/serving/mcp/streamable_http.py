@@ -1,4 +1,4 @@
-"""MCP over HTTP: `/mcp`, with a handshake or stateless, and `/sse` with `/messages`, the transport before it.
+"""MCP over HTTP: `/mcp`, with a handshake or stateless.
 
 The answer to a request is JSON if nothing else is to be said, else a stream from then on.
 """
@@ -6,7 +6,6 @@ The answer to a request is JSON if nothing else is to be said, else a stream fro
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -22,6 +21,7 @@ from toolyard.dialects.mcp_protocol import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
+    LIST_CHANGED,
     LISTEN,
     METHOD_NOT_FOUND,
     MISSING_CAPABILITY,
@@ -30,10 +30,9 @@ from toolyard.dialects.mcp_protocol import (
     REFUSED,
     UNSUPPORTED_VERSION,
 )
-from toolyard.serving.http_fault import HttpFault, make_overloaded
-from toolyard.serving.identity import Principal
+from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.mcp.approving import ClientQuestions, can_elicit
-from toolyard.serving.mcp.event_stream import EventStream, Replays, new_stream_name, send_stream
+from toolyard.serving.mcp.event_stream import EventStream, Replays, listen, new_stream_name, send_stream, stand
 from toolyard.serving.mcp.json_rpc import (
     WITH_PRIMING,
     Json,
@@ -44,26 +43,18 @@ from toolyard.serving.mcp.json_rpc import (
     check_version,
     check_version_header,
     encode_error,
+    encode_notification,
     encode_result,
     find_id,
     is_stateless,
     read_message,
     refuse_request,
 )
-from toolyard.serving.mcp.message_client import MessageClient
 from toolyard.serving.mcp.server import McpEndpoint, RequestContext, Tell, negotiate_version
-from toolyard.serving.mcp.sessions import (
-    InflightRequest,
-    McpSession,
-    cancel_request,
-    forget_request,
-    pass_on_cancel,
-    post_mail,
-)
-from toolyard.serving.mcp.subscriptions import listen, stand, stand_in_session
-from toolyard.serving.routing import BODY, JsonResponse, caller_of, query_str, read_json
+from toolyard.serving.mcp.sessions import InflightRequest, McpSession, cancel_request, forget_request, pass_on_cancel
+from toolyard.serving.routing import JsonResponse, caller_of, read_json
 from toolyard.serving.sse import await_disconnect
-from toolyard.sessions.records import Records
+from toolyard.serving.subscribers import Subscribers
 
 _BOTH = "application/json, text/event-stream"
 _UNWATCHED_SECONDS = 0.02
@@ -174,6 +165,7 @@ class Reply:
         return None
 
 
+_CHANGED = encode_notification(LIST_CHANGED)
 SESSION_ID = "mcp-session-id"
 _NOT_ACCEPTABLE = 406
 _STATUS = {
@@ -228,7 +220,7 @@ class StreamableHttp:
         except RpcFault as fault:
             return JsonResponse(encode_error(None, fault), fault.status or 400)
         if not read_accept(request).stream:
-            raise _only_streams("what comes here is")
+            raise only_streams("what comes here is")
         await stand_in_session(self._server.subscribers, self._server.replays, request, send, session)
         return None
 
@@ -257,7 +249,7 @@ class StreamableHttp:
         check_version(message.meta[PROTOCOL_VERSION])
         if message.method == LISTEN:
             if not takes.stream:
-                raise _only_streams("what is listened to comes as")
+                raise only_streams("what is listened to comes as")
             await listen(self._server.subscribers, request, send, message)
             return None
         if self._server.is_stale:
@@ -275,10 +267,9 @@ class StreamableHttp:
         """Answer, as JSON or as a stream; a fault that comes before anything was said is the caller's to tell."""
         try:
             text = encode_result(turn.message.id, await self._server.answer(turn))
-        except (RpcFault, HttpFault) as error:
-            fault = refuse_request(error) if isinstance(error, HttpFault) else error
+        except RpcFault as fault:
             if reply.may_be_json:
-                raise fault from None
+                raise
             text = encode_error(turn.message.id, fault)
         except BaseException as error:
             if reply.stream is not None:
@@ -373,12 +364,11 @@ def _describe_break(error: BaseException, inflight: InflightRequest | None) -> R
         return _STOPPED[inflight.reason]
     if isinstance(error, asyncio.CancelledError):
         return RpcFault(REFUSED, "the server did not wait for this any longer; whether it took effect is not known")
-    if isinstance(error, HttpFault):
-        return refuse_request(error)
     return RpcFault(INTERNAL_ERROR, "the server failed; its log has it")
 
 
-def _only_streams(what: str) -> HttpFault:
+def only_streams(what: str) -> HttpFault:
+    """For a client that does not accept what there is."""
     return HttpFault(_NOT_ACCEPTABLE, "request.not_acceptable", f"{what} text/event-stream; accept it")
 
 
@@ -392,69 +382,29 @@ def _only_post() -> HttpFault:
     )
 
 
-_HOME = "mcp_sse"
+async def stand_in_session(
+    subscribers: Subscribers, replays: Replays, request: Request, send: Send, session: McpSession
+) -> None:
+    """`GET`: what happens in a session beside its requests, or the rest of an answer that broke off."""
+    last = request.headers.get("last-event-id")
+    name, number = ("", 0) if last is None else _read_event_id(last)
+    stream = replays.find(session.owner, session.id, name)
+    if stream is not None and number <= stream.count:
+        await stand(subscribers, request, send, stream, after=number, answering=True)
+        return
+    if session.notices is None or session.notices.over:
+        session.notices = EventStream(new_stream_name())
+    notices = session.notices
+    after = notices.count
+    if name == notices.name and number <= after:
+        after = number
+    elif last is not None:
+        # Of a stream that is not kept, or not here: what happened since then, nobody knows.
+        notices.put(_CHANGED)
+    await stand(subscribers, request, send, notices, after=after, silent=True)
 
 
-class SseClient(MessageClient):
-    """A client whose answers come on a stream of its own."""
-
-    def __init__(self, server: McpEndpoint, principal: Principal) -> None:
-        self.stream = EventStream()
-        super().__init__(server, self.stream.put_answer, self.stream.put, principal)
-
-    @property
-    def is_full(self) -> bool:
-        """True if it has not read what it asked for before."""
-        return self.stream.is_full
-
-
-class SseTransport:
-    """Its two requests."""
-
-    def __init__(self, server: McpEndpoint) -> None:
-        self._server = server
-
-    async def open_stream(self, request: Request, send: Send) -> None:
-        """The stream of one client, until it is gone."""
-        refuse_head(request)
-        if not read_accept(request).stream:
-            raise _only_streams("what comes here is")
-        principal, records = caller_of(request).principal, self._server.records
-        owner, session_id = principal.owner or "", secrets.token_urlsafe(24)
-        client = SseClient(self._server, principal)
-        root = request.scope.get("root_path", "")
-        place = f"{root}/messages?session_id={session_id}"
-        client.stream.put_raw(b"event: endpoint\ndata: %b\n\n" % place.encode())
-        self._server.sse_clients[owner, session_id] = client
-        try:
-            if records.shared:
-                await records.aput(_HOME, owner, session_id, b"")
-            await stand(self._server.subscribers, request, send, client.stream, client.notify_changed)
-        finally:
-            del self._server.sse_clients[owner, session_id]
-            client.close()
-            if records.shared:
-                await records.aremove(_HOME, owner, session_id)
-
-    async def post_message(self, request: Request) -> Response:
-        """One message of a client; its answer comes on the stream."""
-        principal, records = caller_of(request).principal, self._server.records
-        owner, session_id = principal.owner or "", query_str(request, "session_id") or ""
-        client = self._server.sse_clients.get((owner, session_id))
-        if client is None and not await _is_elsewhere(records, owner, session_id):
-            raise HttpFault(404, "session.not_found", "no stream has this session_id; begin with GET /sse")
-        try:
-            document = await read_document(request)
-        except RpcFault as fault:
-            return JsonResponse(encode_error(None, fault), fault.status or 400)
-        if client is None:
-            await post_mail(records, session_id, request.scope[BODY])
-        elif client.is_full:
-            raise make_overloaded("the stream has answers that were not read; read them, and ask again", 1)
-        else:
-            client.take(document, principal)
-        return answer_accepted()
-
-
-async def _is_elsewhere(records: Records, owner: str, session_id: str) -> bool:
-    return records.shared and bool(session_id) and await records.aget(_HOME, owner, session_id) is not None
+def _read_event_id(last: str) -> tuple[str, int]:
+    name, _, number = last.partition(".")
+    usable = number.isascii() and number.isdigit() and len(number) < 12
+    return (name, int(number)) if usable else ("", 0)
