@@ -14,12 +14,11 @@ _EXPORTS = {
     "toolyard.calls.policy": ["Policy", "Rule"],
     "toolyard.calls.tracer": ["Tracer"],
     "toolyard.words.redactor": ["Redactor"],
-    "toolyard.engines": ["MultiToolEngine", "PythonToolEngine", "ToolEngine"],
+    "toolyard.engines": ["MultiToolEngine", "PythonToolEngine", "ScriptToolEngine", "ToolEngine"],
     "toolyard.engines.lm": ["LMToolEngine"],
     "toolyard.engines.mcp": ["MCPToolEngine"],
     "toolyard.engines.replay": ["ReplayToolEngine"],
     "toolyard.engines.rest": ["RESTToolEngine"],
-    "toolyard.engines.scripts": ["ScriptToolEngine"],
     "toolyard.insight.base": ["ToolEnrichment"],
     "toolyard.insight.dataflow.enrichment": ["DataflowEnrichment"],
     "toolyard.insight.embeddings.vectors": ["EmbeddingsEnrichment"],
@@ -135,13 +134,13 @@ if TYPE_CHECKING:
     from toolyard.engines import (
         MultiToolEngine as MultiToolEngine,
         PythonToolEngine as PythonToolEngine,
+        ScriptToolEngine as ScriptToolEngine,
         ToolEngine as ToolEngine,
     )
     from toolyard.engines.lm import LMToolEngine as LMToolEngine
     from toolyard.engines.mcp import MCPToolEngine as MCPToolEngine
     from toolyard.engines.replay import ReplayToolEngine as ReplayToolEngine
     from toolyard.engines.rest import RESTToolEngine as RESTToolEngine
-    from toolyard.engines.scripts import ScriptToolEngine as ScriptToolEngine
     from toolyard.insight.base import ToolEnrichment as ToolEnrichment
     from toolyard.insight.dataflow.enrichment import DataflowEnrichment as DataflowEnrichment
     from toolyard.insight.embeddings.vectors import EmbeddingsEnrichment as EmbeddingsEnrichment

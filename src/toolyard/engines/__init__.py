@@ -3,6 +3,6 @@
 from toolyard.calls.invocation import Invocation
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.multi import MultiToolEngine
-from toolyard.engines.python import PythonToolEngine
+from toolyard.engines.python import PythonToolEngine, ScriptToolEngine
 
-__all__ = ["Invocation", "MultiToolEngine", "PythonToolEngine", "ToolEngine"]
+__all__ = ["Invocation", "MultiToolEngine", "PythonToolEngine", "ScriptToolEngine", "ToolEngine"]

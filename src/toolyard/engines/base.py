@@ -12,9 +12,10 @@ before and after it. A subclass that overrides `execute` instead, as the older s
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, ClassVar
+from threading import Lock
+from typing import Any, ClassVar, TypeVar
 from uuid import uuid4
 
 from msgspec.structs import replace
@@ -31,6 +32,7 @@ from toolyard.calls.tracer import Tracer
 from toolyard.engines.execute_override import (
     NO_CONTEXT,
     Overrides,
+    OverridingEngine,
     calls_left,
     complete_init,
     fill_in,
@@ -54,6 +56,8 @@ from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.state import EXECUTIONS, SETUP, State, read_setup
 from toolyard.sessions.store import Key
 from toolyard.words.redactor import Redactor
+
+T = TypeVar("T")
 
 _KINDS: Mapping[str, type] = {
     "registry": ToolRegistry,
@@ -146,6 +150,13 @@ class ToolEngine(SessionReading, Closing):
         """What it was given of its own, and would not use as part of another engine."""
         self.journal: Journal | None = None
         """What is kept of each call, if anything is."""
+        self._root: ToolEngine = self
+        """The engine that was called and routes calls here, whose tools and whose redactor are meant."""
+        self._parts: list[Any] = []
+        """What is closed with it; engines among them are told when a session is over."""
+        self._makers: dict[type, Callable[[], ToolEngine]] = {}
+        self._made: dict[type, ToolEngine] = {}
+        self._making = Lock()
         self._path = CallPath(self, self.tool_registry, self.sessions, policy=policy, tracer=tracer, redactor=redactor)
 
     def keep_journal(self, options: CallLogOptions) -> Journal:
@@ -188,6 +199,10 @@ class ToolEngine(SessionReading, Closing):
         """The engine whose limits apply to the tool and which answers it: this one, unless it routes."""
         return self
 
+    def as_part(self) -> ToolEngine | OverridingEngine:
+        """Itself as a part of another engine: one that overrides `execute` is asked call by call."""
+        return OverridingEngine(self) if self.overrides.answers_batches else self
+
     def simulator(self, tool: Tool, may_execute: bool = True) -> Answerer:
         """Who answers when the tool is simulated; raises `Denied` if that would change something.
 
@@ -202,9 +217,55 @@ class ToolEngine(SessionReading, Closing):
 
     def joined(self, root: ToolEngine) -> None:
         """Called when another engine routes calls here."""
+        self._root = root
 
     def ended(self, session_id: str, owner: str | None = None) -> None:
         """Called when a session is over, whichever engine it belonged to."""
+        for part in self._parts:
+            if isinstance(part, (ToolEngine, OverridingEngine)):
+                part.ended(session_id, owner)
+
+    def let_answer(self, binding: type, make: Callable[[], ToolEngine]) -> None:
+        """Tools with that binding are answered by what `make` gives, once there are any."""
+        self._makers[binding] = make
+        self._path.forget_plans()
+
+    def part(self, name: str) -> ToolEngine:
+        """The engine of that name among those that answer; for what only that kind of engine can do."""
+        for binding in self._makers:
+            self._engine_for(binding)
+        found = {engine.name: engine for engine in self._answering_engines()}
+        if name not in found:
+            raise ConfigError(f"no engine here is called {name!r}; there are {', '.join(sorted(found)) or 'none'}")
+        return found[name]
+
+    def _engine_for(self, binding: type) -> ToolEngine | None:
+        """Whoever was named for tools with that binding, made now if need be."""
+        if binding in self._makers and binding not in self._made:
+            with self._making:
+                if binding not in self._made:
+                    engine = self._made[binding] = self._makers[binding]()
+                    self._take_in(engine)
+                    self._keep_part(engine)
+        return self._made.get(binding)
+
+    def _answering_engines(self) -> list[ToolEngine]:
+        return [self, *self._made.values()]
+
+    def _take_in(self, engine: ToolEngine) -> None:
+        """Tell an engine that calls are routed to it from here, and keep its secrets."""
+        engine.joined(self)
+        self._hide_secrets(engine.secrets)
+
+    def _hide_secrets(self, secrets: Iterable[str]) -> None:
+        for secret in secrets:
+            self._path.redactor.add(secret)
+
+    def _keep_part(self, part: T) -> T:
+        """Have it closed with this engine."""
+        if part not in self._parts:
+            self._parts.append(part)
+        return part
 
     def function_for(self, prepared: PreparedTool) -> Callable[[Any], Any] | None:
         """What `answer` comes down to for a tool that needs nothing but its arguments; None if it needs more."""
@@ -397,16 +458,23 @@ class ToolEngine(SessionReading, Closing):
         await self._off_loop(lambda: self.teardown(session_id, **given_options(owner=owner)))
 
     def close(self) -> None:
-        """Let go of threads, of the session store and of tracing; sessions in memory end."""
+        """Let go of its parts, of threads, of the session store and of tracing; sessions in memory end."""
+        for part in self._parts:
+            part.close()
+        self._let_go()
+
+    async def aclose(self) -> None:
+        """`close` for async code."""
+        for part in self._parts:
+            await part.aclose()
+        self._let_go()
+
+    def _let_go(self) -> None:
         self.threads.close()
         self._path.close()
         self.sessions.close()
         if self._tracer is not None:
             self._tracer.close()
-
-    async def aclose(self) -> None:
-        """`close` for async code."""
-        self.close()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(name={self.name!r}, tools={len(self.tool_registry)})"

@@ -7,14 +7,12 @@ from typing import Any, ClassVar, Literal
 
 from toolyard.calls.plan import SCHEMA_SIMULATOR, Answerer
 from toolyard.engines.base import ToolEngine
-from toolyard.engines.execute_override import OverridingEngine
 from toolyard.engines.options import SimulationOptions
 from toolyard.model.errors import ConfigError, Denied
 from toolyard.model.tool import Effects, Tool
 from toolyard.plugins import get_tool_engine
 from toolyard.registry import ToolRegistry
 from toolyard.schema.options import check_kinds, read_arguments
-from toolyard.sessions.store import Key
 
 Simulate = Literal["read", "live"]
 
@@ -49,10 +47,7 @@ class EffectfulEngine(ToolEngine):
             raise ConfigError(f"simulate_with: {simulate_with.name!r} reaches outside itself, so nothing is gained")
         self.simulates: Simulate = simulate
         self.simulate_with = simulate_with
-        self._stand_in = simulate_with
-        self._style: OverridingEngine | None = None
-        if simulate_with is not None and simulate_with.overrides.answers_batches:
-            self._style = OverridingEngine(simulate_with)
+        self._stand_in = None if simulate_with is None else self._keep_part(simulate_with.as_part())
         self._finding = Lock()
 
     def only_reads(self, tool: Tool) -> bool:
@@ -76,26 +71,13 @@ class EffectfulEngine(ToolEngine):
     def _find_stand_in(self, tool: Tool) -> Answerer:
         with self._finding:
             if self._stand_in is None:
-                self._stand_in = self.make_stand_in(tool)
-        return self._style or self._stand_in.route(tool)
+                self._stand_in = self._keep_part(self.make_stand_in(tool).as_part())
+        return self._stand_in.route(tool)
 
     def make_stand_in(self, tool: Tool) -> ToolEngine:
         """Who answers where nobody was named for it; `Denied` if nobody can."""
         engine: ToolEngine = get_tool_engine("lm", registry=self.tool_registry, name=SCHEMA_SIMULATOR)
         return engine
-
-    def ended(self, session_id: str, owner: str | None = None) -> None:
-        """What stands in may keep a session of its own."""
-        if self._style is not None:
-            self._style.teardown(Key(owner or "", session_id))
-        elif self._stand_in is not None:
-            self._stand_in.ended(session_id, owner)
-
-    def close(self) -> None:
-        """Close what stands in, too."""
-        if self._stand_in is not None:
-            self._stand_in.close()
-        super().close()
 
 
 class OutwardEngine(EffectfulEngine):

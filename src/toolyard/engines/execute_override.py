@@ -77,6 +77,12 @@ class ExecutingEngine(Protocol):
     async def asimulate(self, session_id: str, tool_calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Answer calls, and leave no trace."""
 
+    def close(self) -> None:
+        """Let go of everything."""
+
+    async def aclose(self) -> None:
+        """`close` for async code."""
+
 
 def given_options(**options: Any) -> dict[str, Any]:
     """Options that were not left out: a subclass in the older style takes none of them."""
@@ -176,9 +182,25 @@ class OverridingEngine:
         ask = self.engine.aexecute if invocation.mode == "execute" else self.engine.asimulate
         return _only_value(invocation, await ask(_own_id(invocation.session.key), [invocation.call]))
 
+    def route(self, tool: Tool) -> OverridingEngine:
+        """Itself for every tool."""
+        return self
+
     def simulator(self, tool: Tool, may_execute: bool = True) -> OverridingEngine:
         """Its own `simulate` knows what to do."""
         return self
+
+    def ended(self, session_id: str, owner: str | None = None) -> None:
+        """End the engine's own session."""
+        self.teardown(Key(owner or "", session_id))
+
+    def close(self) -> None:
+        """Close the engine."""
+        self.engine.close()
+
+    async def aclose(self) -> None:
+        """`close` for async code."""
+        await self.engine.aclose()
 
     def function_for(self, prepared: PreparedTool) -> None:
         """Always by way of the engine's own methods."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import chain, count
-from threading import Lock
 from typing import Any, TypeVar
 
 from toolyard.calls.invocation import Invocation
@@ -51,12 +50,10 @@ class MultiToolEngine(ToolEngine):
         self.default = default
         _check_engines({"default": default} if default is not None else None, "default", str)
         super().__init__(_registry_of(self.engines) if registry is None else registry, **settings)
-        self._makers: dict[type, Callable[[], ToolEngine]] = {}
-        self._making = Lock()
         named = [*self.engines.values(), *self.sources.values(), *self.bindings.values()]
-        self._kept = _distinct_engines([*named, *([default] if default else [])])
+        self._parts = _distinct_engines([*named, *([default] if default else [])])
         _tell_apart(self._answering_engines())
-        for engine in self._kept:
+        for engine in self._parts:
             own = [part for part in engine.brought if part != "sessions" or engine.sessions is not self.sessions]
             if own:
                 raise ConfigError(
@@ -64,27 +61,9 @@ class MultiToolEngine(ToolEngine):
                     "give that to the multi engine"
                 )
         for engine in self._answering_engines():
-            engine.joined(self)
-            for secret in engine.secrets:
-                self._path.redactor.add(secret)
+            self._take_in(engine)
         self._styles = {id(e): OverridingEngine(e) for e in self._answering_engines() if e.overrides.answers_batches}
         self._some_need_sessions = any(engine._needs_sessions for engine in self._answering_engines())
-
-    def let_answer(self, binding: type, make: Callable[[], ToolEngine]) -> None:
-        """Tools with that binding are answered by what `make` gives, once there are any."""
-        self._makers[binding] = make
-
-    def _make_engine_of(self, binding: type) -> ToolEngine | None:
-        with self._making:
-            make = self._makers.pop(binding, None)
-            if make is not None:
-                engine = make()
-                engine.joined(self)
-                for secret in engine.secrets:
-                    self._path.redactor.add(secret)
-                self._kept = _distinct_engines([*self._kept, engine])
-                self.bindings[binding] = engine
-            return self.bindings.get(binding)
 
     @property
     def _needs_sessions(self) -> bool:
@@ -104,7 +83,7 @@ class MultiToolEngine(ToolEngine):
             self.engines.get(tool.namespace)
             or self.sources.get(tool.source or "")
             or self.bindings.get(type(tool.binding))
-            or self._make_engine_of(type(tool.binding))
+            or self._engine_for(type(tool.binding))
             or self.default
         )
         if engine is None:
@@ -121,15 +100,6 @@ class MultiToolEngine(ToolEngine):
             return self._engine_of(tool).takes(tool)
         except NoEngine:
             return False
-
-    def part(self, name: str) -> ToolEngine:
-        """The engine of that name among those that answer; for what only that kind of engine can do."""
-        for binding in list(self._makers):
-            self._make_engine_of(binding)
-        found = {engine.name: engine for engine in self._answering_engines()}
-        if name not in found:
-            raise ConfigError(f"no engine here is called {name!r}; there are {', '.join(sorted(found)) or 'none'}")
-        return found[name]
 
     def setup(
         self,
@@ -163,28 +133,14 @@ class MultiToolEngine(ToolEngine):
         super().teardown(session_id, owner=owner)
         for style in self._styles.values():
             style.teardown(Key(owner or "", session_id))
-        for engine in self._answering_engines():
-            engine.ended(session_id, owner)
 
     def answer(self, invocation: Invocation) -> Any:
         """Only for an engine that is asked without being routed to."""
         return self.route(invocation.tool).answer(invocation)
 
-    def close(self) -> None:
-        """Close every engine, then the sessions."""
-        for engine in self._kept:
-            engine.close()
-        super().close()
-
-    async def aclose(self) -> None:
-        """`close` for async code."""
-        for engine in self._kept:
-            await engine.aclose()
-        super().close()
-
     def _answering_engines(self) -> list[ToolEngine]:
         """The engines that answer, those of an engine that only routes in its place."""
-        inside = [e._answering_engines() if isinstance(e, MultiToolEngine) else [e] for e in self._kept]
+        inside = [e._answering_engines() if isinstance(e, MultiToolEngine) else [e] for e in self._parts]
         return _distinct_engines([engine for engines in inside for engine in engines])
 
 

@@ -1,18 +1,16 @@
-"""`PythonToolEngine`: in-process functions, sync or async."""
+"""`PythonToolEngine`: in-process functions, sync or async; `ScriptToolEngine`: handlers of scripts alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Lock
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.plan import Answerer
-from toolyard.engines.base import ToolEngine
 from toolyard.engines.effectful import EffectfulEngine
 from toolyard.model.bindings import PythonBinding, ScriptBinding
-from toolyard.model.errors import ConfigError, NoEngine
+from toolyard.model.errors import NoEngine
 from toolyard.model.tool import Tool
 from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
@@ -20,7 +18,7 @@ from toolyard.registry.function_call import plain_function, raise_failure, settl
 from toolyard.registry.prepared import PreparedTool
 
 if TYPE_CHECKING:
-    from toolyard.engines.scripts.runner import ScriptRunner
+    from toolyard.engines.script_runner import ScriptRunner
 
 
 @register_tool_engine("python")
@@ -37,43 +35,11 @@ class PythonToolEngine(EffectfulEngine):
 
     def __init__(self, registry: ToolRegistry | None = None, **settings: Any) -> None:
         super().__init__(registry, **settings)
-        self._others: dict[type, Callable[[], ToolEngine]] = {}
-        self._made: dict[type, ToolEngine] = {}
-        self._making = Lock()
         self._runner: ScriptRunner | None = None
-
-    def let_answer(self, binding: type, make: Callable[[], ToolEngine]) -> None:
-        """Tools with another binding are answered by what `make` gives, once there are any."""
-        self._others[binding] = make
-        self._path.forget_plans()
 
     def route(self, tool: Tool) -> Answerer:
         """Itself for functions; for others whoever was named for their binding."""
-        return self._other_engine(tool) or self
-
-    def part(self, name: str) -> ToolEngine:
-        """The engine of that name, itself or one for another binding."""
-        for binding in self._others:
-            self._make_engine(binding)
-        found = {engine.name: engine for engine in (self, *self._made.values())}
-        if name not in found:
-            raise ConfigError(f"no engine here is called {name!r}; there are {', '.join(sorted(found))}")
-        return found[name]
-
-    def _other_engine(self, tool: Tool) -> ToolEngine | None:
-        kind = type(tool.binding)
-        if kind not in self._others:
-            return None
-        return self._made.get(kind) or self._make_engine(kind)
-
-    def _make_engine(self, kind: type) -> ToolEngine:
-        with self._making:
-            if kind not in self._made:
-                self._made[kind] = engine = self._others[kind]()
-                engine.joined(self)
-                for secret in engine.secrets:
-                    self._path.redactor.add(secret)
-            return self._made[kind]
+        return self._engine_for(type(tool.binding)) or self
 
     def answer(self, invocation: Invocation) -> Any:
         """The function's value, or a coroutine for it."""
@@ -101,7 +67,7 @@ class PythonToolEngine(EffectfulEngine):
 
     def takes(self, tool: Tool) -> bool:
         """What has a function behind it, and what others were named for."""
-        other = self._other_engine(tool)
+        other = self._engine_for(type(tool.binding))
         return type(tool.binding) in (PythonBinding, ScriptBinding) if other is None else other.takes(tool)
 
     def blocks(self, tool: Tool) -> bool:
@@ -114,32 +80,30 @@ class PythonToolEngine(EffectfulEngine):
     def _script_runner(self) -> ScriptRunner:
         with self._making:
             if self._runner is None:
-                from toolyard.engines.scripts.runner import ScriptRunner
+                from toolyard.engines.script_runner import ScriptRunner
 
-                self._runner = ScriptRunner()
+                self._runner = self._keep_part(ScriptRunner())
             return self._runner
 
-    def ended(self, session_id: str, owner: str | None = None) -> None:
-        """Tell those who answer others."""
-        super().ended(session_id, owner)
-        for engine in self._made.values():
-            engine.ended(session_id, owner)
 
-    def close(self) -> None:
-        """Close those who answer others, too."""
-        for engine in self._made.values():
-            engine.close()
-        if self._runner is not None:
-            self._runner.close()
-        super().close()
+@register_tool_engine("scripts")
+class ScriptToolEngine(PythonToolEngine):
+    """Calls the handler of a script file, in a process that is kept for the next call and ended when it hangs.
 
-    async def aclose(self) -> None:
-        """`close` for async code."""
-        for engine in self._made.values():
-            await engine.aclose()
-        if self._runner is not None:
-            await self._runner.aclose()
-        super().close()
+    How scripts are held (sandbox, limits, workers) is said where they are loaded, by `ScriptToolLoader`; each of its
+    directories has workers of its own. A call has until its tool's TOOL_TIMEOUT or the caller's own limit, whichever
+    comes first: then its process is ended, and nobody knows how far it came. What a script prints is in the trace.
+    """
+
+    type_name = "scripts"
+
+    def answer(self, invocation: Invocation) -> Any:
+        """What the handler returned; where an event loop runs, a coroutine for it."""
+        return self._script_runner().answer(invocation)
+
+    def takes(self, tool: Tool) -> bool:
+        """Only handlers of scripts."""
+        return type(tool.binding) is ScriptBinding
 
 
 async def _settle_answer(tool: Tool, binding: PythonBinding, work: Any) -> Any:

@@ -243,7 +243,7 @@ ENGINES: PluginTable[Any] = PluginTable(
         "python": "toolyard.engines.python:PythonToolEngine",
         "replay": "toolyard.engines.replay.engine:ReplayToolEngine",
         "rest": "toolyard.engines.rest.engine:RESTToolEngine",
-        "scripts": "toolyard.engines.scripts.engine:ScriptToolEngine",
+        "scripts": "toolyard.engines.python:ScriptToolEngine",
     },
 )
 ENRICHMENTS: PluginTable[Enrichment] = PluginTable(

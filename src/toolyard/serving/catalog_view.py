@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 from toolyard.app.config import clean_report
 from toolyard.app.toolyard import Toolyard
-from toolyard.engines.scripts.runner import weakest_level
+from toolyard.engines.script_runner import weakest_level
 from toolyard.links.http.link import read_address
 from toolyard.model.bindings import Binding, McpBinding, RestBinding, RestBody, RestParameter, Style
 from toolyard.model.call import ToolCall

@@ -75,7 +75,6 @@ class LMToolEngine(ToolEngine):
             instruction=instruction,
         )
         self._rounds = 1 + read["repairs"]
-        self._root: ToolEngine = self
         self._client: Any = None
         self._simulator: Any = None
         self._world: tuple[Any, dict[str, Any]] | None = None
@@ -89,12 +88,11 @@ class LMToolEngine(ToolEngine):
         from toolyard.engines.lm.response import Bounds
         from toolyard.links.lm import LMClient
 
-        self._client = LMClient(config)
+        self._client = self._keep_part(LMClient(config))
         settled = self._client.config
         bounds = Bounds(read["max_string_length"], read["max_items"])
         self._prompts = Prompts(instruction, max_history_tokens, bounds, settled.response_format, settled.strict)
-        for secret in self.secrets:
-            self._path.redactor.add(secret)
+        self._hide_secrets(self.secrets)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -109,10 +107,6 @@ class LMToolEngine(ToolEngine):
     def blocks(self, tool: Tool) -> bool:
         """Never: `answer` gives a coroutine, or computes for a moment."""
         return False
-
-    def joined(self, root: ToolEngine) -> None:
-        """From then on, that one's tools may stand in the history."""
-        self._root = root
 
     def first_states(self) -> dict[str, dict[str, Any]]:
         """The world of the simulator, if it has one: made once for the tools that there are."""
@@ -171,18 +165,6 @@ class LMToolEngine(ToolEngine):
             "completion_tokens": sum(answer.usage.completion for answer in answers),
             "history": {"told": built.told, "dropped": built.dropped},
         }
-
-    def close(self) -> None:
-        """Hang up."""
-        if self._client is not None:
-            self._client.close()
-        super().close()
-
-    async def aclose(self) -> None:
-        """`close` for async code."""
-        if self._client is not None:
-            await self._client.aclose()
-        super().close()
 
 
 def _unusable_result(tool: Tool, unfit: Unfit, count: int) -> InvalidOutput:

@@ -18,7 +18,6 @@ from toolyard.calls.invocation import Invocation
 from toolyard.calls.plan import Answerer
 from toolyard.calls.result import is_own_exception, plain_answer
 from toolyard.engines.base import ToolEngine
-from toolyard.engines.execute_override import OverridingEngine
 from toolyard.engines.options import ReplayOptions
 from toolyard.engines.replay.call_counts import Places
 from toolyard.engines.replay.cassette import Cassette, Changed, Drift, Moved, Recording, call_key, nearest
@@ -33,7 +32,6 @@ from toolyard.registry.function_call import current_simulation
 from toolyard.schema.options import check_kinds, read_arguments
 from toolyard.schema.variables import expand_place
 from toolyard.sessions.history import Entry
-from toolyard.sessions.store import Key
 
 if TYPE_CHECKING:
     from toolyard.calls.plan import CallPath
@@ -95,26 +93,19 @@ class ReplayToolEngine(ToolEngine):
         self.reaches_out = mode != "replay" and engine is not None and engine.reaches_out
         self.cassette = _open_cassette(expand_place(cassette, "cassette"), mode)
         self._places = Places(self._slot_of, self._is_recorded)
-        self._root: ToolEngine = self
         self._lock = threading.Lock()
         self._played: set[int] = set()
         self._misses: dict[str, Moved] = {}
         self._changed: dict[tuple[str, str], Changed] = {}
-        own = engine is not None and engine.overrides.answers_batches
-        self._style = OverridingEngine(engine) if own and engine else None
         if engine is not None:
+            self._live = self._keep_part(engine.as_part())
             engine.joined(cast(ToolEngine, _Behind(self, engine)))
-            for secret in engine.secrets:
-                self._path.redactor.add(secret)
+            self._hide_secrets(engine.secrets)
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """Those of the engine it records."""
         return () if self.behind is None else self.behind.secrets
-
-    def joined(self, root: ToolEngine) -> None:
-        """What that one knows to be secret is kept out of the cassette, too."""
-        self._root = root
 
     def blocks(self, tool: Tool) -> bool:
         """Never: `answer` gives a coroutine where a loop runs."""
@@ -254,7 +245,7 @@ class ReplayToolEngine(ToolEngine):
         """Who answers, what goes wrong there, and the recording to be made of it, if there is to be one."""
         if self.behind is None:
             raise NoEngine(f"nothing here answers {invocation.tool.qualified_name}")
-        live = self._style or self.behind.route(invocation.tool)
+        live = self._live.route(invocation.tool)
         if invocation.mode == "execute":
             return live, live.settings.faults, asked
         simulator = live.simulator(invocation.tool, current_simulation() is not False)
@@ -314,25 +305,6 @@ class ReplayToolEngine(ToolEngine):
         return structs.replace(
             info, message=self._redact_value(info.message), hint=hint, details=self._redact_value(info.details)
         )
-
-    def ended(self, session_id: str, owner: str | None = None) -> None:
-        """Tell the engine behind."""
-        if self._style is not None:
-            self._style.teardown(Key(owner or "", session_id))
-        elif self.behind is not None:
-            self.behind.ended(session_id, owner)
-
-    def close(self) -> None:
-        """Close the engine behind, too."""
-        if self.behind is not None:
-            self.behind.close()
-        super().close()
-
-    async def aclose(self) -> None:
-        """`close` for async code."""
-        if self.behind is not None:
-            await self.behind.aclose()
-        super().close()
 
 
 class _Behind:

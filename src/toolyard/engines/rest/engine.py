@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolyard.calls.drive import EitherWay, Flow, drive_here
 from toolyard.calls.invocation import Invocation
-from toolyard.engines.base import ToolEngine
 from toolyard.engines.effectful import OutwardEngine
 from toolyard.engines.options import RestEngineOptions, SimulationOptions
 from toolyard.model.bindings import RestBinding
@@ -122,15 +121,13 @@ class RESTToolEngine(OutwardEngine):
         self._breaker = Breaker(time.monotonic, read["breaker_failures"], read["breaker_pause"])
         reach = {"allow_hosts": allow_hosts, "allow_networks": allow_networks, "http2": http2}
         tls = {"verify": verify, "ca": ca, "cert": cert}
-        self._client: GuardedClient = make_client(max_response_bytes, max_connections, **reach, **tls)
+        self._client: GuardedClient = self._keep_part(make_client(max_response_bytes, max_connections, **reach, **tls))
         self._operations: dict[int, tuple[RestBinding, RestOperation, Chosen]] = {}
         self._sessions: OrderedDict[Key, tuple[AuthEntry, ...]] = OrderedDict()
         self._fetched: OrderedDict[str, None] = OrderedDict()
-        self._root: ToolEngine = self
         self._homes: tuple[int, frozenset[str]] = (-1, frozenset())
         self._lock = threading.Lock()
-        for secret in self.secrets:
-            self._path.redactor.add(secret)
+        self._hide_secrets(self.secrets)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -172,7 +169,7 @@ class RESTToolEngine(OutwardEngine):
             self._drop_credentials(key)
             if entries:
                 self._sessions[key] = entries
-                self._hide_secrets(entries)
+                self._hide_own(entries)
 
     def ended(self, session_id: str, owner: str | None = None) -> None:
         """Forget the session's credentials."""
@@ -180,7 +177,7 @@ class RESTToolEngine(OutwardEngine):
         with self._lock:
             self._drop_credentials(Key(owner or "", session_id))
 
-    def _hide_secrets(self, entries: tuple[AuthEntry, ...]) -> None:
+    def _hide_own(self, entries: tuple[AuthEntry, ...]) -> None:
         for entry in entries:
             for secret in entry.secrets:
                 self._root._path.redactor.add_passing(secret)
@@ -296,10 +293,6 @@ class RESTToolEngine(OutwardEngine):
         except NoEngine:
             return False
 
-    def joined(self, root: ToolEngine) -> None:
-        """From then on, that one's tools are meant."""
-        self._root = root
-
     def _choose_own(self, invocation: Invocation, operation: RestOperation, chosen: Chosen) -> Chosen:
         from toolyard.engines.rest.options import choose_credentials
 
@@ -338,14 +331,6 @@ class RESTToolEngine(OutwardEngine):
         if (isinstance(error, Unavailable) and error.info.retryable) or (isinstance(error, CallTimeout) and patient):
             self._breaker.failed(sent.operation.origin)
 
-    def close(self) -> None:
-        """Hang up, and forget all credentials of sessions."""
-        self._client.close()
+    def _let_go(self) -> None:
         self._sessions.clear()
-        super().close()
-
-    async def aclose(self) -> None:
-        """`close` for async code."""
-        await self._client.aclose()
-        self._sessions.clear()
-        super().close()
+        super()._let_go()
