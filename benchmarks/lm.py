@@ -20,7 +20,7 @@ import orjson
 from benchmarks.harness import Row, measure, show
 from benchmarks.lm_server import CONTENT
 from toolyard import Invocation, LMToolEngine, Tool, ToolCall, ToolEngine, ToolRegistry
-from toolyard.engines.lm.prompt import INSTRUCTION, Prompts
+from toolyard.engines.lm.conversation import INSTRUCTION, Prompts
 from toolyard.links.lm import Message
 
 SESSIONS = 1_000

@@ -461,20 +461,18 @@ class ToolEngine(SessionReading, Closing):
         """Let go of its parts, of threads, of the session store and of tracing; sessions in memory end."""
         for part in self._parts:
             part.close()
-        self._let_go()
-
-    async def aclose(self) -> None:
-        """`close` for async code."""
-        for part in self._parts:
-            await part.aclose()
-        self._let_go()
-
-    def _let_go(self) -> None:
         self.threads.close()
         self._path.close()
         self.sessions.close()
         if self._tracer is not None:
             self._tracer.close()
+
+    async def aclose(self) -> None:
+        """`close` for async code."""
+        parts, self._parts = self._parts, []
+        for part in parts:
+            await part.aclose()
+        self.close()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(name={self.name!r}, tools={len(self.tool_registry)})"

@@ -17,8 +17,7 @@ from toolyard.schema.options import read_arguments
 
 if TYPE_CHECKING:
     from toolyard.calls.faults import FaultPlan
-    from toolyard.engines.lm.prompt import Built
-    from toolyard.engines.lm.response import Unfit
+    from toolyard.engines.lm.conversation import Built, Unfit
     from toolyard.links.lm import LMAnswer, Spent
 
 MAX_HISTORY_TOKENS = 16_000
@@ -84,8 +83,7 @@ class LMToolEngine(ToolEngine):
             self._simulator = _make_simulator(config)
             self.foreseeable = True
             return
-        from toolyard.engines.lm.prompt import Prompts
-        from toolyard.engines.lm.response import Bounds
+        from toolyard.engines.lm.conversation import Bounds, Prompts
         from toolyard.links.lm import LMClient
 
         self._client = self._keep_part(LMClient(config))
@@ -129,8 +127,7 @@ class LMToolEngine(ToolEngine):
         return self._ask_model(invocation)
 
     async def _ask_model(self, invocation: Invocation) -> Any:
-        from toolyard.engines.lm.prompt import REPAIR
-        from toolyard.engines.lm.response import Unfit, read_result
+        from toolyard.engines.lm.conversation import REPAIR, Unfit, read_result
         from toolyard.links.lm import Message
 
         invocation.secrets = self._client.config.credentials

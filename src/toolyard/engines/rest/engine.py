@@ -331,6 +331,7 @@ class RESTToolEngine(OutwardEngine):
         if (isinstance(error, Unavailable) and error.info.retryable) or (isinstance(error, CallTimeout) and patient):
             self._breaker.failed(sent.operation.origin)
 
-    def _let_go(self) -> None:
+    def close(self) -> None:
+        """Hang up, and forget all credentials of sessions."""
         self._sessions.clear()
-        super()._let_go()
+        super().close()

@@ -53,10 +53,7 @@ class Draw:
     def __init__(self, key: bytes, echo: dict[str, Any] | None = None, must: frozenset[str] = frozenset()) -> None:
         self.key = key
         """What was asked: the numbers follow from it."""
-        first = blake2b(key).digest()
-        self.source = source = chain(first, chain.from_iterable(_hash_blocks(first)))
-        self.byte = source.__next__
-        """A number from 0 to 255."""
+        self.again(key)
         self.echo = echo
         """Values known already, by their names in plain letters; None for none."""
         self.must = must
@@ -67,6 +64,7 @@ class Draw:
         first = blake2b(key).digest()
         self.source = chain(first, chain.from_iterable(_hash_blocks(first)))
         self.byte = self.source.__next__
+        """A number from 0 to 255."""
 
     def worked(self, amount: int) -> None:
         """Count what was done; `GaveUp` if it is too much, from then on."""
@@ -142,28 +140,9 @@ class Lazy:
         return (self._function or self.function())(argument)
 
 
-SIMPLE: tuple[Any, ...] = (
-    0,
-    1,
-    -1,
-    10,
-    -10,
-    1000,
-    -1000,
-    10**6,
-    -(10**6),
-    0.5,
-    "",
-    "a",
-    "A",
-    "1",
-    "a text that is no word, number or date",
-    {},
-    [],
-    True,
-    False,
-    None,
-)
+_NUMBERS = (0, 1, -1, 10, -10, 1000, -1000, 10**6, -(10**6), 0.5)
+_TEXTS = ("", "a", "A", "1", "a text that is no word, number or date")
+SIMPLE: tuple[Any, ...] = (*_NUMBERS, *_TEXTS, {}, [], True, False, None)
 """What is worth a try where nothing else was found."""
 
 

@@ -170,22 +170,6 @@ def _rank_path(path: tuple[str, ...], noun: str, among: Collection[str]) -> int:
 class Profile:
     """What a tool seems to do, who makes its answers, and where the entity is in what it is sent."""
 
-    __slots__ = (
-        "body_argument",
-        "entity_maker",
-        "entity_path",
-        "envelope",
-        "ignored",
-        "is_free",
-        "list_maker",
-        "list_path",
-        "plain",
-        "prefix",
-        "role",
-        "tool",
-        "values",
-    )
-
     def __init__(self, tool: Tool, seed: int | str, shared: SharedParts | None = None) -> None:
         self.tool = tool
         self.prefix = encode([seed, tool.qualified_name])

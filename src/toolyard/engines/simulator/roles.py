@@ -8,35 +8,30 @@ from typing import Any
 
 import msgspec
 
+from toolyard.engines.simulator.scalars import OWN
 from toolyard.model.bindings import RestBinding
 from toolyard.model.tool import Effects, Tool
 from toolyard.words.identifiers import CRUD_BY_METHOD, CRUD_BY_VERB, CrudVerb, plain_letters, singular, split_identifier
 
 _LINKS = frozenset(("by", "for", "with", "from", "in", "of", "to", "using", "via", "on", "at", "as", "and"))
-_EMPTY = frozenset(
-    ("all", "new", "the", "a", "an", "details", "detail", "info", "information", "my", "one", "multiple")
-)
 _SEVERAL = frozenset(("batch", "bulk", "many", "several"))
-_EMPTY |= _SEVERAL
-ID_ENDS = (
-    "id",
-    "uuid",
-    "guid",
-    "sid",
-    "gid",
-    "uid",
-    "number",
-    "key",
-    "slug",
-    "code",
-    "name",
-    "login",
-    "ref",
-    "arn",
-    "handle",
-    "sha",
-)
-_IDS = ("id", "uuid", "sid", "guid", "gid", "uid", "key")
+_EMPTY = _SEVERAL | {
+    "all",
+    "new",
+    "the",
+    "a",
+    "an",
+    "details",
+    "detail",
+    "info",
+    "information",
+    "my",
+    "one",
+    "multiple",
+}
+ID_ENDS = (*OWN, "number", "key", "slug", "code", "name", "login", "ref", "arn", "handle", "sha")
+_IDS = (*OWN, "key")
+_NAMES = ("name", "slug", "label", "login", "username", "fullname")
 _THINGS = ("entity", "object", "resource", "record")
 """What anything may be called."""
 _PARAMETER = re.compile(r"\{([^{}]+)\}")
@@ -70,11 +65,10 @@ def nouns_of(noun: str) -> tuple[str, ...]:
 def role_of(tool: Tool, *, lists: bool) -> Role:
     """What the tool seems to do; `lists` says that its output has a list of objects in it."""
     binding = tool.binding
-    role = (
-        _role_by_path(tool, binding, lists)
-        if isinstance(binding, RestBinding)
-        else _role_by_name(tool, tool.name, "", lists)
-    )
+    if isinstance(binding, RestBinding):
+        role = _role_by_path(tool, binding, lists)
+    else:
+        role = _role_by_name(tool, tool.name, "", lists)
     writes = tool.effects is Effects.WRITE or role.verb in ("create", "act")
     return msgspec.structs.replace(role, kind=f"{tool.namespace}/{role.kind}", writes=writes)
 
@@ -85,18 +79,7 @@ def fields_of(key: str, noun: str) -> tuple[str, ...]:
     found = [name]
     rest = name.removeprefix(thing) if thing else name
     if rest == "" or name in ("username", "user"):
-        found += [
-            plain_letters(noun.rpartition(" ")[2]),
-            "name",
-            "slug",
-            "label",
-            "login",
-            "username",
-            "fullname",
-            *_IDS,
-            "number",
-            "type",
-        ]
+        found += [plain_letters(noun.rpartition(" ")[2]), *_NAMES, *_IDS, "number", "type"]
     elif rest != name:
         found.append(rest)
     ending = next((end for end in ID_ENDS if name.endswith(end)), None)
@@ -166,11 +149,8 @@ def _collection_of(parts: list[str], named: Mapping[str, str]) -> tuple[str, tup
 
 def _noun_of(parts: list[str]) -> str:
     plain = [part for part in parts if "{" not in part]
-    return (
-        " ".join([*split_identifier(plain[-1])[:-1], singular(split_identifier(plain[-1])[-1])])
-        if plain and split_identifier(plain[-1])
-        else ""
-    )
+    words = split_identifier(plain[-1]) if plain else []
+    return " ".join([*words[:-1], *map(singular, words[-1:])])
 
 
 def _role_by_last_word(tool: Tool, parts: list[str], method: str, lists: bool, named: Mapping[str, str]) -> Role:

@@ -30,12 +30,11 @@ _LONGEST = 20_000
 _LARGEST = 500_000
 """Characters of the longest text that is ever asked for."""
 _FEW = 3
-_COUNTABLE = 1 << 48
-_ROUNDED = 1e15
-"""Numbers above it are not told apart by their decimals."""
-_GREATEST = 1.7e308
+_GREATEST = Fraction(1.7e308)
+_AGAIN = 8
+"""Numbers that are drawn until one fits."""
 _IDS = frozenset({"id", "ids", "uuid", "guid", "sid", "key", "number", "sha", "token", "etag"})
-OWN = frozenset(("id", "sid", "uuid", "guid", "gid", "uid"))
+OWN = ("id", "uuid", "guid", "sid", "gid", "uid")
 """Names, in plain letters, by which most things are called."""
 _WHOLE: Mapping[str, tuple[int, int]] = {
     "int8": (-128, 127),
@@ -169,82 +168,44 @@ def _pattern_maker(pattern: str, bounds: tuple[int, int], values: list[Any], che
     return make
 
 
-def integer_maker(schema: Mapping[str, Any], name: str, check: Check) -> Make:
-    """A whole number within its bounds, of a size that fits its name."""
-    low, high = _read_bounds(schema)
-    least = None if low is None else ceil(low)
-    most = None if high is None else floor(high)
-    known = _WHOLE.get(str(schema.get("format")))
-    if known is not None:
-        least = known[0] if least is None else max(least, known[0])
-        most = known[1] if most is None else min(most, known[1])
-    step = _read_step(schema)
-    if step is not None:
-        # The smallest whole number that is a multiple: 3 for 1.5, 1 for 0.5.
-        step = Fraction(step.numerator)
-    return mix_values(
-        _multiples_between(least, most, int(step or 1), name), example_values(schema, "integer", check), name
-    )
-
-
-def _multiples_between(least: int | None, most: int | None, step: int, name: str) -> Make:
-    first, last = _range_by_name(least, most, name)
-    low, high = -(-first // step), last // step
-    if low > high:
-        low, high = _range_of_multiples(least, most, step)
-    return lambda draw: draw.between(low, high) * step
-
-
-def _range_by_name(least: int | None, most: int | None, name: str) -> tuple[int, int]:
-    """The range to choose from: what the name suggests, as far as it is allowed."""
-    wanted = range_for(name) or (1, 1000)
-    first, last = ceil(wanted[0]), floor(wanted[1])
-    low = first if least is None else max(first, least)
-    high = last if most is None else min(last, most)
-    if low <= high:
-        return low, high
-    if least is not None and most is not None:
-        return least, most
-    return (least, least + 1000) if least is not None else ((most or 0) - 1000, most or 0)
-
-
-def _range_of_multiples(least: int | None, most: int | None, step: int) -> tuple[int, int]:
-    low = None if least is None else -(-least // step)
-    high = None if most is None else most // step
-    if low is None and high is None:
-        return 0, 1000
-    if low is None or high is None:
-        return (low, low + 1000) if low is not None else ((high or 0) - 1000, high or 0)
-    if low > high:
-        raise GaveUp("no whole number is within its bounds")
-    return low, high
-
-
-def number_maker(schema: Mapping[str, Any], name: str, check: Check) -> Make:
-    """A number within its bounds, with two decimals where that is fine enough."""
-    low, high = _read_bounds(schema)
-    values = example_values(schema, "number", check)
-    step = _read_step(schema)
-    if step is not None:
-        return mix_values(_fraction_maker(step, low, high, check), values, name)
-    first, last = range_for(name) or (0, 1000)
-    least = first if low is None else max(first, low)
-    most = last if high is None else min(last, high)
-    if least > most or (least == most and low != high):
-        least = low if low is not None else (high or 0) - 1000
-        most = high if high is not None else least + 1000
-    if least > most:
-        raise GaveUp("no number is within its bounds")
-    if max(abs(least), abs(most)) > _ROUNDED:
+def number_maker(schema: Mapping[str, Any], name: str, check: Check, *, whole: bool) -> Make:
+    """A number within its bounds, a multiple of what it must be one of, and of a size that fits its name."""
+    low, high = _read_bounds(schema, whole=whole)
+    factor = _read_factor(schema, whole=whole)
+    # Two decimals where that is fine enough.
+    step = factor or Fraction(1, 100)
+    wanted = range_for(name) or (1 if whole else 0, 1000)
+    narrow = (wanted[0] if low is None else max(wanted[0], low), wanted[1] if high is None else min(wanted[1], high))
+    least = low if low is not None else (high or 0) - 1000 * step
+    most = high if high is not None else least + 1000 * step
+    if not whole:
         least, most = max(least, -_GREATEST), min(most, _GREATEST)
-        if least > most:
-            raise GaveUp("no number is that great")
-        return mix_values(_float_maker(float(least), float(most), check), values, name)
-    hundredths = (ceil(least * 100), floor(most * 100))
-    inside = (not _is_exclusive(schema, "Minimum")) and (not _is_exclusive(schema, "Maximum"))
-    if inside and 0 < hundredths[1] - hundredths[0] < _COUNTABLE:
-        return mix_values(lambda draw: draw.between(*hundredths) / 100, values, name)
-    return mix_values(_float_maker(float(least), float(most), check), values, name)
+    if least > most:
+        raise GaveUp(f"no {'whole ' if whole else ''}number is within its bounds")
+    values = example_values(schema, "integer" if whole else "number", check)
+    otherwise = None if factor is not None else _float_maker(float(least), float(most), check)
+    for bounds in (narrow, (least, most)):
+        first, last = ceil(bounds[0] / step), floor(bounds[1] / step)
+        if first < last or (first == last and bounds[0] == least):
+            return mix_values(_multiple_maker(step, (first, last), check, otherwise), values, name)
+    if otherwise is None:
+        raise GaveUp("no whole number is within its bounds" if whole else "no multiple is within its bounds")
+    return mix_values(otherwise, values, name)
+
+
+def _multiple_maker(step: Fraction, multiples: tuple[int, int], check: Check, otherwise: Make | None) -> Make:
+    above, below = step.numerator, step.denominator
+
+    def make(draw: Draw) -> Any:
+        for _ in range(_AGAIN):
+            found = draw.between(*multiples) * above
+            value = found / below if otherwise is not None or found % below else found // below
+            if check(value):
+                return value
+        # Whole multiples come out exactly where fractions may not.
+        return otherwise(draw) if otherwise is not None else above * ceil(multiples[0] / below)
+
+    return make
 
 
 def _float_maker(least: float, most: float, check: Check) -> Make:
@@ -260,57 +221,34 @@ def _float_maker(least: float, most: float, check: Check) -> Make:
     return make
 
 
-def _fraction_maker(step: Fraction, low: float | None, high: float | None, check: Check) -> Make:
-    first = None if low is None else ceil(Fraction(low) / step)
-    last = None if high is None else floor(Fraction(high) / step)
-    if first is None:
-        first = 0 if last is None else last - 1000
-    if last is None:
-        last = first + 1000
-    if first > last:
-        raise GaveUp("no multiple is within its bounds")
-    base, size = first, last - first + 1
-
-    def make(draw: Draw) -> int | float:
-        for _ in range(8):
-            found = step * (base + draw.below(size))
-            value = int(found) if found.denominator == 1 else float(found)
-            if check(value):
-                return value
-        # Whole multiples come out exactly where fractions may not.
-        return int(step.numerator * ceil(Fraction(base) / step.denominator))
-
-    return make
-
-
-def _read_step(schema: Mapping[str, Any]) -> Fraction | None:
+def _read_factor(schema: Mapping[str, Any], *, whole: bool) -> Fraction | None:
+    """What a number has to be a multiple of."""
     value = schema.get("multipleOf")
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
-        return None
-    return Fraction(str(value))
+    given = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+    if not whole:
+        return Fraction(str(value)) if given else None
+    # The smallest whole number that is a multiple: 3 for 1.5, 1 for 0.5.
+    return Fraction(Fraction(str(value)).numerator if given else 1)
 
 
-def _is_exclusive(schema: Mapping[str, Any], end: str) -> bool:
-    value = schema.get(f"exclusive{end}")
-    return value is not None and value is not False
-
-
-def _read_bounds(schema: Mapping[str, Any]) -> tuple[float | None, float | None]:
+def _read_bounds(schema: Mapping[str, Any], *, whole: bool) -> tuple[Fraction | None, Fraction | None]:
     """The least and the greatest number; for an excluded end of whole numbers, the next one inside."""
     low, high = _read_number(schema.get("minimum")), _read_number(schema.get("maximum"))
     above, under = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
-    whole = "integer" in (schema.get("type") or ())
-    if above is True and low is not None:  # as draft 4 has it
-        above = low
-    if under is True and high is not None:
-        under = high
-    edge, top = _read_number(above), _read_number(under)
+    # True is what draft 4 has there.
+    edge = low if above is True else _read_number(above)
+    top = high if under is True else _read_number(under)
     if edge is not None and (low is None or edge >= low):
-        low = floor(edge) + 1 if whole else edge
+        low = Fraction(floor(edge) + 1) if whole else edge
     if top is not None and (high is None or top <= high):
-        high = ceil(top) - 1 if whole else top
+        high = Fraction(ceil(top) - 1) if whole else top
+    known = _WHOLE.get(str(schema.get("format"))) if whole else None
+    if known is not None:
+        least, most = map(Fraction, known)
+        low = least if low is None else max(low, least)
+        high = most if high is None else min(high, most)
     return low, high
 
 
-def _read_number(value: Any) -> float | None:
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+def _read_number(value: Any) -> Fraction | None:
+    return Fraction(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

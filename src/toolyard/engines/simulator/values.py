@@ -13,11 +13,11 @@ from typing import Any
 
 from toolyard.engines.simulator.containers import array_maker, object_maker
 from toolyard.engines.simulator.draw import LEAVES, SIMPLE, Check, Choice, Draw, GaveUp, Lazy, Make, nothing
-from toolyard.engines.simulator.scalars import OWN, choose_value, flag, integer_maker, number_maker, text_maker
+from toolyard.engines.simulator.scalars import OWN, choose_value, flag, number_maker, text_maker
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.schema import compile_schema
 from toolyard.schema.fold import COMPOSED, SchemaWay, allowed_types, find_ways
-from toolyard.schema.subschemas import SubSchema, resolve_pointer
+from toolyard.schema.subschemas import SubSchema, rebuild, resolve_pointer
 from toolyard.words.identifiers import plain_letters
 
 _OBJECT = frozenset({"properties", "required", "additionalProperties", "patternProperties", "minProperties"})
@@ -169,8 +169,7 @@ class SchemaValues:
         check = self.checker(schema if way.checked else node) if self._has_limits(schema) else _accept_any
         if kind == "string":
             return 0, text_maker(schema, name, check)
-        make = integer_maker if kind == "integer" else number_maker
-        return 0, make({**schema, "type": kind}, name, check)
+        return 0, number_maker(schema, name, check, whole=kind == "integer")
 
     def _has_limits(self, schema: dict[str, Any]) -> bool:
         return not _LIMITS.isdisjoint(schema) or "not" in schema
@@ -218,18 +217,9 @@ class SchemaValues:
 
     def make(self, draw: Draw) -> Any:
         """A value of the whole schema; one that is not quite allowed if none was found that is, or `GaveUp`."""
-        maker, known = self._whole, draw.known
-        if maker is None:
-            maker = self._whole = self.build(self.root, "")
-        try:
-            value = maker(draw)
-        except GaveUp:
-            draw.again(b"again %b" % draw.key)
-        else:
-            if self.check(value):
-                return value
-        draw.known = known
-        return self.make_part(maker, self.check, draw)
+        if self._whole is None:
+            self._whole = self.build(self.root, "")
+        return self.make_part(self._whole, self.check, draw)
 
     def make_part(self, maker: Make, check: Check, draw: Draw) -> Any:
         """A value by that maker that passes the check, if there is any; `GaveUp` if none at all can be made."""
@@ -364,12 +354,8 @@ def _list_references(node: Any) -> Iterator[str]:
             stack.extend(item)
 
 
-def _move_references(node: Any) -> Any:
-    if isinstance(node, list):
-        return [_move_references(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    made = {key: _move_references(value) for key, value in node.items()}
+def _move_references(node: dict[str, Any]) -> dict[str, Any]:
+    made = rebuild(node, _move_references)
     ref = node.get("$ref")
     if isinstance(ref, str) and ref.startswith("#"):
         made["$ref"] = f"#/$defs/{_ROOT.replace(' ', '%20')}{ref[1:]}"
