@@ -88,6 +88,8 @@ class ToolEngine(SessionReading, Closing):
     foreseeable: bool = False
     """True if `answer` changes nothing but `invocation.state` and would answer the same again: it is run in a copy of
     the session to show whoever must approve a call what that would do."""
+    journal: Journal | None = None
+    """What is kept of each call, if anything is."""
     overrides: Overrides = Overrides()
     """Which of the methods below a subclass made its own, as the older style has it."""
     _answers_blocking: ClassVar[bool] = True
@@ -148,8 +150,10 @@ class ToolEngine(SessionReading, Closing):
         self._tracer = tracer
         self.brought = [part for part, value in parts.items() if value is not None]
         """What it was given of its own, and would not use as part of another engine."""
-        self.journal: Journal | None = None
-        """What is kept of each call, if anything is."""
+        self._begin_parts()
+        self._path = CallPath(self, self.tool_registry, self.sessions, policy=policy, tracer=tracer, redactor=redactor)
+
+    def _begin_parts(self) -> None:
         self._root: ToolEngine = self
         """The engine that was called and routes calls here, whose tools and whose redactor are meant."""
         self._parts: list[Any] = []
@@ -157,7 +161,6 @@ class ToolEngine(SessionReading, Closing):
         self._makers: dict[type, Callable[[], ToolEngine]] = {}
         self._made: dict[type, ToolEngine] = {}
         self._making = Lock()
-        self._path = CallPath(self, self.tool_registry, self.sessions, policy=policy, tracer=tracer, redactor=redactor)
 
     def keep_journal(self, options: CallLogOptions) -> Journal:
         """Log calls from now on, beside the sessions."""

@@ -74,7 +74,7 @@ class SchemaValues:
 
     def __init__(self, schema: dict[str, Any], shared: SharedParts | None = None) -> None:
         self.root = _move_into_definitions(schema)
-        self.check: Check = Lazy(lambda: compile_schema(schema).is_valid)
+        self.check: Check = Lazy(lambda: self._compile_whole(schema))
         parts = shared if shared is not None and shared.fits(self.root) else SharedParts()
         self._made, self._checks, self._kept = parts.made, parts.checks, parts.kept
         self._whole: Make | None = None
@@ -190,6 +190,12 @@ class SchemaValues:
             found = self._checks[id(node)] = Lazy(lambda: self.compile_check(node))
         return found
 
+    def _compile_whole(self, schema: dict[str, Any]) -> Check:
+        """A check for all of it; what is nothing but a definition shares the check of that with others."""
+        node = {key: value for key, value in schema.items() if key not in _KEPT}
+        target = self._find_definition(node)
+        return _judge_of(schema) if target is node else self.checker(target)
+
     def compile_check(self, node: SubSchema) -> Check:
         """A check for that part, compiled now; one of several definitions is left to their checks."""
         if node is self.root:
@@ -203,7 +209,7 @@ class SchemaValues:
         if not any(True for _ in _list_references(node)):
             around = {key: value for key, value in around.items() if key == "$schema"}
         try:
-            return compile_schema({**around, "allOf": [node]}).is_valid
+            return _judge_of({**around, "allOf": [node]})
         except InvalidSchemaError:
             return _accept_any  # the whole is checked in the end
 
@@ -242,6 +248,11 @@ class SchemaValues:
         if not found:
             raise why
         return found[0]
+
+
+def _judge_of(schema: dict[str, Any]) -> Check:
+    """The bare verdict: to weigh a large schema takes longer than to make all of its values, which are small."""
+    return compile_schema(schema).judge_small
 
 
 def item_node(root: dict[str, Any], node: SubSchema) -> SubSchema | None:
