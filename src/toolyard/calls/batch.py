@@ -154,16 +154,16 @@ class Batch(msgspec.Struct, eq=False):
     """The call that is being made, as far as it is bound."""
     begun: float = 0.0
     """When it was begun, by the clock of the sessions."""
-    announced: bool = False
-    """Whether a store knows that it is about to begin."""
+    announced: Bound | None = None
+    """The last of which a store knows that it is about to begin."""
     claim: tuple[Approval, State] | None = None
     """The approval that it runs by, and the session's world before that."""
 
     def leave_behind(self, invocation: Invocation) -> None:
-        """Work that goes on keeps the session, unless the engine it belongs to lets it go."""
+        """Work that goes on, if any does, keeps the session, unless the engine it belongs to lets it go."""
         if self.abandoned is not None and invocation.left_behind is not None:
             self.abandoned.append(invocation.left_behind)
-        if invocation.held:
+        if invocation.held and invocation.left_behind is not None:
             self.left_behind = invocation.left_behind
 
     @property
@@ -239,8 +239,10 @@ class InflightCalls:
                 self._session.flights.pop(call_id, None)
 
 
-def check_calls(calls: Sequence[ToolCall]) -> bool:
+def check_calls(calls: Sequence[ToolCall], timeout: float | None) -> bool:
     """Refuse what no model can get wrong, only the program around it; True if one of the calls has an id."""
+    if timeout is not None:
+        check_timeout(timeout)
     identified = False
     for call in calls:
         if type(call) is ToolCall and type(call.name) is str and call.call_id is None:

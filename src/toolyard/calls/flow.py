@@ -18,16 +18,7 @@ from types import CoroutineType
 
 from toolyard.calls.asking import Asked, ask_first, settle_claim
 from toolyard.calls.attempts import answer_flow
-from toolyard.calls.batch import (
-    Batch,
-    CallRequest,
-    InflightCalls,
-    bind_within,
-    check_calls,
-    check_known,
-    check_timeout,
-    find_recorded,
-)
+from toolyard.calls.batch import Batch, CallRequest, InflightCalls, bind_within, check_calls, check_known, find_recorded
 from toolyard.calls.budgets import count_calls
 from toolyard.calls.drive import (
     Flow,
@@ -95,7 +86,8 @@ def batch_flow(
     """Take the turn, answer the calls in order, give it back."""
     if session.full and batch.mode == "execute":
         path.sessions.quota.check(session)
-    inflight, take, stay, deserted = _check_batch(session, calls, batch), None, None, False
+    identified = check_calls(calls, batch.timeout) and batch.mode == "execute" and session.kept
+    inflight, take, stay, deserted = InflightCalls(session, calls) if identified else None, None, None, False
     gate, sessions = session.gate, path.sessions
     try:
         if session.durable or session.over or gate.line:
@@ -144,7 +136,7 @@ def _alone_flow(
     path: CallPath, session: Session, calls: Sequence[ToolCall], batch: Batch, results: list[ToolResult]
 ) -> Flow:
     """Answer calls in a session that nobody else has, so that there is no turn in it."""
-    _check_batch(session, calls, batch)
+    check_calls(calls, batch.timeout)
     yield from _answer_calls(path, session, calls, batch, None, results)
 
 
@@ -156,14 +148,6 @@ def _give_back(sessions: Sessions, session: Session, batch: Batch) -> None:
         left.add_done_callback(partial(_leave_later, sessions, session))
     else:
         sessions.leave_off_loop(session)
-
-
-def _check_batch(session: Session, calls: Sequence[ToolCall], batch: Batch) -> InflightCalls | None:
-    """Refuse what is no batch; the calls that others may send again meanwhile, if there are any."""
-    if batch.timeout is not None:
-        check_timeout(batch.timeout)
-    identified = check_calls(calls)
-    return InflightCalls(session, calls) if identified and batch.mode == "execute" and session.kept else None
 
 
 def _answer_calls(
@@ -245,12 +229,14 @@ def _longest_timeout(path: CallPath, calls: Sequence[ToolCall]) -> float | None:
 
 def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, session: Session, call: ToolCall) -> Flow:
     """Answer one call in a session whose turn the batch has; a failure is a result too."""
-    invocation, cancelled, batch.bound, batch.announced, batch.begun = None, None, None, False, path.clock()
+    invocation, cancelled, batch.bound, batch.begun = None, None, None, path.clock()
     trace = None if path.tracer is None else CallTrace(path.tracer, session, call, batch.mode, batch.request_id)
     try:
         bound = _bind_call(plans, batch, session, call, batch.on_loop)
         bound = batch.bound = bound or (yield run_beside(path.threads, _bind_beside, plans, batch, session, call))
-        plan = _plan_call(path.policy, plans, batch, bound, trace)
+        plan = plans.get(bound.prepared)
+        if plan is None or plan.is_async or trace is not None or batch.definitions is not None:
+            plan = _plan_call(path.policy, plans, batch, bound, trace)
         if path.policy is not None and (asked := _check_policy(path, path.policy, batch, session, bound)):
             call, plan = yield from ask_first(call_flow, path, plans, batch, session, call, asked, trace)
         invocation = _make_invocation(plan, batch, session, call, bound)
@@ -266,9 +252,10 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
         made = make_result(plan, invocation, value, batch.on_loop)
         result, entry, changes = made or (yield run_beside(path.threads, make_result, plan, invocation, value))
     except CallError as error:
-        result, entry = failure_result(call, batch.bound, invocation, error, path.redactor, discreet=path.discreet)
-        changes = _NO_CHANGES
-        if invocation is None and type(error) is Held:
+        result, entry, changes = failure_result(call, batch.bound, invocation, error, path)
+        if invocation is not None:
+            batch.leave_behind(invocation)
+        elif type(error) is Held:
             return _end_held(result, trace)
     except GeneratorExit:
         _desert_call(path, batch, session, invocation, trace)
@@ -276,15 +263,13 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
     except BaseException:
         yield from _stop_call(path, batch, session, invocation, trace)
         raise
-    if invocation is not None and invocation.left_behind is not None:
-        batch.leave_behind(invocation)
     if session.durable and not session.over:
         cancelled = yield from _store_entry(path, batch, session, (result, entry, changes), invocation, trace)
-    elif changes or path.counting or session.room < len(entry):
+    elif changes or path.counting or (room := session.room - len(entry)) < 0:
         _commit_entry(path, session, _stamp_entry(path, batch, entry), changes, invocation)
     elif session.kept:
         session.history.keep((entry, at := path.clock(), at - batch.begun, None))
-        session.room -= len(entry)
+        session.room = room
     if trace is not None:
         trace.end(invocation, result)
     if batch.claim is not None:
@@ -298,7 +283,7 @@ def _announce_call(path: CallPath, batch: Batch, session: Session, call: ToolCal
     """Have the store know that a call which may change something is about to begin."""
     assert batch.bound is not None
     cancelled = yield write_store(path.sessions, path.sessions.intent(session, call_text(call, batch.bound.sent)))
-    batch.announced = True
+    batch.announced = batch.bound
     if cancelled is not None:
         raise cancelled
 
@@ -461,7 +446,7 @@ def _stop_call(
         yield from settle_claim(path, batch, session, None)
     if invocation is None or not invocation.begun:
         _cut_trace(trace, invocation)
-        if batch.announced and not session.over:
+        if batch.announced is not None and batch.announced is batch.bound and not session.over:
             yield write_store(path.sessions, path.sessions.withdrawal(session))
         return
     stamped = _stamp_entry(path, batch, _interruption(batch, invocation))

@@ -17,12 +17,12 @@ from typing import Any, Protocol
 import msgspec
 
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.plan import MAX_RESULT_BYTES, Settings
+from toolyard.calls.plan import MAX_RESULT_BYTES, CallPath, Settings
 from toolyard.model.bindings import PythonBinding
 from toolyard.model.call import CONTENT, Content, ToolCall, ToolResult
 from toolyard.model.errors import CallError, ErrorInfo, InvalidArguments, InvalidOutput, SessionError, ToolFailed
 from toolyard.model.tool import Effects, Tool
-from toolyard.model.tree_size import fits, is_small
+from toolyard.model.tree_size import LEAVES, fits, is_small
 from toolyard.registry.bind import Bound
 from toolyard.schema.violations import describe
 from toolyard.sessions.history import any_call_text, call_text, entry_text, result_text
@@ -64,7 +64,7 @@ def plain_answer(value: Any, invocation: Invocation, max_bytes: int) -> tuple[An
     if type(value) in _LEAVES:
         text, plain = _encode_leaf(value, invocation), value
     else:
-        if not is_small(value):
+        if (type(value) is not dict or not LEAVES.issuperset(map(type, value.values()))) and not is_small(value):
             _check_size(value, invocation, max_bytes)
         try:
             text = _encode_plain(value)
@@ -129,8 +129,6 @@ def make_result(
         return None
     plain, text = plain_answer(value, invocation, plan.max_result_bytes)
     invocation.result_bytes = len(text)
-    if bound.coercions or not plan.is_direct:
-        metadata |= call_metadata(bound, invocation)
     if plan.accepts_output is not None and (len(text) > plan.small_output or not plan.accepts_output(plain)):
         if at_once:
             return None
@@ -138,7 +136,11 @@ def make_result(
         if violations:
             metadata["output_violations"] = violations
     changes = _NO_CHANGES
-    if not plan.is_direct:
+    if plan.is_direct:
+        if bound.coercions:
+            metadata |= call_metadata(bound, None)
+    else:
+        metadata |= call_metadata(bound, invocation)
         if invocation.secrets:
             # Behind the check: what was answered is judged, not what is left of it.
             plain, text, metadata = hide_echoes(invocation.secrets, plain, text, metadata)
@@ -260,17 +262,12 @@ _LONGEST_DETAILS = 256 * 1024
 
 
 def failure_result(
-    call: ToolCall,
-    bound: Bound | None,
-    invocation: Invocation | None,
-    error: CallError,
-    redactor: Redactor,
-    *,
-    discreet: bool,
-) -> tuple[ToolResult, bytes]:
-    """The result of a call that failed, and its entry: the one place where an exception becomes a `ToolResult`."""
+    call: ToolCall, bound: Bound | None, invocation: Invocation | None, error: CallError, path: CallPath
+) -> tuple[ToolResult, bytes, Changes]:
+    """The result of a call that failed, its entry, and no changes: only here an exception becomes a `ToolResult`."""
+    redactor = path.redactor
     info = error.info
-    if discreet and bound is not None and is_own_exception(error):
+    if path.discreet and bound is not None and is_own_exception(error):
         info = _mask_exception(error, bound.tool, redactor)
     info = _redact_info(_bound_info(info), redactor)
     if invocation is not None and invocation.secrets:
@@ -287,11 +284,11 @@ def failure_result(
             result = msgspec.structs.replace(result, name=bound.tool.qualified_name)
         sent = bound.sent if bound is not None else error.sent if isinstance(error, InvalidArguments) else b""
         text = call_text(call, sent) if sent else any_call_text(call)
-        return result, entry_text(text, result_text(result, b"null"))
+        return result, entry_text(text, result_text(result, b"null")), _NO_CHANGES
     except (TypeError, ValueError, RecursionError):
         # Half of a surrogate pair, or details of a tool's own that are no JSON: no store can keep that.
         result = ToolResult.failed(_escape_call(call), _escape_info(info), **metadata)
-        return result, entry_text(any_call_text(_escape_call(call)), result_text(result, b"null"))
+        return result, entry_text(any_call_text(_escape_call(call)), result_text(result, b"null")), _NO_CHANGES
 
 
 def _redact_info(info: ErrorInfo, redactor: Redactor) -> ErrorInfo:

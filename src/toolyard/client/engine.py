@@ -378,8 +378,7 @@ class RemoteToolEngine(Closing):
         context: Mapping[str, Any],
     ) -> list[ToolResult]:
         _check_owner(owner)
-        check_calls(tool_calls)
-        check_timeout(timeout)
+        check_calls(tool_calls, timeout)
         if len(tool_calls) > MAX_CALLS:
             raise DefinitionError(f"{len(tool_calls):,} calls in one batch; a server takes at most {MAX_CALLS:,}")
         tool_calls = [read_wire_call(self.tool_registry.snapshot, call) for call in tool_calls]

@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterator
 from itertools import chain
 from typing import Any, cast
 
-_LEAVES = frozenset({str, int, float, bool, type(None)})
+LEAVES = frozenset({str, int, float, bool, type(None)})
+"""What holds nothing else."""
 _FEW = 64
 """Dicts and lists that are surely few, and cannot nest too deep."""
-_PLAIN = _LEAVES | {dict, list}
+_PLAIN = LEAVES | {dict, list}
 _PLAIN_VALUES = 200_000
 _MANY = 4_000
 """Values in one of them that make it large."""
@@ -21,7 +22,7 @@ def is_small(value: Any) -> bool:
 
     Then writing it is safe, and quick.
     """
-    if type(value) is dict and _LEAVES.issuperset(map(type, value.values())):
+    if type(value) is dict and LEAVES.issuperset(map(type, value.values())):
         return True
     stack, seen = [value], 0
     while stack:
@@ -32,12 +33,12 @@ def is_small(value: Any) -> bool:
         elif kind is list:
             inside = item
         else:
-            return kind in _LEAVES and not stack and not seen
+            return kind in LEAVES and not stack and not seen
         seen += 1
         if len(inside) >= _MANY:
             return False
-        if not _LEAVES.issuperset(map(type, inside)):
-            stack.extend([child for child in inside if type(child) not in _LEAVES])
+        if not LEAVES.issuperset(map(type, inside)):
+            stack.extend([child for child in inside if type(child) not in LEAVES])
         if seen + len(stack) > _FEW:
             return False
     return True
@@ -45,17 +46,17 @@ def is_small(value: Any) -> bool:
 
 def is_shallow(value: dict[str, Any]) -> bool:
     """True if nothing nests deeper than a list or object inside the object; then it is as small as it looks."""
-    if _LEAVES.issuperset(map(type, value.values())):
+    if LEAVES.issuperset(map(type, value.values())):
         return True
     for item in value.values():
         kind = type(item)
         if kind is dict:
-            if not _LEAVES.issuperset(map(type, item.values())):
+            if not LEAVES.issuperset(map(type, item.values())):
                 return False
         elif kind is list:
-            if not _LEAVES.issuperset(map(type, item)):
+            if not LEAVES.issuperset(map(type, item)):
                 return False
-        elif kind not in _LEAVES:
+        elif kind not in LEAVES:
             return False
     return True
 
@@ -112,7 +113,7 @@ def fits(value: Any, *, max_values: int, max_depth: int) -> bool:
             inside = _inside(child)
             if inside is None:
                 continue
-            if _LEAVES.issuperset(map(type, inside)):
+            if LEAVES.issuperset(map(type, inside)):
                 here.values += len(inside)
                 here.levels = max(here.levels, 2)
                 if here.values > max_values or len(walk) >= max_depth:
@@ -136,7 +137,7 @@ def _fits_plain(value: Any, max_values: int, max_depth: int) -> bool | None:
             kinds = set(map(type, level))
             if not _PLAIN.issuperset(kinds):
                 return None
-            if depth >= max_depth and not _LEAVES.issuperset(kinds):
+            if depth >= max_depth and not LEAVES.issuperset(kinds):
                 return False
     except TooManyValues:
         return None
@@ -167,7 +168,7 @@ class _Walk:
         self.levels = 1
         self.done = False
         # A copy, since the tool may go on changing it; kept, so that no id is ever of two things.
-        self.children = [child for child in tuple(inside) if type(child) not in _LEAVES]
+        self.children = [child for child in tuple(inside) if type(child) not in LEAVES]
         self.rest = iter(self.children)
 
     def take(self, other: _Walk) -> int:

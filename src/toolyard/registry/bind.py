@@ -16,11 +16,10 @@ from toolyard.model.call import ToolCall
 from toolyard.model.errors import InvalidArguments, UnknownToolError
 from toolyard.model.names import closest, show
 from toolyard.model.tool import Tool
-from toolyard.model.tree_size import is_small
-from toolyard.registry.prepared import Arguments, PreparedTool, RawArguments, json_text, plain_copy, read_arguments
+from toolyard.model.tree_size import LEAVES, is_small
+from toolyard.registry.prepared import Arguments, PreparedTool, json_text, plain_copy, read_arguments, takes_long
 from toolyard.registry.snapshot import Snapshot
 from toolyard.schema.coerce import Coercion, coerce, integral_floats
-from toolyard.schema.compile import QUICK_BYTES
 from toolyard.schema.violations import MAX_VIOLATIONS, Misfit, Violation, describe
 
 _has_float = re.compile(rb"[0-9][.eE]").search
@@ -60,23 +59,18 @@ def bind(
     candidates = candidates or snapshot.names.get(call.name) or find(snapshot, call.name)
     if call.overload is not None:
         candidates = _pinned(candidates, call)
-    if at_once and not _is_quick_to_read(candidates, call.arguments):
-        raise TakesLong
     arguments = call.arguments
-    if type(arguments) is not dict:
-        arguments = read_arguments(arguments)
-    if not coerce:
-        candidate, arguments = bind_exact(candidates, arguments)
-        return Bound(candidate.tool, arguments, candidate)
-    if len(candidates) == 1:
+    if coerce and len(candidates) == 1 and type(arguments) is dict and (not at_once or candidates[0].is_ready):
         bound = _bind_small(candidates[0], arguments)
         if bound is not None:
             return bound
-    if at_once and not is_small(arguments):
+    if at_once and takes_long(candidates, arguments):
         raise TakesLong
+    arguments = read_arguments(arguments)
+    if not coerce:
+        candidate, arguments = bind_exact(candidates, arguments)
+        return Bound(candidate.tool, arguments, candidate)
     sent = json_text(arguments)
-    if at_once and any(len(sent) > candidate.quick_bytes for candidate in candidates):
-        raise TakesLong
     try:
         return _bind_slowly(candidates, arguments, sent)
     except InvalidArguments as error:
@@ -85,23 +79,16 @@ def bind(
         raise
 
 
-def _is_quick_to_read(candidates: tuple[PreparedTool, ...], arguments: RawArguments) -> bool:
-    """False where a validator is still to be made, or a long text to be parsed."""
-    if type(arguments) is not dict and arguments is not None and len(arguments) > QUICK_BYTES:
-        return False
-    return all(candidate.is_ready for candidate in candidates)
-
-
 def _bind_small(prepared: PreparedTool, arguments: Arguments) -> Bound | None:
     """The hot half of `bind`, for a few values that fit as they are; None where only the other half can tell."""
-    if not is_small(arguments):
+    if not LEAVES.issuperset(map(type, arguments.values())) and not is_small(arguments):
         return None
     try:
         sent = _encode(arguments)
         if len(sent) > prepared.small_bytes:
             return None
         copy = _decode(sent)
-        if not prepared.compiled.judge_small(copy) or (prepared.wants_integers and _has_float(sent)):
+        if not prepared.judge_small(copy) or (prepared.wants_integers and _has_float(sent)):
             return None
     except (ValueError, TypeError):
         return None
@@ -171,16 +158,11 @@ def _pinned(candidates: tuple[PreparedTool, ...], call: ToolCall) -> tuple[Prepa
 
 
 def _most_specific(candidates: Sequence[PreparedTool], arguments: Arguments) -> PreparedTool | None:
-    best: PreparedTool | None = None
-    most = -1
-    for candidate in candidates:
-        if not candidate.compiled.accepts(arguments):
-            continue
-        # With the arguments given, "fewest undeclared" is the same order as "most declared used".
-        used = _used(candidate, arguments)
-        if used > most:
-            best, most = candidate, used
-    return best
+    # With the arguments given, "fewest undeclared" is the same order as "most declared used".
+    fitting = [candidate for candidate in candidates if candidate.compiled.accepts(arguments)]
+    if len(fitting) < 2:
+        return fitting[0] if fitting else None
+    return max(fitting, key=lambda candidate: _used(candidate, arguments))
 
 
 def _used(candidate: PreparedTool, arguments: Arguments) -> int:

@@ -6,7 +6,7 @@ And whether that happens inside a simulation: what is called from there must cha
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from functools import partial
 from types import CoroutineType
 from typing import Any, NoReturn
@@ -31,6 +31,15 @@ current_simulation = _SIMULATION.get
 """None outside a simulation; inside, whether whoever asked for it may also execute."""
 
 
+def enter_simulation(may_execute: bool) -> Token[bool | None]:
+    """From now on calls are simulated, however they are made; until `leave_simulation`."""
+    # One simulation inside another has no more rights than that.
+    return _SIMULATION.set(may_execute and _SIMULATION.get() is not False)
+
+
+leave_simulation = _SIMULATION.reset
+
+
 class simulating:  # noqa: N801 - it stands behind `with`, like the functions of contextlib, and costs a third of them
     """Within it, and in threads and tasks begun from it by an engine, calls are simulated, however they are made."""
 
@@ -40,8 +49,7 @@ class simulating:  # noqa: N801 - it stands behind `with`, like the functions of
         self._may_execute = may_execute
 
     def __enter__(self) -> None:
-        # One simulation inside another has no more rights than that.
-        self._token = _SIMULATION.set(self._may_execute and _SIMULATION.get() is not False)
+        self._token = enter_simulation(self._may_execute)
 
     def __exit__(self, *_error: object) -> None:
         _SIMULATION.reset(self._token)

@@ -21,7 +21,7 @@ from toolyard.model.call import ToolContext
 from toolyard.model.errors import InvalidArguments, MalformedSource
 from toolyard.model.names import copied, json_type, nearest, pointer_of, show
 from toolyard.model.tool import DeferredTool, Effects, Schema, Tool
-from toolyard.model.tree_size import TooManyValues, is_shallow, iter_levels
+from toolyard.model.tree_size import TooManyValues, is_shallow, is_small, iter_levels
 from toolyard.parsing import parse_json
 from toolyard.registry.function_call import check_dispatch, function_caller, plain_function, raise_failure, wait_for
 from toolyard.schema.admission import Kept, keep_schema, read_kept
@@ -126,6 +126,8 @@ class PreparedTool:
     """Where in its source the tool was defined, to be put behind the source's name."""
     qualified_only: bool = False
     """True: bare names never mean it."""
+    is_ready: bool = False
+    """True once `make_ready` was called: an event loop may have calls judged."""
 
     def __init__(
         self, tool: Tool, compiled: CompiledSchema | None = None, kept: tuple[Kept, Kept] | None = None
@@ -172,24 +174,20 @@ class PreparedTool:
         return self.__dict__.get("compiled")
 
     @cached_property
+    def judge_small(self) -> Callable[[Any], bool]:
+        """The verdict on arguments whose JSON text is no longer than `small_bytes`."""
+        return self.compiled.judge_small
+
+    @cached_property
     def small_bytes(self) -> int:
         """Arguments whose JSON text is no longer are judged without being measured."""
         return min(SMALL_BYTES, self.compiled.max_bytes)
 
-    @cached_property
-    def quick_bytes(self) -> int:
-        """Arguments whose JSON text is no longer are bound in a few milliseconds, whatever is wrong with them."""
-        return min(QUICK_BYTES, self.small_bytes)
-
-    @property
-    def is_ready(self) -> bool:
-        """True once all is made that judging arguments and answers takes."""
-        return "compiled" in self.__dict__ and self.compiled.is_weighed and "output" in self.__dict__
-
     def make_ready(self) -> None:
-        """Make what `is_ready` speaks of; it takes a while for a large schema."""
+        """Make all that judging arguments and answers takes, which may be long for a large schema."""
         for compiled in (self.compiled, self.output):
             _ = compiled.weight
+        self.is_ready = True
 
     @cached_property
     def output(self) -> CompiledSchema:
@@ -279,6 +277,22 @@ class PreparedTool:
     def origin(self) -> str:
         """Where the tool came from, as exactly as is known."""
         return f"{self.tool.source or 'added in code'}{self.place}"
+
+
+def takes_long(candidates: tuple[PreparedTool, ...], arguments: RawArguments) -> bool:
+    """True unless an event loop has time to bind such arguments, whatever is wrong with them: a few milliseconds.
+
+    A validator may still have to be made, or there are many values, or there is much text, to look at.
+    """
+    if not all(candidate.is_ready for candidate in candidates):
+        return True
+    if type(arguments) is dict:
+        if not is_small(arguments):
+            return True
+        size = len(json_text(arguments))
+    else:
+        size = len(arguments or b"")
+    return any(size > min(QUICK_BYTES, candidate.small_bytes) for candidate in candidates)
 
 
 def _dispatcher(prepared: PreparedTool) -> Callable[[RawArguments, ToolContext | None], Any]:

@@ -81,11 +81,6 @@ class CompiledSchema:
         return self._weight
 
     @property
-    def is_weighed(self) -> bool:
-        """True once somebody has asked for the weight, which takes a while to work out for a large schema."""
-        return self._weight is not None
-
-    @property
     def explainer(self) -> Explainer:
         """What finds out why a value is wrong."""
         if self._explainer is None:
