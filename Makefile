@@ -3,6 +3,7 @@
 # make test   sets up the rest, then lint, types, house rules and tests
 # make check  the part of it that needs no processes, browsers and databases: what to run after every change
 # make test-floors  the tests on the lowest versions that pyproject.toml allows
+# make test-frameworks  the adapters and the snippets of docs/adapters.md with the real frameworks; ONLY=name for one
 # make house  how large the house is and how it is named; how many files one call walks through
 # make bench  speed as ratios, with peers beside them
 # make bench-console  every screen of the console with 10,000 tools and 1,000,000 logged calls
@@ -21,6 +22,7 @@ RUNS := $(VENV)/.runs
 STAMP := $(VENV)/.ready
 FLOORS := .venv-floors
 BENCH := .venv-bench
+FRAMEWORKS := .venv-frameworks
 # Every process imports all tests first, which is a tenth of the work; two work while two wait for others.
 JOBS ?= 4
 # Tests of one file share servers, so they stay in one process; files in the order that tests/conftest.py gives them.
@@ -30,7 +32,7 @@ PIP := -m pip install --disable-pip-version-check --no-compile --quiet
 # Some machines forbid to keep what Python compiles; hundreds of processes would each compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup rig run tour test check lint unit test-floors house bench soak clean docs-reference
+.PHONY: setup rig run tour test check lint unit test-floors test-frameworks house bench soak clean docs-reference
 .PHONY: bench-console eval-simulator eval-samplers eval-dataflow eval-outputs eval-search
 
 # What running needs: the library, the server and the embedding model of search.
@@ -96,6 +98,10 @@ test-floors: $(FLOORS)/.ready rig
 		--deselect tests/mcp_rig/test_other_clients.py::test_the_client_of_the_sdk \
 		--deselect 'tests/mcp_rig/test_conformance.py::test_our_client_passes[2026-07-28-auth/'
 
+# An environment each, since their pins clash; made anew when what it holds changes.
+test-frameworks:
+	PYTHON=$(PYTHON) bash tests/adapters/frameworks.sh $(FRAMEWORKS) $(ONLY)
+
 # Counts with ast, and walks with a profile hook.
 house: setup
 	$(BIN)/python -m benchmarks.house $(ARGS)
@@ -151,4 +157,4 @@ soak: rig $(VENV)/.llama
 	$(BIN)/python tests/serving/soak_abuse.py
 
 clean:
-	rm -rf $(VENV) $(FLOORS) $(BENCH) .cache .mypy_cache .ruff_cache .import_linter_cache build dist
+	rm -rf $(VENV) $(FLOORS) $(BENCH) $(FRAMEWORKS) .cache .mypy_cache .ruff_cache .import_linter_cache build dist

@@ -1,0 +1,150 @@
+"""`ToolBridge`: what all adapters have in common, so that each of them is little more than its framework's words.
+
+Names and schemas are such that every provider accepts them; a call takes the one call path, in the session of its run,
+and a `call_id` that was answered before gets that answer again; an error tells the model what to do about it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import Any, NamedTuple, TypedDict
+from uuid import uuid4
+
+from toolyard.calls.batch import CallRequest, Listener
+from toolyard.client.engine import RemoteToolEngine
+from toolyard.dialects.anthropic import AnthropicDialect
+from toolyard.dialects.payload import error_of, error_value
+from toolyard.engines.base import ToolEngine
+from toolyard.model import ErrorInfo, Schema, Tool, ToolCall, ToolResult, errors
+from toolyard.registry.snapshot import Snapshot
+
+Engine = ToolEngine | RemoteToolEngine
+
+Decision = tuple[bool, str | None]
+"""Whether a person let a held call run, and why."""
+Decide = Callable[[ToolCall, str], Decision | None]
+"""Given a held call and its approval: what the user said, None if nobody was asked; or it raises what pauses a run."""
+
+CORRECTABLE = frozenset({errors.InvalidArguments.code, errors.UnknownToolError.code})
+"""Codes of errors that the model mends by another call; all others are terminal."""
+
+
+class OfferedTool(NamedTuple):
+    """A tool as any provider takes it."""
+
+    name: str
+    description: str
+    parameters: Schema
+    tool: Tool
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What programs may want to know of it."""
+        return {"toolyard": self.tool.qualified_name, "effects": self.tool.effects.value}
+
+
+class BridgeOptions(TypedDict, total=False):
+    """What every adapter may be told beside its engine; see `ToolBridge`."""
+
+    namespaces: Collection[str] | None
+    session_id: str | None
+    notify: Listener | None
+
+
+class ToolBridge:
+    """The tools of an engine for one framework: all of them, or those of some namespaces.
+
+    Calls are recorded in the session `session_id`; else in one for each run the framework can name, or one of its own.
+    Sessions begin with their first call and stay until `teardown` or their ttl. `notify` hears what tools report.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        namespaces: Collection[str] | None = None,
+        session_id: str | None = None,
+        notify: Listener | None = None,
+    ) -> None:
+        self.engine, self._namespaces, self._notify = engine, namespaces, notify
+        self._given_session, self._own_session = session_id, f"run-{uuid4().hex}"
+        self._dialect: tuple[Snapshot, AnthropicDialect] | None = None
+
+    @property
+    def dialect(self) -> AnthropicDialect:
+        """The names of the tools there are now. Anthropic's rules are the strictest, so all providers take these."""
+        snapshot, made, wanted = self.engine.tool_registry.snapshot, self._dialect, self._namespaces
+        if made is None or made[0] is not snapshot:
+            tools = [tool for tool in snapshot.tools if wanted is None or tool.namespace in wanted]
+            made = self._dialect = snapshot, AnthropicDialect(tools)
+        return made[1]
+
+    def offered_tools(self) -> list[OfferedTool]:
+        """The tools there are now, one for each overload."""
+        tools = self.dialect.names.tools
+        entries = zip(self.dialect.format_tools(tools), tools, strict=True)
+        return [
+            OfferedTool(entry["name"], entry["description"], entry["input_schema"], tool) for entry, tool in entries
+        ]
+
+    async def answer(
+        self, run: object, name: str, arguments: object, call_id: str | None, decide: Decide
+    ) -> ToolResult:
+        """Answer the call that a model made by an offered name; `run` is None where the framework names none."""
+        [call] = self.dialect.parse_calls([{"type": "tool_use", "name": name, "input": arguments, "id": call_id}])
+        session_id = self._given_session or (self._own_session if run is None else str(run))
+        result = await self._send(call, session_id)
+        approval = approval_of(result)
+        decision = None if approval is None else decide(call, approval)
+        if approval is None or decision is None:
+            return result
+        approvals = self.engine.approvals
+        with suppress(
+            errors.ApprovalError
+        ):  # somebody else decided meanwhile, and that stands; or must, and it stays held
+            await (approvals.aapprove if decision[0] else approvals.adeny)(approval, reason=decision[1])
+        return await self._send(call, session_id)
+
+    def may_ask(self, tool: Tool) -> bool:
+        """True if calls of the tool may be held, as far as that can be seen from here: a server's policy cannot."""
+        policy = None if isinstance(self.engine, RemoteToolEngine) else self.engine.policy
+        return policy is not None and policy.approver is None and policy.may_ask(tool, ())
+
+    async def _send(self, call: ToolCall, session_id: str) -> ToolResult:
+        try:
+            return await self._send_once(call, session_id)
+        except errors.UnknownSessionError:
+            with suppress(errors.SessionExistsError):  # another call of the same run was faster
+                await self.engine.asetup(session_id)
+        return await self._send_once(call, session_id)
+
+    async def _send_once(self, call: ToolCall, session_id: str) -> ToolResult:
+        if isinstance(self.engine, RemoteToolEngine):
+            return (await self.engine.aexecute(session_id, [call]))[0]
+        request = CallRequest(calls=[call], session_id=session_id, replay=True, notify=self._notify)
+        return (await self.engine.arun(request))[0]
+
+
+def approval_of(result: ToolResult) -> str | None:
+    """The id of the approval that a held call waits for; None for a result that is not held."""
+    info = result.error_info
+    return None if info is None or info.code != errors.Held.code else str(info.details["approval"]["id"])
+
+
+def failure_text(result: ToolResult) -> str | None:
+    """What a model reads of an error: code, message, effect, hint, and what to do; None if there is none."""
+    info = error_of(result)
+    return None if info is None else json.dumps({**error_value(info), "advice": _advise(info)}, ensure_ascii=False)
+
+
+def _advise(info: ErrorInfo) -> str:
+    if info.code in CORRECTABLE:
+        return "Correct the call and send it again."
+    if info.code == errors.Held.code:
+        return "It waits for a person, and nothing has run."
+    if info.effect != "none":
+        known = "It took effect" if info.effect == "done" else "Nobody knows whether it took effect"
+        return f"{known}: find out what has changed before anything is repeated."
+    return "Nothing has changed; it may work later." if info.retryable else "Do not repeat this call."

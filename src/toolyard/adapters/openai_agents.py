@@ -1,0 +1,71 @@
+"""OpenAI Agents: a yard as function tools.
+
+    agent = Agent(name="clerk", tools=make_function_tools(yard.tool_engine))
+
+A session is a trace's group (`RunConfig(group_id=...)`), else its trace, which a run keeps when it is resumed; without
+tracing, one call of `make_function_tools`. A held call is an interruption of the run, which `RunState.approve` decides.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+from toolyard.adapters.bridge import BridgeOptions, Decision, Engine, OfferedTool, ToolBridge, approval_of, failure_text
+from toolyard.dialects.payload import result_text
+from toolyard.model.call import Block, ToolCall, ToolResult, blocks_of
+from toolyard.plugins.table import missing_extra
+
+try:
+    from agents import FunctionTool, RunContextWrapper, ToolOutputImage, ToolOutputText
+    from agents.tool_context import ToolContext
+    from agents.tracing import get_current_trace
+except ImportError as error:
+    raise missing_extra("openai-agents", __name__, "agents") from error
+
+
+def make_function_tools(engine: Engine, **options: Unpack[BridgeOptions]) -> list[FunctionTool]:
+    """The tools of an engine as they are now; options are those of `ToolBridge`."""
+    bridge = ToolBridge(engine, **options)
+    return [_make_tool(bridge, offered) for offered in bridge.offered_tools()]
+
+
+def _make_tool(bridge: ToolBridge, offered: OfferedTool) -> FunctionTool:
+    async def invoke(ctx: ToolContext[Any], arguments: str) -> Any:
+        def decide(_call: ToolCall, _approval: str) -> Decision | None:
+            return (True, None) if ctx.is_tool_approved(offered.name, ctx.tool_call_id) is True else None
+
+        return _read_result(await bridge.answer(_run_name(), offered.name, arguments, ctx.tool_call_id, decide))
+
+    async def needs_approval(_ctx: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
+        # What need not wait runs here, and `invoke` is answered from the session.
+        result = await bridge.answer(_run_name(), offered.name, arguments, call_id, lambda _call, _approval: None)
+        return approval_of(result) is not None
+
+    return FunctionTool(
+        name=offered.name,
+        description=offered.description,
+        params_json_schema=offered.parameters,
+        on_invoke_tool=invoke,
+        strict_json_schema=False,
+        needs_approval=needs_approval if bridge.may_ask(offered.tool) else False,
+    )
+
+
+def _run_name() -> str | None:
+    trace = get_current_trace()
+    if trace is None or trace.trace_id == "no-op":
+        return None
+    return str(getattr(trace, "group_id", None) or trace.trace_id)
+
+
+def _read_result(result: ToolResult) -> Any:
+    blocks = None if result.is_error else blocks_of(result)
+    if blocks is None:
+        return failure_text(result) or result_text(result, marked=False)
+    return [_read_block(block) for block in blocks]
+
+
+def _read_block(block: Block) -> ToolOutputText | ToolOutputImage:
+    if block.get("type") == "image":
+        return ToolOutputImage(image_url=f"data:{block['mimeType']};base64,{block['data']}")
+    return ToolOutputText(text=block["text"] if block.get("type") == "text" else str(block))

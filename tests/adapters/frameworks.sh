@@ -1,0 +1,28 @@
+# frameworks.sh FOLDER [NAME]: what has been written for each framework, tested with the real one in an environment of its
+# own under FOLDER, and at the end a table of frameworks by cases. See `make test-frameworks`.
+set -u
+folder=$1 only=${2:-}
+rows=$folder/rows failed=0
+rm -rf "$rows" && mkdir -p "$rows"
+
+run() { # name, test file, packages
+    [ -z "$only" ] || [ "$only" = "$1" ] || return 0
+    local name=$1 tests=$2 place=$folder/$1
+    shift 2
+    if [ "$(cat "$place/.holds" 2>/dev/null)" != "$*" ]; then
+        "${PYTHON:-python3}" -m venv "$place" &&
+            "$place/bin/python" -m pip install --disable-pip-version-check --no-compile --quiet \
+                -e '.[serve,mcp]' hypothesis pytest pytest-asyncio pytest-timeout "$@" &&
+            echo "$*" >"$place/.holds" || { echo "$name cannot be installed"; failed=1; return; }
+    fi
+    echo "$name"
+    TOOLYARD_FRAMEWORK_RESULTS=$rows "$place/bin/python" -m pytest -m '' -p no:schemathesis \
+        -o filterwarnings=default "tests/adapters/$tests" || failed=1
+}
+
+run pydantic-ai test_pydantic_ai.py 'pydantic-ai-slim[openai]>=2.66,<3'
+run langchain test_langchain.py 'langchain>=1.4,<2' 'langchain-openai>=1,<2'
+run openai-agents test_openai_agents.py 'openai-agents>=0.24,<1'
+run agent-framework test_agent_framework.py 'agent-framework-core>=1.23,<2' 'agent-framework-openai>=1,<2'
+[ -n "$only" ] || "$folder/langchain/bin/python" tests/adapters/table.py "$rows" || failed=1
+exit $failed
