@@ -1,4 +1,4 @@
-"""Waiting in tests: for something to come to pass, for a process to end, and for a sign to go on."""
+"""Waiting in tests: for something to come to pass, for a process to end, for a sign to go on; or for no time at all."""
 
 import os
 import threading
@@ -30,6 +30,16 @@ def is_alive(pid):
         # The second where it ends between being opened and being read.
         return False
     return state not in "ZX"
+
+
+class Clock:
+    """A clock that goes when it is told to."""
+
+    def __init__(self, now=1000.0):
+        self.now = now
+
+    def __call__(self):
+        return self.now
 
 
 class Hung:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import pytest
 from calls.call_support import Listener, call, codes, engine_of, executions, in_threads
+from waiting import Clock
 
 from toolyard.calls import approvals as approvals_module
 from toolyard.calls.approval import ANONYMOUS, OPERATOR, PROGRAM, Approval, Decider, Outcome, check_decider, may_see
@@ -341,17 +342,9 @@ class TestWaiting:
         assert (waited.state, waited.reason) == ("approved", "there")
 
 
-class Clock:
-    def __init__(self):
-        self.now = 1_000_000.0
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    return Clock(1_000_000.0)
 
 
 @pytest.fixture

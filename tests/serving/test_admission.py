@@ -7,20 +7,12 @@ from concurrent.futures import Future
 import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from waiting import SOON
+from waiting import SOON, Clock
 
 from conftest import examples
 from toolyard.serving.admission import Admission
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import ALL, NOBODY, KeyLimits, Principal
-
-
-class Clock:
-    def __init__(self):
-        self.now = 100.0
-
-    def __call__(self):
-        return self.now
 
 
 def key(name, **limits):
@@ -135,7 +127,7 @@ async def test_a_place_given_in_the_moment_of_cancellation_is_passed_on():
 
 
 def test_a_key_has_a_burst_and_then_its_rate():
-    clock = Clock()
+    clock = Clock(100.0)
     admission = Admission(100, 100, rate=8, burst=3, clock=clock)
     one = key("one")
 
@@ -157,7 +149,7 @@ def test_a_key_has_a_burst_and_then_its_rate():
 
 
 def test_how_long_to_wait_is_said_in_whole_seconds_and_exactly():
-    clock = Clock()
+    clock = Clock(100.0)
     admission = Admission(100, 100, rate=0.25, burst=1, clock=clock)
     admission.try_enter(key("one"))
     with pytest.raises(HttpFault) as refused:
@@ -167,7 +159,7 @@ def test_how_long_to_wait_is_said_in_whole_seconds_and_exactly():
 
 
 def test_limits_of_a_key_are_its_own_and_follow_a_change():
-    admission = Admission(100, 100, rate=1, burst=1, clock=Clock())
+    admission = Admission(100, 100, rate=1, burst=1, clock=Clock(100.0))
     assert [admission.try_enter(key("one", rate=5, burst=2)) for _ in range(1)] == [True]
     wide = key("one", rate=5, burst=50, concurrency=1)
     assert admission.try_enter(wide) is False
@@ -176,7 +168,7 @@ def test_limits_of_a_key_are_its_own_and_follow_a_change():
 
 
 def test_only_so_many_keys_are_remembered_and_none_that_is_at_work():
-    clock = Clock()
+    clock = Clock(100.0)
     admission = Admission(10, 10, rate=1, burst=1, clock=clock, max_known=3)
     busy = key("busy")
     admission.try_enter(busy)
@@ -341,7 +333,7 @@ TestTurns.settings = settings(max_examples=examples(60), stateful_step_count=40,
 
 
 def test_a_large_request_counts_for_as_many_as_it_is_worth():
-    clock = Clock()
+    clock = Clock(100.0)
     admission = Admission(8, 8, rate=10, burst=20, clock=clock)
     alice, bob = key("alice"), key("bob")
     admission.check_rate(alice)

@@ -6,7 +6,7 @@ import logging
 import pytest
 from sessions import conftest as places
 from sessions.store.test_postgres import Cut, kill_connections
-from waiting import SOON
+from waiting import SOON, Clock
 
 from toolyard.model.errors import SessionBusyError, SessionError
 from toolyard.serving import idempotency as once_module
@@ -20,14 +20,6 @@ INTERRUPTED = Response(500, b"interrupted")
 
 place, postgres = places.place, places.postgres
 postgres_place, sqlite_place = places.postgres_place, places.sqlite_place
-
-
-class Clock:
-    def __init__(self):
-        self.now = 1_000_000.0
-
-    def __call__(self):
-        return self.now
 
 
 class Tool:
@@ -389,7 +381,7 @@ async def test_patience_with_another_process_ends(place):
 
 
 async def test_answers_are_forgotten_when_they_are_old(server):
-    clock, monotonic = Clock(), Clock()
+    clock, monotonic = Clock(1_000_000.0), Clock(1_000_000.0)
     once = Idempotency(server.records, clock, keep=100.0, monotonic=monotonic)
     server.records.clock = clock
     server.once, tool = once, Tool()
@@ -402,7 +394,7 @@ async def test_answers_are_forgotten_when_they_are_old(server):
 
 @pytest.mark.parametrize("jump", [-10_000_000, 10_000_000])
 async def test_a_clock_that_is_set_makes_nothing_old(server, jump):
-    clock, monotonic = Clock(), Clock()
+    clock, monotonic = Clock(1_000_000.0), Clock(1_000_000.0)
     once = Idempotency(server.records, clock, keep=10_000.0, monotonic=monotonic)
     server.records.clock = clock
     server.once, tool = once, Tool()

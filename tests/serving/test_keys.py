@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 from sessions import conftest as places
 from sessions.store.test_postgres import kill_connections
-from waiting import SOON
+from waiting import SOON, Clock
 
 from toolyard.model.errors import ConfigError
 from toolyard.serving import identity as keys_module
@@ -21,14 +21,6 @@ place, postgres = places.place, places.postgres
 postgres_place, sqlite_place = places.postgres_place, places.sqlite_place
 
 HR = read_scopes(["hr:list,execute"])
-
-
-class Clock:
-    def __init__(self):
-        self.now = 1_000_000.0
-
-    def __call__(self):
-        return self.now
 
 
 def refused(ring, token):
@@ -93,7 +85,7 @@ def test_without_a_key_the_way_to_send_one_is_told(ring):
 
 
 def test_a_key_expires_by_the_clock():
-    clock = Clock()
+    clock = Clock(1_000_000.0)
     ring = KeyRing(open_records(None), clock=clock)
     key, token = ring.create("x", HR, expires=clock.now + 10)
     assert ring.find(token)
@@ -159,7 +151,7 @@ async def test_watching_goes_on_by_itself(sqlite_place, monkeypatch):
 
 
 async def test_when_the_store_is_silent_nobody_is_let_in(sqlite_place, caplog):
-    store, monotonic = sqlite_place.open(), Clock()
+    store, monotonic = sqlite_place.open(), Clock(1_000_000.0)
     ring = KeyRing(open_records(store), monotonic=monotonic)
     _, token = ring.create("x", HR)
     store.close()

@@ -8,14 +8,6 @@ from toolyard.sessions.history import any_call_text, entry_text, result_text
 SOON = 10
 
 
-class Clock:
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-
 def entry(number=1):
     call = ToolCall("n::a", {"x": number})
     return entry_text(any_call_text(call), result_text(ToolResult(None, "n::a", number), b"%d" % number))

@@ -9,6 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from hypothesis import given, settings, strategies as st
+from waiting import Clock
 
 from conftest import examples
 from sessions.store.test_postgres import Cut, kill_connections
@@ -36,14 +37,6 @@ VERSION_1 = (
     "INSERT INTO branches VALUES ('b1', NULL, 0, '')",
 )
 ANN = Key("ann", "trip")
-
-
-class Clock:
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture

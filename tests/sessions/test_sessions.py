@@ -4,8 +4,9 @@ import threading
 import time
 
 import pytest
+from waiting import Clock
 
-from sessions.session_support import SOON, Clock, add, entry, numbers
+from sessions.session_support import SOON, add, entry, numbers
 from toolyard.model.errors import SessionBusyError, SessionError, SessionExistsError, UnknownSessionError
 from toolyard.sessions.records import open_records
 from toolyard.sessions.sessions import Sessions

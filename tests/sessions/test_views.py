@@ -3,8 +3,8 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from waiting import Clock
 
-from sessions.session_support import Clock
 from toolyard import PythonToolEngine, SessionError, ToolCall, ToolRegistry, UnknownSessionError, function_tool
 from toolyard.calls.batch import CallRequest
 from toolyard.sessions.sessions import Sessions

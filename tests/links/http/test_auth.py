@@ -8,7 +8,7 @@ import pickle
 import threading
 
 import pytest
-from waiting import SOON, until
+from waiting import SOON, Clock, until
 
 from links.conftest import get, local, post
 from links.fake_server import FakeServer, hang_up, whole
@@ -114,13 +114,6 @@ def test_what_could_not_be_sent_is_a_config_error_that_does_not_show_it(make):
 def test_credential_itself_is_abstract():
     with pytest.raises(TypeError):
         Credential(ORIGIN)
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 from hypothesis import given, strategies as st
+from waiting import Clock
 
 from toolyard.links.http.breaker import Breaker
 from toolyard.model.errors import Unavailable
@@ -11,17 +12,9 @@ from toolyard.model.errors import Unavailable
 A, B = "https://a.org", "https://b.org"
 
 
-class Clock:
-    def __init__(self):
-        self.now = 100.0
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    return Clock(100.0)
 
 
 @pytest.fixture
@@ -128,7 +121,7 @@ def test_of_many_threads_one_is_the_probe(breaker, clock):
 
 @given(st.lists(st.one_of(st.sampled_from(["ok", "fail"]), st.floats(0.1, 20)), max_size=60))
 def test_it_never_stays_open_longer_than_the_pause_and_never_opens_early(steps):
-    clock = Clock()
+    clock = Clock(100.0)
     breaker = Breaker(clock, failures=3, pause=10.0)
     row = 0
     for step in steps:

@@ -5,7 +5,7 @@ import threading
 from contextlib import ExitStack
 
 import pytest
-from waiting import SOON, until
+from waiting import SOON, Clock, until
 
 from serving.mcp.mcp_support import Reading, Session, events, request, result
 from serving.mcp.test_handshake import Waiting
@@ -64,16 +64,6 @@ def test_every_process_tells_its_own_streams_of_a_change(config):
         assert one.ask("PUT", "/v1/tools/shop::new", body).status == 201
         assert first.wait(1)[0]["method"] == "notifications/tools/list_changed"
         assert second.wait(1)[0]["method"] == "notifications/tools/list_changed"
-
-
-class Clock:
-    """A clock that goes when it is told to."""
-
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
 
 
 def shared_pair(idle=100):

@@ -3,8 +3,9 @@
 import time
 
 import pytest
+from waiting import Clock
 
-from sessions.session_support import SOON, Clock, add, entry, numbers
+from sessions.session_support import SOON, add, entry, numbers
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import SessionBusyError, SessionExistsError, UnknownSessionError
 from toolyard.sessions.history import any_call_text, read_entry
