@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from toolyard.insight.cache.items import ItemCache
+from toolyard.insight.cache import ItemCache
 from toolyard.insight.dataflow.artifact import Array, Dataflow
 from toolyard.insight.dataflow.edges import EdgeLimits, compute_edges, limits_of
 from toolyard.insight.dataflow.match import MIN_SCORE, MODEL, TOKENS, MatchWeights, match_kinds, token_vectors

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from benchmarks.material import corpus_folder
 from benchmarks.search_fit import Array, fit_chance, fit_ranking
 from toolyard import Tool, ToolRegistry
-from toolyard.insight.cache.items import ItemCache
+from toolyard.insight.cache import ItemCache
 from toolyard.insight.embeddings.choice import default_embedder
 from toolyard.insight.embeddings.embedder import Embedder, Matrix
 from toolyard.insight.embeddings.vectors import cached_vectors

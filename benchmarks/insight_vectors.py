@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from benchmarks.harness import Row, measure, show
 from benchmarks.material import corpus_folder
 from toolyard import FileToolLoader, Tool, ToolRegistry
-from toolyard.insight.cache.items import FILE
+from toolyard.insight.cache import FILE
 from toolyard.insight.dataflow.enrichment import DataflowEnrichment
 from toolyard.insight.dataflow.match import token_vectors
 from toolyard.insight.embeddings.choice import default_embedder

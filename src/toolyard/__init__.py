@@ -24,7 +24,7 @@ _EXPORTS = {
     "toolyard.insight.embeddings.vectors": ["EmbeddingsEnrichment"],
     "toolyard.insight.neighbors": ["NeighborsEnrichment"],
     "toolyard.insight.outputs.enrichment": ["OutputParametersEnrichment"],
-    "toolyard.insight.sample": ["Edge", "Feed", "Sample"],
+    "toolyard.insight.base": ["Edge", "Feed", "Sample"],
     "toolyard.insight.samplers.base": ["ToolSampler"],
     "toolyard.sessions.store.postgres": ["PostgresStore"],
     "toolyard.sessions.sessions": ["Sessions"],
@@ -141,12 +141,11 @@ if TYPE_CHECKING:
     from toolyard.engines.mcp import MCPToolEngine as MCPToolEngine
     from toolyard.engines.replay import ReplayToolEngine as ReplayToolEngine
     from toolyard.engines.rest import RESTToolEngine as RESTToolEngine
-    from toolyard.insight.base import ToolEnrichment as ToolEnrichment
+    from toolyard.insight.base import Edge as Edge, Feed as Feed, Sample as Sample, ToolEnrichment as ToolEnrichment
     from toolyard.insight.dataflow.enrichment import DataflowEnrichment as DataflowEnrichment
     from toolyard.insight.embeddings.vectors import EmbeddingsEnrichment as EmbeddingsEnrichment
     from toolyard.insight.neighbors import NeighborsEnrichment as NeighborsEnrichment
     from toolyard.insight.outputs.enrichment import OutputParametersEnrichment as OutputParametersEnrichment
-    from toolyard.insight.sample import Edge as Edge, Feed as Feed, Sample as Sample
     from toolyard.insight.samplers.base import ToolSampler as ToolSampler
     from toolyard.model import (
         Effects as Effects,

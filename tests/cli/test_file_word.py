@@ -6,8 +6,8 @@ import os
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.cli.file_word import name_file
 from toolyard.cli.main import app, run
+from toolyard.cli.options import name_file
 
 TOOLS = """
 def add(a: int, b: int) -> int:

@@ -9,8 +9,7 @@ from toolyard.engines.base import ToolEngine
 from toolyard.model.call import ToolResult
 from toolyard.model.errors import ConfigError, SessionError, SessionExistsError, SyncInAsyncError, UnknownSessionError
 from toolyard.model.tool import Effects, Tool
-from toolyard.plugins import get_tool_engine, register_tool_engine
-from toolyard.plugins.table import ENGINES
+from toolyard.plugins import ENGINES, get_tool_engine, register_tool_engine
 from toolyard.registry import ToolRegistry
 
 

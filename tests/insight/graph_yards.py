@@ -2,8 +2,8 @@
 
 import random
 
+from toolyard.insight.base import Edge, Feed
 from toolyard.insight.dataflow.artifact import Dataflow
-from toolyard.insight.sample import Edge, Feed
 from toolyard.model.tool import Tool
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'--><style>*{display:none}</style>]]>&\u2028\u202e\x00"

@@ -21,9 +21,8 @@ from toolyard import (
 from toolyard.app.config import read_anything
 from toolyard.app.schema import config_schema
 from toolyard.app.toolyard import build_parts, build_registry, survey
-from toolyard.insight.cache.items import FILE
-from toolyard.plugins import ENRICHMENTS, SAMPLERS
-from toolyard.plugins.table import parameters_of
+from toolyard.insight.cache import FILE
+from toolyard.plugins import ENRICHMENTS, SAMPLERS, parameters_of
 
 TOOLS = [
     {

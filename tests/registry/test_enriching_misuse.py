@@ -8,9 +8,8 @@ import threading
 import pytest
 
 from toolyard import Tool, ToolRegistry
-from toolyard.insight.cache.items import FILE, cache_folder
-from toolyard.insight.outputs.enrichment import OutputParametersEnrichment
-from toolyard.insight.outputs.lm import read_schema
+from toolyard.insight.cache import FILE, cache_folder
+from toolyard.insight.outputs.enrichment import OutputParametersEnrichment, read_schema
 from toolyard.model.errors import ConfigError, EnrichmentError
 
 

@@ -14,7 +14,7 @@ from typing import Any, Unpack
 from toolyard.adapters.bridge import BridgeOptions, Decision, Engine, OfferedTool, ToolBridge, failure_text
 from toolyard.dialects.payload import result_text
 from toolyard.model.call import Block, ToolCall, ToolResult, blocks_of
-from toolyard.plugins.table import missing_extra
+from toolyard.plugins import missing_extra
 
 try:
     from agent_framework import Content, FunctionInvocationContext, FunctionTool

@@ -15,7 +15,7 @@ from toolyard.adapters.bridge import BridgeOptions, Decision, Engine, ToolBridge
 from toolyard.dialects.payload import result_text
 from toolyard.loop.home import home_loop
 from toolyard.model.call import Block, ToolCall, blocks_of
-from toolyard.plugins.table import missing_extra
+from toolyard.plugins import missing_extra
 
 try:
     from langchain_core.runnables import RunnableConfig

@@ -13,7 +13,7 @@ from typing import Any, Unpack
 from toolyard.adapters.bridge import BridgeOptions, Decision, Engine, OfferedTool, ToolBridge, approval_of, failure_text
 from toolyard.dialects.payload import result_text
 from toolyard.model.call import Block, ToolCall, ToolResult, blocks_of
-from toolyard.plugins.table import missing_extra
+from toolyard.plugins import missing_extra
 
 try:
     from agents import FunctionTool, RunContextWrapper, ToolOutputImage, ToolOutputText

@@ -13,7 +13,7 @@ from typing import Any, Unpack
 
 from toolyard.adapters.bridge import CORRECTABLE, BridgeOptions, Decision, Engine, ToolBridge, failure_text
 from toolyard.model.call import Block, ToolCall, ToolResult, blocks_of
-from toolyard.plugins.table import missing_extra
+from toolyard.plugins import missing_extra
 
 try:
     from pydantic_ai import ApprovalRequired, BinaryContent, ModelRetry, RunContext, ToolFailed, ToolReturn

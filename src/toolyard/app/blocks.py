@@ -18,8 +18,7 @@ from toolyard.links.http.addresses import Blocked
 from toolyard.links.http.url import read_url
 from toolyard.model.errors import ConfigError, PluginError
 from toolyard.model.names import nearest, suggest
-from toolyard.plugins import LOADERS, PluginTable
-from toolyard.plugins.table import SESSION_STORES, check_options, parameters_of
+from toolyard.plugins import LOADERS, SESSION_STORES, PluginTable, check_options, parameters_of
 from toolyard.schema.options import (
     ConfigOption,
     Text,

@@ -10,8 +10,7 @@ from toolyard.app.blocks import ServerBlock, plugin_options, sessions_schema, wi
 from toolyard.calls.policy import PolicyOptions
 from toolyard.calls.tracer import TracingOptions
 from toolyard.model.errors import PluginError
-from toolyard.plugins import ENGINES, ENRICHMENTS, LOADERS, PluginTable
-from toolyard.plugins.table import parameters_of
+from toolyard.plugins import ENGINES, ENRICHMENTS, LOADERS, PluginTable, parameters_of
 from toolyard.schema.options import option_schema, options_schema
 from toolyard.sessions.state import EXECUTIONS, SETUP
 

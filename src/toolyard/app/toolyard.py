@@ -17,8 +17,8 @@ from toolyard.engines.base import ToolEngine
 from toolyard.engines.effectful import EffectfulEngine
 from toolyard.engines.multi import MultiToolEngine
 from toolyard.engines.python import PythonToolEngine
+from toolyard.model.bases import Closing
 from toolyard.model.bindings import McpBinding, PythonBinding, RestBinding, ScriptBinding
-from toolyard.model.closing import Closing
 from toolyard.model.errors import ConfigError, PluginError
 from toolyard.model.names import suggest
 from toolyard.model.report import LoadReport

@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 
-from toolyard.cli.file_word import name_file
-from toolyard.cli.options import OUTPUT, VerbOptions
+from toolyard.cli.options import OUTPUT, VerbOptions, name_file
 from toolyard.cli.output import NotFoundError, fail, prepare_streams, print_json, print_text, set_verbosity
 from toolyard.constants import VERSION
 from toolyard.model.errors import (

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from toolyard.cli.options import YARD, SkipOption, YardOptions, read_word
 from toolyard.cli.output import print_json, print_table, print_text, visible
 from toolyard.cli.yard import open_registry, warn_of_unknown
-from toolyard.insight.sample import Sample
+from toolyard.insight.base import Sample
 from toolyard.model.errors import ConfigError, SamplingError
 from toolyard.plugins import SAMPLERS, get_tool_sampler
 

@@ -20,8 +20,8 @@ from toolyard.client.registry import RemoteToolRegistry, read_results
 from toolyard.client.wire import API, REQUEST_SECONDS, ServerWire, WireOptions, make_garbled_error, segment
 from toolyard.dialects.wire_names import read_wire_call
 from toolyard.loop.home import home_loop
+from toolyard.model.bases import Closing
 from toolyard.model.call import ToolCall, ToolResult
-from toolyard.model.closing import Closing
 from toolyard.model.errors import (
     CallError,
     ConfigError,

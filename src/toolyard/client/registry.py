@@ -12,9 +12,9 @@ import msgspec
 
 from toolyard.client.wire import API, REQUEST_SECONDS, ServerWire, WireOptions, make_garbled_error, segment
 from toolyard.loop.home import home_loop
+from toolyard.model.bases import Closing
 from toolyard.model.bindings import McpBinding, RestBinding
 from toolyard.model.call import ToolCall, ToolContext, ToolResult
-from toolyard.model.closing import Closing
 from toolyard.model.errors import (
     CallError,
     ConfigError,

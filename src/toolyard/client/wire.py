@@ -18,7 +18,7 @@ from toolyard.constants import VERSION
 from toolyard.links.http.link import MAX_ANSWER, HttpLink
 from toolyard.links.http.messages import Incoming
 from toolyard.loop.pacing import backoff_delay
-from toolyard.model.closing import Closing
+from toolyard.model.bases import Closing
 from toolyard.model.errors import (
     CallError,
     CallTimeout,

@@ -15,7 +15,7 @@ from toolyard.dialects.wire_names import WireNames
 from toolyard.model import Effects, Rewrite, Schema, Tool, ToolCall, ToolResult
 from toolyard.model.errors import ConfigError, MalformedSource
 from toolyard.model.names import nearest, split_qualified
-from toolyard.plugins.table import check_options
+from toolyard.plugins import check_options
 
 
 class RawCall(NamedTuple):

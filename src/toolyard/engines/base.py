@@ -42,8 +42,8 @@ from toolyard.engines.execute_override import (
 )
 from toolyard.engines.session_reading import SessionReading
 from toolyard.loop.threads import Threads, wrapped
+from toolyard.model.bases import Closing
 from toolyard.model.call import Mode, ToolCall, ToolResult
-from toolyard.model.closing import Closing
 from toolyard.model.errors import ConfigError, NoEngine
 from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry

@@ -12,13 +12,13 @@ import numpy.typing as npt
 from msgspec import Meta
 
 from toolyard.insight.base import ToolEnrichment, VectorOptions, track_progress
-from toolyard.insight.cache.items import CacheOption, ItemCache, force_option, hash_catalog, keep_arrays, read_arrays
+from toolyard.insight.cache import CacheOption, ItemCache, force_option, hash_catalog, keep_arrays, read_arrays
 from toolyard.insight.embeddings.choice import Model, embedder_of
 from toolyard.insight.embeddings.vectors import cached_vectors, text_of
 from toolyard.insight.samplers.similarity import find_highest, lengths_of, matrix_of, whole_numbers
-from toolyard.model.errors import ConfigError
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
+from toolyard.schema.options import read_arguments
 
 Array = npt.NDArray[Any]
 AT_ONCE = 8_000_000
@@ -33,7 +33,7 @@ class NeighborsOptions(VectorOptions, frozen=True, kw_only=True):
     max_candidates: Annotated[int, Meta(ge=1, description="Tools that are compared closely with each.")]
     max_neighbors: Annotated[int, Meta(ge=1, description="Neighbours that are kept for each tool.")]
     duplicate_sim_thresh: Annotated[
-        float, Meta(ge=0, le=1, description="Similarity from which two tools count as the same.")
+        float, Meta(gt=0, le=1, description="Similarity from which two tools count as the same.")
     ]
 
 
@@ -219,22 +219,14 @@ class NeighborsEnrichment(ToolEnrichment):
         force: bool = False,
         cache: CacheOption = None,
     ) -> None:
-        for option, value in (("max_candidates", max_candidates), ("max_neighbors", max_neighbors)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ConfigError(f"neighbors: {option} must be a whole number of 1 or more, not {value!r}")
-        number = isinstance(duplicate_sim_thresh, int | float) and not isinstance(duplicate_sim_thresh, bool)
-        if not number or not 0 < duplicate_sim_thresh <= 1:
-            raise ConfigError(
-                f"neighbors: duplicate_sim_thresh must be more than 0 and at most 1, not {duplicate_sim_thresh!r}"
-            )
+        limits = {"max_candidates": max_candidates, "max_neighbors": max_neighbors}
+        read = read_arguments(NeighborsOptions, **limits, duplicate_sim_thresh=duplicate_sim_thresh)
+        self._limits = NeighborLimits(*read.values())
         self.force = force_option(force, "neighbors")
         self._embedder = None if model is None else embedder_of(model)
         if model is not None:
             # Of these it makes texts of its own; the vectors of `embeddings` have waited for them already.
             self.reads = (*self.reads, "tool.description", "tool.output_parameters")  # type: ignore[misc]
-        self.max_candidates = max_candidates
-        self.max_neighbors = max_neighbors
-        self.duplicate_sim_thresh = duplicate_sim_thresh
         self._cache = ItemCache(cache)
 
     def enrich(self, snapshot: View) -> tuple[Sequence[Tool], Mapping[str, Any]]:
@@ -254,8 +246,7 @@ class NeighborsEnrichment(ToolEnrichment):
         codes: dict[str, int] = {}
         spaces = np.array([codes.setdefault(tool.namespace, len(codes)) for tool in tools], np.int64)
         pair = self._embed_composites(tools) if self._embedder is not None else None
-        limits = NeighborLimits(self.max_candidates, self.max_neighbors, self.duplicate_sim_thresh)
-        study = NeighborSearch(whole_numbers(matrix), spaces, limits, pair)
+        study = NeighborSearch(whole_numbers(matrix), spaces, self._limits, pair)
         found = list(study.rows())
         parts = (*pack_rows([one.near for one in found]), *pack_rows([one.same for one in found]))
         arrays = dict(zip(_NAMES, parts, strict=True))
@@ -268,8 +259,7 @@ class NeighborsEnrichment(ToolEnrichment):
         some = matrix[:: _TELLING if hasattr(artifact, "model") else 1]
         digest = blake2b(np.ascontiguousarray(some).tobytes(), digest_size=16).hexdigest()
         model = None if self._embedder is None else (self._embedder.name, self._embedder.version)
-        options = (self.max_candidates, self.max_neighbors, self.duplicate_sim_thresh)
-        return hash_catalog(tools, "neighbors", VERSION, digest, model, options)
+        return hash_catalog(tools, "neighbors", VERSION, digest, model, tuple(self._limits))
 
     def _embed_composites(self, tools: Sequence[Tool]) -> tuple[Array, Array]:
         """For each tool, it and what it returns; and it and what it takes."""

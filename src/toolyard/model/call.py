@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from toolyard.model.dataclass_struct import DataclassStruct
+from toolyard.model.bases import DataclassStruct
 from toolyard.model.errors import DefinitionError, ErrorInfo
 from toolyard.model.tool import Tool
 

@@ -55,7 +55,7 @@ from typing import Any, ClassVar, Literal, overload
 
 import msgspec
 
-from toolyard.model.dataclass_struct import DataclassStruct
+from toolyard.model.bases import DataclassStruct
 
 Effect = Literal["none", "done", "unknown"]
 

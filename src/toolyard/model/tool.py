@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
+from toolyard.model.bases import DataclassStruct
 from toolyard.model.bindings import Binding
-from toolyard.model.dataclass_struct import DataclassStruct
 from toolyard.model.errors import DefinitionError
 from toolyard.model.names import SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, qualify
 

@@ -1,6 +1,18 @@
-"""`LineReader`: lines out of bytes that come in pieces, none longer than a limit."""
+"""Lines: out of bytes that come in pieces, none longer than a limit; and the line of a value, for error messages.
+
+To find the latter a document is parsed again, so that good ones pay nothing for it.
+"""
 
 from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from toolyard.parsing.yaml_events import NextEvent, Substitution
+
 
 EDGE = 256
 """Bytes kept of both ends of a line that is too long: one of them may say what it was about."""
@@ -48,3 +60,108 @@ class LineReader:
         if len(self._rest) > self._limit:
             self._skipped = TooLong(bytes(self._rest[:EDGE]), bytes(self._rest[-EDGE:]))
             self._rest = bytearray()
+
+
+_BLANK = re.compile(r"[ \t\n\r]*")
+
+
+def locate(data: bytes | str, pointer: str, *, yaml: bool) -> int | None:
+    """The 1-based line where the value at a JSON pointer begins, or None if there is no such value.
+
+    In YAML that is the value as written: what only an alias or a merge brings there has no line.
+    """
+    text = data if isinstance(data, str) else data.decode(errors="replace")
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    if pointer and not pointer.startswith("/"):
+        return None
+    parts = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
+    if yaml:
+        return _yaml_line(text, parts)
+    try:
+        at = _json_offset(text, parts)
+    except (ValueError, IndexError, RecursionError):
+        return None
+    return None if at is None else text.count("\n", 0, at) + 1
+
+
+def _json_offset(text: str, parts: list[str]) -> int | None:
+    """Where the value begins; a ValueError or IndexError if the text before it is not JSON."""
+    skip = json.JSONDecoder().raw_decode
+    at = _past_blanks(text, 0)
+    for part in parts:
+        opening = text[at]
+        if opening not in "[{":
+            return None
+        index = 0
+        at = _past_blanks(text, at + 1)
+        while text[at] not in "]}":
+            name = str(index)
+            if opening == "{":
+                name, at = skip(text, at)
+                at = _past_blanks(text, _past_blanks(text, at) + 1)
+            if name == part:
+                break
+            index += 1
+            at = _past_blanks(text, skip(text, at)[1])
+            if text[at] == ",":
+                at = _past_blanks(text, at + 1)
+        else:
+            return None
+    return at if at < len(text) else None
+
+
+def _past_blanks(text: str, at: int) -> int:
+    blanks = _BLANK.match(text, at)
+    return blanks.end() if blanks else at
+
+
+@dataclass(slots=True)
+class _Open:
+    """A container on the way down: its current key or index, and whether the pointer leads through it."""
+
+    is_mapping: bool
+    on_path: bool
+    at_key: bool
+    place: str = "0"
+
+    def passed_node(self) -> None:
+        if not self.is_mapping:
+            self.place = str(int(self.place) + 1)
+        else:
+            self.at_key = not self.at_key
+
+
+def _yaml_line(text: str, parts: list[str]) -> int | None:
+    import yaml
+
+    from toolyard.parsing.yaml_events import read_events
+
+    try:
+        return read_events(text, lambda next_event, safe: _find_line(next_event, safe, parts))
+    except yaml.YAMLError:
+        return None
+
+
+def _find_line(next_event: NextEvent, safe: Substitution, parts: list[str]) -> int | None:
+    from yaml.events import CollectionEndEvent, MappingStartEvent, NodeEvent, ScalarEvent, SequenceStartEvent
+
+    stack: list[_Open] = []
+    while (event := next_event()) is not None:
+        top = stack[-1] if stack else None
+        if isinstance(event, CollectionEndEvent):
+            stack.pop()
+            if stack:
+                stack[-1].passed_node()
+        elif isinstance(event, NodeEvent):
+            is_key = top is not None and top.at_key
+            here = top is None or (top.on_path and not is_key and top.place == parts[len(stack) - 1])
+            if here and len(stack) == len(parts):
+                return safe.original_line(event.start_mark.line) if event.start_mark else None
+            if top is not None and is_key and isinstance(event, ScalarEvent):
+                top.place = safe.restore(event.value, event.style)
+            if isinstance(event, MappingStartEvent | SequenceStartEvent):
+                is_mapping = isinstance(event, MappingStartEvent)
+                stack.append(_Open(is_mapping, on_path=here, at_key=is_mapping))
+            elif top is not None:
+                top.passed_node()
+    return None

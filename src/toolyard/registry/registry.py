@@ -24,9 +24,7 @@ from toolyard.model.names import show
 from toolyard.model.report import LoadReport
 from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
-from toolyard.plugins import Enrichment, Loader, get_tool_loader
-from toolyard.plugins.protocols import SearchHits, ToolSearch, new_search
-from toolyard.plugins.table import check_loader
+from toolyard.plugins import Enrichment, Loader, SearchHits, ToolSearch, check_loader, get_tool_loader, new_search
 from toolyard.registry.bind import Bound, bind, bind_exact, find
 from toolyard.registry.enriching import Enricher, in_order
 from toolyard.registry.function_call import check_dispatch, settle_function, wait_for

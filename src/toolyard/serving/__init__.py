@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolyard.plugins.table import require_extra
+from toolyard.plugins import require_extra
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

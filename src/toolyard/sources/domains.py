@@ -20,7 +20,7 @@ from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource
 from toolyard.model.names import json_type, show, suggest
 from toolyard.model.tool import Tool
-from toolyard.plugins.table import entry_points_of
+from toolyard.plugins import entry_points_of
 from toolyard.schema.normalise import Change
 from toolyard.sources.base import Intake, LoaderOptions, ToolLoader
 

@@ -13,7 +13,7 @@ import msgspec
 from toolyard.model.errors import ConfigError
 from toolyard.model.report import SourceReport, Warnings
 from toolyard.model.tool import Tool
-from toolyard.plugins.table import check_loader
+from toolyard.plugins import check_loader
 from toolyard.schema.admission import AdmittedTool
 from toolyard.sources.base import ToolLoader
 

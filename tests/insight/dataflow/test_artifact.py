@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.insight.dataflow.yard import TEXT, WHOLE, flow, many, record, tool
+from toolyard.insight.base import Edge, Feed
 from toolyard.insight.dataflow.artifact import Dataflow
-from toolyard.insight.sample import Edge, Feed
 
 TOOLS = [tool(name, {name: TEXT}, namespace=namespace) for name, namespace in ("ax", "bx", "cy", "dy")]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import eval_dataflow
-from toolyard.insight.cache.items import CACHE_DIR_VARIABLE
+from toolyard.insight.cache import CACHE_DIR_VARIABLE
 
 PAIRS = eval_dataflow.read_pairs()
 

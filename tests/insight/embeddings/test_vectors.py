@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from insight.embedder_stub import HashEmbedder
-from toolyard.insight.cache.items import ItemCache
+from toolyard.insight.cache import ItemCache
 from toolyard.insight.embeddings.vectors import KIND, cached_vectors, text_of, vector_key
 from toolyard.model.tool import Tool
 
@@ -108,7 +108,7 @@ def test_a_process_that_is_killed_loses_nothing_that_was_finished(tmp_path):
     code = (
         "import os, signal\n"
         "from insight.embedder_stub import HashEmbedder\n"
-        "from toolyard.insight.cache.items import ItemCache\n"
+        "from toolyard.insight.cache import ItemCache\n"
         "from toolyard.insight.embeddings.vectors import cached_vectors\n"
         "class Dies(HashEmbedder):\n"
         "    def encode(self, texts):\n"

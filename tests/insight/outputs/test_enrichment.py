@@ -5,7 +5,7 @@ import json
 import pytest
 
 from toolyard import ConfigError, EnrichmentError, FileToolLoader, OutputParametersEnrichment, Tool, ToolRegistry
-from toolyard.insight.cache.items import FILE, ItemCache
+from toolyard.insight.cache import FILE, ItemCache
 
 PLAIN = {"type": "object", "properties": {"city": {"type": "string"}}}
 KNOWN = {"type": "object", "properties": {"x": {"type": "string"}}}

@@ -13,9 +13,9 @@ from links.lm.model_server import ModelServer
 from waiting import until
 
 from toolyard import ConfigError, OutputParametersEnrichment, Tool, ToolRegistry
-from toolyard.insight.cache.items import FILE
+from toolyard.insight.cache import FILE
 from toolyard.insight.outputs import enrichment
-from toolyard.insight.outputs.lm import read_schema
+from toolyard.insight.outputs.enrichment import read_schema
 
 AREA = {"type": "object", "properties": {"area": {"type": "number"}}}
 

@@ -21,7 +21,7 @@ from toolyard import (
     get_tool_sampler,
     register_tool_sampler,
 )
-from toolyard.insight.sample import Sample
+from toolyard.insight.base import Sample
 from toolyard.insight.samplers.base import SamplerOptions
 from toolyard.plugins import SAMPLERS
 

@@ -10,8 +10,8 @@ import pytest
 from toolyard import Tool, ToolRegistry
 from toolyard.cli.options import YardOptions
 from toolyard.cli.sample import sample as sample_command
+from toolyard.insight.base import Edge, Feed, Sample
 from toolyard.insight.dataflow.artifact import Dataflow
-from toolyard.insight.sample import Edge, Feed, Sample
 from toolyard.insight.samplers.base import derive_seed
 from toolyard.model.errors import ConfigError, SamplingError
 from toolyard.plugins import get_tool_sampler

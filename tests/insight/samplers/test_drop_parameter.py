@@ -8,7 +8,7 @@ import pytest
 
 from tests.insight.samplers.yard import tool
 from toolyard import Tool
-from toolyard.insight.sample import Edge, Feed
+from toolyard.insight.base import Edge, Feed
 from toolyard.insight.samplers.drop_parameter import (
     edges_without,
     feeds_parameter,

@@ -4,8 +4,8 @@ import pytest
 
 from tests.insight.samplers.yard import names, qualified, registry, tool
 from toolyard import SamplingError, Tool, ToolRegistry
+from toolyard.insight.base import Edge, Feed
 from toolyard.insight.dataflow.enrichment import DataflowEnrichment
-from toolyard.insight.sample import Edge, Feed
 from toolyard.insight.samplers.missing import MissingSampler
 
 GIVEN = [tool(f"t{at}", required=["a", "b"], optional=["c"]) for at in range(6)]

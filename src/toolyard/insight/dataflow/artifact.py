@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
-from toolyard.insight.sample import Edge, Feed, How
+from toolyard.insight.base import Edge, Feed, How
 from toolyard.model.tool import Tool
 
 HOWS: tuple[How, ...] = get_args(How)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta
 
 from toolyard.insight.base import ToolEnrichment, VectorOptions
-from toolyard.insight.cache.items import (
+from toolyard.insight.cache import (
     CacheOption,
     ItemCache,
     force_option,
@@ -23,9 +23,9 @@ from toolyard.insight.dataflow.match import MIN_SCORE, token_vectors
 from toolyard.insight.dataflow.profile import Told, told_of
 from toolyard.insight.embeddings.choice import Model, default_embedder, embedder_of
 from toolyard.insight.embeddings.vectors import cached_vectors
-from toolyard.model.errors import ConfigError
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
+from toolyard.schema.options import read_arguments
 
 Settings = tuple[str, str, int, float]
 """The model and its version, how many neighbors, and the least score."""
@@ -63,14 +63,11 @@ class DataflowEnrichment(ToolEnrichment):
         force: bool = False,
         cache: CacheOption = None,
     ) -> None:
-        if isinstance(max_neighbors, bool) or not isinstance(max_neighbors, int) or max_neighbors < 1:
-            raise ConfigError(f"max_neighbors of dataflow must be a whole number from 1, not {max_neighbors!r}")
-        if isinstance(min_score, bool) or not isinstance(min_score, int | float) or not 0 <= min_score <= 1:
-            raise ConfigError(f"min_score of dataflow must be a number from 0 to 1, not {min_score!r}")
+        read = read_arguments(DataflowOptions, max_neighbors=max_neighbors, min_score=min_score)
         self.force = force_option(force, "dataflow")
         self.embedder = default_embedder() if model is None else embedder_of(model)
-        self.max_neighbors = max_neighbors
-        self.min_score = float(min_score)
+        self.max_neighbors: int = read["max_neighbors"]
+        self.min_score = float(read["min_score"])
         self._items = ItemCache(cache)
         self._told: dict[str, Told] = {}
 

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from toolyard.insight.base import How
 from toolyard.insight.dataflow.artifact import HOWS, Array, offsets_of
 from toolyard.insight.dataflow.names import words_in
 from toolyard.insight.dataflow.paths import ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, STRING
 from toolyard.insight.dataflow.profile import Side, Tables, expand_ranges, first_of, types_of
-from toolyard.insight.sample import How
 
 DIMENSIONS = 384
 _COMMON = frozenset(

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from toolyard.insight.cache.items import CacheOption, cache_folder, say_once
+from toolyard.insight.cache import CacheOption, cache_folder, say_once
 from toolyard.insight.embeddings.embedder import Matrix
 from toolyard.insight.embeddings.model_files import PACKAGE, encode_model, encode_node, encode_tensor, read_tensors
 from toolyard.model.errors import ConfigError

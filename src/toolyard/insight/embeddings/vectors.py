@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolyard.insight.base import ToolEnrichment, VectorOptions
-from toolyard.insight.cache.items import CacheOption, ItemCache, force_option, item_key
+from toolyard.insight.cache import CacheOption, ItemCache, force_option, item_key
 from toolyard.insight.embeddings.choice import Model, embedder_of
 from toolyard.insight.embeddings.embedder import Embedder, Matrix
 from toolyard.model.tool import Tool

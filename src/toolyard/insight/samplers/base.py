@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Ty
 import msgspec
 
 from toolyard.constants import TOOL_NAMESPACE_SEP
-from toolyard.insight.sample import Edge, Sample
+from toolyard.insight.base import Edge, Sample
 from toolyard.insight.samplers.snapshot_view import SnapshotView, world_of
 from toolyard.model.errors import ConfigError, SamplingError
 from toolyard.model.names import nearest

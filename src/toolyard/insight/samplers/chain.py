@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from toolyard.insight.sample import Sample
+from toolyard.insight.base import Sample
 from toolyard.insight.samplers.base import RandomStream, SampleRequest, SamplerOptions, Score, ToolSampler, Tries
 from toolyard.insight.samplers.snapshot_view import Arrows, Graph
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 import numpy as np
 
-from toolyard.insight.sample import Sample
+from toolyard.insight.base import Sample
 from toolyard.insight.samplers.base import SampleRequest, SamplerOptions, Score, ToolSampler
 from toolyard.model.tool import Tool
 

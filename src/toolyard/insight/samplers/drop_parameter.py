@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from toolyard.insight.base import Edge, Feed, Sample
 from toolyard.insight.dataflow.paths import fields_of, needed_of
-from toolyard.insight.sample import Edge, Feed, Sample
 from toolyard.insight.samplers.base import SampleRequest
 from toolyard.insight.samplers.mix import places_of
 from toolyard.model.tool import Tool

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from toolyard.insight.base import Edge, Sample
 from toolyard.insight.embeddings.choice import default_embedder
-from toolyard.insight.sample import Edge, Sample
 from toolyard.insight.samplers.base import SampleRequest, SamplerOptions, Score, ToolSampler, Tries, derive_seed
 from toolyard.insight.samplers.drop_parameter import (
     RemovableTools,

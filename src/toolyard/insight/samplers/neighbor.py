@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Protocol
 import msgspec
 import numpy as np
 
-from toolyard.insight.sample import Sample
+from toolyard.insight.base import Sample
 from toolyard.insight.samplers.base import (
     RandomStream,
     SampleRequest,

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from toolyard.constants import TOOL_NAMESPACE_SEP
-from toolyard.insight.sample import Sample
+from toolyard.insight.base import Sample
 from toolyard.insight.samplers.base import RandomStream, SampleRequest, SamplerOptions, ToolSampler, Tries, derive_seed
 from toolyard.insight.samplers.mix import Strategy, draw_inner, inner_sampler, places_of, share_slots, shares_of
 from toolyard.insight.samplers.snapshot_view import SnapshotView

@@ -13,8 +13,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from toolyard.insight.base import Edge
 from toolyard.insight.dataflow.artifact import Dataflow
-from toolyard.insight.sample import Edge
 from toolyard.insight.search.query import is_stop, stem, stems, words
 from toolyard.model.tool import Tool
 from toolyard.plugins import View

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from toolyard.insight.cache.items import ItemCache
+from toolyard.insight.cache import ItemCache
 from toolyard.insight.embeddings.embedder import Embedder, Matrix, normalise_rows
 from toolyard.insight.embeddings.vectors import cached_vectors
 from toolyard.insight.search.query import Query, QueryVectors, fields, is_stop, stems, vector_text, words

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from toolyard.insight.cache.items import say_once
+from toolyard.insight.cache import say_once
 from toolyard.insight.embeddings.vectors import Background
 from toolyard.insight.search.candidates import Known, Meaning, Postings, Row, Vocabulary, build_postings
 from toolyard.insight.search.query import required

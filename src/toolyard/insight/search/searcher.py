@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from toolyard.insight.cache.items import CacheOption, ItemCache
+from toolyard.insight.cache import CacheOption, ItemCache
 from toolyard.insight.embeddings.choice import default_embedder, missing_parts
 from toolyard.insight.embeddings.embedder import Embedder
 from toolyard.insight.embeddings.model_files import INSTALL

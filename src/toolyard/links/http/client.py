@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from toolyard.links.http.addresses import AddressRule
 from toolyard.links.http.messages import Incoming, Outgoing
 from toolyard.loop.home import PerLoop, link_loop
-from toolyard.model.closing import Closing
+from toolyard.model.bases import Closing
 from toolyard.model.errors import ConfigError, ToolyardError
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from toolyard.links.http.client import GuardedClient
 from toolyard.links.http.messages import Incoming, Outgoing
 from toolyard.links.http.url import Target, read_url
 from toolyard.loop.home import link_loop
-from toolyard.model.closing import Closing
+from toolyard.model.bases import Closing
 from toolyard.model.errors import CallError, ConfigError, ToolFailed, ToolyardError, Unavailable
 
 MAX_ANSWER = 64 * 1024 * 1024

@@ -14,7 +14,7 @@ import msgspec
 from toolyard.links.lm.config import LMConfig, read_lm_config
 from toolyard.links.lm.shapes import Limits, LMAnswer, LMRequest, Message, UsageLedger
 from toolyard.loop.pacing import backoff_delay
-from toolyard.model.closing import Closing
+from toolyard.model.bases import Closing
 from toolyard.model.errors import CallError, CallTimeout, Unavailable
 from toolyard.sessions.gate import Gate
 

@@ -25,7 +25,7 @@ from toolyard.links.lm.shapes import LMAnswer, LMRequest, Usage
 from toolyard.loop.threads import Threads, wrapped
 from toolyard.model.errors import CallError, CallTimeout, ConfigError, MalformedSource, ToolFailed, Unavailable
 from toolyard.parsing import parse_json
-from toolyard.plugins.table import require_extra
+from toolyard.plugins import require_extra
 
 
 class ProviderWire(Protocol):

@@ -22,8 +22,8 @@ from toolyard.links.mcp.web import Web
 from toolyard.loop.home import link_loop
 from toolyard.loop.pacing import backoff_delay, draw_chance
 from toolyard.loop.threads import leave, renewed_in_child
+from toolyard.model.bases import Closing
 from toolyard.model.bindings import McpServer
-from toolyard.model.closing import Closing
 from toolyard.model.errors import CallError, ToolFailed, Unavailable
 from toolyard.words.redactor import Redactor
 

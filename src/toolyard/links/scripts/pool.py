@@ -33,7 +33,7 @@ from toolyard.links.scripts.worker import (
 )
 from toolyard.loop.home import link_loop
 from toolyard.loop.threads import Threads, renewed_in_child, wrapped
-from toolyard.model.closing import Closing
+from toolyard.model.bases import Closing
 from toolyard.model.errors import CallError, CallTimeout, InvalidArguments, SessionError, Unavailable
 from toolyard.words.redactor import find_credentials
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 from msgspec import Meta
 
 from toolyard.model.errors import SessionError
-from toolyard.plugins.table import missing_extra
+from toolyard.plugins import missing_extra
 from toolyard.sessions.store.base import Key, Run, Write
 from toolyard.sessions.store.group_commit import StoreFailing
 from toolyard.sessions.store.locks import lock_number

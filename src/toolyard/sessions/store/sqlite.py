@@ -169,7 +169,7 @@ class SqliteStore(SqlStore):
         try:
             opened.append(writer := self._connect())
             self._check_version(writer)
-            self._use_wal(writer)
+            use_wal(writer, self._busy_timeout)
             writer.execute(f"PRAGMA synchronous = {durability.upper()}")
             self._create_tables(writer)
             opened.append(reader := self._connect())
@@ -195,18 +195,6 @@ class SqliteStore(SqlStore):
             )
         return version
 
-    def _use_wal(self, db: sqlite3.Connection) -> None:
-        # Two processes that switch a new file to WAL at once: one is told "locked" at once, whatever its timeout.
-        give_up = time.monotonic() + self._busy_timeout
-        while True:
-            try:
-                db.execute("PRAGMA journal_mode = WAL")
-                return
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() > give_up:
-                    raise
-                time.sleep(0.01)
-
     def _create_tables(self, db: sqlite3.Connection) -> None:
         if self._check_version(db) == tables.VERSION:
             return
@@ -228,3 +216,17 @@ class SqliteStore(SqlStore):
 
     def _closed_error(self) -> SessionError:
         return SessionError(f"session file {self._path} is closed; open a new SqliteStore to go on")
+
+
+def use_wal(db: sqlite3.Connection, patience: float) -> None:
+    """Switch a file to write-ahead logging, for so many seconds if need be."""
+    # Two processes that switch a new file at once: one is told "locked" at once, whatever its timeout.
+    give_up = time.monotonic() + patience
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)

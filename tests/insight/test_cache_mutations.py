@@ -17,7 +17,7 @@ from toolyard import (
     Tool,
     ToolRegistry,
 )
-from toolyard.insight.cache.items import FILE, ItemCache
+from toolyard.insight.cache import FILE, ItemCache
 
 MUTATIONS = 200
 IRRELEVANT = ("namespace", "metadata", "tags", "aliases", "version", "source", "effects")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from toolyard.model.errors import ConfigError
-from toolyard.plugins.table import entry_points_of, require_extra
+from toolyard.plugins import entry_points_of, require_extra
 
 pytestmark = pytest.mark.process
 

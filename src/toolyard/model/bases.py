@@ -1,13 +1,15 @@
-"""`DataclassStruct`: base of structs on which `dataclasses.asdict`, `replace`, `fields` and pydantic work.
+"""Bases: structs on which `dataclasses.asdict`, `replace`, `fields` and pydantic work, and what is closed by `with`.
 
-They stay structs: real dataclasses take five times as long to make and to compare. What a dataclass of the same fields
-would show of itself is made when somebody first asks, so that nobody else pays for the import.
+The former stay structs: real dataclasses take five times as long to make and to compare. What a dataclass of the same
+fields would show of itself is made when somebody first asks, so that nobody else pays for the import.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import Any, ClassVar
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Any, ClassVar, Self
 
 import msgspec
 
@@ -58,3 +60,31 @@ def _dataclass_of(struct: Any) -> type:
         made = field(**given, kw_only=info.name not in struct.__match_args__)
         fields.append((info.name, InitVar(info.type) if info.name in struct.not_data else info.type, made))
     return make_dataclass(struct.__name__, fields, frozen=True, slots=True)
+
+
+class Closing(ABC):
+    """Override `close`; and `aclose` where letting go takes awaiting."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of everything; safe to call twice."""
+
+    async def aclose(self) -> None:
+        """`close` for async code."""
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()

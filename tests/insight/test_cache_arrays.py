@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from insight.embedder_stub import HashEmbedder
 from toolyard import ToolRegistry
-from toolyard.insight.cache.items import FILE, ItemCache, hash_catalog, keep_arrays, read_arrays
+from toolyard.insight.cache import FILE, ItemCache, hash_catalog, keep_arrays, read_arrays
 from toolyard.insight.dataflow.enrichment import DataflowEnrichment
 from toolyard.insight.embeddings.vectors import EmbeddingsEnrichment
 from toolyard.insight.neighbors import NeighborsEnrichment

@@ -11,7 +11,7 @@ import threading
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.insight.cache.items import FILE, ItemCache, cache_folder, item_key
+from toolyard.insight.cache import FILE, ItemCache, cache_folder, item_key
 from toolyard.model.errors import ConfigError
 
 JSON = st.recursive(
@@ -173,7 +173,7 @@ def test_threads_share_one_cache(tmp_path):
 
 _WRITER = """
 import sys
-from toolyard.insight.cache.items import ItemCache
+from toolyard.insight.cache import ItemCache
 cache = ItemCache(sys.argv[1])
 for n in range(30):
     cache.put_many("k", [(b"%s-%d" % (sys.argv[2].encode(), n), b"x" * 500)])
@@ -190,7 +190,7 @@ def test_processes_that_begin_on_a_new_file_at_once_lose_nothing(tmp_path):
 
 _KILLED = """
 import sys, time
-from toolyard.insight.cache.items import ItemCache
+from toolyard.insight.cache import ItemCache
 
 def compute(places):
     if places[0] >= 40:

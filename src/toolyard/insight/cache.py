@@ -13,7 +13,6 @@ import json
 import logging
 import os
 import threading
-import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,15 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolyard.insight.base import track_progress
-from toolyard.insight.cache.database_file import (
-    Identity,
-    at_file,
-    identify_file,
-    is_damage,
-    is_read_only,
-    read_only,
-    set_aside,
-)
+from toolyard.insight.cache_file import Identity, at_file, identify_file, is_damage, is_read_only, read_only, set_aside
 from toolyard.model.errors import ConfigError
 from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
@@ -313,8 +304,10 @@ def _read_marks(db: sqlite3.Connection) -> tuple[int, int]:
 
 
 def _prepare_database(db: sqlite3.Connection) -> None:
+    from toolyard.sessions.store.sqlite import use_wal
+
     _check_ownership(db)
-    _use_wal(db)
+    use_wal(db, _BUSY_SECONDS)
     db.execute("BEGIN IMMEDIATE")
     db.execute(_TABLE)
     for name, value in _MARKS.items():
@@ -335,21 +328,6 @@ def _check_ownership(db: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError("it is another program's database; name another folder")
     if version > _VERSION:
         raise sqlite3.DatabaseError("a newer toolyard wrote it; name another folder")
-
-
-def _use_wal(db: sqlite3.Connection) -> None:
-    import sqlite3
-
-    # Two processes that switch a new file at once: one is told "locked" at once, whatever its timeout.
-    give_up = time.monotonic() + _BUSY_SECONDS
-    while True:
-        try:
-            db.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > give_up:
-                raise
-            time.sleep(0.01)
 
 
 Array = NDArray[Any]

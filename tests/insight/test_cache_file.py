@@ -11,9 +11,9 @@ from contextlib import closing
 
 import pytest
 
-from toolyard.insight.cache import database_file
-from toolyard.insight.cache.database_file import identify_file, set_aside
-from toolyard.insight.cache.items import FILE, ItemCache
+from toolyard.insight import cache_file as database_file
+from toolyard.insight.cache import FILE, ItemCache
+from toolyard.insight.cache_file import identify_file, set_aside
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(
@@ -207,7 +207,7 @@ def test_a_file_that_somebody_is_at_is_not_set_aside(tmp_path, caplog):
 
 _WRITER = """
 import sys
-from toolyard.insight.cache.items import ItemCache
+from toolyard.insight.cache import ItemCache
 cache = ItemCache(sys.argv[1])
 for n in range(20):
     cache.fill("k", [b"%s-%d" % (sys.argv[2].encode(), n)], lambda places: [b"x" * 500])

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from toolyard.dialects.base import Dialect, RawCall, WireTool, others
-from toolyard.dialects.gemini.schema import gemini_schema
+from toolyard.dialects.gemini_schema import gemini_schema
 from toolyard.dialects.payload import (
     ChangeLog,
     Json,

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 
 from conftest import examples
 from dialects.strategies import accepted, inputs, junk
-from toolyard.dialects.gemini.dialect import json_schema
-from toolyard.dialects.gemini.schema import GEMINI_KEYWORDS, gemini_schema
+from toolyard.dialects.gemini import json_schema
+from toolyard.dialects.gemini_schema import GEMINI_KEYWORDS, gemini_schema
 from toolyard.dialects.mcp import McpDialect
 from toolyard.dialects.payload import ChangeLog
 

@@ -1,4 +1,4 @@
-from toolyard.dialects.gemini.dialect import json_schema
+from toolyard.dialects.gemini import json_schema
 
 
 def test_types_nulls_and_numbers_are_those_of_json_schema():

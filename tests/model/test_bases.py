@@ -1,6 +1,6 @@
 import pytest
 
-from toolyard.model.closing import Closing
+from toolyard.model.bases import Closing
 
 
 class Door(Closing):

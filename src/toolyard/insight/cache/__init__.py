@@ -1,1 +1,0 @@
-"""What enrichments have worked out, kept between runs in one SQLite file."""
