@@ -6,116 +6,63 @@ Names are imported when first used, so `import toolyard` costs next to nothing.
 TYPE_CHECKING = False  # typing itself would triple the import time
 
 _EXPORTS = {
-    "toolyard.constants": ["TOOL_DEFAULT_NAMESPACE", "TOOL_NAMESPACE_SEP"],
-    "toolyard.app.toolyard": ["Toolyard"],
-    "toolyard.calls.sinks": ["CallEvent"],
-    "toolyard.calls.invocation": ["Invocation"],
-    "toolyard.calls.budgets": ["Budget"],
-    "toolyard.calls.policy": ["Policy", "Rule"],
-    "toolyard.calls.tracer": ["Tracer"],
-    "toolyard.words.redactor": ["Redactor"],
-    "toolyard.engines": ["MultiToolEngine", "PythonToolEngine", "ScriptToolEngine", "ToolEngine"],
-    "toolyard.engines.lm": ["LMToolEngine"],
-    "toolyard.engines.mcp": ["MCPToolEngine"],
-    "toolyard.engines.replay": ["ReplayToolEngine"],
-    "toolyard.engines.rest": ["RESTToolEngine"],
-    "toolyard.insight.base": ["ToolEnrichment"],
-    "toolyard.insight.dataflow.enrichment": ["DataflowEnrichment"],
-    "toolyard.insight.embeddings.vectors": ["EmbeddingsEnrichment"],
-    "toolyard.insight.neighbors": ["NeighborsEnrichment"],
-    "toolyard.insight.outputs.enrichment": ["OutputParametersEnrichment"],
-    "toolyard.insight.base": ["Edge", "Feed", "Sample"],
-    "toolyard.insight.samplers.base": ["ToolSampler"],
-    "toolyard.sessions.store.postgres": ["PostgresStore"],
-    "toolyard.sessions.sessions": ["Sessions"],
-    "toolyard.sessions.store.sqlite": ["SqliteStore"],
-    "toolyard.model": [
-        "Effects",
-        "ErrorInfo",
-        "LoadReport",
-        "McpBinding",
-        "PythonBinding",
-        "RestBinding",
-        "ScriptBinding",
-        "Tool",
-        "ToolCall",
-        "ToolContext",
-        "ToolResult",
-    ],
-    "toolyard.model.bindings": ["McpServer"],
-    "toolyard.model.call": ["Content"],
-    "toolyard.model.errors": [
-        "ApprovalError",
-        "ApprovalExpiredError",
-        "ApprovalForbiddenError",
-        "CallConflict",
-        "CallError",
-        "CallTimeout",
-        "ConfigError",
-        "DefinitionError",
-        "Denied",
-        "DuplicatePluginError",
-        "DuplicateToolError",
-        "EnrichmentError",
-        "Held",
-        "InvalidArguments",
-        "InvalidNameError",
-        "InvalidOutput",
-        "InvalidSchemaError",
-        "Interrupted",
-        "MalformedSource",
-        "ManifestError",
-        "NoEngine",
-        "PluginError",
-        "SamplingError",
-        "SessionBusyError",
-        "SessionError",
-        "SessionExistsError",
-        "SessionFullError",
-        "SourceError",
-        "SourceUnavailable",
-        "StaleDefinition",
-        "SyncInAsyncError",
-        "ToolFailed",
-        "ToolyardError",
-        "Unavailable",
-        "UnknownApprovalError",
-        "UnknownEntryError",
-        "UnknownPluginError",
-        "UnknownScriptError",
-        "UnknownSessionError",
-        "UnknownToolError",
-    ],
-    "toolyard.plugins": [
-        "get_tool_engine",
-        "get_tool_enrichment",
-        "get_tool_loader",
-        "get_tool_sampler",
-        "register_tool_engine",
-        "register_tool_enrichment",
-        "register_tool_loader",
-        "register_tool_sampler",
-    ],
-    "toolyard.registry": ["ToolRegistry"],
-    "toolyard.registry.functions": ["function_tool", "tool"],
-    "toolyard.registry.typed": ["Registry"],
-    "toolyard.schema.strict": ["StrictModel"],
-    "toolyard.sources": [
-        "DomainToolLoader",
-        "FileToolLoader",
-        "FilterToolLoader",
-        "InlineToolLoader",
-        "MCPConfigToolLoader",
-        "MCPToolLoader",
-        "PythonToolLoader",
-        "RESTToolLoader",
-        "RenameToolLoader",
-        "RenamespaceToolLoader",
-        "ScriptToolLoader",
-        "ToolLoader",
-    ],
+    "toolyard.constants": "TOOL_DEFAULT_NAMESPACE TOOL_NAMESPACE_SEP",
+    "toolyard.app.toolyard": "Toolyard",
+    "toolyard.calls.sinks": "CallEvent",
+    "toolyard.calls.invocation": "Invocation",
+    "toolyard.calls.budgets": "Budget",
+    "toolyard.calls.policy": "Policy Rule",
+    "toolyard.calls.tracer": "Tracer",
+    "toolyard.words.redactor": "Redactor",
+    "toolyard.engines": "MultiToolEngine PythonToolEngine ScriptToolEngine ToolEngine",
+    "toolyard.engines.lm": "LMToolEngine",
+    "toolyard.engines.mcp": "MCPToolEngine",
+    "toolyard.engines.replay": "ReplayToolEngine",
+    "toolyard.engines.rest": "RESTToolEngine",
+    "toolyard.insight.base": "Edge Feed Sample ToolEnrichment",
+    "toolyard.insight.dataflow.enrichment": "DataflowEnrichment",
+    "toolyard.insight.embeddings.vectors": "EmbeddingsEnrichment",
+    "toolyard.insight.neighbors": "NeighborsEnrichment",
+    "toolyard.insight.outputs.enrichment": "OutputParametersEnrichment",
+    "toolyard.insight.samplers.base": "ToolSampler",
+    "toolyard.sessions.store.postgres": "PostgresStore",
+    "toolyard.sessions.sessions": "Sessions",
+    "toolyard.sessions.store.sqlite": "SqliteStore",
+    "toolyard.model": (
+        "Effects ErrorInfo LoadReport McpBinding PythonBinding RestBinding ScriptBinding Tool ToolCall ToolContext "
+        "ToolResult"
+    ),
+    "toolyard.model.bindings": "McpServer",
+    "toolyard.model.call": "Content",
+    "toolyard.model.errors": (
+        "ApprovalError ApprovalExpiredError ApprovalForbiddenError CallConflict CallError CallTimeout ConfigError "
+        "DefinitionError Denied DuplicatePluginError DuplicateToolError EnrichmentError Held Interrupted "
+        "InvalidArguments InvalidNameError InvalidOutput InvalidSchemaError MalformedSource ManifestError NoEngine "
+        "PluginError SamplingError SessionBusyError SessionError SessionExistsError SessionFullError SourceError "
+        "SourceUnavailable StaleDefinition SyncInAsyncError ToolFailed ToolyardError Unavailable "
+        "UnknownApprovalError UnknownEntryError UnknownPluginError UnknownScriptError UnknownSessionError "
+        "UnknownToolError"
+    ),
+    "toolyard.plugins": (
+        "get_tool_engine get_tool_enrichment get_tool_loader get_tool_sampler register_tool_engine "
+        "register_tool_enrichment register_tool_loader register_tool_sampler"
+    ),
+    "toolyard.registry": "ToolRegistry",
+    "toolyard.registry.functions": "function_tool tool",
+    "toolyard.registry.typed": "Registry",
+    "toolyard.schema.strict": "StrictModel",
+    "toolyard.sources.base": "ToolLoader",
+    "toolyard.sources.domains": "DomainToolLoader",
+    "toolyard.sources.file": "FileToolLoader InlineToolLoader",
+    "toolyard.sources.mcp.config": "MCPConfigToolLoader",
+    "toolyard.sources.mcp.loader": "MCPToolLoader",
+    "toolyard.sources.python": "PythonToolLoader",
+    "toolyard.sources.rest.loader": "RESTToolLoader",
+    "toolyard.sources.scripts.loader": "ScriptToolLoader",
+    "toolyard.sources.wrappers": "FilterToolLoader RenameToolLoader RenamespaceToolLoader",
 }
-_HOME = {name: module for module, names in _EXPORTS.items() for name in names}
+"""Modules, and what of each is exported."""
+_HOME = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
 __all__ = sorted(_HOME)
 
@@ -126,10 +73,10 @@ if TYPE_CHECKING:
     from toolyard.calls.policy import Policy as Policy, Rule as Rule
     from toolyard.calls.sinks import CallEvent as CallEvent
     from toolyard.calls.tracer import Tracer as Tracer
-    from toolyard.constants import (
+    from toolyard.constants import (  # noqa: F401, N811
         TOOL_DEFAULT_NAMESPACE as TOOL_DEFAULT_NAMESPACE,
         TOOL_NAMESPACE_SEP as TOOL_NAMESPACE_SEP,
-        VERSION as __version__,  # noqa: F401, N811
+        VERSION as __version__,
     )
     from toolyard.engines import (
         MultiToolEngine as MultiToolEngine,
@@ -221,19 +168,18 @@ if TYPE_CHECKING:
     from toolyard.sessions.sessions import Sessions as Sessions
     from toolyard.sessions.store.postgres import PostgresStore as PostgresStore
     from toolyard.sessions.store.sqlite import SqliteStore as SqliteStore
-    from toolyard.sources import (
-        DomainToolLoader as DomainToolLoader,
-        FileToolLoader as FileToolLoader,
+    from toolyard.sources.base import ToolLoader as ToolLoader
+    from toolyard.sources.domains import DomainToolLoader as DomainToolLoader
+    from toolyard.sources.file import FileToolLoader as FileToolLoader, InlineToolLoader as InlineToolLoader
+    from toolyard.sources.mcp.config import MCPConfigToolLoader as MCPConfigToolLoader
+    from toolyard.sources.mcp.loader import MCPToolLoader as MCPToolLoader
+    from toolyard.sources.python import PythonToolLoader as PythonToolLoader
+    from toolyard.sources.rest.loader import RESTToolLoader as RESTToolLoader
+    from toolyard.sources.scripts.loader import ScriptToolLoader as ScriptToolLoader
+    from toolyard.sources.wrappers import (
         FilterToolLoader as FilterToolLoader,
-        InlineToolLoader as InlineToolLoader,
-        MCPConfigToolLoader as MCPConfigToolLoader,
-        MCPToolLoader as MCPToolLoader,
-        PythonToolLoader as PythonToolLoader,
         RenamespaceToolLoader as RenamespaceToolLoader,
         RenameToolLoader as RenameToolLoader,
-        RESTToolLoader as RESTToolLoader,
-        ScriptToolLoader as ScriptToolLoader,
-        ToolLoader as ToolLoader,
     )
     from toolyard.words.redactor import Redactor as Redactor
 else:

@@ -7,7 +7,6 @@ class ByTagOptions(SamplerOptions, frozen=True, kw_only=True, forbid_unknown_fie
 
 @register_tool_sampler("mine/by_tag")
 class ByTag(ToolSampler[ByTagOptions]):
-    options_type = ByTagOptions
     topology = "set"
 
     def draw(self, ask):
@@ -23,7 +22,7 @@ import math
 import operator
 import reprlib
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from hashlib import blake2b
@@ -100,6 +99,33 @@ class RandomStream:
         """All of them, as if drawn one after the other by weight, without putting any back."""
         keys = [-math.log(1.0 - self._next()) / max(weight, 1e-9) for weight in weights]
         return [items[place] for place in sorted(range(len(items)), key=keys.__getitem__)]
+
+
+Start = TypeVar("Start")
+
+
+def search_starts(
+    starts: Iterable[Start],
+    limit: int,
+    search: Callable[[Start, int], tuple[T | None, bool]],
+    is_spent: Callable[[], bool],
+) -> T | None:
+    """What a search finds from one of the starts within so many steps: (what it found, whether it looked at all).
+
+    None of them may use up what the others need: those that take long are put off, and get more steps each time they
+    come back. None if there is nothing, or everything is spent.
+    """
+    while True:
+        late: list[Start] = []
+        for start in starts:
+            found, done = search(start, limit)
+            if found is not None or is_spent():
+                return found
+            if not done:
+                late.append(start)
+        if not late:
+            return None
+        starts, limit = late, limit * 4
 
 
 _log = logging.getLogger(__name__)
@@ -240,6 +266,17 @@ class SampleRequest(Generic[O]):
             details=details,
         )
 
+    def pass_on(self, sample: Sample, **details: Any) -> Sample:
+        """What another sampler drew, as it is, with more to tell."""
+        return self.sample(
+            list(sample),
+            roles=sample.roles,
+            edges=sample.edges,
+            score=sample.score,
+            topology=sample.topology,
+            details={**sample.details, **details},
+        )
+
 
 class ToolSampler(Generic[O]):
     """Draws tools that belong together in some way.
@@ -256,9 +293,13 @@ class ToolSampler(Generic[O]):
     required_artifacts: ClassVar[tuple[str, ...]] = ()
     """The artifacts without which it cannot be made."""
     options_type: ClassVar[type[SamplerOptions]] = SamplerOptions
+    """Taken from the class itself where that says it: `ByTag(ToolSampler[ByTagOptions])`."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        for base in () if "options_type" in cls.__dict__ else cls.__dict__.get("__orig_bases__", ()):
+            if get_origin(base) is ToolSampler and isinstance(get_args(base)[0], type):
+                cls.options_type = get_args(base)[0]
         if cls.draw is ToolSampler.draw and cls.sample is ToolSampler.sample:
             raise TypeError(f"{cls.__name__} must define `draw(ask)`, which returns `ask.sample(...)`")
 

@@ -9,7 +9,15 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from toolyard.insight.base import Sample
-from toolyard.insight.samplers.base import RandomStream, SampleRequest, SamplerOptions, Score, ToolSampler, Tries
+from toolyard.insight.samplers.base import (
+    RandomStream,
+    SampleRequest,
+    SamplerOptions,
+    Score,
+    ToolSampler,
+    Tries,
+    search_starts,
+)
 from toolyard.insight.samplers.snapshot_view import Arrows, Graph
 
 _LOOKAHEAD = 8
@@ -41,7 +49,6 @@ class ChainSampler(ToolSampler[ChainOptions]):
     sampler_name = "tc/chain"
     topology = "chain"
     required_artifacts = ("dataflow",)
-    options_type: ClassVar[type[ChainOptions]] = ChainOptions
 
     def draw(self, ask: SampleRequest[ChainOptions]) -> Sample:
         """Search from random starts."""
@@ -95,25 +102,9 @@ class ChainSearch:
         """The longest path so far."""
 
     def run(self, starts: Iterable[tuple[int, int]]) -> list[int]:
-        """A path of `k` places, or the longest that was met.
-
-        Each start is (a place, how many tools come before it). None of them may use up what the others need: those
-        that take long are put off, and get more steps each time they come back.
-        """
-        limit = _FIRST_LIMIT * self._k
-        while True:
-            late: list[tuple[int, int]] = []
-            for place, back in starts:
-                path, done = self._search_from(place, back, min(limit, self._left))
-                if path is not None:
-                    return path
-                if self._left <= 0:
-                    return self.best
-                if not done:
-                    late.append((place, back))
-            if not late:
-                return self.best
-            starts, limit = late, limit * 4
+        """A path of `k` places, or the longest that was met. Each start is (a place, how many tools come before it)."""
+        found = search_starts(starts, _FIRST_LIMIT * self._k, self._search_from, lambda: self._left <= 0)
+        return self.best if found is None else found
 
     def reason(self, min_score: float) -> str:
         """Why there is no path."""
@@ -122,8 +113,9 @@ class ChainSearch:
         weak = f" with edges of {min_score} or more" if min_score else ""
         return f"there is no chain of {self._k} tools{weak}"
 
-    def _search_from(self, start: int, back: int, limit: int) -> tuple[list[int] | None, bool]:
-        """A path that has `start` behind `back` others; and whether all of them were looked at."""
+    def _search_from(self, begin: tuple[int, int], limit: int) -> tuple[list[int] | None, bool]:
+        """A path that has a place behind so many others; and whether all of them were looked at."""
+        start, back = begin
         self._left -= 1
         if not (self._can_walk(False, start, back) and self._can_walk(True, start, self._k - 1 - back)):
             if not self.best:
@@ -201,7 +193,6 @@ class _FanSampler(ToolSampler[FanOptions]):
     """A hub, and the many that it feeds or is fed by."""
 
     required_artifacts = ("dataflow",)
-    options_type: ClassVar[type[FanOptions]] = FanOptions
     hub_role: ClassVar[str]
     spoke_role: ClassVar[str]
     is_forward: ClassVar[bool]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -43,7 +43,6 @@ class ConflictSampler(ToolSampler[ConflictOptions]):
 
     sampler_name = "tc/conflict"
     topology = "conflict"
-    options_type: ClassVar[type[ConflictOptions]] = ConflictOptions
 
     def draw(self, ask: SampleRequest[ConflictOptions]) -> Sample:
         """Group by group: a gold tool, then the tools most like it."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
 from toolyard.insight.base import Sample
-from toolyard.insight.samplers.base import SampleRequest, SamplerOptions, Score, ToolSampler, Tries
+from toolyard.insight.samplers.base import SampleRequest, SamplerOptions, Score, ToolSampler, Tries, search_starts
 from toolyard.insight.samplers.snapshot_view import Graph
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -39,7 +39,6 @@ class DagSampler(ToolSampler[DagOptions]):
     sampler_name = "tc/dag"
     topology = "dag"
     required_artifacts = ("dataflow",)
-    options_type: ClassVar[type[DagOptions]] = DagOptions
 
     def draw(self, ask: SampleRequest[DagOptions]) -> Sample:
         """Grow from random starts."""
@@ -102,22 +101,8 @@ class DagSearch:
 
     def run(self) -> Grown:
         """A graph of `k` tools, or the largest that was met."""
-        starts: Iterable[int] = self._list_starts()
-        limit = 16 * self._ask.k
-        # One start must not use up what the others need: it gets more steps each time it comes back.
-        while True:
-            late: list[int] = []
-            for start in starts:
-                found, done = self._search_from(start, limit)
-                if found is not None:
-                    return found
-                if self._left <= 0:
-                    return self.best
-                if not done:
-                    late.append(start)
-            if not late:
-                return self.best
-            starts, limit = late, limit * 4
+        found = search_starts(self._list_starts(), 16 * self._ask.k, self._search_from, lambda: self._left <= 0)
+        return self.best if found is None else found
 
     @property
     def reason(self) -> str:

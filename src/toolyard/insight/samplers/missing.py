@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +61,6 @@ class MissingSampler(ToolSampler[MissingOptions]):
 
     sampler_name = "tc/missing"
     topology = "missing"
-    options_type: ClassVar[type[MissingOptions]] = MissingOptions
 
     def __init__(self, registry: Any, *, k: int | None = None, seed: int | None = None, **options: Any) -> None:
         super().__init__(registry, k=k, seed=seed, **options)
@@ -227,7 +226,6 @@ class IrrelevantSampler(ToolSampler[IrrelevantOptions]):
 
     sampler_name = "tc/irrelevant"
     topology = "irrelevant"
-    options_type: ClassVar[type[IrrelevantOptions]] = IrrelevantOptions
 
     def draw(self, ask: SampleRequest[IrrelevantOptions]) -> Sample:
         """Leave out what fits, then draw by hardness."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import chain, zip_longest
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -206,7 +206,6 @@ class MixSampler(ToolSampler[MixOptions]):
 
     sampler_name = "tc/mix"
     topology = "mix"
-    options_type: ClassVar[type[MixOptions]] = MixOptions
 
     def __init__(self, registry: Any, *, k: int | None = None, seed: int | None = None, **options: Any) -> None:
         super().__init__(registry, k=k, seed=seed, **options)
@@ -233,14 +232,7 @@ class MixSampler(ToolSampler[MixOptions]):
                 failed.append(str(error))
                 partial = max(partial, error.tools[: ask.k], key=len)
                 continue
-            return ask.sample(
-                list(sample),
-                roles=sample.roles,
-                edges=sample.edges,
-                score=sample.score,
-                topology=sample.topology,
-                details={**sample.details, "sampler": inner.sampler_name or type(inner).__name__, "failed": failed},
-            )
+            return ask.pass_on(sample, sampler=inner.sampler_name or type(inner).__name__, failed=failed)
         return ask.sample(partial, reason="; ".join(failed))
 
     def _order_samplers(self, options: MixOptions, seed: int) -> list[ToolSampler[Any]]:

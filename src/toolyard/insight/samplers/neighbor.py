@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, Protocol
 
 import msgspec
 import numpy as np
@@ -63,7 +63,6 @@ class NeighborSampler(ToolSampler[NeighborSamplerOptions]):
     sampler_name = "tc/neighbor"
     topology = "neighbors"
     required_artifacts = ("neighbors",)
-    options_type: ClassVar[type[NeighborSamplerOptions]] = NeighborSamplerOptions
 
     def draw(self, ask: SampleRequest[NeighborSamplerOptions]) -> Sample:
         """Grow a neighborhood from random seeds until one is large enough."""
@@ -181,7 +180,6 @@ class SparseSampler(ToolSampler[SparseOptions]):
 
     sampler_name = "tc/sparse"
     topology = "sparse"
-    options_type: ClassVar[type[SparseOptions]] = SparseOptions
 
     def __init__(self, registry: Any, *, k: int | None = None, seed: int | None = None, **options: Any) -> None:
         super().__init__(registry, k=k, seed=seed, **options)

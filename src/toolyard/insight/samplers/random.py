@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -32,7 +32,6 @@ class RandomSampler(ToolSampler[RandomOptions]):
 
     sampler_name = "tc/random"
     topology = "set"
-    options_type: ClassVar[type[RandomOptions]] = RandomOptions
 
     def draw(self, ask: SampleRequest[RandomOptions]) -> Sample:
         """Share the sample out among namespaces, then draw in each."""
@@ -106,7 +105,6 @@ class CoverageSampler(ToolSampler[CoverageOptions]):
 
     sampler_name = "tc/coverage"
     topology = "coverage"
-    options_type: ClassVar[type[CoverageOptions]] = CoverageOptions
 
     def __init__(self, registry: Any, *, k: int | None = None, seed: int | None = None, **options: Any) -> None:
         super().__init__(registry, k=k, seed=seed, **options)
@@ -177,18 +175,11 @@ class CoverageSampler(ToolSampler[CoverageOptions]):
         self, ask: SampleRequest[CoverageOptions], sample: Sample, usage: Counts, place: int | None
     ) -> Sample:
         places = places_of(ask, sample)
-        return ask.sample(
-            list(sample),
-            roles=sample.roles,
-            edges=sample.edges,
-            score=sample.score,
-            topology=sample.topology,
-            details={
-                **sample.details,
-                "around": None if place is None else ask.tools[place].qualified_name,
-                "new": [ask.tools[one].qualified_name for one in places if usage[one] == 0],
-                "usage": [int(usage[one]) for one in places],
-            },
+        return ask.pass_on(
+            sample,
+            around=None if place is None else ask.tools[place].qualified_name,
+            new=[ask.tools[one].qualified_name for one in places if usage[one] == 0],
+            usage=[int(usage[one]) for one in places],
         )
 
 

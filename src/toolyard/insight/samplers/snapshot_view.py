@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, cached_property, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -46,6 +46,7 @@ class SnapshotView:
         self._named = names
         self.spaces = {space: tuple(places) for space, places in spaces.items()}
         self._graphs: dict[tuple[float, tuple[str, ...]], Graph] = {}
+        self._made: dict[str, Any] = {}
         self._lock = threading.RLock()
 
     def graph(self, min_score: float, spaces: tuple[str, ...]) -> Graph:
@@ -80,37 +81,30 @@ class SnapshotView:
     @property
     def likeness(self) -> ToolLikeness:
         """How alike tools are: by embeddings, where the registry has them, else by their words."""
-        with self._lock:
-            return self._likeness
+        from toolyard.insight.samplers.similarity import from_embeddings, from_words
+
+        known = self.artifacts.get("embeddings")
+        make = from_words if known is None else partial(from_embeddings, known)
+        return cast("ToolLikeness", self._work_out("likeness", make))
 
     @property
     def words(self) -> WordLikeness:
         """Which words are in which tools."""
-        with self._lock:
-            return self._words
+        from toolyard.insight.samplers.similarity import WordLikeness
+
+        return cast("WordLikeness", self._work_out("words", WordLikeness))
 
     @property
     def content(self) -> ContentWords:
         """Which words say what each tool is for."""
+        return cast("ContentWords", self._work_out("content", ContentWords))
+
+    def _work_out(self, what: str, make: Callable[[Sequence[Tool]], Any]) -> Any:
+        """What is made of the tools, once, whoever asks for it at the same time."""
         with self._lock:
-            return self._content
-
-    @cached_property
-    def _content(self) -> ContentWords:
-        return ContentWords(self.tools)
-
-    @cached_property
-    def _likeness(self) -> ToolLikeness:
-        from toolyard.insight.samplers.similarity import from_embeddings, from_words
-
-        known = self.artifacts.get("embeddings")
-        return from_words(self.tools) if known is None else from_embeddings(known, self.tools)
-
-    @cached_property
-    def _words(self) -> WordLikeness:
-        from toolyard.insight.samplers.similarity import WordLikeness
-
-        return WordLikeness(self.tools)
+            if what not in self._made:
+                self._made[what] = make(self.tools)
+            return self._made[what]
 
 
 def _group_places(values: Sequence[T]) -> dict[T, tuple[int, ...]]:
