@@ -9,7 +9,7 @@ from toolyard.plugins import entry_points_of, require_extra
 
 pytestmark = pytest.mark.process
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[1] / "examples"
 # Each runs in a process of its own, in which nothing can be imported but what `pip install toolyard` brings.
 HIDE = """
 import sys
