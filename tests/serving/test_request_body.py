@@ -11,17 +11,9 @@ from starlette.requests import ClientDisconnect, Request
 from waiting import SOON, until
 
 from serving.service_support import served
-from toolyard.serving.admission import BodyBudget
+from toolyard.serving.admission import BodyBudget, JsonValueCounter
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.routing import (
-    BODY,
-    MAX_DEPTH,
-    JsonValueCounter,
-    check_json_type,
-    digest_json,
-    read_body,
-    read_json,
-)
+from toolyard.serving.routing import BODY, MAX_DEPTH, check_json_type, digest_json, read_body, read_json
 from toolyard.serving.wire_types import V0Invocation
 
 JSON = st.recursive(

@@ -11,8 +11,8 @@ from serving.service_support import served
 from toolyard.app.blocks import McpBlock
 from toolyard.calls.policy import Budget, Policy, Rule
 from toolyard.model.tool import Effects, Tool
+from toolyard.serving.catalog_view import Visibility
 from toolyard.serving.identity import ALL, Principal
-from toolyard.serving.visibility import Visibility
 
 NAMES = ("read", "pay", "wipe", "ask", "team", "spent", "night", "later")
 TOOLS = [

@@ -21,13 +21,12 @@ from toolyard.serving.middleware import HostGuard, OperationGate, RequestBoundar
 from toolyard.serving.routes.approvals import ApprovalRoutes
 from toolyard.serving.routes.arp import ArpTools
 from toolyard.serving.routes.calls import CallRoutes
-from toolyard.serving.routes.catalog import CatalogRoutes
 from toolyard.serving.routes.events import EventRoutes
-from toolyard.serving.routes.native_tools import NativeTools
 from toolyard.serving.routes.openapi import OpenApiRoute
 from toolyard.serving.routes.operations import OperationsRoutes
 from toolyard.serving.routes.registration import RegistrationRoutes
 from toolyard.serving.routes.sessions import SessionRoutes
+from toolyard.serving.routes.tools import ToolRoutes
 from toolyard.serving.routing import Operation, QueryParameter, make_routes, refuse_unknown_path
 from toolyard.serving.service import Service, make_service
 
@@ -98,8 +97,7 @@ def create_app(service: Service) -> Starlette:
 def _api_operations(service: Service) -> tuple[Operation, ...]:
     catalog, invoker = service.catalog, service.invoker
     return (
-        *NativeTools(catalog, invoker).operations(),
-        *CatalogRoutes(catalog).operations(),
+        *ToolRoutes(catalog, invoker).operations(),
         *RegistrationRoutes(service.yard, service.registrations, invoker).operations(),
         *CallRoutes(service.yard.tool_engine).operations(),
         *EventRoutes(service.events, service.mcp.subscribers).operations(),

@@ -23,10 +23,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolyard.model.errors import MalformedSource
 from toolyard.parsing import parse_json
-from toolyard.serving.admission import BodyBudget
+from toolyard.serving.admission import BodyBudget, JsonValueCounter, refuse_size
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import CALLER, Caller, Verb
-from toolyard.serving.wire_types import read_shape
 
 T = TypeVar("T")
 
@@ -49,7 +48,7 @@ async def read_body(
     `length` is what the request's header says.
     """
     if length is not None and length.isdigit() and int(length[:20]) > max_bytes:
-        raise _too_large(f"the request body is larger than {max_bytes:,} bytes", max_body_bytes=max_bytes)
+        raise refuse_size(f"the request body is larger than {max_bytes:,} bytes", max_body_bytes=max_bytes)
     message = await request.receive()
     if message["type"] == "http.disconnect":
         raise ClientDisconnect
@@ -72,7 +71,7 @@ async def _read_on(
             size += len(chunk)
             chunks.append(chunk)
             if size > max_bytes:
-                raise _too_large(f"the request body is larger than {max_bytes:,} bytes", max_body_bytes=max_bytes)
+                raise refuse_size(f"the request body is larger than {max_bytes:,} bytes", max_body_bytes=max_bytes)
             if counter is not None:
                 counter.feed(chunk)
             if not more:
@@ -105,6 +104,17 @@ def parse_body(request: Request, shape: type[T]) -> tuple[T, Any]:
         raise HttpFault(400, "request.invalid_shape", f"the body does not fit: {error}") from None
 
 
+def read_shape(document: dict[str, Any], shape: type[T]) -> T:
+    """Plain JSON as `shape`; where that has an integer 3.0 is one, as in JSON Schema. Raises `ValidationError`."""
+    try:
+        return msgspec.convert(document, shape)
+    except msgspec.ValidationError:
+        whole = {name: int(value) for name, value in document.items() if type(value) is float and value.is_integer()}
+        if not whole:
+            raise
+        return msgspec.convert(document | whole, shape)
+
+
 def parse_document(request: Request) -> Any:
     """The body as plain JSON."""
     try:
@@ -129,62 +139,6 @@ def check_json_type(headers: Mapping[bytes, bytes]) -> None:
 def digest_json(*parts: Any) -> bytes:
     """Equal for equal JSON, whatever the order of its keys."""
     return hashlib.sha256(_canonical(parts)).digest()
-
-
-def _too_large(text: str, **limit: int) -> HttpFault:
-    """The connection is of no further use, since the rest of the body is still to come."""
-    return HttpFault(413, "request.too_large", text, details=limit, headers=((b"connection", b"close"),))
-
-
-_SLICE = 64 * 1024
-"""Bytes that are looked at in one go, during which nobody else can run."""
-_SPACE = b" \t\r\n"
-
-
-class JsonValueCounter:
-    """Counts the values of one body, piece by piece.
-
-    A value costs two bytes to send, and a hundred once it is parsed. Each but the first has a comma before it, or the
-    bracket of what it is the first in, unless that is empty; what stands inside texts does not count. Of what is no
-    JSON the count means nothing, and it will be refused in any case.
-    """
-
-    __slots__ = ("_before", "_inside", "_rest", "count", "most")
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.count = 1
-        self._inside = False
-        """Whether the next byte stands in a text."""
-        self._rest = b""
-        """A backslash whose other half has not come yet."""
-        self._before = b""
-        """The last byte outside of texts, if the next one follows it directly."""
-
-    def feed(self, piece: bytes) -> None:
-        """Count what came; an `HttpFault` 413 as soon as there is more than there may be."""
-        for start in range(0, len(piece), _SLICE):
-            self._count(piece[start : start + _SLICE])
-            if self.count > self.most:
-                raise _too_large(f"the body has more than {self.most:,} values", max_values=self.most)
-
-    def _count(self, piece: bytes) -> None:
-        if self._rest or b"\\" in piece:
-            # Pairs first: what then still stands before a quote makes it a part of its text.
-            piece = (self._rest + piece).replace(b"\\\\", b"")
-            self._rest = b"\\" if piece.endswith(b"\\") else b""
-            piece = piece.removesuffix(b"\\").replace(b'\\"', b"")
-        parts = piece.split(b'"')
-        # A quote stays for each text, or a list that holds only a text would look empty.
-        outside = b'"'.join(parts[self._inside :: 2]).translate(None, _SPACE)
-        if len(parts) % 2 == 0:
-            self._inside = not self._inside
-        if outside:
-            self.count += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
-            outside = self._before + outside
-            self.count -= outside.count(b"[]") + outside.count(b"{}")
-        if len(parts) > 1 or outside:
-            self._before = b"" if self._inside else outside[-1:]
 
 
 _QUERY = "toolyard.query"

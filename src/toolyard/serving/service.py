@@ -23,7 +23,7 @@ from toolyard.model.errors import ConfigError, ToolyardError
 from toolyard.model.report import LoadReport
 from toolyard.serving.admission import Admission, BodyBudget
 from toolyard.serving.approval_view import ApprovalView
-from toolyard.serving.catalog_view import CatalogView, LoadedCatalog, Registrations, SnapshotCache
+from toolyard.serving.catalog_view import CatalogView, LoadedCatalog, Registrations, SnapshotCache, Visibility
 from toolyard.serving.idempotency import Idempotency
 from toolyard.serving.identity import KeyRing
 from toolyard.serving.invoke import CurrentNames, Invoker
@@ -32,7 +32,6 @@ from toolyard.serving.mcp.server import McpEndpoint
 from toolyard.serving.metrics import Metrics
 from toolyard.serving.routes.events import EventFeed
 from toolyard.serving.session_view import SessionQuota
-from toolyard.serving.visibility import Visibility
 from toolyard.serving.webhook import NAME as WEBHOOK, Webhook
 from toolyard.sessions.records import Records, open_records
 

@@ -5,7 +5,7 @@ Optional fields are `UNSET`, never null: a field that is not there is left out, 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -14,8 +14,6 @@ from toolyard.calls.approval import Outcome, Preview
 from toolyard.model.bindings import RestBody, RestParameter
 
 SCHEMA_VERSION = "0.1.0"
-
-T = TypeVar("T")
 
 Json = dict[str, Any]
 Text = Annotated[str, Meta(min_length=1)]
@@ -32,17 +30,6 @@ Score = Annotated[float, Meta(ge=0, le=1, description="How likely it is what was
 
 class Shape(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Base: unknown keys are refused, not dropped."""
-
-
-def read_shape(document: dict[str, Any], shape: type[T]) -> T:
-    """Plain JSON as `shape`; where that has an integer 3.0 is one, as in JSON Schema. Raises `ValidationError`."""
-    try:
-        return msgspec.convert(document, shape)
-    except msgspec.ValidationError:
-        whole = {name: int(value) for name, value in document.items() if type(value) is float and value.is_integer()}
-        if not whole:
-            raise
-        return msgspec.convert(document | whole, shape)
 
 
 class Error(Shape):
@@ -305,6 +292,7 @@ class CallLine(Shape):
     call_id: str | UnsetType = UNSET
     request_id: str | UnsetType = UNSET
     seq: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+    steps_ms: dict[Literal["bind", "policy", "run", "check"], float] | UnsetType = UNSET
 
 
 class CallListing(Shape):

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from serving.service_support import desk_tools, served
-from toolyard.serving.arp_types import ArpDefinition, ArpErrorEnvelope, ArpInvocation, ArpResult
+from toolyard.serving.routes.arp import ArpDefinition, ArpErrorEnvelope, ArpInvocation, ArpResult
 from toolyard.serving.wire_types import Health, VersionInfo
 
 pytestmark = pytest.mark.process

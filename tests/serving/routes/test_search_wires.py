@@ -15,7 +15,7 @@ from toolyard import Tool, Toolyard
 from toolyard.app.blocks import McpBlock
 from toolyard.cli.main import run
 from toolyard.insight.search import searcher
-from toolyard.serving.routes import catalog
+from toolyard.serving.routes.tools import MOST_HITS
 
 TOOLS = [
     Tool("send_email", "office", "Send an email to a person with a subject and a body", tags=("mail",)),
@@ -112,7 +112,7 @@ def ask_all(five, capsys, query, limit):
     yield "mcp", [line["_meta"]["toolyard/qualified_name"] for line in found]
     run(["search", query, "-k", str(limit), "--json", "-c", str(path)])
     yield "cli", [hit["name"] for hit in json.loads(capsys.readouterr().out)["hits"]]
-    if limit == catalog.MOST_HITS:
+    if limit == MOST_HITS:
         shown = page.get("/console/tools.json", params={"q": query}).json()
         yield "console", [row["name"] for row in shown["rows"]]
 
@@ -126,17 +126,15 @@ def test_every_face_gives_the_same_hits_in_the_same_order(five, capsys, query, l
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_the_console_gives_the_hits_that_all_others_give_up_to_the_most_there_are(five, capsys, query):
-    assert catalog.MOST_HITS == searcher.MOST_HITS
+    assert MOST_HITS == searcher.MOST_HITS
     _, yard, page, _ = five
-    hits = [hit.tool.qualified_name for hit in yard.tool_registry.search(query, catalog.MOST_HITS)]
+    hits = [hit.tool.qualified_name for hit in yard.tool_registry.search(query, MOST_HITS)]
     for narrowed in ("", "pets"):
         text = html.unescape(page.get("/console/tools", params={"q": query, "namespace": narrowed}).text)
         wanted = (
             hits
             if not narrowed
-            else [
-                hit.tool.qualified_name for hit in yard.tool_registry.search(query, catalog.MOST_HITS, namespace="pets")
-            ]
+            else [hit.tool.qualified_name for hit in yard.tool_registry.search(query, MOST_HITS, namespace="pets")]
         )
         assert re.findall(r'class="row" href="/console/tools/([^"]+)"', text) == wanted
 
@@ -150,4 +148,4 @@ def test_pages_of_a_search_together_are_its_hits(five):
         path = (
             f"/v1/tools?q=pet+photo&limit=2&cursor={answer.json['next_cursor']}" if "next_cursor" in answer.json else ""
         )
-    assert found == [hit.tool.qualified_name for hit in yard.tool_registry.search("pet photo", catalog.MOST_HITS)]
+    assert found == [hit.tool.qualified_name for hit in yard.tool_registry.search("pet photo", MOST_HITS)]

@@ -14,13 +14,12 @@ from starlette.requests import Request
 from toolyard.model.call import Notify
 from toolyard.model.report import SourceReport
 from toolyard.model.tool import Tool
-from toolyard.serving.catalog_view import CatalogView
+from toolyard.serving.catalog_view import CatalogView, Shows
 from toolyard.serving.console.rendering import Shown, first_line
-from toolyard.serving.routes.catalog import MAX_QUERY, MOST_HITS, CatalogHits, search_tools
 from toolyard.serving.routes.operations import check_admin
+from toolyard.serving.routes.tools import MAX_QUERY, MOST_HITS, CatalogHits, search_tools
 from toolyard.serving.routing import caller_of, query_str
 from toolyard.serving.service import Service
-from toolyard.serving.visibility import Shows
 
 if TYPE_CHECKING:
     from toolyard.insight.dataflow.artifact import Dataflow

@@ -20,10 +20,11 @@ from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.mcp.json_rpc import Json
 from toolyard.serving.mcp.listing import make_call_result
 from toolyard.serving.mcp.server import BuiltinTool, McpEndpoint, RequestContext
-from toolyard.serving.routes.catalog import MAX_QUERY, search_tools as search_catalog
-from toolyard.serving.session_types import SessionBody
+from toolyard.serving.routes.sessions import SessionBody
+from toolyard.serving.routes.tools import MAX_QUERY, search_tools as search_catalog
+from toolyard.serving.routing import read_shape
 from toolyard.serving.session_view import check_initial_state, check_may_begin, describe_session, read_state
-from toolyard.serving.wire_types import Calls, Count, SessionId, Shape, WireCall, read_shape
+from toolyard.serving.wire_types import Calls, Count, SessionId, Shape, WireCall
 
 Work = Callable[[McpEndpoint, RequestContext, Any], Awaitable[Json]]
 """Answers with a whole `CallToolResult`; raises what HTTP would refuse."""

@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from toolyard.constants import VERSION
-from toolyard.serving.arp_types import ArpErrorEnvelope
 from toolyard.serving.identity import KeyRing
+from toolyard.serving.routes.arp import ArpErrorEnvelope
 from toolyard.serving.routing import JsonResponse, Operation
 from toolyard.serving.wire_types import ErrorEnvelope
 
