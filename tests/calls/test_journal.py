@@ -2,12 +2,13 @@
 
 import asyncio
 
+import msgspec
 import pytest
 from call_support import call, engine_of
 from waiting import until
 
 from toolyard.calls.batch import CallRequest
-from toolyard.calls.journal import CallFilter, CallLogOptions
+from toolyard.calls.journal import CallFilter, CallLogOptions, _read_row
 from toolyard.calls.policy import Policy, Rule
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import SessionError
@@ -39,6 +40,16 @@ def engine(request, tmp_path):
     engine.keep_journal(CallLogOptions())
     yield engine
     engine.close()
+
+
+def test_a_row_says_how_long_each_step_took_that_the_call_came_to(engine):
+    engine.setup("mine")
+    engine.execute("mine", [call("add", x=41), call("fail"), call("none"), call("add", x="no number")])
+    answered, failed, *unbound = [row.to_dict() for row in rows_of(engine, 4)]
+    assert list(answered["steps_ms"]) == ["bind", "policy", "run", "check"] and min(answered["steps_ms"].values()) >= 0
+    assert sum(answered["steps_ms"].values()) == pytest.approx(answered["duration_ms"], abs=0.003), "each rounded"
+    assert list(failed["steps_ms"]) == ["bind", "policy", "run"]
+    assert [list(row["steps_ms"]) for row in unbound] == [["bind"], ["bind"]]
 
 
 def test_every_call_has_one_row_with_its_facts_and_nothing_that_it_carried(engine):
@@ -110,3 +121,9 @@ def test_a_log_that_fails_fails_no_call(engine):
     (result,) = engine.execute("t", [call("add", x=1)])
     assert result.result == 2
     assert "journal" in engine._tracer.failures
+
+
+def test_a_row_that_was_written_before_steps_were_is_read_without_them():
+    written = msgspec.msgpack.encode((1.0, 0.5, "hash", None, 2, 3, None, None, 7))
+    row = _read_row((1_500_000, 9, "", "s", "n::add", "execute", None, None, "read", written))
+    assert (row.time, row.duration, row.seq, row.steps) == (1.0, 0.5, 7, ()) and "steps_ms" not in row.to_dict()

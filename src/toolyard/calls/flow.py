@@ -239,9 +239,9 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
             plan = _plan_call(path.policy, plans, batch, bound, trace)
         if path.policy is not None and (asked := _check_policy(path, path.policy, batch, session, bound)):
             call, plan = yield from ask_first(call_flow, path, plans, batch, session, call, asked, trace)
-        invocation = _make_invocation(plan, batch, session, call, bound)
+        invocation = _make_invocation(plan, batch, session, call, bound, trace)
         if session.durable and plan.announces and not session.over:
-            yield from _announce_call(path, batch, session, call)
+            yield from _announce_call(path, batch, session, call, trace)
         if plan.is_limited or (plan.blocks and (batch.on_loop or invocation.deadline is not None)):
             value = yield from _answer_elsewhere(plan, batch, invocation)
         else:
@@ -249,7 +249,7 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
             value = call_engine(plan.engine, invocation) if plan.function is None else plan.function(bound.arguments)
         if type(value) is CoroutineType:
             value = yield await_coroutine(value, invocation)
-        made = make_result(plan, invocation, value, batch.on_loop)
+        made = make_result(plan, invocation, value if trace is None else trace.take_answer(value), batch.on_loop)
         result, entry, changes = made or (yield run_beside(path.threads, make_result, plan, invocation, value))
     except CallError as error:
         result, entry, changes = failure_result(call, batch.bound, invocation, error, path)
@@ -279,11 +279,13 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
     return result
 
 
-def _announce_call(path: CallPath, batch: Batch, session: Session, call: ToolCall) -> Flow:
+def _announce_call(path: CallPath, batch: Batch, session: Session, call: ToolCall, trace: CallTrace | None) -> Flow:
     """Have the store know that a call which may change something is about to begin."""
     assert batch.bound is not None
     cancelled = yield write_store(path.sessions, path.sessions.intent(session, call_text(call, batch.bound.sent)))
     batch.announced = batch.bound
+    if trace is not None:
+        trace.end_step("policy")
     if cancelled is not None:
         raise cancelled
 
@@ -409,7 +411,11 @@ def _check_policy(path: CallPath, policy: Policy, batch: Batch, session: Session
     return None if line is None else Asked(policy, line, keys, shared)
 
 
-def _make_invocation(plan: CallPlan, batch: Batch, session: Session, call: ToolCall, bound: Bound) -> Invocation:
+def _make_invocation(
+    plan: CallPlan, batch: Batch, session: Session, call: ToolCall, bound: Bound, trace: CallTrace | None
+) -> Invocation:
+    if trace is not None:
+        trace.end_step("policy")
     timeout = plan.timeout if batch.timeout is None else plan.time_limit(batch.timeout)
     if batch.at_most is not None and (timeout is None or timeout > batch.at_most):
         timeout = batch.at_most

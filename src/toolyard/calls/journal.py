@@ -91,6 +91,8 @@ class CallRow(msgspec.Struct, frozen=True, omit_defaults=True):
     request_id: str | None = None
     seq: int | None = None
     """Number of its entry in the history of the session."""
+    steps: tuple[float, ...] = ()
+    """Seconds of each of `STEPS` that it came to."""
 
     @property
     def id(self) -> str:
@@ -107,11 +109,17 @@ class CallRow(msgspec.Struct, frozen=True, omit_defaults=True):
         shown = {key: getattr(self, key) for key in _SHOWN}
         began = datetime.fromtimestamp(self.time, UTC).isoformat(timespec="milliseconds")
         rest = {key: value for key, value in shown.items() if value not in (None, "")}
-        key = {"key": self.owner} if self.owner else {}
-        return {"id": self.id, "time": began, "duration_ms": round(self.duration * 1000, 3), **rest, **key}
+        if self.owner:
+            rest["key"] = self.owner
+        if self.steps:
+            rest["steps_ms"] = {name: round(took * 1000, 3) for name, took in zip(STEPS, self.steps, strict=False)}
+        return {"id": self.id, "time": began, "duration_ms": round(self.duration * 1000, 3), **rest}
 
 
-_SHOWN = tuple(name for name in CallRow.__struct_fields__ if name not in ("number", "time", "duration", "owner"))
+STEPS = ("bind", "policy", "run", "check")
+"""Of a call, in this order. What it takes to record it is not known before it is recorded."""
+_SPELT = frozenset({"number", "time", "duration", "owner", "steps"})
+_SHOWN = tuple(name for name in CallRow.__struct_fields__ if name not in _SPELT)
 
 
 class BegunCall(msgspec.Struct, frozen=True):
@@ -328,6 +336,7 @@ def make_row(event: CallEvent) -> CallRow:
         None if event.call_id is None else clean_text(event.call_id),
         event.request_id,
         event.seq if event.mode == "execute" and event.session_id and event.code != Held.code else None,
+        event.steps,
     )
 
 
@@ -409,7 +418,7 @@ class SqlJournal(Journal):
         self._trimmers["calls"].count()
         columns = (row.owner, row.session_id, row.tool, row.mode, row.code, row.effect, row.effects)
         rest = (row.time, row.duration, row.definition_hash, row.approval, row.argument_bytes, row.result_bytes)
-        data = msgspec.msgpack.encode((*rest, row.call_id, row.request_id, row.seq))
+        data = msgspec.msgpack.encode((*rest, row.call_id, row.request_id, row.seq, row.steps))
         return LogRow("calls", (*row.place, *columns, data)), self._write_event(*_describe_row(row))
 
     def _write_event(self, kind: str, owner: str, namespace: str, about: About) -> LogRow:
@@ -451,8 +460,10 @@ class SqlJournal(Journal):
 
 def _read_row(row: Any) -> CallRow:
     _, number, owner, session_id, tool, mode, code, effect, effects, data = row
-    began, took, *rest = msgspec.msgpack.decode(bytes(data))
-    return CallRow(int(number), began, took, tool, mode, session_id, owner, code, effect, effects, *rest)
+    # Rows of earlier versions end before their steps.
+    began, took, *rest = (*msgspec.msgpack.decode(bytes(data)), ())[:10]
+    told = (*rest[:7], tuple(rest[7]))
+    return CallRow(int(number), began, took, tool, mode, session_id, owner, code, effect, effects, *told)
 
 
 def _read_event(row: Any) -> Event:

@@ -72,6 +72,8 @@ class CallEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the engine says about how it answered, such as how much of a long history it looked at."""
     arguments: Any = msgspec.UNSET
     result: Any = msgspec.UNSET
+    steps: tuple[float, ...] = ()
+    """Seconds of each step that it came to: bind, policy, run, check."""
 
 
 def json_bytes(value: Any) -> bytes:

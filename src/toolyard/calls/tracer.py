@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -310,7 +310,7 @@ class CallTrace:
     """Made only where somebody listens."""
 
     __slots__ = (
-        *("_began", "_bound", "_call", "_generation", "_mode", "_request_id", "_session", "_stored", "_time"),
+        *("_began", "_bound", "_call", "_generation", "_marks", "_mode", "_request_id", "_session", "_stored", "_time"),
         *("_token", "_tracer", "approval", "number"),
     )
 
@@ -335,11 +335,23 @@ class CallTrace:
         self.number = tracer.number_call()
         """Of the call in the journal, if there is one."""
         self._stored: CallEvent | None = None
+        self._marks: dict[str, float] = {}
+        """When each step but the last was over."""
         self._time = time.time()
         self._began = time.perf_counter()
 
+    def end_step(self, step: Literal["bind", "policy", "run"]) -> None:
+        """A step is over, and the next one begins; the last word on it counts."""
+        self._marks[step] = time.perf_counter()
+
+    def take_answer(self, value: Any) -> Any:
+        """The tool has run; what it answered is checked next."""
+        self.end_step("run")
+        return value
+
     def begin(self, tool: Tool, bound: Bound, generation: int) -> None:
         """The tool is known: open spans, so that what it does appears inside them."""
+        self.end_step("bind")
         self._bound = bound
         self._generation = generation
         if self.number is not None:
@@ -369,7 +381,8 @@ class CallTrace:
             self._tracer.end(self._token, self._make_event(invocation, result, seq))
 
     def _make_event(self, invocation: Invocation | None, result: ToolResult, seq: int) -> CallEvent:
-        latency = time.perf_counter() - self._began
+        ended, marks = time.perf_counter(), self._marks.values()
+        latency = ended - self._began
         info, bound, key = result.error_info, self._bound, self._session.key
         tool = None if bound is None else bound.tool
         name, definition = (self._call.name, None) if bound is None else bound.prepared.identity
@@ -404,6 +417,7 @@ class CallTrace:
             None if invocation is None else invocation.notes,
             self._told_arguments(),
             result.result if info is None and self._tracer.tells_results else UNSET,
+            tuple([end - begin for begin, end in zip((self._began, *marks), (*marks, ended), strict=True)]),
         )
 
     def _told_arguments(self) -> Any:

@@ -40,6 +40,7 @@ def test_one_call_has_its_row_and_what_was_said(yard, browse):
     assert whole["call"] == failed and whole["entry"]["tool_call"]["arguments"] == {"expression": "1 / 0"}
     page = client.get(f"/console/calls/{failed['id']}").text
     assert "Send again with changes" in page and "1 / 0" in page
+    assert list(failed["steps_ms"]) == ["bind", "policy", "run"] and page.count("<dt>run</dt>") == 1
     alone = shown(client, tool="core::echo")[0]
     assert client.get(f"/console/calls/{alone['id']}.json").json()["entry"] is None
     yard.ask("DELETE", "/v1/sessions/trip")
