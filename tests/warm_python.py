@@ -224,7 +224,8 @@ def _import_modules(names):
         package = importlib.import_module(name.removesuffix(".*"))
         if name.endswith(".*"):
             for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-                if not found.name.endswith(("__main__", "pytest_plugin")):
+                # Frameworks that adapters are for need not be installed.
+                if not found.name.endswith(("__main__", "pytest_plugin")) and ".adapters." not in found.name:
                     importlib.import_module(found.name)
 
 
