@@ -1,6 +1,5 @@
 """Approvals from the command line: a held call, deciding on it, and the question at a terminal."""
 
-import json
 import os
 import pty
 import select
@@ -10,7 +9,7 @@ import sys
 import pytest
 from waiting import SOON
 
-from toolyard.cli.main import run
+from cli.running import as_json, output
 
 DESK = """\
 from toolyard import ToolContext, tool
@@ -35,17 +34,6 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "desk.py").write_text(DESK)
     (tmp_path / "yard.yaml").write_text(YARD)
     return tmp_path
-
-
-def output(capsys, *arguments):
-    code = run(list(arguments))
-    shown = capsys.readouterr()
-    return code, shown.out, shown.err
-
-
-def as_json(capsys, *arguments):
-    code, out, _ = output(capsys, *arguments, "--json")
-    return code, json.loads(out)
 
 
 def hold(capsys, amount=5, *more):

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from cli import running
 from toolyard import PythonToolEngine, ReplayToolEngine, ToolCall, ToolRegistry, function_tool
-from toolyard.cli.main import run
 
 CATALOG = """\
 n:
@@ -46,9 +46,7 @@ def tape(request, tmp_path):
 
 
 def output(capsys, *arguments):
-    code = run(["cassette", *arguments])
-    shown = capsys.readouterr()
-    return code, shown.out, shown.err
+    return running.output(capsys, "cassette", *arguments)
 
 
 def test_show_lists_the_recordings_and_lets_none_drive_the_terminal(capsys, tape):

@@ -8,7 +8,7 @@ import sys
 import pytest
 from warm_python import warm_toolyard
 
-from toolyard.cli.main import run
+from cli.running import as_json, output
 from toolyard.constants import VERSION
 
 GOOD = """\
@@ -28,17 +28,6 @@ def clean(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "good.yaml").write_text(GOOD)
-
-
-def output(capsys, *arguments):
-    code = run(list(arguments))
-    shown = capsys.readouterr()
-    return code, shown.out, shown.err
-
-
-def as_json(capsys, *arguments):
-    code, out, _ = output(capsys, *arguments, "--json")
-    return code, json.loads(out)
 
 
 def test_check_prints_what_was_loaded_and_rewritten(capsys):

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from toolyard.cli.main import run
+from cli import running
 
 CATALOG = """\
 desk:
@@ -36,9 +36,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def output(capsys, *arguments):
-    code = run(["graph", *arguments])
-    shown = capsys.readouterr()
-    return code, shown.out, shown.err
+    return running.output(capsys, "graph", *arguments)
 
 
 def counts(capsys, *arguments):

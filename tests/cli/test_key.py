@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from cli import running
 from toolyard.app.config import read_config
-from toolyard.cli.main import run
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import KeyRing
 from toolyard.sessions.records import open_records
@@ -22,9 +22,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def output(capsys, *arguments):
-    code = run(["key", *arguments])
-    shown = capsys.readouterr()
-    return code, shown.out, shown.err
+    return running.output(capsys, "key", *arguments)
 
 
 def as_json(capsys, *arguments):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from toolyard.cli.main import run
+from cli import running
 
 CATALOG = """\
 desk:
@@ -22,9 +22,7 @@ def clean(tmp_path, monkeypatch):
 
 
 def output(capsys, *arguments):
-    code = run(["sample", *arguments])
-    shown = capsys.readouterr()
-    return code, shown.out, shown.err
+    return running.output(capsys, "sample", *arguments)
 
 
 def test_it_prints_tools_roles_and_the_seed(capsys):

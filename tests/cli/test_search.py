@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from toolyard.cli.main import run
+from cli import running
 
 CATALOG = """\
 desk:
@@ -23,9 +23,7 @@ def clean(tmp_path, monkeypatch):
 
 
 def output(capsys, *arguments):
-    code = run(["search", *arguments])
-    shown = capsys.readouterr()
-    return code, shown.out, shown.err
+    return running.output(capsys, "search", *arguments)
 
 
 def test_it_prints_what_fits_and_how_it_was_looked_for(capsys):

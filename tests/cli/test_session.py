@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from toolyard.cli.main import run
+from cli.running import as_json, output
 
 DESK = """\
 from toolyard import tool
@@ -31,17 +31,6 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "desk.py").write_text(DESK)
     (tmp_path / "toolyard.yaml").write_text("tools: [{type: python, target: desk.py, namespace: desk}]")
     return tmp_path
-
-
-def output(capsys, *arguments):
-    code = run(list(arguments))
-    shown = capsys.readouterr()
-    return code, shown.out, shown.err
-
-
-def as_json(capsys, *arguments):
-    code, out, _ = output(capsys, *arguments, "--json")
-    return code, json.loads(out)
 
 
 def add(capsys, session, a):

@@ -1,6 +1,6 @@
 """YAML -> wired objects."""
 
 from toolyard.app.toolyard import Toolyard, build_registry, survey
-from toolyard.schema.variables import expand
+from toolyard.parsing.documents import expand
 
 __all__ = ["Toolyard", "build_registry", "expand", "survey"]

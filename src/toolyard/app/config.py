@@ -22,8 +22,8 @@ from toolyard.model.errors import CallError, ConfigError, ToolyardError
 from toolyard.model.names import json_type, nearest
 from toolyard.model.report import LoadReport, SourceReport
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
+from toolyard.parsing.documents import VARIABLE, expand, expand_place
 from toolyard.schema.options import Text, Variable, check_keys, option_type, read_options, read_value
-from toolyard.schema.variables import VARIABLE, expand, expand_place
 from toolyard.words.redactor import Redactor, looks_secret, names_a_secret
 
 _SHORTEST = 6

@@ -123,6 +123,9 @@ class Ledger:
         )
 
 
+NO_BUDGETS = Ledger(())
+"""Of every policy that has none: no call is counted in it."""
+
 _NEVER_RAN = frozenset({"tool.denied", "tool.not_found", "tool.invalid_args", "tool.no_engine"})
 
 

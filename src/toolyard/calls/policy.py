@@ -15,7 +15,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from toolyard.calls.approval import Approval
 from toolyard.calls.approvals import KEEP
-from toolyard.calls.budgets import Budget, Ledger
+from toolyard.calls.budgets import NO_BUDGETS, Budget, Ledger
 from toolyard.model.call import Mode
 from toolyard.model.errors import ConfigError, Denied
 from toolyard.model.names import ToolGlobs, glob_matcher
@@ -242,7 +242,8 @@ class Policy:
             *(RuleLine(number, rule) for number, rule in enumerate(self._rules)),
             RuleLine(-1, Rule(default)),
         ]
-        self._ledger = Ledger(tuple(budgets))
+        limits = tuple(budgets)
+        self._ledger = Ledger(limits) if limits else NO_BUDGETS
         self._plans: dict[tuple[str, str, Effects, tuple[str, ...]], tuple[RuleLine, ...]] = {}
         self._trivial = not self.budgets and all(line.action == "allow" for line in self._lines)
 

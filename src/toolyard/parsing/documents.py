@@ -1,5 +1,6 @@
 """Documents: files read within limits and written whole, and the JSON and YAML in them as plain data, read strictly.
 
+In a config, and in paths and addresses that code gives, `${VAR}` stands for a variable of the environment (`expand`).
 JSON is what RFC 8259 allows and every reader understands alike, at the speed of msgspec. Why a text is not the JSON we
 accept, and where, is only looked for once it was refused, so that may be slow. YAML is read event by event
 (`yaml_events`). While a large document is built, the cyclic garbage collector is held still (`paused_gc`): a parser
@@ -18,15 +19,15 @@ import re
 import stat
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from toolyard.constants import MAX_DIGITS
-from toolyard.model.errors import MalformedSource, SourceUnavailable
+from toolyard.model.errors import ConfigError, MalformedSource, SourceUnavailable
 
 MAX_BYTES = 64 * 1024 * 1024
 """The largest document read unless the caller says otherwise."""
@@ -431,3 +432,54 @@ def normalise_lines(source: bytes) -> bytes:
     if b"\r" in source:
         source = source.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     return source if source.endswith(b"\n") else source + b"\n"
+
+
+VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+"""`${NAME}`, `${NAME:-default}`, and `${env:NAME}`, as other programs write it."""
+Found = Callable[[str, str, bool], None]
+
+
+def expand(
+    value: Any,
+    *,
+    where: str = "config",
+    env: Mapping[str, str] | None = None,
+    found: Found | None = None,
+    whole: Callable[[str], Any] = str,
+) -> Any:
+    """The value with variables replaced in every text inside; an unset one without default is an error.
+
+    `found` is told each variable, what it stood for, and whether that is its default. `whole` makes something
+    of a text that was one variable and nothing else.
+    """
+    env = os.environ if env is None else env
+    if isinstance(value, str):
+        if "${" in VARIABLE.sub("", value):
+            raise ConfigError(f"{where}: '${{' without a variable; write ${{NAME}} or ${{NAME:-default}}")
+        text = VARIABLE.sub(lambda match: _replace_variable(match, where, env, found), value)
+        return whole(text) if VARIABLE.fullmatch(value) else text
+    options: dict[str, Any] = {"env": env, "found": found, "whole": whole}
+    if isinstance(value, dict):
+        return {key: expand(item, where=f"{where}.{key}", **options) for key, item in value.items()}
+    if isinstance(value, list):
+        return [expand(item, where=f"{where}[{index}]", **options) for index, item in enumerate(value)]
+    return value
+
+
+Place = TypeVar("Place", bound=str | Path)
+
+
+def expand_place(place: Place, option: str) -> Place:
+    """A path or address that code gave, with variables replaced as a config's would be."""
+    text = str(place)
+    return type(place)(expand(text, where=option)) if "${" in text else place
+
+
+def _replace_variable(match: re.Match[str], where: str, env: Mapping[str, str], found: Found | None) -> str:
+    name, default = match.group(1), match.group(2)
+    value = env.get(name, default)
+    if value is None:
+        raise ConfigError(f"{where}: the variable {name} is not set; export it or write ${{{name}:-default}}")
+    if found is not None:
+        found(name, value, name not in env)
+    return value

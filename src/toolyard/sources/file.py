@@ -32,9 +32,9 @@ from toolyard.model.names import check_namespace, json_type, pointer_of
 from toolyard.model.report import SourceReport, Warnings
 from toolyard.model.tool import DeferredTool, Effects, Schema, Tool
 from toolyard.parsing import iter_json_lines, locate, parse_json, parse_yaml, paused_gc, read_bytes
+from toolyard.parsing.documents import expand_place
 from toolyard.schema.admission import admit_deferred, admit_schema
 from toolyard.schema.options import read_arguments
-from toolyard.schema.variables import expand_place
 from toolyard.sources.base import Intake, LoaderOptions, ToolLoader
 
 _CONTAINERS = ("tools", "functions", "functionDeclarations", "function_declarations")

@@ -16,10 +16,10 @@ from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, SourceUnavailable
 from toolyard.model.names import check_namespace
 from toolyard.model.tool import Tool, digest
+from toolyard.parsing.documents import expand_place
 from toolyard.registry.functions import spec_of, tool_from
 from toolyard.registry.typed import Registry
 from toolyard.schema.options import locate_file
-from toolyard.schema.variables import expand_place
 from toolyard.sources.base import Intake, LoaderOptions, ToolLoader
 
 _NO_TARGETS = (bool, int, float, bytes, dict)

@@ -17,20 +17,13 @@ from hypothesis import given, strategies as st
 from waiting import SOON, until
 
 from conftest import chosen_way, ways_to_try
-from links.fake_server import FakeServer, hang_up, raw, whole
+from links.fake_server import hang_up, raw, whole
 from toolyard.links.http.link import HttpLink, read_address
 from toolyard.model.errors import CallTimeout, ConfigError, MalformedSource, ToolyardError, Unavailable
 
 GET = {"method": "GET", "path": "/x"}
 POST = {"method": "POST", "path": "/x", "body": b"{}"}
 SECRET = "ty_abc_verysecret"
-
-
-@pytest.fixture
-def server():
-    with FakeServer() as fake:
-        fake.otherwise = lambda request: whole(200, {"path": request.path})
-        yield fake
 
 
 @pytest.fixture(params=ways_to_try("sync", "async"))

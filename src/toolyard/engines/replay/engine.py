@@ -36,12 +36,12 @@ from toolyard.model.errors import (
     UnknownToolError,
 )
 from toolyard.model.tool import Tool
+from toolyard.parsing.documents import expand_place
 from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import bind
 from toolyard.registry.function_call import current_simulation
 from toolyard.schema.options import check_kinds, read_arguments
-from toolyard.schema.variables import expand_place
 from toolyard.sessions.history import Entry, History, read_entry
 from toolyard.sessions.store import Key
 

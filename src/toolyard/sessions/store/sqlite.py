@@ -14,8 +14,8 @@ from typing import Annotated, Literal, TypeVar
 from msgspec import Meta
 
 from toolyard.model.errors import SessionError
+from toolyard.parsing.documents import expand_place
 from toolyard.schema.options import locate_file
-from toolyard.schema.variables import expand_place
 from toolyard.sessions.store import tables
 from toolyard.sessions.store.base import Delete, Key, Run, Write
 from toolyard.sessions.store.group_commit import StoreFailing

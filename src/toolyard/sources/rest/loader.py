@@ -19,10 +19,10 @@ from toolyard.model.names import check_namespace
 from toolyard.model.report import Rejection, SourceReport
 from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc, read_bytes
+from toolyard.parsing.documents import expand_place
 from toolyard.schema.admission import AdmittedTool
 from toolyard.schema.common_options import locate_unless_url
 from toolyard.schema.options import read_arguments
-from toolyard.schema.variables import expand_place
 from toolyard.sources.base import LoaderOptions, ToolLoader
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from toolyard.model.errors import (
 from toolyard.model.names import check_namespace
 from toolyard.model.report import Rejection, SourceReport
 from toolyard.model.tool import Tool
+from toolyard.parsing.documents import expand_place
 from toolyard.schema.options import read_arguments
-from toolyard.schema.variables import expand_place
 from toolyard.sources.base import LoaderOptions, ToolLoader
 from toolyard.sources.scripts.declarations import (
     Origin,
