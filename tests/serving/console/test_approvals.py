@@ -1,5 +1,7 @@
 """The Approvals screens: what waits, what it would change, and who may decide; a hostile call stays text."""
 
+import re
+
 import pytest
 
 from serving.console.page_app import form_token, sign_in
@@ -65,6 +67,22 @@ def pending(client):
 def decide(client, approval_id, verdict, **more):
     data = {"form_token": form_token(client, "/console/tools/core::echo"), "verdict": verdict, **more}
     return client.post(f"/console/approvals/{approval_id}", data=data)
+
+
+def count_in_navigation(client, path="/console/tools"):
+    return re.search(r"<y-count[^>]*>([^<]*)</y-count>", client.get(path).text)[1]
+
+
+def test_every_page_says_how_many_calls_wait_and_none_where_nothing_asks(yard, order, browse):
+    client = browse(yard)
+    assert [count_in_navigation(client, f"/console/{path}") for path in ("tools", "calls", "approvals")] == ["1"] * 3
+    call(yard, "core::echo", {"text": "hi"})
+    assert count_in_navigation(client) == "2"
+    for waiting in pending(client):
+        decide(client, waiting["id"], "deny")
+    assert count_in_navigation(client) == ""
+    with served(CORE, page=True) as plain:
+        assert "y-count" not in browse(plain).get("/console/tools").text
 
 
 def test_the_inbox_shows_what_a_call_would_change_and_approving_lets_it_run_once(yard, order, browse):

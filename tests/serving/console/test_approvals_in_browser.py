@@ -50,6 +50,16 @@ def test_a_held_call_appears_by_itself_and_approving_by_keyboard_lets_the_waitin
     assert page.problems == []
 
 
+def test_the_number_of_calls_that_wait_follows_what_happens_on_any_page(page, yard):
+    page.goto(f"{yard.url}/console/connect")
+    call(yard, "core::echo", {"text": "hi"})
+    page.locator("y-count", has_text="1").wait_for()
+    [waiting] = yard.get("/v1/approvals").json["approvals"]
+    yard.post(f"/v1/approvals/{waiting['id']}:deny", {})
+    page.locator("y-count:empty").wait_for(state="attached")
+    assert fits(page) and page.title().startswith("Connect") and page.problems == []
+
+
 def test_denying_with_a_reason_refuses_the_waiting_request(page, yard):
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(call, yard, "core::echo", {"text": HOSTILE}, headers={"prefer": "wait=30"})

@@ -3,14 +3,18 @@
 import json
 import re
 import time
+from html import unescape
 
 import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from serving.console.page_app import (
     HOSTILE,
     LOOKING,
     TOKEN,
+    Edges,
     Keys,
     app_of,
     form_token,
@@ -417,3 +421,44 @@ def test_a_script_is_told_of_progress_and_then_given_the_page():
         assert "Answered." in json.loads(events[-1]["data"])["html"]
         plain = client.post(path, data=data)
         assert plain.headers["content-type"].startswith("text/html") and "Answered." in plain.text
+
+
+LINK = re.compile(r'(?:href|action|src|data-events|data-url)="([^"#]+)')
+
+
+def test_under_a_prefix_every_link_form_and_redirect_stays_there():
+    app = app_of(service_of(sample_tools(), enrichments=[Edges()]))
+    mounted = Starlette(routes=[Mount("/yard", app)])
+    with served(mounted) as url, httpx.Client(base_url=url, headers={"origin": url}) as client:
+        assert client.get("/yard/").headers["location"] == "/yard/console/tools"
+        seen, line = set(), ["/yard/console/tools"]
+        while line:
+            path = unescape(line.pop())
+            if path in seen or len(seen) > 60:
+                continue
+            seen.add(path)
+            answer = client.get(path)
+            assert answer.status_code == 200, path
+            if "text/html" in answer.headers["content-type"]:
+                found = LINK.findall(answer.text)
+                assert [link for link in found if not link.startswith(("/yard/", "http"))] == [], path
+                line += [link for link in found if not link.endswith(("/events", "sign-out"))]
+        assert {"/yard/openapi.json", "/yard/console/graph", "/yard/console/tools/core::echo"} <= seen
+        shown = client.get("/yard/console/tools/core::echo")
+        fields = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]+)"', shown.text))
+        ran = client.post("/yard/console/tools/core::echo", data={**fields, "a0": "hello"})
+        assert ran.status_code == 200 and "hello" in ran.text
+        begun = client.post("/yard/console/sessions", data={"session_id": "s", "form_token": fields["form_token"]})
+        assert begun.headers["location"] == "/yard/console/sessions/s"
+        assert client.get("/yard/console/connect.json").json()["url"] == f"{url}/yard"
+
+
+def test_under_a_prefix_signing_in_leads_back_to_where_one_was_going():
+    mounted = Starlette(routes=[Mount("/yard", app_of(service_of(sample_tools(), keys=Keys())))])
+    with served(mounted) as url, httpx.Client(base_url=url, headers={"origin": url}) as client:
+        sent = client.get("/yard/console/sessions?page=1").headers["location"]
+        assert sent == "/yard/console/sign-in?next=%2Fconsole%2Fsessions%3Fpage%3D1"
+        token = re.search(r'name="form_token" value="([^"]+)"', client.get(sent).text)[1]
+        data = {"key": TOKEN, "next": "/console/sessions?page=1", "form_token": token}
+        assert client.post("/yard/console/sign-in", data=data).headers["location"] == "/yard/console/sessions?page=1"
+        assert client.get("/yard/console/sessions").status_code == 200

@@ -192,6 +192,13 @@ async def show_approvals(service: Service, request: Request) -> Row:
     return await _list_approvals(service, caller_of(request).principal, state, query_str(request, "cursor"))
 
 
+async def count_waiting(service: Service, principal: Principal) -> str:
+    """How many calls wait for somebody's word, among those that are shown to them; empty for none."""
+    page = await service.approvals.list_page(principal, state="pending", limit=_APPROVALS)
+    count = len(page["approvals"])
+    return "" if not count else f"{count}+" if "next_cursor" in page else str(count)
+
+
 async def show_approval(service: Service, request: Request) -> Row:
     """`GET /console/approvals/{id}`."""
     return await service.approvals.show(caller_of(request).principal, path_value(request))

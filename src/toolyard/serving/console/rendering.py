@@ -92,9 +92,16 @@ class PageRenderer:
         return self._keys is not None and self._keys.required
 
     def render(
-        self, request: Request, template: str, view: Any, *, status: int = 200, headers: Headers = ()
+        self,
+        request: Request,
+        template: str,
+        view: Any,
+        *,
+        status: int = 200,
+        headers: Headers = (),
+        waiting: str = "",
     ) -> Response:
-        """A whole page that shows `view`."""
+        """A whole page that shows `view`; `waiting` is how many calls wait for somebody's word, if any."""
         from markupsafe import Markup
 
         principal = caller_of(request).principal
@@ -114,6 +121,7 @@ class PageRenderer:
                 token=token,
                 keys_on=self.asks_for_keys,
                 metrics_on=self._metrics_on,
+                waiting=waiting,
             )
         )
         # Escaped surrogates can reach a page from a tool's answer; no encoding has a place for them.

@@ -20,6 +20,7 @@ from toolyard.model.call import Notice, Notify, Progress
 from toolyard.model.errors import ToolyardError
 from toolyard.serving.console.activity import (
     begin_session,
+    count_waiting,
     decide_approval,
     fork_session,
     show_approval,
@@ -38,7 +39,7 @@ from toolyard.serving.console.tool import run_tool, show_tool
 from toolyard.serving.http_fault import HttpFault, find_session_fault
 from toolyard.serving.middleware import FaultPage
 from toolyard.serving.routes.events import EventRoutes
-from toolyard.serving.routing import Access, Handler, JsonResponse, Operation, StreamHandler
+from toolyard.serving.routing import Access, Handler, JsonResponse, Operation, StreamHandler, caller_of
 from toolyard.serving.service import Service
 from toolyard.serving.sse import watch_disconnect
 
@@ -99,6 +100,7 @@ class Console:
         engine = service.yard.tool_engine
         is_asked = engine.policy is not None and engine.policy.asks
         idle = {"", *(() if engine.journal else ("Calls",)), *(() if is_asked else ("Approvals",))}
+        self._is_asked = is_asked
         self._renderer = PageRenderer(
             *(service.keys, self.browser.make_token, [screen for screen in SCREENS if screen.label not in idle]),
             metrics_on=service.metrics is not None,
@@ -133,9 +135,13 @@ class Console:
 
     def _show_page(self, screen: Screen) -> Handler:
         async def show(request: Request) -> Response:
-            return self._renderer.render(request, screen.template, await screen.view(self._service, request))
+            return await self._render(request, Shown(screen.template, await screen.view(self._service, request)))
 
         return show
+
+    async def _render(self, request: Request, shown: Shown) -> Response:
+        waiting = await count_waiting(self._service, caller_of(request).principal) if self._is_asked else ""
+        return self._renderer.render(request, shown.template, shown.view, status=shown.status, waiting=waiting)
 
     def _show_twin(self, screen: Screen) -> Handler:
         async def show(request: Request) -> Response:
@@ -181,9 +187,7 @@ class Console:
             if fault is None:
                 raise
             return self._renderer.render_fault(request, fault)
-        if isinstance(shown, Response):
-            return shown
-        return self._renderer.render(request, shown.template, shown.view, status=shown.status)
+        return shown if isinstance(shown, Response) else await self._render(request, shown)
 
 
 class _LatestNotice:

@@ -238,11 +238,41 @@ class LivePart extends HTMLElement {
   }
 }
 
+// The one stream of events. A page that nobody looks at lets go of it: browsers allow few connections to one server.
+const listeners = [];
 let source;
-function follow(topics, tell, giveUp) {
-  source ??= new EventSource(document.body.dataset.events);
-  for (const topic of ["open", "events.missed", ...topics]) source.addEventListener(topic, tell);
-  source.addEventListener("error", () => { if (source.readyState === EventSource.CLOSED) giveUp(); });
+function listen() {
+  source?.close();
+  source = document.hidden || !listeners.length ? undefined : new EventSource(document.body.dataset.events);
+  for (const listener of source ? listeners : []) attach(source, listener);
+}
+
+function attach(stream, { topics, tell, giveUp }) {
+  for (const topic of ["open", "events.missed", ...topics]) stream.addEventListener(topic, tell);
+  stream.addEventListener("error", () => { if (stream.readyState === EventSource.CLOSED) giveUp(); });
+}
+
+function follow(topics, tell, giveUp = () => {}) {
+  const listener = { topics, tell, giveUp };
+  listeners.push(listener);
+  if (source) attach(source, listener);
+  else listen();
+}
+
+document.addEventListener("visibilitychange", listen);
+
+// How many calls wait for somebody's word, on every page.
+class WaitingCount extends HTMLElement {
+  connectedCallback() {
+    follow(["approval.pending", "approval.approved", "approval.denied", "approval.used"], () => this.ask());
+  }
+
+  async ask() {
+    try {
+      const { approvals, next_cursor: more } = await (await fetch(this.dataset.url, { credentials: "same-origin" })).json();
+      this.textContent = approvals.length ? `${approvals.length}${more ? "+" : ""}` : "";
+    } catch { /* it is told again */ }
+  }
 }
 
 // Forks below what they were forked from; what is below one can be put away.
@@ -269,6 +299,7 @@ class ForkTree extends HTMLElement {
 customElements.define("y-tree", ForkTree);
 customElements.define("y-diff", DiffBlock);
 customElements.define("y-live", LivePart);
+customElements.define("y-count", WaitingCount);
 customElements.define("y-timeline", Timeline);
 customElements.define("y-code", CodeBlock);
 customElements.define("y-json", JsonBlock);
