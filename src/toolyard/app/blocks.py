@@ -238,6 +238,14 @@ class ServerBlock(msgspec.Struct, frozen=True, kw_only=True):
     allowed_hosts: Annotated[
         tuple[Text, ...], Meta(description="Host names to answer to, beside loopback's and its own.")
     ] = ()
+    public_url: Annotated[
+        str | None,
+        Meta(
+            pattern=r"^https?://[^/?#@\s]+(/[^?#\s]*)?$",
+            description="Address that clients know the server by, such as https://tools.example.com; "
+            "not given: the one that a request names.",
+        ),
+    ] = None
     allowed_origins: Annotated[tuple[Text, ...], Meta(description="Origins of web pages that may send requests.")] = ()
     max_body_bytes: Annotated[int, Meta(ge=1, description="Size of the largest request.")] = 4 * 1024 * 1024
     max_depth: Annotated[int, Meta(ge=1, description="Deepest nesting of a request.")] = 100

@@ -142,7 +142,8 @@ def _obtain_approval(
     raise Held(
         f"{name} waits for approval {standing.id}; nothing has run",
         hint=f"have it approved before {format_time(standing.expires)} (in the console, by POST "
-        f"/v1/approvals/{standing.id}:approve or toolyard approvals), then send the same call again",
+        f"/v1/approvals/{standing.id}:approve or by toolyard approvals approve {standing.id}), "
+        "then send the same call again",
         details={"approval": _tell_approval(standing), "rule": {"number": line.number, "text": line.text}},
     )
 

@@ -325,6 +325,17 @@ def held_by(result: ToolResult) -> str | None:
     return approval_id
 
 
+def tell_address(result: ToolResult, find_address: Callable[[], str]) -> ToolResult:
+    """The result of a call that is held, with the whole address of where to decide; others as they are."""
+    approval_id, info = held_by(result), result.error_info
+    if approval_id is None or info is None:
+        return result
+    path, base = f"/v1/approvals/{approval_id}", find_address()
+    approval = {**info.details["approval"], "url": f"{base}{path}"}
+    hint = None if info.hint is None else info.hint.replace(f" {path}", f" {base}{path}")
+    return replace(result, error_info=replace(info, hint=hint, details={**info.details, "approval": approval}))
+
+
 def wait_seconds(caller: Caller) -> float:
     """How long a request prefers to wait for somebody's word: the `wait` of its `Prefer`, or 0."""
     found = _WAIT.search(caller.headers.get(b"prefer", b"").lower())

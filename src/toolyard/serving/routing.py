@@ -340,6 +340,13 @@ def make_routes(operations: Iterable[Operation], make_app: Callable[[Operation],
     return [PathTable(paths)]
 
 
+def base_url(request: Request, public_url: str | None) -> str:
+    """The address of this application: the one the operator gave, or the one that whoever asks has reached it by."""
+    scope = request.scope
+    host, root = request.headers.get("host", "localhost"), scope.get("root_path", "")
+    return (public_url or f"{scope.get('scheme', 'http')}://{host}{root}").rstrip("/")
+
+
 def caller_of(request: Request) -> Caller:
     """Who makes a request; the middleware has put it there."""
     caller: Caller = request.scope[CALLER]

@@ -7,10 +7,13 @@ from contextlib import contextmanager
 import mcp_types
 import pytest
 from mcp import Client, StdioServerParameters
+from waiting import until
 
-from serving.mcp.mcp_support import Stateless
+from serving.mcp.mcp_support import BOTH, Reading, Session, Stateless, request
+from serving.mcp.test_sse import Older
 from serving.service_support import served
-from toolyard import Effects, function_tool
+from toolyard import ConfigError, Effects, function_tool
+from toolyard.app.config import read_anything
 
 PAID = []
 FORMS = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
@@ -23,10 +26,12 @@ def pay(amount: int) -> int:
 
 
 @contextmanager
-def bank(**rule):
+def bank(server=None, sessions=None, **rule):
     PAID.clear()
     config = {"tools": [], "policy": {"rules": [{"ask": "bank::pay", **rule}]}}
-    with served(config, tools=[function_tool(pay, namespace="bank", effects=Effects.WRITE)]) as yard:
+    config |= {name: block for name, block in (("server", server), ("sessions", sessions)) if block is not None}
+    options = {name: getattr(read_anything(config).server, name) for name in server or ()}
+    with served(config, tools=[function_tool(pay, namespace="bank", effects=Effects.WRITE)], **options) as yard:
         yield yard
 
 
@@ -131,3 +136,123 @@ async def test_over_standard_input_and_output_too(tmp_path):
     server = StdioServerParameters(command=sys.executable, args=arguments)
     result = await call(server, person("accept", asked), "legacy")
     assert result.structured_content == {"result": 5} and len(asked) == 1
+
+
+def held(result):
+    """Of a `CallToolResult`: the error of a call that waits, and what a model reads of it."""
+    assert result["structuredContent"]["error"]["code"] == "tool.held" and PAID == []
+    return result["structuredContent"]["error"], result["content"][0]["text"]
+
+
+class TestWhereToDecide:
+    def test_a_held_result_names_the_address_that_the_client_reached_the_server_by(self):
+        with bank() as yard:
+            error, text = held(Stateless(yard).call("bank__pay", {"amount": 5}).json["result"])
+            approval = error["details"]["approval"]
+            assert approval["url"] == f"http://127.0.0.1:{yard.port}/v1/approvals/{approval['id']}"
+            assert f"POST {approval['url']}:approve" in text and f"approvals approve {approval['id']}" in text
+            assert yard.ask("GET", f"/v1/approvals/{approval['id']}").json["state"] == "pending"
+
+    @pytest.mark.parametrize("way", [Stateless, Session, Older])
+    def test_the_operators_address_goes_before_it_on_every_transport(self, way):
+        with bank(server={"public_url": "https://tools.example/yard/"}) as yard:
+            client = way(yard)
+            if way is Older:
+                result = client.ask("tools/call", {"name": "bank__pay", "arguments": {"amount": 5}})["result"]
+                client.stream.close()
+            else:
+                result = client.call("bank__pay", {"amount": 5}).json["result"]
+            error, text = held(result)
+            assert error["details"]["approval"]["url"].startswith("https://tools.example/yard/v1/approvals/")
+            assert error["details"]["approval"]["url"] in text
+
+    def test_calls_in_a_session_of_the_engine_say_it_too(self):
+        with bank(server={"mcp": {"sessions": True}}) as yard:
+            client = Stateless(yard)
+            opened = client.call("toolyard.session_open").json["result"]["structuredContent"]
+            calls = [{"name": "bank::pay", "arguments": {"amount": 5}}]
+            arguments = {"session_id": opened["session_id"], "calls": calls}
+            done = client.call("toolyard.session_execute", arguments).json["result"]["structuredContent"]
+            [result] = done["results"]
+            assert result["error_info"]["details"]["approval"]["url"].startswith(f"http://127.0.0.1:{yard.port}/v1/")
+
+    @pytest.mark.parametrize(
+        "url", ["tools.example", "ftp://tools.example", "https://a.example/?key=x", "https://u:p@h"]
+    )
+    def test_an_address_that_is_none_is_refused_with_its_place(self, url):
+        with pytest.raises(ConfigError, match=r"server\.public_url: "), bank(server={"public_url": url}):
+            pass
+
+
+class Asking:
+    """A raw client whose user can be asked."""
+
+    def __init__(self, yard):
+        told = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}}
+        opened = yard.post("/mcp", request("initialize", told, 0), headers=BOTH)
+        self.headers = {**BOTH, "mcp-session-id": opened.headers["mcp-session-id"]}
+
+    def call(self, yard):
+        body = request("tools/call", {"name": "bank__pay", "arguments": {"amount": 5}}, 1)
+        return Reading(yard, "POST", "/mcp", body, {**self.headers, "mcp-protocol-version": "2025-11-25"})
+
+    def answer(self, yard, number):
+        return yard.post("/mcp", accept(number), headers=self.headers)
+
+
+def accept(number):
+    return {"jsonrpc": "2.0", "id": number, "result": {"action": "accept"}}
+
+
+def test_over_the_older_transport_the_question_comes_on_the_stream():
+    with bank(self=True) as yard:
+        client = Older(yard)
+        with client.stream:
+            client.ask("initialize", {"protocolVersion": "2024-11-05", "capabilities": {"elicitation": {}}}, 0)
+            client.post(request("tools/call", {"name": "bank__pay", "arguments": {"amount": 5}}, 1))
+            question = client.stream.wait(2)[1]
+            assert question["method"] == "elicitation/create" and "bank::pay" in question["params"]["message"]
+            assert PAID == [] and client.post(accept(question["id"])).status == 202
+            assert client.answer(1)["result"]["structuredContent"] == {"result": 5} and PAID == [5]
+
+
+class TestOtherWorkers:
+    """Workers that share a store: each request of a client may come to another one."""
+
+    @pytest.fixture
+    def workers(self, tmp_path):
+        store = {"sessions": {"store": "sqlite", "path": str(tmp_path / "s.db")}}
+        with bank(self=True, **store) as one, bank(self=True, **store) as two:
+            yield one, two
+
+    @pytest.mark.parametrize("answered", [0, 1])
+    def test_who_began_with_one_is_asked_by_another_and_may_answer_either(self, workers, answered):
+        client = Asking(workers[0])
+        with client.call(workers[1]) as stream:
+            assert until(lambda: any(each.get("method") == "elicitation/create" for each in stream.messages))
+            [question] = [each for each in stream.messages if each.get("method") == "elicitation/create"]
+            assert client.answer(workers[answered], question["id"]).status == 202
+            assert until(lambda: stream.over)
+            assert stream.messages[-1]["result"]["structuredContent"] == {"result": 5} and PAID == [5]
+
+    def test_an_answer_posted_to_another_worker_reaches_the_older_transport(self, workers):
+        one, two = workers
+        client = Older(one)
+        with client.stream:
+            client.ask("initialize", {"protocolVersion": "2024-11-05", "capabilities": {"elicitation": {}}}, 0)
+            client.post(request("tools/call", {"name": "bank__pay", "arguments": {"amount": 5}}, 1))
+            question = client.stream.wait(2)[1]
+            client.found = two
+            assert client.post(accept(question["id"])).status == 202
+            assert client.answer(1)["result"]["structuredContent"] == {"result": 5}
+
+    def test_what_answers_no_question_is_kept_for_nobody(self, workers):
+        client = Asking(workers[0])
+        for number in ("made up", 7, None):
+            assert client.answer(workers[1], number).status == 202
+        assert workers[1].service.records.all("mcp_mail") == []
+
+    def test_a_client_that_shows_no_forms_gets_the_held_result_from_every_worker(self, workers):
+        session = Session(workers[0])
+        session.served = workers[1]
+        held(session.call("bank__pay", {"amount": 5}).json["result"])

@@ -160,12 +160,6 @@ def _spell_twin(request: Request) -> str:
     return (path.rstrip(b"/") + b".json" + (b"?" + query if query else b"")).decode("latin-1")
 
 
-def base_url(request: Request) -> str:
-    """The address of this application, as whoever asks has reached it."""
-    scope = request.scope
-    return f"{scope.get('scheme', 'http')}://{request.headers.get('host', 'localhost')}{scope.get('root_path', '')}"
-
-
 def static_file(name: str) -> Response:
     """One of the files that pages refer to."""
     return Response(_static(name), headers={**PAGE_HEADERS, **_KEPT}, media_type=STATIC_FILES[name])

@@ -21,10 +21,10 @@ from toolyard.serving.catalog_view import CatalogView, show_native
 from toolyard.serving.console.catalog import list_carried, list_stale
 from toolyard.serving.console.connect import Snippet, write_call_snippets
 from toolyard.serving.console.form import FormField, fill_form, form_fields, pretty, read_form, read_json_form, skeleton
-from toolyard.serving.console.rendering import Shown, base_url
+from toolyard.serving.console.rendering import Shown
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import KeyScope
-from toolyard.serving.routing import caller_of, path_value, query_int, query_str
+from toolyard.serving.routing import base_url, caller_of, path_value, query_int, query_str
 from toolyard.serving.service import Service
 from toolyard.serving.session_view import run_off_loop
 from toolyard.sessions.history import read_entry
@@ -192,7 +192,7 @@ def _show_draft(service: Service, request: Request, draft: _Draft) -> Data:
         **{name: getattr(draft, name) for name in shared},
         "may_run": draft.at is None and scope.may("execute", tool),
         "may_simulate": scope.may("simulate", tool),
-        "snippets": _write_snippets(catalog, request, draft),
+        "snippets": _write_snippets(service, request, draft),
         # Both None if nobody has studied the dataflow here.
         "fed_by": fed_by,
         "feeds": feeds,
@@ -201,15 +201,15 @@ def _show_draft(service: Service, request: Request, draft: _Draft) -> Data:
     }
 
 
-def _write_snippets(catalog: CatalogView, request: Request, draft: _Draft) -> list[Snippet]:
+def _write_snippets(service: Service, request: Request, draft: _Draft) -> list[Snippet]:
     """The same call for whoever goes on from here; secrets are theirs to fill in."""
     arguments = skeleton(draft.fields) if draft.arguments is None else dict(draft.arguments)
     for field in draft.fields:
         if field.kind == "secret" and field.name in arguments:
             arguments[field.name] = "..."
+    place, name = base_url(request, service.block.public_url), quote(draft.tool.qualified_name, safe=":")
     return write_call_snippets(
-        *(base_url(request), quote(draft.tool.qualified_name, safe=":"), catalog.registry.snapshot),
-        *(draft.tool, arguments),
+        *(place, name, service.catalog.registry.snapshot, draft.tool, arguments),
         with_key=caller_of(request).principal.key_id is not None,
     )
 

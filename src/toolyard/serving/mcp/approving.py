@@ -24,6 +24,8 @@ AskClient = Callable[[Json], Awaitable[Json]]
 """Has the client fill in a form: its answer."""
 
 _ELICIT, _QUESTION = "elicitation/create", "approval"
+_OURS = "toolyard-"
+"""How the ids of questions begin."""
 _LONGEST = 4000
 _REASON = {"type": "string", "title": "Reason", "description": "Why; it is kept with the decision."}
 _CANCELLED: Json = {"action": "cancel"}
@@ -37,7 +39,7 @@ class ClientQuestions:
 
     async def ask(self, tell: Callable[[bytes], None], params: Json) -> Json:
         """Send the question by `tell`; the result of the client's answer."""
-        number = f"toolyard-{secrets.token_hex(8)}"
+        number = f"{_OURS}{secrets.token_hex(8)}"
         answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
         tell(encode({"jsonrpc": "2.0", "id": number, "method": _ELICIT, "params": params}))
@@ -46,12 +48,25 @@ class ClientQuestions:
         finally:
             del self._waiting[number]
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     def take(self, document: Json) -> None:
         """An answer of the client; an error is no decision, and what was never asked is nothing."""
-        number, result = document.get("id"), document.get("result")
-        answer = self._waiting.get(number) if type(number) is str else None
+        result = document.get("result")
+        answer = self._waiting[document["id"]] if self.awaits(document) else None
         if answer is not None and not answer.done():
             answer.set_result(result if type(result) is dict else _CANCELLED)
+
+    def awaits(self, document: Json) -> bool:
+        """True if that answers what was asked here."""
+        number = document.get("id")
+        return type(number) is str and number in self._waiting
+
+
+def is_answer(document: Json) -> bool:
+    """True if a question of some worker may be what that answers."""
+    return str(document.get("id")).startswith(_OURS)
 
 
 def can_elicit(capabilities: Any) -> bool:

@@ -220,7 +220,7 @@ async def _begin_session(server: McpEndpoint, turn: RequestContext, wanted: str 
 async def _run_calls(mode: Mode, server: McpEndpoint, turn: RequestContext, given: CallsIn) -> Json:
     await server.catch_up()
     calls = [_read_call(server, turn, call) for call in given.calls]
-    results = await server.run_calls(turn.caller, calls, session_id=given.session_id, mode=mode)
+    results = await server.run_calls(turn, calls, session_id=given.session_id, mode=mode)
     return _make_result("", {"results": [result.to_dict() for result in results]})
 
 

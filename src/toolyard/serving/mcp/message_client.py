@@ -47,7 +47,14 @@ from toolyard.serving.mcp.json_rpc import (
 )
 from toolyard.serving.mcp.server import McpEndpoint, RequestContext, negotiate_version
 from toolyard.serving.mcp.sessions import InflightRequest, Running, cancel_request, post_mail
-from toolyard.serving.mcp.streamable_http import answer_accepted, only_streams, read_accept, read_document, refuse_head
+from toolyard.serving.mcp.streamable_http import (
+    answer_accepted,
+    find_address,
+    only_streams,
+    read_accept,
+    read_document,
+    refuse_head,
+)
 from toolyard.serving.routing import BODY, JsonResponse, caller_of, query_str
 from toolyard.sessions.records import Records
 
@@ -64,12 +71,18 @@ class MessageClient:
     """
 
     def __init__(
-        self, server: McpEndpoint, send: Callable[[bytes], None], tell: Callable[[bytes], None], principal: Principal
+        self,
+        server: McpEndpoint,
+        send: Callable[[bytes], None],
+        tell: Callable[[bytes], None],
+        principal: Principal,
+        address: str | None = None,
     ) -> None:
         self._server = server
         self._send = send
         self._tell = tell
         self._principal = principal
+        self._find_address = None if address is None else partial(address.rstrip, "/")
         self.level = RANK["info"]
         self.running: Running = {}
         self._greeted = self._elicits = False
@@ -140,6 +153,7 @@ class MessageClient:
             raise RpcFault(REFUSED, f"more than {_MOST_RUNNING} requests are under way; wait for some of them")
         ask = partial(self._questions.ask, self._send) if self._elicits else None
         turn = RequestContext(message, caller, client=None if stateless else self, tell=self._tell, ask=ask)
+        turn.find_address = self._find_address
         self.running[number] = InflightRequest(asyncio.get_running_loop().create_task(self._answer(turn, number)))
 
     def _listen(self, message: RpcMessage, number: Id) -> None:
@@ -179,9 +193,9 @@ _HOME = "mcp_sse"
 class SseClient(MessageClient):
     """A client whose answers come on a stream of its own."""
 
-    def __init__(self, server: McpEndpoint, principal: Principal) -> None:
+    def __init__(self, server: McpEndpoint, principal: Principal, address: str) -> None:
         self.stream = EventStream()
-        super().__init__(server, self.stream.put_answer, self.stream.put, principal)
+        super().__init__(server, self.stream.put_answer, self.stream.put, principal, address)
 
     @property
     def is_full(self) -> bool:
@@ -202,7 +216,7 @@ class SseTransport:
             raise only_streams("what comes here is")
         principal, records = caller_of(request).principal, self._server.records
         owner, session_id = principal.owner or "", secrets.token_urlsafe(24)
-        client = SseClient(self._server, principal)
+        client = SseClient(self._server, principal, find_address(self._server, request))
         root = request.scope.get("root_path", "")
         place = f"{root}/messages?session_id={session_id}"
         client.stream.put_raw(b"event: endpoint\ndata: %b\n\n" % place.encode())

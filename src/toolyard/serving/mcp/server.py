@@ -36,7 +36,7 @@ from toolyard.serving.admission import Admission, Place
 from toolyard.serving.catalog_view import CatalogView
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Caller, KeyRing
-from toolyard.serving.invoke import Invoker
+from toolyard.serving.invoke import Invoker, tell_address
 from toolyard.serving.mcp.approving import (
     AskClient,
     can_elicit,
@@ -112,6 +112,8 @@ class RequestContext(msgspec.Struct, eq=False):
     """Those that must repeat what the request says; None where there are none."""
     ask: AskClient | None = None
     """None: whoever sits there cannot be asked."""
+    find_address: Callable[[], str] | None = None
+    """Gives the address that the client reached the server by; None where there is none."""
 
     @property
     def stateless(self) -> bool:
@@ -322,8 +324,8 @@ class McpEndpoint:
         records, now = self.records, asyncio.get_running_loop().time()
         if records.shared and self.sessions.is_busy:
             self._cancelled = await heed_cancelled(self.sessions, records, self._cancelled)
-        if records.shared and self.sse_clients:
-            self._mail = await collect_mail(self.sse_clients, records, self._mail)
+        if records.shared and (self.sse_clients or self.sessions.asked):
+            self._mail = await collect_mail(self.sse_clients, self.sessions.asked, records, self._mail)
         if now >= self._sweep:
             self._sweep = now + min(_SWEEP, self.block.session_idle_seconds / 2)
             await self.sessions.sweep()
@@ -416,7 +418,7 @@ class McpEndpoint:
         # Of a name that stands for nothing they see, a caller is not told what it stands for.
         call = known.make_call(arguments, call_id) if known is not None else ToolCall(name, arguments, call_id)
         (result,) = await self.run_calls(
-            *(turn.caller, (call,)),
+            *(turn, (call,)),
             notify=turn.make_listener(),
             context=turn.read_object(_CONTEXT),
             trace=turn.read_object(_TRACE),
@@ -425,10 +427,14 @@ class McpEndpoint:
             raise RpcFault(INVALID_PARAMS, result.error_info.message, {"error": result.error_info.to_dict()})
         return make_call_result(result, known)
 
-    async def run_calls(self, caller: Caller, calls: Sequence[ToolCall], **options: Any) -> list[ToolResult]:
+    async def run_calls(self, turn: RequestContext, calls: Sequence[ToolCall], **options: Any) -> list[ToolResult]:
         """Answer calls in one of the places that the server has for running them."""
+        caller, find_address = turn.caller, turn.find_address
         async with Place(self._admission, caller.principal, caller.abandoned):
-            return await self._invoker.run_calls(caller, calls, **options)
+            results = await self._invoker.run_calls(caller, calls, **options)
+        if caller.unfinished and find_address is not None:
+            results = [tell_address(result, find_address) for result in results]
+        return results
 
     async def _ping(self, turn: RequestContext) -> bytes:
         return b"{}"

@@ -74,6 +74,7 @@ _CHANGED = encode_notification(LIST_CHANGED)
 class _Stored(msgspec.Struct, frozen=True):
     version: str
     level: int
+    elicits: bool = False
 
 
 class McpSession(msgspec.Struct, eq=False):
@@ -96,7 +97,7 @@ class McpSession(msgspec.Struct, eq=False):
     notices: EventStream | None = None
     """What its `GET` reads, from the first one on."""
     questions: ClientQuestions | None = None
-    """What whoever sits there was asked; None if they cannot be, or began with another worker."""
+    """What whoever sits there was asked here; None if they cannot be."""
 
     @property
     def is_busy(self) -> bool:
@@ -132,10 +133,14 @@ class McpSessions:
     def __len__(self) -> int:
         return len(self._here)
 
-    async def open(self, owner: str, version: str) -> McpSession:
-        """A new session. Where there are too many, the longest unused of whoever has most is over."""
+    async def open(self, owner: str, version: str, *, elicits: bool = False) -> McpSession:
+        """A new session. Where there are too many, the longest unused of whoever has most is over.
+
+        `elicits`: its client shows forms to people.
+        """
         await self._make_room(owner)
-        session_id, text = secrets.token_urlsafe(24), msgspec.msgpack.encode(_Stored(version, _DEFAULT_LEVEL))
+        session_id = secrets.token_urlsafe(24)
+        text = msgspec.msgpack.encode(_Stored(version, _DEFAULT_LEVEL, elicits))
         await self._records.aput(KIND, owner, session_id, text)
         return self._take(owner, session_id, text, self._clock())
 
@@ -171,19 +176,20 @@ class McpSessions:
 
     async def keep(self, session: McpSession, level: int | None = None) -> bool:
         """Have the store know that it is used, and at which level if that is new; False if it was ended meanwhile."""
-        known = session.text
+        known, elicits = session.text, session.questions is not None
         while True:
-            wanted = msgspec.msgpack.encode(_Stored(session.version, level)) if level is not None else known
+            stored = _Stored(session.version, level or 0, elicits)
+            wanted = msgspec.msgpack.encode(stored) if level is not None else known
             if await self._records.areplace(KIND, session.owner, session.id, known, wanted):
                 session.stored, session.text = self._clock(), wanted
                 session.level = msgspec.msgpack.decode(wanted, type=_Stored).level
                 return True
-            stored = await self._records.aget(KIND, session.owner, session.id)
-            if stored is None:
+            found = await self._records.aget(KIND, session.owner, session.id)
+            if found is None:
                 self._drop(session.owner, session.id)
                 return False
             # Another process changed it; what it says there holds.
-            known = stored
+            known = found
 
     async def _still_stored(self, session: McpSession, now: float) -> bool:
         return now - session.stored <= self._idle / 4 or await self.keep(session)
@@ -192,6 +198,11 @@ class McpSessions:
     def is_busy(self) -> bool:
         """True if calls are under way in some session."""
         return any(session.running for session in self._here.values())
+
+    @property
+    def asked(self) -> dict[str, ClientQuestions]:
+        """What clients were asked here and have not answered, by session."""
+        return {session.id: session.questions for session in self._here.values() if session.questions}
 
     def running(self, session_id: str) -> Running:
         """The calls under way in a session."""
@@ -224,6 +235,7 @@ class McpSessions:
     def _take(self, owner: str, session_id: str, text: bytes, stored: float) -> McpSession:
         now, facts = self._clock(), msgspec.msgpack.decode(text, type=_Stored)
         made = McpSession(session_id, owner, facts.version, facts.level, text, now, now + BELIEVED, stored)
+        made.questions = ClientQuestions() if facts.elicits else None
         return self._here.setdefault((owner, session_id), made)
 
     def _drop(self, owner: str, session_id: str) -> None:
@@ -289,19 +301,29 @@ class MessageTaker(Protocol):
 
 
 async def post_mail(records: Records, session_id: str, body: bytes) -> None:
-    """Leave a message for a client whose stream another worker has."""
+    """Leave a message for a client whose stream, or the answer of one whose question, another worker has."""
     await records.aput(_MAIL, session_id, f"{time.time_ns():020d}-{secrets.token_hex(4)}", body)
 
 
-async def collect_mail(clients: Mapping[tuple[str, str], MessageTaker], records: Records, seen: int) -> int:
-    """Take what other workers were sent for clients whose streams are here, in order; returns the version of it."""
+async def collect_mail(
+    clients: Mapping[tuple[str, str], MessageTaker],
+    asked: Mapping[str, ClientQuestions],
+    records: Records,
+    seen: int,
+) -> int:
+    """Take what other workers were sent for clients whose streams are here, or who were `asked` here, in order.
+
+    Returns the version of it.
+    """
     version = await records.aversion(_MAIL)
     if version != seen:
         here = {session_id: client for (_, session_id), client in clients.items()}
         for record in await records.aall(_MAIL):
-            client = here.get(record.owner)
-            if client is not None and await records.aremove(_MAIL, record.owner, record.name):
-                client.take(msgspec.json.decode(record.value))
+            document = msgspec.json.decode(record.value)
+            questions = asked.get(record.owner)
+            taker = here.get(record.owner) or (questions if questions and questions.awaits(document) else None)
+            if taker is not None and await records.aremove(_MAIL, record.owner, record.name):
+                taker.take(document)
     return version
 
 

@@ -39,7 +39,7 @@ class StdioTransport(asyncio.Protocol):
         self._lines = LineReader(self._block.max_body_bytes)
         self._out: OutputPipe | None = None
         self._reading: asyncio.ReadTransport | None = None
-        self.client = MessageClient(server, self.write, self.write, NOBODY)
+        self.client = MessageClient(server, self.write, self.write, NOBODY, server.server_block.public_url)
         self.over = asyncio.get_running_loop().create_future()
         """Done when the client has said all."""
 

@@ -31,7 +31,7 @@ from toolyard.dialects.mcp_protocol import (
     UNSUPPORTED_VERSION,
 )
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.mcp.approving import ClientQuestions, can_elicit
+from toolyard.serving.mcp.approving import can_elicit, is_answer
 from toolyard.serving.mcp.event_stream import EventStream, Replays, listen, new_stream_name, send_stream, stand
 from toolyard.serving.mcp.json_rpc import (
     WITH_PRIMING,
@@ -51,8 +51,15 @@ from toolyard.serving.mcp.json_rpc import (
     refuse_request,
 )
 from toolyard.serving.mcp.server import McpEndpoint, RequestContext, Tell, negotiate_version
-from toolyard.serving.mcp.sessions import InflightRequest, McpSession, cancel_request, forget_request, pass_on_cancel
-from toolyard.serving.routing import JsonResponse, caller_of, read_json
+from toolyard.serving.mcp.sessions import (
+    InflightRequest,
+    McpSession,
+    cancel_request,
+    forget_request,
+    pass_on_cancel,
+    post_mail,
+)
+from toolyard.serving.routing import BODY, JsonResponse, base_url, caller_of, read_json
 from toolyard.serving.sse import await_disconnect
 from toolyard.serving.subscribers import Subscribers
 
@@ -94,6 +101,11 @@ def refuse_head(request: Request) -> None:
     """A stream has no end that a HEAD could tell of."""
     if request.method == "HEAD":
         raise HttpFault(405, "request.method_not_allowed", "HEAD is not allowed here", headers=((b"allow", b"GET"),))
+
+
+def find_address(server: McpEndpoint, request: Request) -> str:
+    """The address that the operator says the server has, or the one that the client reached it by."""
+    return base_url(request, server.server_block.public_url)
 
 
 @contextmanager
@@ -258,6 +270,7 @@ class StreamableHttp:
                 raise _STOPPED["cancelled"]  # of one that hung up meanwhile, nothing is begun
         reply = Reply(self._server.replays, send, takes)
         turn = RequestContext(message, caller_of(request), tell=reply.tell, headers=headers)
+        turn.find_address = partial(find_address, self._server, request)
         with cancel_on_disconnect(request.receive):
             return await self._reply(turn, reply)
 
@@ -284,8 +297,7 @@ class StreamableHttp:
             return await self._initialize(request, message)
         session = await self._find_session(request)
         if message is None:
-            if session.questions is not None:
-                session.questions.take(document)
+            await self._take_answer(request, session, document)
             return answer_accepted()
         if message.id is None:
             if message.method == "notifications/cancelled":
@@ -295,6 +307,7 @@ class StreamableHttp:
         questions, tell = session.questions, reply.tell
         ask = None if questions is None or tell is None else partial(questions.ask, tell)
         turn = RequestContext(message, caller_of(request), client=session, tell=tell, ask=ask)
+        turn.find_address = partial(find_address, self._server, request)
         if message.method != "tools/call":
             return await self._reply(turn, reply)
         return await self._call_in_session(session, turn, reply)
@@ -322,9 +335,8 @@ class StreamableHttp:
 
     async def _initialize(self, request: Request, message: RpcMessage) -> Response:
         version = negotiate_version(message)
-        session = await self._server.sessions.open(caller_of(request).principal.owner or "", version)
-        if can_elicit(message.params.get("capabilities")):
-            session.questions = ClientQuestions()
+        owner, elicits = caller_of(request).principal.owner or "", can_elicit(message.params.get("capabilities"))
+        session = await self._server.sessions.open(owner, version, elicits=elicits)
         text = encode_result(message.id, self._server.greet(version))
         return JsonResponse(text, headers={SESSION_ID: session.id})
 
@@ -337,6 +349,14 @@ class StreamableHttp:
         if session is None:
             raise RpcFault(INVALID_REQUEST, "the session is over; begin again with initialize", status=404)
         return session
+
+    async def _take_answer(self, request: Request, session: McpSession, document: Json) -> None:
+        """The answer to what a client was asked in a call, which another worker may be answering."""
+        questions, records = session.questions, self._server.records
+        if questions is not None and questions.awaits(document):
+            questions.take(document)
+        elif questions is not None and records.shared and is_answer(document):
+            await post_mail(records, session.id, request.scope[BODY])
 
     async def _cancel(self, session: McpSession, message: RpcMessage) -> None:
         elsewhere = cancel_request(session.running, message)
