@@ -43,6 +43,9 @@ def test_calls_are_listed_newest_last_and_filtered(capsys):
     assert "tool.not_found" in out and "time_now" not in out and "1 call" in out
     assert run(["calls", "--limit", "1", "--tool", "*now", "--session", "s", "--since", "2020-01-01", "--json"]) == 0
     assert [line["seq"] for line in json.loads(capsys.readouterr().out)] == [2]
+    for option, value, found in (("--effect", "none", [3]), ("--effects", "read", [1, 2]), ("--effects", "write", [])):
+        assert run(["calls", option, value, "--json"]) == 0
+        assert [line["seq"] for line in json.loads(capsys.readouterr().out)] == found
 
 
 @pytest.mark.process

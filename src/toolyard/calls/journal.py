@@ -115,6 +115,14 @@ class CallRow(msgspec.Struct, frozen=True, omit_defaults=True):
             rest["steps_ms"] = {name: round(took * 1000, 3) for name, took in zip(STEPS, self.steps, strict=False)}
         return {"id": self.id, "time": began, "duration_ms": round(self.duration * 1000, 3), **rest}
 
+    @classmethod
+    def from_dict(cls, shown: dict[str, Any]) -> CallRow:
+        """The inverse of `to_dict`."""
+        facts = {name: shown[name] for name in _SHOWN if name in shown}
+        began, took = datetime.fromisoformat(shown["time"]).timestamp(), shown["duration_ms"] / 1000
+        facts |= {"number": int(shown["id"], 16), "time": began, "duration": took, "owner": shown.get("key", "")}
+        return msgspec.convert(facts, cls)
+
 
 STEPS = ("bind", "policy", "run", "check")
 """Of a call, in this order. What it takes to record it is not known before it is recorded."""

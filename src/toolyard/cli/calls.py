@@ -15,6 +15,8 @@ from toolyard.cli.options import YARD, YardOptions
 from toolyard.cli.output import counted, print_json, print_table, print_text, visible
 from toolyard.cli.yard import open_sessions
 from toolyard.model.call import Mode
+from toolyard.model.errors import Effect
+from toolyard.model.tool import Effects
 
 _EVERYTHING = CallLogOptions(days=36_500)
 _PAGE = 10_000
@@ -33,6 +35,8 @@ def calls(
     key: Annotated[str | None, Parameter(help="Calls made with the key of that id.")] = None,
     code: Annotated[str | None, Parameter(help="Calls that failed with that code.")] = None,
     mode: Annotated[Mode | None, Parameter(help="How they were made.")] = None,
+    effect: Annotated[Effect | None, Parameter(help="Calls that failed, by what they did all the same.")] = None,
+    effects: Annotated[Effects | None, Parameter(help="Calls of tools that do this.")] = None,
     since: Annotated[datetime | None, Parameter(help="Calls that ended then or later.")] = None,
     until: Annotated[datetime | None, Parameter(help="Calls that ended before that.")] = None,
     errors: Annotated[bool, Parameter(negative="", help="Only calls that failed.")] = False,
@@ -48,6 +52,8 @@ def calls(
         owner=key,
         code=code,
         mode=mode,
+        effect=effect,
+        effects=None if effects is None else effects.value,
         since=None if since is None else since.timestamp(),
         until=None if until is None else until.timestamp(),
         errors=errors,

@@ -16,6 +16,7 @@ import msgspec
 from toolyard.calls.approval import Approval, ApprovalState
 from toolyard.calls.approvals import ApprovalPage
 from toolyard.calls.batch import check_calls, check_timeout
+from toolyard.client.journal import RemoteJournal
 from toolyard.client.registry import RemoteToolRegistry, read_results
 from toolyard.client.wire import API, REQUEST_SECONDS, ServerWire, WireOptions, make_garbled_error, segment
 from toolyard.dialects.wire_names import read_wire_call
@@ -160,6 +161,11 @@ class RemoteToolEngine(Closing):
         self.timeout = timeout
         self._wire = self.tool_registry.wire
         self._request_timeout = self._wire.timeout if request_timeout is None else request_timeout
+
+    @property
+    def journal(self) -> RemoteJournal:
+        """The calls that the server logged, and what happens there: `calls`, `events`, and their a-twins."""
+        return RemoteJournal(self._wire)
 
     @property
     def approvals(self) -> RemoteApprovals:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
@@ -20,6 +22,9 @@ from toolyard.links.http.url import Target, read_url
 from toolyard.loop.home import link_loop
 from toolyard.model.bases import Closing
 from toolyard.model.errors import CallError, ConfigError, ToolFailed, ToolyardError, Unavailable
+
+if TYPE_CHECKING:
+    from toolyard.links.http.exchange import StreamedAnswer
 
 MAX_ANSWER = 64 * 1024 * 1024
 """Bytes of one answer."""
@@ -77,26 +82,45 @@ class HttpLink(Closing):
 
         `path` is percent-encoded already and is put behind the link's own address.
         """
-        self.check_open()
         seconds = self.timeout if timeout is None else timeout
-        outgoing = Outgoing(
-            method=method,
-            url=f"{self.url}{path}{f'?{urlencode(query)}' if query else ''}",
-            headers=tuple({**self._headers, **{name.lower(): value for name, value in headers.items()}}.items()),
-            body=body,
-            deadline=time.monotonic() + seconds,
-            connect_seconds=seconds * _CONNECT_PART,
-            named=self._named,
-            once=True,
+        outgoing = self._make_outgoing(
+            method, f"{path}{f'?{urlencode(query)}' if query else ''}", body, headers, seconds
         )
         try:
-            return await self._client.asend(outgoing)
+            return await self._client.asend(msgspec.structs.replace(outgoing, deadline=time.monotonic() + seconds))
         except CallError as error:
             fault = _blame_link(error)
         # Outside of the handler, so that nothing is chained to it.
         raise fault
 
     send = link_loop.sync_twin(asend)
+
+    def astream(
+        self, path: str, *, headers: Mapping[str, str] = _NO_HEADERS
+    ) -> AbstractAsyncContextManager[StreamedAnswer]:
+        """`GET` something that has no end: only connecting is limited in time."""
+        return self._client.astream(self._make_outgoing("GET", path, None, headers, self.timeout))
+
+    def _make_outgoing(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        seconds: float,
+        deadline: float | None = None,
+    ) -> Outgoing:
+        self.check_open()
+        return Outgoing(
+            method=method,
+            url=f"{self.url}{path}",
+            headers=tuple({**self._headers, **{name.lower(): value for name, value in headers.items()}}.items()),
+            body=body,
+            deadline=deadline,
+            connect_seconds=seconds * _CONNECT_PART,
+            named=self._named,
+            once=True,
+        )
 
     def close(self) -> None:
         """Hang up everywhere; connections of running loops are closed by their own loops, soon."""

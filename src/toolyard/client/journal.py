@@ -1,0 +1,136 @@
+"""`RemoteJournal`: the calls that a server logged, and what happens there, as it happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from toolyard.calls.journal import CallFilter, CallRow
+from toolyard.client.wire import API, ServerWire, make_garbled_error, make_refusal_error
+from toolyard.links.http.messages import Incoming
+from toolyard.links.mcp.web import EventReader
+from toolyard.loop.home import home_loop
+from toolyard.loop.pacing import backoff_delay
+from toolyard.model.errors import ToolFailed, Unavailable
+
+_LONGEST_EVENT = 1024 * 1024
+_READ_AHEAD = 100
+"""Events that wait for a thread that reads them."""
+_NAMES = {"session_id": "session", "owner": "key"}
+"""Conditions that have another name on the wire."""
+
+
+class RemoteCallPage(NamedTuple):
+    """Calls, newest first, and where to go on; a page may be short, or empty, although others come after it."""
+
+    rows: list[CallRow]
+    next_cursor: str | None
+
+
+class RemoteEvent(msgspec.Struct, frozen=True):
+    """One thing that happened at a server."""
+
+    id: str
+    """Give it as `after` to go on behind it."""
+    kind: str
+    """Such as `call.ended`; `events.missed` says that some are gone."""
+    about: dict[str, Any]
+
+
+class RemoteJournal:
+    """Of the calls that the key may see."""
+
+    def __init__(self, wire: ServerWire) -> None:
+        self._wire = wire
+
+    async def acalls(
+        self, wanted: CallFilter | None = None, limit: int = 100, cursor: str | None = None
+    ) -> RemoteCallPage:
+        """A page of the calls that fit; `cursor` is the `next_cursor` of the page before, with the same filter."""
+        query = (*_write_filter(wanted or CallFilter()), ("limit", str(limit)))
+        body = await self._wire.ask(
+            "GET", f"/{API}/calls", query=query if cursor is None else (*query, ("cursor", cursor))
+        )
+        try:
+            return RemoteCallPage(list(map(CallRow.from_dict, body["calls"])), body.get("next_cursor"))
+        except (msgspec.ValidationError, KeyError, TypeError, ValueError, AttributeError):
+            raise make_garbled_error(self._wire.url, "none", "something that is no list of calls") from None
+
+    calls = home_loop.sync_twin(acalls)
+
+    async def aevents(self, after: str | None = None) -> AsyncGenerator[RemoteEvent, None]:
+        """What happens from now on, or from behind an event, without end; after a lost connection it goes on where it
+        was, and raises `Unavailable` only if the server cannot be reached again.
+        """
+        failures, reader = 0, EventReader(_LONGEST_EVENT)
+        reader.last_id = after or ""
+        while True:
+            try:
+                async with aclosing(self._read_stream(reader)) as events:
+                    async for event in events:
+                        failures = 0
+                        yield event
+                fault = Unavailable(f"{self._wire.url} ended the stream of events")
+            except Unavailable as error:
+                fault = error
+            except ToolFailed:
+                fault = Unavailable(f"the stream of events of {self._wire.url} broke off")
+            failures += 1
+            if failures > self._wire.retries or not fault.info.retryable:
+                raise fault
+            await asyncio.sleep(backoff_delay(failures, reader.retry or self._wire.retry_delay))
+            last_id, reader = reader.last_id, EventReader(_LONGEST_EVENT)
+            reader.last_id = last_id
+
+    def events(self, after: str | None = None) -> Iterator[RemoteEvent]:
+        """`aevents` for a thread, which waits for each."""
+        queue: asyncio.Queue[RemoteEvent | BaseException] = asyncio.Queue(_READ_AHEAD)
+
+        async def read_events() -> None:
+            try:
+                async for event in self.aevents(after):
+                    await queue.put(event)
+            except Exception as error:  # noqa: BLE001 - raised where the events are waited for
+                await queue.put(error)
+
+        reading = home_loop.submit(read_events())
+        try:
+            while not isinstance(item := home_loop.run(queue.get(), twin="aevents"), BaseException):
+                yield item
+            raise item
+        finally:
+            reading.cancel()
+
+    async def _read_stream(self, reader: EventReader) -> AsyncGenerator[RemoteEvent, None]:
+        headers = {"accept": "text/event-stream"} | ({"last-event-id": reader.last_id} if reader.last_id else {})
+        async with self._wire.link.astream(f"/{API}/events", headers=headers) as answer:
+            if answer.status != 200:
+                body = await answer.read_all(_LONGEST_EVENT)
+                refused = Incoming(status=answer.status, headers=answer.headers, body=body, url=answer.url)
+                raise make_refusal_error(refused, self._wire.url, "none")
+            async with aclosing(answer.chunks()) as chunks:
+                async for chunk in chunks:
+                    # Line by line, so that the reader's id is that of the event.
+                    for line in chunk.splitlines(keepends=True):
+                        for event in reader.feed(line):
+                            yield RemoteEvent(reader.last_id, event.name, self._read_about(event.data))
+
+    def _read_about(self, data: bytes) -> dict[str, Any]:
+        try:
+            return msgspec.json.decode(data, type=dict[str, Any])
+        except msgspec.DecodeError:
+            raise make_garbled_error(self._wire.url, "none", "an event that is no JSON object") from None
+
+
+def _write_filter(wanted: CallFilter) -> Iterator[tuple[str, str]]:
+    for name in wanted.__struct_fields__:
+        value = getattr(wanted, name)
+        if isinstance(value, float | int) and not isinstance(value, bool):
+            yield name, datetime.fromtimestamp(value, UTC).isoformat()
+        elif value:
+            yield _NAMES.get(name, name), "true" if value is True else value
