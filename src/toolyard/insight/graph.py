@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 
 from toolyard.insight.dataflow.artifact import Array, Dataflow
+from toolyard.insight.dataflow.profile import rank_in_runs
 from toolyard.model.errors import ConfigError
 from toolyard.model.names import nearest
 
@@ -90,11 +91,8 @@ def _mark_shown(dataflow: Dataflow, namespaces: tuple[str, ...]) -> Array:
 def _rank_by_end(ends: Array) -> Array:
     """How many rows before each one have the same end."""
     order = np.argsort(ends, kind="stable")
-    grouped = ends[order]
-    starts = np.flatnonzero(np.diff(grouped, prepend=-1))
-    lengths = np.diff(starts, append=len(grouped))
     ranks = np.empty(len(ends), np.int64)
-    ranks[order] = np.arange(len(ends)) - np.repeat(starts, lengths)
+    ranks[order] = rank_in_runs(ends[order])
     return ranks
 
 

@@ -417,34 +417,11 @@ class SyncInAsyncError(ToolyardError, RuntimeError):
     """A sync method was called on the home loop; the text names its a-twin."""
 
 
+# In the order of definition: of two with one code it is the later, the tool's own failure.
 _BY_CODE: Mapping[str, type[ToolyardError]] = {
     kind.code: kind
-    for kind in (
-        DefinitionError,
-        DuplicateToolError,
-        SessionError,
-        SessionBusyError,
-        SessionExistsError,
-        SessionFullError,
-        UnknownEntryError,
-        UnknownSessionError,
-        ApprovalError,
-        ApprovalExpiredError,
-        ApprovalForbiddenError,
-        UnknownApprovalError,
-        UnknownToolError,
-        StaleDefinition,
-        CallConflict,
-        InvalidArguments,
-        Denied,
-        Held,
-        ToolFailed,
-        CallTimeout,
-        Interrupted,
-        Unavailable,
-        InvalidOutput,
-        NoEngine,
-    )
+    for kind in tuple(globals().values())
+    if isinstance(kind, type) and issubclass(kind, ToolyardError) and kind is not ToolyardError and "code" in vars(kind)
 }
 
 CALL_STATUSES: frozenset[int] = frozenset(kind.http_status for kind in _BY_CODE.values() if issubclass(kind, CallError))

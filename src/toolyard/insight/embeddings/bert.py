@@ -9,7 +9,8 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from hashlib import blake2b
+from functools import partial
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -372,11 +373,8 @@ def _usual_threads() -> int:
 
 
 def _hash_file(path: Path) -> str:
-    digest = blake2b(digest_size=8)
     with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return file_digest(file, partial(blake2b, digest_size=8)).hexdigest()
 
 
 def _replace_path(part: Path, place: Path) -> None:
