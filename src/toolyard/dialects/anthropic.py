@@ -63,7 +63,6 @@ class AnthropicDialect(Dialect):
 
     def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
         """One assistant message of `tool_use` blocks."""
-        ids = with_ids([call.call_id for call in calls])
         blocks = [
             {
                 "type": "tool_use",
@@ -71,7 +70,7 @@ class AnthropicDialect(Dialect):
                 "name": self._wire_name(call),
                 "input": self._call_input(call),
             }
-            for call_id, call in zip(ids, calls, strict=True)
+            for call_id, call in with_ids(calls)
         ]
         return [{"role": "assistant", "content": blocks}] if blocks else []
 
@@ -83,7 +82,7 @@ class AnthropicDialect(Dialect):
     def format_results(self, results: Sequence[ToolResult]) -> list[Json]:
         """One user message of `tool_result` blocks, which must be the next one after the calls."""
         blocks: list[Json] = []
-        for call_id, result in zip(with_ids([result.call_id for result in results]), results, strict=True):
+        for call_id, result in with_ids(results):
             block: Json = {"type": "tool_result", "tool_use_id": call_id}
             block["content"] = result_text(result, marked=True)
             if result.is_error:

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from toolyard.dialects.payload import ChangeLog, Json, fields, read_arguments, read_id
 from toolyard.dialects.wire_names import WireNames
@@ -16,6 +16,8 @@ from toolyard.model import Effects, Rewrite, Schema, Tool, ToolCall, ToolResult
 from toolyard.model.errors import ConfigError, MalformedSource
 from toolyard.model.names import nearest, split_qualified
 from toolyard.plugins import check_options
+
+Identified = TypeVar("Identified", ToolCall, ToolResult)
 
 
 class RawCall(NamedTuple):
@@ -199,15 +201,13 @@ class Dialect(ABC):
             yield record, names
 
 
-def with_ids(given: Sequence[str | None]) -> list[str]:
-    """Ids for a wire that demands them: those given, and `call_<place>` or the next free one for the rest."""
-    taken = {call_id for call_id in given if call_id is not None}
-    ids: list[str] = []
-    for place, call_id in enumerate(given):
-        made = call_id or next(free for number in count(place) if (free := f"call_{number}") not in taken)
+def with_ids(given: Sequence[Identified]) -> Iterator[tuple[str, Identified]]:
+    """Each with an id, for a wire that demands one: its own, else `call_<place>` or the next that is free."""
+    taken = {one.call_id for one in given if one.call_id is not None}
+    for place, one in enumerate(given):
+        made = one.call_id or next(free for number in count(place) if (free := f"call_{number}") not in taken)
         taken.add(made)
-        ids.append(made)
-    return ids
+        yield made, one
 
 
 def properties_of(tool: Tool) -> Iterable[str]:

@@ -80,27 +80,25 @@ class OpenAIChatDialect(OpenAIDialect):
 
     def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
         """One assistant message."""
-        ids = with_ids([call.call_id for call in calls])
         listed = [
             {
                 "id": call_id,
                 "type": "function",
                 "function": {"name": self._wire_name(call), "arguments": arguments_text(call.arguments)},
             }
-            for call_id, call in zip(ids, calls, strict=True)
+            for call_id, call in with_ids(calls)
         ]
         return [{"role": "assistant", "content": None, "tool_calls": listed}] if listed else []
 
     def format_results(self, results: Sequence[ToolResult]) -> list[Json]:
         """One message of role `tool` a result."""
-        ids = with_ids([result.call_id for result in results])
         return [
             {
                 "role": "tool",
                 "tool_call_id": call_id,
                 "content": result_text(result, marked=False),
             }
-            for call_id, result in zip(ids, results, strict=True)
+            for call_id, result in with_ids(results)
         ]
 
     def parse_results(self, messages: object) -> list[ToolResult]:
@@ -137,7 +135,6 @@ class OpenAIResponsesDialect(OpenAIDialect):
 
     def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
         """One `function_call` item a call."""
-        ids = with_ids([call.call_id for call in calls])
         return [
             {
                 "type": "function_call",
@@ -145,19 +142,18 @@ class OpenAIResponsesDialect(OpenAIDialect):
                 "name": self._wire_name(call),
                 "arguments": arguments_text(call.arguments),
             }
-            for call_id, call in zip(ids, calls, strict=True)
+            for call_id, call in with_ids(calls)
         ]
 
     def format_results(self, results: Sequence[ToolResult]) -> list[Json]:
         """One `function_call_output` item a result."""
-        ids = with_ids([result.call_id for result in results])
         return [
             {
                 "type": "function_call_output",
                 "call_id": call_id,
                 "output": result_text(result, marked=False),
             }
-            for call_id, result in zip(ids, results, strict=True)
+            for call_id, result in with_ids(results)
         ]
 
     def parse_results(self, messages: object) -> list[ToolResult]:
