@@ -74,6 +74,8 @@ def count_positions(pattern: str) -> int:
 
 STEPS = 2_000_000
 """What one verdict may take: 50 milliseconds at the very worst, and a small part of that with real schemas."""
+AT_ONCE_STEPS = STEPS // 8
+"""What a verdict may take that an event loop waits for; one call may need two, on its arguments and its answer."""
 _MOST_VISITS = 10_000
 """Pairs of a schema and a name that are followed; what lies deeper counts as too deep."""
 _HALF_OF_64_BITS = 1 << 63
@@ -123,14 +125,14 @@ class Weight(msgspec.Struct, frozen=True):
         return size.values * (self.at(size.depth) + UNIQUE * lists) + wide + letters
 
     def max_bytes(self) -> int:
-        """Values whose JSON text is no longer than that need not be measured."""
+        """Values whose JSON text is no longer than that are judged at once, without being measured."""
         if not self.is_bounded or self.is_unique_recursive:
             return 0
-        most = int(STEPS // (self.levels[-1] + UNIQUE * self.unique))
+        most = int(AT_ONCE_STEPS // (self.levels[-1] + UNIQUE * self.unique))
         if self.letters:
-            most = min(most, int(STEPS / self.letters) // 2)
+            most = min(most, int(AT_ONCE_STEPS / self.letters) // 2)
         if self.restarts:
-            most = min(most, math.isqrt(int(STEPS / self.restarts)) // 2)
+            most = min(most, math.isqrt(int(AT_ONCE_STEPS / self.restarts)) // 2)
         # A value takes two bytes; integers that fill the text cost more than they count as.
         return min(2 * most, 2048 if self.unique else 1 << 16 if self.compares else 2 * most)
 
