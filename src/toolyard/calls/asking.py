@@ -259,21 +259,21 @@ def _make_outcome(path: CallPath, approval: Approval, result: ToolResult, before
 def _describe_changes(path: CallPath, before: State, after: State) -> tuple[str, ...]:
     """What is other in a session's world, a line each, without secrets."""
     found = diff_states(before, after, max_changes=_MOST_CHANGES)
-    lines = [_describe_change(path, change) for change in found.changes]
+    lines = [_describe_change(path, change) for change in found.changes if not change.is_note]
     return (*lines, f"... and {found.left_out} more") if found.left_out else tuple(lines)
 
 
 def _describe_change(path: CallPath, change: WorldChange) -> str:
     # Without the engine, which people need not know: `orders.1042.status`.
-    names = [name.replace("~1", "/").replace("~0", "~") for name in change.path.split("/")[2:]]
-    place = path.redactor.text(".".join(names))
+    names = change.names[1:]
+    place = path.redactor.text(change.label if change.thing else ".".join(names) + ":")
     is_secret = any(map(looks_secret, names))
     before, after = (
         REDACTED if is_secret else _show_value(path.redactor.value(value)) for value in (change.before, change.after)
     )
     if change.kind == "changed":
-        return f"{place}: {before} -> {after}"
-    return f"{place}: added {after}" if change.kind == "added" else f"{place}: removed {before}"
+        return f"{place} {before} -> {after}"
+    return f"{place} added {after}" if change.kind == "added" else f"{place} removed {before}"
 
 
 def _show_value(value: Any) -> str:

@@ -3,18 +3,24 @@
 A world is what engines keep in a session, as plain data: engine -> name -> value. What a session was set up with, and
 how it came to its world, is no part of it. Two worlds are equal if they are the same JSON: the order of keys does
 not count, 1 and 1.0 are one number, 1 and true are not.
+
+An engine may keep things one by one, each as `kind#number`. People are told of them by what they are and by their id:
+`order 1042` for `shop/orders#3`. What it keeps as `kind` and `kind#page 0`, or under a name that begins with `#`, are
+notes by which it finds its things.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
 
 from toolyard.model.names import pointer_of
 from toolyard.sessions.state import SETUP, Slot, State
+from toolyard.words.identifiers import plain_letters, singular, split_identifier
 
 MAX_CHANGES = 500
 MAX_BYTES = 1_000_000
@@ -39,12 +45,28 @@ class WorldChange(msgspec.Struct, frozen=True, omit_defaults=True):
     """None where it was removed."""
     shortened: tuple[Literal["before", "after"], ...] = ()
     """Sides that are too large: there the value is the beginning of its JSON text."""
+    thing: str = ""
+    """What people call it that has changed: `order 1042`; empty where only the path can say."""
+    is_note: bool = False
+    """True if it is only by this that an engine finds its things; left out where the things themselves differ."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data: `before` unless it was added, `after` unless it was removed."""
         sides = {"added": ("after",), "removed": ("before",), "changed": ("before", "after")}[self.kind]
         plain = {"path": self.path, "kind": self.kind, **{side: getattr(self, side) for side in sides}}
+        plain |= {"thing": self.thing} if self.thing else {}
         return plain | ({"shortened": list(self.shortened)} if self.shortened else {})
+
+    @property
+    def label(self) -> str:
+        """Where it is, for people: `order 1042: status`, or the path and a colon."""
+        inside = ".".join(self.names[2:])
+        return f"{self.thing}: {inside}".rstrip() if self.thing else f"{self.path}:"
+
+    @property
+    def names(self) -> list[str]:
+        """The parts of the path."""
+        return [name.replace("~1", "/").replace("~0", "~") for name in self.path.split("/")[1:]]
 
     def describe(self) -> str:
         """One line for people."""
@@ -54,10 +76,10 @@ class WorldChange(msgspec.Struct, frozen=True, omit_defaults=True):
         )
         match self.kind:
             case "added":
-                return f"+ {self.path}: {after}"
+                return f"+ {self.label} {after}"
             case "removed":
-                return f"- {self.path}: {before}"
-        return f"~ {self.path}: {before} -> {after}"
+                return f"- {self.label} {before}"
+        return f"~ {self.label} {before} -> {after}"
 
 
 class WorldDiff(msgspec.Struct, frozen=True):
@@ -81,12 +103,24 @@ class WorldDiff(msgspec.Struct, frozen=True):
         }
 
 
-def diff_worlds(before: Any, after: Any, *, max_changes: int = MAX_CHANGES, max_bytes: int = MAX_BYTES) -> WorldDiff:
-    """Where they differ. Lists are compared item by item between what they begin and what they end with alike."""
+def diff_worlds(
+    before: Any,
+    after: Any,
+    *,
+    max_changes: int = MAX_CHANGES,
+    max_bytes: int = MAX_BYTES,
+    things: Mapping[Slot, str] | None = None,
+) -> WorldDiff:
+    """Where they differ. Lists are compared item by item between what they begin and what they end with alike.
+
+    `things` are those whose slots have a name for people; an empty one is a note.
+    """
     found: list[WorldChange] = []
     size = left_out = 0
     for path, old, new in _find_differences(before, after):
-        change = _make_change(path, old, new)
+        change = _make_change(
+            path, old, new, (things or {}).get((str(path[0]), str(path[1])) if path[1:] else ("", ""))
+        )
         size += len(_encode(change))
         if len(found) < max_changes and size <= max_bytes:
             found.append(change)
@@ -99,15 +133,37 @@ def diff_states(before: State, after: State, **limits: int) -> WorldDiff:
     """The same for what two sessions keep; only values that differ are read."""
     texts = _world_texts(before), _world_texts(after)
     worlds: list[dict[str, dict[str, Any]]] = [{}, {}]
-    for slot in texts[0].keys() | texts[1].keys():
-        if texts[0].get(slot) == texts[1].get(slot):
-            continue
+    slots = texts[0].keys() | texts[1].keys()
+    differing = [slot for slot in slots if texts[0].get(slot) != texts[1].get(slot)]
+    pages = {(engine, name.rpartition("#page ")[0]) for engine, name in slots if _PAGE.fullmatch(name)}
+    things = {slot: "" for slot in differing if slot in pages or slot[1].startswith("#") or _PAGE.fullmatch(slot[1])}
+    for slot in differing:
+        if _THING.fullmatch(slot[1]):
+            things[slot] = _name_thing(slot[1], texts[1].get(slot) or texts[0].get(slot) or b"")
+    for slot in [slot for slot in differing if things.get(slot) != ""] or differing:
         for text, world in zip(texts, worlds, strict=True):
             # The engine is on both sides, so that what differs is the value.
             values = world.setdefault(slot[0], {})
             if slot in text:
                 values[slot[1]] = msgspec.json.decode(text[slot])
-    return diff_worlds(*worlds, **limits)
+    return diff_worlds(*worlds, things=things, **limits)
+
+
+_THING = re.compile(r"(?P<kind>.*?)(?: \[.*\])?#(?P<number>\d+)", re.DOTALL)
+_PAGE = re.compile(r".*#page \d+", re.DOTALL)
+_IDS = ("id", "uuid", "guid", "sid", "gid", "uid")
+
+
+def _name_thing(slot: str, text: bytes) -> str:
+    """What people call it: what it is, and its id, its name or else its number."""
+    kind, number = _THING.fullmatch(slot).groups()  # type: ignore[union-attr]
+    words = split_identifier(next((part for part in kind.split("/")[::-1] if part != "{}"), ""))
+    noun = " ".join([*words[:-1], *map(singular, words[-1:])])
+    fields = msgspec.json.decode(text)
+    known = {plain_letters(name): value for name, value in fields.items()} if isinstance(fields, dict) else {}
+    ids = (*_IDS, *[plain_letters(noun) + end for end in _IDS], "name")
+    called = next((known[name] for name in ids if isinstance(known.get(name), (str, int))), f"#{number}")
+    return f"{noun} {called}"
 
 
 def hash_world(state: State) -> str:
@@ -162,11 +218,19 @@ def _pair_items(old: list[Any], new: list[Any]) -> list[tuple[str | int, Any, An
     ]
 
 
-def _make_change(path: tuple[str | int, ...], old: Any, new: Any) -> WorldChange:
+def _make_change(path: tuple[str | int, ...], old: Any, new: Any, thing: str | None) -> WorldChange:
     kind: Kind = "added" if old is _MISSING else "removed" if new is _MISSING else "changed"
     before, after = _shorten_value(old), _shorten_value(new)
     shortened = tuple(side for side, (_, cut) in (("before", before), ("after", after)) if cut)
-    return WorldChange(pointer_of(path), kind, before[0], after[0], shortened)  # type: ignore[arg-type]
+    return WorldChange(
+        pointer_of(path),
+        kind,
+        before[0],
+        after[0],
+        shortened,  # type: ignore[arg-type]
+        thing or "",
+        thing == "",
+    )
 
 
 def _shorten_value(value: Any) -> tuple[Any, bool]:

@@ -1,6 +1,7 @@
 """A config without engines: what nothing is behind is simulated, the rest is real."""
 
-from toolyard import LMToolEngine, Toolyard
+from toolyard import LMToolEngine, Policy, RestBinding, Rule, Tool, ToolRegistry, Toolyard
+from toolyard.model.bindings import RestBody, RestParameter
 from toolyard.model.call import ToolCall
 
 TOOLS = {
@@ -74,3 +75,36 @@ def test_such_a_yard_answers_async_callers_on_their_loop():
     import asyncio
 
     assert asyncio.run(ask())["item"] == "lamp"
+
+
+def test_whoever_approves_is_told_of_things_by_their_ids_and_of_nothing_twice():
+    text = {"type": "string"}
+    order = {"type": "object", "properties": {"id": {"type": "integer"}, "status": text, "note": text}}
+    sent, key = {"status": text, "note": text}, RestParameter(argument="order_id", name="order_id", location="path")
+    one = {"type": "object", "properties": {"order_id": {"type": "integer"}, **sent}}
+    body = RestBody(media_type="application/json", properties={name: name for name in sent})
+
+    def tool(name, method, path, parameters, keys=()):
+        binding = RestBinding(method, path, "", keys, body if method != "DELETE" else None)
+        return Tool(name, "shop", parameters=parameters, output_parameters=order, binding=binding)
+
+    tools = [
+        tool("make", "POST", "/orders", {"type": "object", "properties": sent}),
+        tool("change", "PATCH", "/orders/{order_id}", one, (key,)),
+        tool("drop", "DELETE", "/orders/{order_id}", one, (key,)),
+    ]
+    policy = Policy([Rule("allow", "shop::make"), Rule("ask")])
+    with LMToolEngine(ToolRegistry(tools), policy=policy) as engine:
+        engine.setup("s")
+        engine.execute("s", [ToolCall("shop::make", {"status": "paid", "note": "n"})])
+
+        def changes(name, **arguments):
+            [held] = engine.execute("s", [ToolCall(f"shop::{name}", {"order_id": 1001, **arguments})])
+            return engine.approvals.get(held.error_info.details["approval"]["id"]).preview.changes
+
+        assert changes("change", status="refunded") == ("order 1001: status paid -> refunded",)
+        assert changes("drop") == ('order 1001: removed {"id":1001,"status":"paid","note":"n"}',)
+        engine.setup("other", fork_of="s")
+        engine.execute("other", [ToolCall("shop::make", {"status": "new", "note": "m"})])
+        told = [change.describe() for change in engine.world_diff("s", "other").changes]
+        assert told == ['+ order 1002: {"id":1002,"note":"m","status":"new"}']
