@@ -15,6 +15,9 @@ from toolyard.words.identifiers import plain_letters, singular
 Path = tuple[str, ...]
 _ABOUT = frozenset(("metadata", "meta", "attributes", "properties", "sys", "system", "info"))
 """Parts of an entity in which its name may be."""
+_LINKS = ("uri", "href", "self", "selflink", "url", "location", "link", "links")
+"""Where a thing without an id says that it is to be found."""
+_IDS = ("id", "uuid", "guid", "sid", "gid", "uid")
 _DEEPEST = 4
 _LOOKS = 3000
 
@@ -22,7 +25,24 @@ _LOOKS = 3000
 def own_values(thing: dict[str, Any]) -> dict[str, Any]:
     """Values by their names in plain letters, those about the thing itself included."""
     inner = [value for name, value in thing.items() if plain_letters(name) in _ABOUT and isinstance(value, dict)]
-    return {plain_letters(name): value for part in (*inner, thing) for name, value in part.items()}
+    found = {plain_letters(name): value for part in (*inner, thing) for name, value in part.items()}
+    link = read_link(found)
+    if link and not any(is_name(found.get(name)) for name in _IDS):
+        found["id"] = link.rstrip("/").rpartition("/")[2]
+    return found
+
+
+def read_link(found: Any) -> str:
+    """The address that a thing gives as its own, from whose path its id can be read; empty if there is none."""
+    for name in _LINKS:
+        link = found.get(name)
+        if isinstance(link, list):
+            link = next((item for item in link if isinstance(item, dict) and item.get("rel") == "self"), None)
+        if isinstance(link, dict):
+            link = read_link({plain_letters(inner): value for inner, value in link.items()})
+        if isinstance(link, str) and "/" in link.rstrip("/"):
+            return link
+    return ""
 
 
 def is_name(value: Any) -> bool:
@@ -181,7 +201,7 @@ def answers_with_id(profile: Profile, fields: Path, *, listed: bool = False) -> 
             items = items_of(profile.values, node)
             below += [(True, items)] if items is not None else []
             names = names_of(profile.values, node)
-            if inside == listed and any(plain_letters(name) in fields for name in names):
+            if inside == listed and any(plain_letters(name) in (*fields, *_LINKS) for name in names):
                 return True
             below += [(inside, sub) for sub in names.values()]
         level = below

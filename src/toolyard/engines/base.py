@@ -40,7 +40,7 @@ from toolyard.engines.execute_override import (
     given_options,
     refuse_effects,
 )
-from toolyard.engines.session_reading import SessionReading
+from toolyard.engines.session_reading import SessionReading, run_off_loop
 from toolyard.loop.threads import Threads, wrapped
 from toolyard.model.bases import Closing
 from toolyard.model.call import Mode, ToolCall, ToolResult
@@ -358,6 +358,8 @@ class ToolEngine(SessionReading, Closing):
         self.sessions.drop(session_id, owner)
         self.ended(session_id, owner)
 
+    ateardown = run_off_loop(teardown)
+
     async def asetup(
         self,
         session_id: str,
@@ -455,10 +457,6 @@ class ToolEngine(SessionReading, Closing):
     def _needs_sessions(self) -> bool:
         """True if it cannot answer a call in a session that was not set up."""
         return self.overrides.answers_batches
-
-    async def ateardown(self, session_id: str, *, owner: str | None = None) -> None:
-        """`teardown` for async code."""
-        await self._off_loop(lambda: self.teardown(session_id, **given_options(owner=owner)))
 
     def close(self) -> None:
         """Let go of its parts, of threads, of the session store and of tracing; sessions in memory end."""

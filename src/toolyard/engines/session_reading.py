@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from toolyard.engines.execute_override import given_options
 from toolyard.sessions.sessions import Sessions
@@ -11,6 +12,18 @@ from toolyard.sessions.views import RecordedCall
 from toolyard.sessions.world_diff import WorldDiff
 
 T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def run_off_loop(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """The method for async code, whichever subclass has made it its own."""
+
+    @functools.wraps(method)
+    async def run(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        found: T = await self._off_loop(lambda: getattr(self, method.__name__)(*args, **given_options(**kwargs)))
+        return found
+
+    return run
 
 
 class SessionReading:
@@ -59,35 +72,11 @@ class SessionReading:
         """
         return self.sessions.world_diff(session_id, other_id, owner, at_a=at_a, at_b=at_b)
 
-    async def aget_session_state(self, session_id: str, *, owner: str | None = None) -> dict[str, Any] | None:
-        """`get_session_state` for async code."""
-        return await self._off_loop(lambda: self.get_session_state(session_id, **given_options(owner=owner)))
-
-    async def aget_session_history(
-        self, session_id: str, *, after: int = 0, limit: int | None = None, owner: str | None = None
-    ) -> list[RecordedCall]:
-        """`get_session_history` for async code."""
-        return await self._off_loop(lambda: self.get_session_history(session_id, after=after, limit=limit, owner=owner))
-
-    async def astate_hash(self, session_id: str, *, owner: str | None = None) -> str:
-        """`state_hash` for async code."""
-        return await self._off_loop(lambda: self.state_hash(session_id, owner=owner))
-
-    async def aworld_hash(self, session_id: str, *, at: int | None = None, owner: str | None = None) -> str:
-        """`world_hash` for async code."""
-        return await self._off_loop(lambda: self.world_hash(session_id, at=at, owner=owner))
-
-    async def aworld_diff(
-        self,
-        session_id: str,
-        other_id: str | None = None,
-        *,
-        at_a: int | None = None,
-        at_b: int | None = None,
-        owner: str | None = None,
-    ) -> WorldDiff:
-        """`world_diff` for async code."""
-        return await self._off_loop(lambda: self.world_diff(session_id, other_id, at_a=at_a, at_b=at_b, owner=owner))
+    aget_session_state = run_off_loop(get_session_state)
+    aget_session_history = run_off_loop(get_session_history)
+    astate_hash = run_off_loop(state_hash)
+    aworld_hash = run_off_loop(world_hash)
+    aworld_diff = run_off_loop(world_diff)
 
     async def _off_loop(self, work: Callable[[], T], undo: Callable[[], None] | None = None) -> T:
         """Inline where sessions live in memory; in a thread where a store may block."""

@@ -359,3 +359,48 @@ def test_what_has_no_id_is_called_by_its_name_or_by_what_it_is(path, field):
     ask(engine, "create", **{field: "mine"}, note="kept")
     key = path.rpartition("{")[2].removesuffix("}")
     assert ask(engine, "get", **{key: "mine"}) == {field: "mine", "note": "kept"}
+
+
+LINKED = {
+    "uri": an_object(uri=TEXT, title=TEXT),
+    "absolute": an_object(title=TEXT, href={"type": "string", "format": "uri"}),
+    "self": an_object(title=TEXT, self=TEXT),
+    "hal": an_object(title=TEXT, _links=an_object(self=an_object(href=TEXT))),
+    "list of links": an_object(
+        title=TEXT, links={"type": "array", "items": an_object(rel=TEXT, href=TEXT), "minItems": 1}
+    ),
+}
+
+
+def link_of(value):
+    """The address that an answer gives as its own, wherever that stands."""
+    if isinstance(value, str):
+        return value if "/" in value else None
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return next((link for link in map(link_of, inside) if link), None)
+
+
+@pytest.mark.parametrize("album", LINKED.values(), ids=LINKED)
+def test_what_has_a_link_and_no_id_is_found_by_what_its_link_says(album):
+    body, at = an_object(title=TEXT), "/users/{user}/albums"
+    tools = [
+        operation("make", "POST", at, album, body),
+        operation("show", "GET", f"{at}/{{album_id}}", album),
+        operation("every", "GET", at, {"type": "array", "items": album}),
+        operation("change", "PATCH", f"{at}/{{album_id}}", album, body),
+        operation("remove", "DELETE", f"{at}/{{album_id}}", {}),
+    ]
+    with LMToolEngine(ToolRegistry(tools)) as engine:
+        engine.setup("s")
+        links = [link_of(ask(engine, "make", user="7", title=title)) for title in ("first", "second")]
+        assert [link.removeprefix("https://api.example.com") for link in links] == [
+            "/users/7/albums/1001",
+            "/users/7/albums/1002",
+        ]
+        ask(engine, "change", user="7", album_id="1001", title="changed")
+        shown = ask(engine, "show", user="7", album_id="1001")
+        assert (link_of(shown), shown["title"]) == (links[0], "changed")
+        assert list(map(link_of, ask(engine, "every", user="7"))) == links
+        ask(engine, "remove", user="7", album_id="1001")
+        assert list(map(link_of, ask(engine, "every", user="7"))) == links[1:]
+        assert link_of(ask(engine, "show", user="7", album_id="55")).endswith("/users/7/albums/55")

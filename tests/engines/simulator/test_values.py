@@ -362,3 +362,56 @@ def test_a_part_that_leaves_its_verdict_to_definitions_judges_as_the_validator_d
     part = {"anyOf": branches, "description": "one of several"}
     values = SchemaValues({"type": "object", "properties": {"part": part}, "$defs": definitions})
     assert values.checker(part)(value) == compile_schema({**part, "$defs": definitions}).is_valid(value)
+
+
+ANY_PLACE = {"type": "object", "properties": {"place": {"type": "object"}}}
+PLACE_ID = {"type": "object", "properties": {"place_id": {"type": "string"}}}
+PLACE_URL = {"type": "object", "properties": {"place_url": {"type": "string"}}}
+ITEM = {"type": "object", "properties": {"label": {"type": "string"}, "id": {"type": "string"}}}
+COMBINED = {
+    "beside others": {"allOf": [ITEM, {"oneOf": [ANY_PLACE, PLACE_ID, PLACE_URL]}]},
+    "two of them": {"allOf": [{"oneOf": [ANY_PLACE, PLACE_ID]}, {"oneOf": [ITEM, PLACE_URL]}]},
+    "within any": {"anyOf": [{"oneOf": [ANY_PLACE, PLACE_ID]}, {"oneOf": [PLACE_ID, PLACE_URL]}]},
+    "by reference": {
+        "$ref": "#/$defs/a",
+        "$defs": {"a": {"allOf": [ITEM, {"$ref": "#/$defs/b"}]}, "b": {"oneOf": [ANY_PLACE, PLACE_ID]}},
+    },
+    "by what is required": {
+        "type": "object",
+        "properties": {"org": {"type": "string"}, "orgID": {"type": "string"}, "label": {"type": "string"}},
+        "oneOf": [{"required": ["org", "label"]}, {"required": ["orgID", "label"]}],
+    },
+}
+
+
+@pytest.mark.parametrize("schema", COMBINED.values(), ids=COMBINED)
+def test_of_overlapping_branches_exactly_one_holds_and_what_is_known_stays(schema):
+    values = SchemaValues(schema)
+    for seed in range(8):
+        draw = Draw(b"%d" % seed)
+        draw.known = {"label": "mine", "orgID": "o1"}
+        made = values.make(draw)
+        assert compile_schema(schema).is_valid(made), made
+        assert made.get("label", "mine") == "mine" and made.get("orgID", "o1") == "o1"
+
+
+def test_checks_put_together_of_definitions_judge_as_the_validator_does():
+    text, people = {"type": "string"}, {"type": "array", "items": {"$ref": "#/$defs/person"}}
+    person = {
+        "type": "object",
+        "properties": {"name": text, "friends": people, "boss": {"anyOf": [text, {"$ref": "#/$defs/person"}]}},
+        "required": ["name"],
+        "additionalProperties": {"type": ["integer", "null"]},
+    }
+    schema = {"$ref": "#/$defs/person", "$defs": {"person": person}}
+    judged, check = compile_schema(schema).is_valid, SchemaValues(schema).check
+    ann = {"name": "Ann"}
+    tried = [ann, {**ann, "boss": ann}, {**ann, "boss": {}}, {**ann, "boss": 1}, {**ann, "friends": [ann, {"name": 1}]}]
+    tried += [{}, [], "Ann", {**ann, "age": 3.0}, {**ann, "age": "3"}, {**ann, "age": True}, {**ann, "friends": [ann]}]
+    assert [check(value) for value in tried] == [judged(value) for value in tried]
+
+
+def test_a_definition_that_is_nothing_but_itself_is_judged_by_the_validator():
+    schema = {"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/a"}]}}}
+    judged, check = compile_schema(schema).is_valid, SchemaValues(schema).check
+    assert [check(value) for value in ("x", 1)] == [judged(value) for value in ("x", 1)]

@@ -156,8 +156,8 @@ def count_same(value: Any, known: Any) -> int:
     return int(value == known)
 
 
-Mend = Callable[[Any], Iterator[Any]]
-"""Other values for one that does not pass."""
+Mend = Callable[[Any, Any], Iterator[Any]]
+"""Other values for one that does not pass, and what is known of it."""
 
 
 class Choice:
@@ -165,7 +165,7 @@ class Choice:
 
     __slots__ = ("_check", "_mend", "_nulls", "_sample", "_shallow", "makers")
 
-    def __init__(self, makers: list[tuple[int, Make]], check: Check | None, mend: Mend | None = None) -> None:
+    def __init__(self, makers: list[tuple[int, Make]], check: Check | None, mend: Mend) -> None:
         self.makers = [make for _, make in makers if make is not nothing]
         self._nulls = len(self.makers) < len(makers)
         self._shallow = [make for _, make in sorted(makers, key=lambda pair: pair[0])]
@@ -187,7 +187,7 @@ class Choice:
                 continue
             if check is None or check(value):
                 return value
-            for mended in self._mend(value) if self._mend is not None else ():
+            for mended in self._mend(value, known):
                 if check(mended):
                     return mended
         if draw.loose:

@@ -8,13 +8,17 @@ what they are called by in pages, so that one more entity is not all of them wri
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from typing import Any, TypeGuard
 
 from toolyard.engines.simulator.draw import Draw, Make, encode
-from toolyard.engines.simulator.profile import AnswerPath, Profile
-from toolyard.engines.simulator.roles import ID_ENDS, own_names
+from toolyard.engines.simulator.profile import AnswerPath, Profile, has_own_id
+from toolyard.engines.simulator.roles import ID_ENDS, fields_of, own_names
+from toolyard.engines.simulator.scalars import OWN
+from toolyard.engines.simulator.values import item_node, properties_of
 from toolyard.model.names import copied
+from toolyard.schema.fold import find_ways
+from toolyard.schema.subschemas import SubSchema
 from toolyard.words.identifiers import plain_letters
 
 Fields = dict[str, Any]
@@ -23,6 +27,9 @@ StoredName = list[Any]
 
 _INSIDE = ("metadata", "attributes", "properties", "meta", "sys", "info")
 """Parts of a thing in which its name may be."""
+LINKS = ("uri", "href", "self", "selflink", "url", "location", "link", "links")
+"""What a thing without an id is found by: `/users/7/albums/1001`, alone or as `{"_links": {"self": {"href": ...}}}`."""
+_DEEPEST = 4
 _LONGEST = 100
 _PAGE = 32
 """Things on a page."""
@@ -105,6 +112,7 @@ class EntityStore:
     def mark_gone(self, called: dict[str, Any]) -> None:
         """Remember that one was removed that nobody had asked for before."""
         self._index["gone"].append([0, _short_texts(called)])
+        self._write_page(0, self._read_page(0))
         self.mark_written()
 
     def restore(self, value: Any, fields: tuple[str, ...]) -> None:
@@ -161,7 +169,23 @@ def _handles_of(fields: Fields) -> dict[str, str]:
     found: dict[str, str] = {}
     for part in (*inner, fields):
         found |= _short_texts(part)
+    link = _find_link(fields)
+    if link is not None and found.keys().isdisjoint(OWN):
+        found["id"] = link.rstrip("/").rpartition("/")[2]
     return found
+
+
+def _find_link(fields: Fields) -> str | None:
+    """Where a thing says that it is to be found, itself or among its links."""
+    letters = {plain_letters(name): value for name, value in fields.items()}
+    for name in LINKS:
+        link = letters.get(name)
+        if isinstance(link, list):
+            link = next((item for item in link if isinstance(item, dict) and item.get("rel") == "self"), None)
+        link = _find_link(link) if isinstance(link, dict) else link
+        if isinstance(link, str) and "/" in link.rstrip("/"):
+            return link
+    return None
 
 
 def _short_texts(values: dict[str, Any]) -> dict[str, str]:
@@ -182,13 +206,17 @@ _WELL = {"ok": True, "success": True, "successful": True}
 class AnswerWriter:
     """Writes what one call says; what it says about an entity is remembered."""
 
-    def __init__(self, profile: Profile, store: EntityStore, key: bytes, parents: Fields) -> None:
+    def __init__(self, profile: Profile, store: EntityStore, seed: int | str, scope: Sequence[Any]) -> None:
         self.profile = profile
         self.store = store
-        self.key = key
+        self.key = encode([seed, store.kind])
         """What entities of this kind and scope are drawn from, with their number."""
-        self._parents = parents
+        self._parents = profile.parents(dict(zip(profile.role.scope, scope, strict=False)))
         """Whose they are, by names in plain letters."""
+        whose = iter(scope)
+        parts = profile.role.kind.split("/")[1:]
+        self._address = "".join(f"/{next(whose, part) if part == '{}' else part}" for part in parts)
+        """Where they are to be found."""
 
     def assign_ids(self, number: int, known: Fields, path: AnswerPath | None) -> Fields:
         """Ids that go up one by one, where whole numbers are ids, or texts of which nothing more is said."""
@@ -209,12 +237,42 @@ class AnswerWriter:
                     found[name] = str(value)
         return found
 
+    def _link_entity(self, number: int, known: Fields, path: AnswerPath) -> Fields:
+        """Where it is to be found, for an entity that is shown without an id."""
+        role, letters = self.profile.role, {plain_letters(name): name for name in reversed(path.properties)}
+        name = next((letters[link] for link in LINKS if link in letters), None)
+        if name is None or name in known or has_own_id(path.properties, role.noun):
+            return {}
+        called = find_name(known, role.fields or fields_of("id", role.noun)) or FIRST_ID + number
+        link = self._fit_link(path.properties[name], f"{self._address}/{called}")
+        return {} if link is None else {name: link}
+
+    def _fit_link(self, node: SubSchema, link: str, depth: int = _DEEPEST) -> Any:
+        """The link as that part has it: a text, absolute where others are, or inside of an object or a list."""
+        values = self.profile.values
+        if values is None or not depth:
+            return None
+        items, properties = item_node(values.root, node), properties_of(values.root, node)
+        if items is not None:
+            inside = self._fit_link(items, link, depth - 1)
+            return [{"rel": "self", **inside}] if isinstance(inside, dict) else None
+        if properties is None:
+            told = [way.schema for way in find_ways(values.root, node)]
+            absolute = any(schema.get("format") == "uri" or b'"http' in encode(schema) for schema in told)
+            link = f"https://api.example.com{link}" if absolute else link
+            return link if values.checker(node)(link) else None
+        letters = {plain_letters(name): name for name in reversed(properties)}
+        name = next((letters[inner] for inner in LINKS if inner in letters), None)
+        inside = None if name is None else self._fit_link(properties[name], link, depth - 1)
+        return None if inside is None else {name: inside}
+
     def make_entity(self, number: int, known: Fields, maker: Make, path: AnswerPath) -> Any:
         """An entity as one part of an answer shows it; what it is made of is remembered."""
         values = self.profile.values
         if values is None:
             return known
         own = own_names(self.profile.role.noun)
+        known = {**self._link_entity(number, known, path), **known}
         echo = {**self._parents, **{plain_letters(name): value for name, value in known.items()}}
         # What it can be asked for by is not to be left out.
         ids = [plain_letters(name) for name in path.properties if plain_letters(name).endswith(ID_ENDS)]

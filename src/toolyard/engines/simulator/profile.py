@@ -74,12 +74,12 @@ def _nest_value(value: Any, names: tuple[str, ...]) -> Any:
 def find_entity(root: dict[str, Any], noun: str) -> AnswerPath | None:
     """The thing an answer is about: the whole of it, what it wraps, or the only item of a list."""
     path = _open_envelopes(root, root, noun)
-    if path is None or not _has_own_id(path.properties, noun):
+    if path is None or not has_own_id(path.properties, noun):
         listed = find_list(root, noun, among=("data", "result", "results", "items", "response"))
-        if listed is not None and (_has_own_id(listed.properties, noun) or find_list(root, noun, among=())):
+        if listed is not None and (has_own_id(listed.properties, noun) or find_list(root, noun, among=())):
             return listed
         alone = find_list(root, noun)
-        if alone is not None and _has_own_id(alone.properties, noun) and _tell_contents(root, root) == [alone.names[0]]:
+        if alone is not None and has_own_id(alone.properties, noun) and _tell_contents(root, root) == [alone.names[0]]:
             return alone
     return path
 
@@ -104,7 +104,7 @@ def _open_envelopes(root: dict[str, Any], node: SubSchema, noun: str) -> AnswerP
 
 def _wrapped_name(root: dict[str, Any], properties: dict[str, SubSchema], noun: str) -> str | None:
     """The envelope among the properties: called as the thing is, or as envelopes are, or with nothing beside it."""
-    if _has_own_id(properties, noun):
+    if has_own_id(properties, noun):
         return None
     letters = {plain_letters(name): name for name in reversed(properties)}
     for plain in (*nouns_of(noun), *_WRAPPERS):
@@ -113,10 +113,11 @@ def _wrapped_name(root: dict[str, Any], properties: dict[str, SubSchema], noun: 
             return name
     rest = [name for plain, name in letters.items() if plain not in _ABOUT]
     inside = properties_of(root, properties[rest[0]]) if len(rest) == 1 else None
-    return rest[0] if inside and _has_own_id(inside, noun) else None
+    return rest[0] if inside and has_own_id(inside, noun) else None
 
 
-def _has_own_id(properties: Mapping[str, SubSchema], noun: str) -> bool:
+def has_own_id(properties: Mapping[str, SubSchema], noun: str) -> bool:
+    """Whether a thing says by which id it is called."""
     ids = {*OWN, "sha", *[name + end for name in nouns_of(noun) if name for end in OWN]}
     return any(plain_letters(name) in ids for name in properties)
 
@@ -218,7 +219,7 @@ class Profile:
         return {
             plain_letters(name): arguments[name]
             for name in self.role.scope
-            if name in arguments and plain_letters(name) not in COMMON and plain_letters(name) not in own
+            if arguments.get(name) is not None and plain_letters(name) not in COMMON and plain_letters(name) not in own
         }
 
     def _find_envelope(self) -> tuple[str, ...]:

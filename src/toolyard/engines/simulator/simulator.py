@@ -58,10 +58,9 @@ class CrudCall:
     def answer(self, arguments: dict[str, Any]) -> Any:
         """The call's value, what it does to the entities of the session done."""
         role = self._profile.role
-        kind = store_key(role.kind, [arguments.get(name) for name in role.scope])
-        self._store = EntityStore(self._state, kind)
-        key, parents = encode([self._seed, kind]), self._profile.parents(arguments)
-        self._writer = AnswerWriter(self._profile, self._store, key, parents)
+        scope = [arguments.get(name) for name in role.scope]
+        self._store = EntityStore(self._state, store_key(role.kind, scope))
+        self._writer = AnswerWriter(self._profile, self._store, self._seed, scope)
         if role.verb == "create":
             return self._create_one(arguments)
         if role.verb == "list":
@@ -157,7 +156,7 @@ class CrudCall:
         profile = self._profile
         text = profile.prefix + encode(arguments)
         if profile.role.writes:
-            name = f"calls of {profile.tool.qualified_name}"
+            name = f"#calls of {profile.tool.qualified_name}"
             count = self._state.get(name, 0)
             self._state[name] = count + 1
             text += b"%d" % count
@@ -345,9 +344,7 @@ class World(msgspec.Struct, frozen=True):
         key = encode([self.seed, store.kind])
         known = _created_fields(profiles[0], key + b"%d" % number)
         for profile in profiles:
-            writer = AnswerWriter(
-                profile, store, key, profile.parents(dict(zip(profile.role.scope, scope, strict=False)))
-            )
+            writer = AnswerWriter(profile, store, self.seed, scope)
             path = profile.entity_path or profile.list_path
             known = {**writer.assign_ids(number, known, path), **known} if not single else known
             store.write(number, known)

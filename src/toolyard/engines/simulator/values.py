@@ -30,10 +30,13 @@ _TRIES = ((0, False), (0, False), (LEAVES + 1, False), (-10 * LEAVES, False), (1
 """How values of a whole schema are tried: as usual, with little in them, with all, and by any means."""
 _ANNOTATIONS = frozenset({"description", "title", "default", "example", "examples", "deprecated"})
 _ANNOTATIONS |= {"readOnly", "writeOnly", "$comment"}
+_PLAIN = frozenset({"$ref", "anyOf", "type", "properties", "required", "items", "additionalProperties"})
 _KEPT = ("$schema", "$defs", "definitions")
 _ROOT = "root of it all"
-_FOLLOWED = 20
-"""References in a row that are followed."""
+_FOLLOWED = 40
+"""Parts in place that are looked at."""
+_MENDED = 6
+"""Values that are kept on the way to one that fits."""
 _VARIANTS = 2000
 """Values that are tried to tell two branches apart."""
 _PYTHON: dict[str, tuple[type, ...]] = {
@@ -74,7 +77,7 @@ class SchemaValues:
 
     def __init__(self, schema: dict[str, Any], shared: SharedParts | None = None) -> None:
         self.root = _move_into_definitions(schema)
-        self.check: Check = Lazy(lambda: self._compile_whole(schema))
+        self.check: Check = Lazy(lambda: self.compile_check(self.root))
         parts = shared if shared is not None and shared.fits(self.root) else SharedParts()
         self._made, self._checks, self._kept = parts.made, parts.checks, parts.kept
         self._whole: Make | None = None
@@ -108,22 +111,30 @@ class SchemaValues:
             makers = [pair for pair in makers if pair[1] is not nothing] or makers
         if len(makers) == 1 and not checked:
             return makers[0][1]
-        branches = _list_branches(self.root, node) if checked else []
-        mend = partial(self._tell_apart, branches) if len(branches) > 1 else None
-        return Choice(makers, self.checker(node) if checked else None, mend)
+        choices = _list_choices(self.root, node) if checked else []
+        return Choice(makers, self.checker(node) if checked else None, partial(self._tell_apart, choices))
 
-    def _tell_apart(self, branches: list[SubSchema], value: Any) -> Iterator[Any]:
-        """Values like this one, of fewer branches: what only the others speak of is made to contradict them."""
-        # What is in the value already is changed last of all.
-        for kept in (frozenset(value) if isinstance(value, dict) else frozenset(), frozenset[str]()):
-            for own in branches:
-                if not self.checker(own)(value):
-                    continue
+    def _tell_apart(self, choices: list[list[SubSchema]], value: Any, known: Any) -> Iterator[Any]:
+        """Values like this one, of fewer branches, first of one choice, then of more; what is known is changed last."""
+        sent = {plain_letters(name) for name in known} if isinstance(known, dict) else set()
+        there = list(value) if isinstance(value, dict) else []
+        for kept in (frozenset(there), frozenset(name for name in there if plain_letters(name) in sent), frozenset()):
+            found = [value]
+            for branches in choices:
+                found = [way for one in found for way in self._keep_branch(branches, one, kept) or (one,)][:_MENDED]
+                yield from found
+
+    def _keep_branch(self, branches: list[SubSchema], value: Any, kept: frozenset[str]) -> list[Any]:
+        """The value as it may be if one branch is to hold: what only others speak of is made to contradict them."""
+        found = []
+        for own in branches:
+            if self.checker(own)(value):
                 changed = value
                 for other in branches:
                     if other is not own and self.checker(other)(changed):
                         changed = self._contradict(changed, own, other, kept)
-                yield changed
+                found.append(changed)
+        return found
 
     def _contradict(self, value: Any, own: SubSchema, other: SubSchema, kept: frozenset[str]) -> Any:
         accepts, refuses = self.checker(own), self.checker(other)
@@ -136,6 +147,8 @@ class SchemaValues:
             for first in self._variants(value[0] if value else {}, mine, theirs, kept):
                 yield [first, *value[1:]]
         elif isinstance(value, dict):
+            # Branches may differ by nothing but what they require.
+            yield from ({key: item for key, item in value.items() if key != name} for name in value.keys() - kept)
             said, declared = properties_of(self.root, own) or {}, properties_of(self.root, other) or {}
             for name in sorted(declared, key=lambda name: name in said):
                 if name not in kept:
@@ -190,36 +203,48 @@ class SchemaValues:
             found = self._checks[id(node)] = Lazy(lambda: self.compile_check(node))
         return found
 
-    def _compile_whole(self, schema: dict[str, Any]) -> Check:
-        """A check for all of it; what is nothing but a definition shares the check of that with others."""
-        node = {key: value for key, value in schema.items() if key not in _KEPT}
-        target = self._find_definition(node)
-        return _judge_of(schema) if target is node else self.checker(target)
-
     def compile_check(self, node: SubSchema) -> Check:
-        """A check for that part, compiled now; one of several definitions is left to their checks."""
+        """A check for that part, compiled now; one that refers to definitions is put together from their checks.
+
+        A validator holds all that its schema can lead to: of an API of 500 definitions, each part would hold them all.
+        """
         if node is self.root:
-            return self.check
-        parts = _flatten_choice(node)
-        targets = [self._find_definition(part) for part in parts]
-        if any(target is not node for target in targets):
-            pairs = [(_type_check(target), self.checker(target)) for target in targets]
-            return lambda value: any(is_type(value) and check(value) for is_type, check in pairs)
-        around = {key: self.root[key] for key in _KEPT if key in self.root}
-        if not any(True for _ in _list_references(node)):
-            around = {key: value for key, value in around.items() if key == "$schema"}
+            node = {key: value for key, value in self.root.items() if key not in _KEPT}
+        refers = any(True for _ in _list_references(node))
+        if refers and isinstance(node, dict) and self._is_plain(node):
+            return partial(self._accepts, node)
+        around = {key: self.root[key] for key in _KEPT if key in self.root and (refers or key == "$schema")}
         try:
-            return _judge_of({**around, "allOf": [node]})
+            # The bare verdict: to weigh a large schema takes longer than to make its values, which are small.
+            return compile_schema({**around, "allOf": [node]}).judge_small
         except InvalidSchemaError:
             return _accept_any  # the whole is checked in the end
 
-    def _find_definition(self, node: SubSchema) -> SubSchema:
-        """What a part that only refers to something refers to; any other part itself."""
-        if not isinstance(node, dict) or not isinstance(node.get("$ref"), str) or node.keys() - _ANNOTATIONS - {"$ref"}:
-            return node
-        found = resolve_pointer(self.root, node["$ref"])
-        # What leads on may lead back: the validator knows how to deal with it.
-        return found if isinstance(found, dict) and COMPOSED.isdisjoint(found) else node
+    def _is_plain(self, node: dict[str, Any]) -> bool:
+        """Whether a part says nothing but what `_accepts` reads, and does not lead back to itself in place."""
+        said = node.keys() - _ANNOTATIONS
+        if not said <= _PLAIN or ("$ref" in said and len(said) > 1) or isinstance(node.get("items"), list):
+            return False
+        below = _walk_in_place(self.root, node)
+        found = "$ref" not in node or isinstance(resolve_pointer(self.root, node["$ref"]), (dict, bool))
+        return found and len(below) < _FOLLOWED and not any(part is node for part in below)
+
+    def _accepts(self, node: dict[str, Any], value: Any) -> bool:
+        kinds = allowed_types(node)
+        if kinds is not None and not any(_is_kind(value, kind) for kind in kinds):
+            return False
+        if "$ref" in node:
+            return self.checker(resolve_pointer(self.root, node["$ref"]))(value)
+        if "anyOf" in node and not any(self.checker(branch)(value) for branch in node["anyOf"]):
+            return False
+        if isinstance(value, list):
+            return all(map(self.checker(node.get("items", True)), value))
+        if not isinstance(value, dict):
+            return True
+        declared, rest = node.get("properties", {}), node.get("additionalProperties", True)
+        return all(name in value for name in node.get("required", ())) and all(
+            self.checker(declared.get(name, rest))(item) for name, item in value.items()
+        )
 
     def make(self, draw: Draw) -> Any:
         """A value of the whole schema; one that is not quite allowed if none was found that is, or `GaveUp`."""
@@ -250,11 +275,6 @@ class SchemaValues:
         return found[0]
 
 
-def _judge_of(schema: dict[str, Any]) -> Check:
-    """The bare verdict: to weigh a large schema takes longer than to make all of its values, which are small."""
-    return compile_schema(schema).judge_small
-
-
 def item_node(root: dict[str, Any], node: SubSchema) -> SubSchema | None:
     """What the items of an array there are; None if there is no array."""
     for way in find_ways(root, node):
@@ -275,17 +295,25 @@ def properties_of(root: dict[str, Any], node: SubSchema) -> dict[str, Any] | Non
     return None
 
 
-def _list_branches(root: dict[str, Any], node: SubSchema) -> list[SubSchema]:
-    """The branches of which exactly one must hold, where a node has such, itself or by reference."""
-    for _ in range(_FOLLOWED):
-        if not isinstance(node, dict):
-            return []
-        if isinstance(node.get("oneOf"), list):
-            return list(node["oneOf"])
-        parts = node.get("allOf")
-        ref = node.get("$ref") or (parts[0].get("$ref") if isinstance(parts, list) and len(parts) == 1 else None)
-        node = resolve_pointer(root, ref) if isinstance(ref, str) else True
-    return []
+def _list_choices(root: dict[str, Any], node: SubSchema) -> list[list[SubSchema]]:
+    """Branches of which exactly one must hold, wherever a node has such in place."""
+    parts = [node, *_walk_in_place(root, node)]
+    return [part["oneOf"] for part in parts if isinstance(part, dict) and isinstance(part.get("oneOf"), list)]
+
+
+def _walk_in_place(root: dict[str, Any], node: SubSchema) -> list[SubSchema]:
+    """What else a value of a node is judged by, the node itself if that leads back to it; the first of very many."""
+    found: list[SubSchema] = []
+    stack = [node]
+    while stack and len(found) < _FOLLOWED:
+        part = stack.pop(0)
+        if isinstance(part, dict):
+            lists = [part[key] for key in ("allOf", "anyOf", "oneOf") if isinstance(part.get(key), list)]
+            new = [resolve_pointer(root, part.get("$ref")), *[sub for subs in lists for sub in subs]]
+            new = [sub for sub in new if isinstance(sub, dict) and not any(sub is other for other in found)]
+            found += new
+            stack += new
+    return found
 
 
 def _fail_with(why: str) -> Make:
@@ -293,19 +321,6 @@ def _fail_with(why: str) -> Make:
         raise GaveUp(why)
 
     return make
-
-
-def _flatten_choice(node: SubSchema) -> list[SubSchema]:
-    """The branches of which any may hold, those of branches included; the part alone where it says more."""
-    if not isinstance(node, dict) or node.keys() - _ANNOTATIONS != {"anyOf"} or not isinstance(node["anyOf"], list):
-        return [node]
-    return [part for branch in node["anyOf"] for part in _flatten_choice(branch)]
-
-
-def _type_check(node: SubSchema) -> Check:
-    """Whether a value is of a type that the part allows: what has another need not be judged by all of it."""
-    kinds = allowed_types(node) if isinstance(node, dict) else None
-    return _accept_any if kinds is None else lambda value: any(_is_kind(value, kind) for kind in kinds)
 
 
 def _accept_any(value: Any) -> bool:
