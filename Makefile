@@ -12,7 +12,8 @@
 # make eval-search    how well search finds tools, and finds none where none fits; ARGS=--lexical
 # make eval-outputs   how often rules guess right what tools return
 # make eval-dataflow  how well dataflow agrees with pairs of tools labelled by hand
-# make docs-reference  writes docs/configuration.md from the options that the code declares
+# make docs   the documentation as a site, in site/
+# make docs-reference  writes the pages of the reference from the code
 # make soak   the long runs that are too slow for make test
 
 PYTHON ?= python3
@@ -32,7 +33,7 @@ PIP := -m pip install --disable-pip-version-check --no-compile --quiet
 # Some machines forbid to keep what Python compiles; hundreds of processes would each compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup rig run tour test check lint unit test-floors test-frameworks house bench soak clean docs-reference
+.PHONY: setup rig run tour test check lint unit test-floors test-frameworks house bench soak clean docs docs-reference
 .PHONY: bench-console eval-simulator eval-samplers eval-dataflow eval-outputs eval-search
 
 # What running needs: the library, the server and the embedding model of search.
@@ -60,6 +61,11 @@ tour: $(RUNS)
 
 docs-reference: setup
 	$(BIN)/toolyard schema --markdown > docs/configuration.md
+	$(BIN)/python docs/reference.py
+
+# The documentation as a site that asks nobody else for anything: python -m http.server -d site
+docs: setup
+	$(BIN)/zensical build --clean
 
 test: lint unit
 
@@ -157,4 +163,4 @@ soak: rig $(VENV)/.llama
 	$(BIN)/python tests/serving/soak_abuse.py
 
 clean:
-	rm -rf $(VENV) $(FLOORS) $(BENCH) $(FRAMEWORKS) .cache .mypy_cache .ruff_cache .import_linter_cache build dist
+	rm -rf $(VENV) $(FLOORS) $(BENCH) $(FRAMEWORKS) .cache site .mypy_cache .ruff_cache .import_linter_cache build dist

@@ -58,14 +58,16 @@ def test_a_wrong_key_or_value_is_not(validator, place, value):
     assert not validator.is_valid(document)
 
 
-README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
-
-
-CONFIGS = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+DOCS = "\n".join(path.read_text() for path in sorted((Path(__file__).resolve().parents[2] / "docs").glob("*.md")))
+CONFIGS = [
+    block
+    for block in re.findall(r"^```yaml\n(.*?)^```", DOCS, re.DOTALL | re.MULTILINE)
+    if "tools:" in block and "..." not in block
+]
 
 
 @pytest.mark.parametrize("block", CONFIGS, ids=[f"config{number}" for number in range(len(CONFIGS))])
-def test_the_configs_of_the_readme_are_valid(validator, block):
+def test_the_configs_of_the_docs_are_valid(validator, block):
     assert validator.is_valid(parse_yaml(block))
 
 

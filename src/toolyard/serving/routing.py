@@ -297,6 +297,7 @@ class PathTable(BaseRoute):
     """
 
     def __init__(self, paths: Mapping[str, Mapping[str, ASGIApp]]) -> None:
+        self.paths = tuple(paths)
         patterns = {_compile_path(path): methods for path, methods in paths.items()}
         self._fixed = {
             tuple(fixed for fixed, _ in pattern): methods

@@ -1,4 +1,4 @@
-"""The page of the first hour: its files are written and its very commands run, as real processes in an empty folder."""
+"""Every block of code of every page: Python is run, commands are typed, configs are read, JSON is parsed."""
 
 import json
 import os
@@ -12,14 +12,25 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import yaml
 from waiting import SOON
+from warm_python import warm_toolyard
 
 from toolyard import SourceUnavailable, Toolyard
+from toolyard.app.config import is_config, read_config
+
+from .pages import INSTALLS, ROOT, read_pages
 
 pytestmark = pytest.mark.process
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "first-hour.md").read_text()
-TASKS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE))
+PAGES = {page.name: page for page in read_pages()}
+PYTHON = [
+    (name, index)
+    for name, page in PAGES.items()
+    for index, block in enumerate(page.blocks("python"))
+    if not block.title
+]
+COMMANDS = [name for name, page in PAGES.items() if page.blocks("console")]
 PORT = "8765"
 TOKEN = "the-token-of-the-pets"
 PETS = {
@@ -73,6 +84,16 @@ def pets():
         server.shutdown()
 
 
+def write_files(page, folder):
+    """The files that the page shows, and the catalog that several pages name."""
+    shutil.copy(ROOT / "examples/catalogs/weather.yaml", folder)
+    for block in page.blocks():
+        if "." in block.title:  # else it is the name of a framework, whose tests run the block
+            path = folder / block.title
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block.text)
+
+
 @pytest.fixture
 def shell(tmp_path, pets):
     """Runs a command as a new user has it: in an empty folder and home, with the installed `toolyard` on the path."""
@@ -85,8 +106,6 @@ def shell(tmp_path, pets):
         "PETS_URL": pets,
         "PETS_TOKEN": TOKEN,
     }
-    for name, text in re.findall(r"^```\w+ (\S+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE):
-        (folder / name).write_text(text)
     ports, started = [], []
 
     def run(command):
@@ -111,6 +130,7 @@ def shell(tmp_path, pets):
         said, _ = process.communicate(timeout=SOON)
         return process.returncode, said
 
+    run.folder = folder
     yield run
     for process in started:
         os.killpg(process.pid, signal.SIGTERM)
@@ -126,10 +146,11 @@ def read_commands(text):
             yield command, lines, int(status or 0)
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_each_task_takes_the_commands_that_the_page_says(shell, task):
-    commands = list(read_commands(TASKS[task]))
-    assert f"({len(commands)} command{'s' * (len(commands) > 1)})" in task
+@pytest.mark.parametrize("name", COMMANDS)
+def test_commands_say_what_the_page_says(shell, name):
+    write_files(PAGES[name], shell.folder)
+    commands = list(read_commands(PAGES[name].text))
+    assert commands
     for command, lines, status in commands:
         if command.startswith("curl ") and shutil.which("curl") is None:
             continue  # a bare machine may have none; what it asks of the server, tests/serving ask, too
@@ -140,8 +161,40 @@ def test_each_task_takes_the_commands_that_the_page_says(shell, task):
             assert re.search(rf"^\s*{words}", said, re.MULTILINE), f"{command}\nwanted: {line}\n{said}"
 
 
-def test_the_page_has_the_nine_tasks():
-    assert len(TASKS) == 9
+def test_each_task_of_the_first_hour_takes_the_commands_that_it_says():
+    tasks = re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGES["first-hour"].text, re.DOTALL | re.MULTILINE)
+    assert len(tasks) >= 9
+    for task, text in tasks:
+        count = len(list(read_commands(text)))
+        assert 0 < count <= 3 and f"({count} command{'s' * (count > 1)})" in task
+
+
+@pytest.mark.parametrize(("name", "index"), PYTHON)
+def test_python_prints_what_the_page_says(name, index, tmp_path):
+    block = PAGES[name].blocks("python")[index].text
+    write_files(PAGES[name], tmp_path)
+    done = warm_toolyard().run(["-c", block], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == re.findall(r"# -> (.*)", block)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_configs_are_read_and_nothing_is_in_another_language(name, tmp_path):
+    for block in PAGES[name].blocks():
+        match block.language:
+            case "yaml":
+                document = yaml.safe_load(block.text)
+                if not block.title or is_config(document):
+                    values = dict.fromkeys(re.findall(r"\$\{(\w+)", block.text), "x")
+                    read_config({"tools": [], **document}, base=tmp_path, env=values)
+            case "json":
+                json.loads(block.text)
+            case "sh":
+                # What installs and deploys; anything else belongs into a block of `console`, which runs.
+                lines = block.text.replace("\\\n", "").splitlines()
+                assert all(INSTALLS.match(line) for line in lines if line and not line.startswith("#")), block.text
+            case language:
+                assert language in ("python", "console", "text", "toml", "dockerfile", "ini", "mermaid"), language
 
 
 def test_an_api_whose_document_is_behind_a_key_says_which_option_is_missing(pets):

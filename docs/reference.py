@@ -1,0 +1,237 @@
+"""`make docs-reference`: pages of the reference, written from the code, so that nothing is in one and not in the other.
+
+`commands.md` from the command line, `errors.md` from the error classes and the refusals of the server, `http-api.md`
+from its OpenAPI document, `python-api.md` from signatures and docstrings; `toolyard schema` writes `configuration.md`.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).resolve().parent
+SRC = DOCS.parent / "src" / "toolyard"
+REMEDIES: dict[str, dict[str, list[str]]] = tomllib.loads((DOCS / "errors.toml").read_text())
+_HEADING = "\nWritten by `make docs-reference` from the code.\n"
+_COMMANDS = """\
+All take `--json`, `--quiet` and `--verbose`, and end with 0; 1 for findings, a failed call or a name that is not there;
+2 where nothing could be done; 3 where a call waits for approval. Those that work on tools find their file as the first
+word (`toolyard search yard.yaml "QUERY"`, `toolyard call my_tools.py::add a=1`), by `-c FILE`, in `$TOOLYARD_CONFIG`,
+as `./toolyard.yaml`; else they take the tools that ship with toolyard. `--skip-bad` leaves out entries that a strict
+load would refuse.
+"""
+_ERRORS = """\
+A failed call is a result with `error_info`: `code`, `message`, `retryable`, `effect` (`none`: nothing happened,
+`unknown`: nobody can tell), perhaps `retry_after`, `hint` and `details`. The same code comes on every face; over HTTP
+the status says it, too. In Python each code has [a class](python-api.md#errors).
+"""
+_HTTP_API = """\
+The whole, with every schema, is at `/openapi.json` of a server. With keys, send `Authorization: Bearer TOKEN`. Besides
+these there are `/mcp` and `/sse` ([MCP](mcp-server.md)) and `/console/` ([console](console.md)).
+"""
+_PYTHON_API = "All from `toolyard`. Every method of an engine has an a-twin (`aexecute`) for async code.\n"
+
+
+def write_commands() -> str:
+    """Every command with its usage, as `--help` prints it."""
+    from rich.console import Console
+
+    from toolyard.cli.main import app
+
+    app.help_formatter = "plain"
+
+    def ask(words: list[str]) -> str:
+        console = Console(file=StringIO(), width=110, color_system=None)
+        app.help_print(words, console=console)
+        return re.sub(r"[ \t]+$", "", console.file.getvalue(), flags=re.MULTILINE).strip()
+
+    parts = [
+        "# Commands",
+        _HEADING,
+        _COMMANDS,
+    ]
+    for words in list_commands(app):
+        parts += [f"## `toolyard {' '.join(words)}`\n", f"```text\n{ask(words)}\n```\n"]
+    return "\n".join(parts)
+
+
+def list_commands(app: Any, before: tuple[str, ...] = ()) -> Iterator[list[str]]:
+    """The words of every command, groups gone into."""
+    for name in sorted(app):
+        if name.startswith("-"):
+            continue
+        # Whether it is a group is told by looking for commands below it, and by having no command of its own.
+        below = [] if app[name].default_command else list(list_commands(app[name], (*before, name)))
+        yield from below or [[*before, name]]
+
+
+def find_codes() -> dict[str, set[int]]:
+    """Each error code with its HTTP statuses: those of the classes, and those of refusals in the source."""
+    from toolyard.model import errors
+
+    codes: dict[str, set[int]] = defaultdict(set)
+    for cls in vars(errors).values():
+        if isinstance(cls, type) and issubclass(cls, errors.ToolyardError):
+            codes[cls.code].add(cls.http_status)
+    for text in (path.read_text() for path in SRC.rglob("*.py")):
+        for node in ast.walk(ast.parse(text)) if "HttpFault(" in text else ():
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "HttpFault" and len(node.args) >= 2:
+                status, code = node.args[:2]
+                if isinstance(code, ast.Constant):
+                    codes[code.value].update([status.value] if isinstance(status, ast.Constant) else [])
+    return dict(codes)
+
+
+def write_errors() -> str:
+    """Every code with its status, its cause and what to do about it."""
+    codes = find_codes()
+    parts = [
+        "# Errors",
+        _HEADING,
+        _ERRORS,
+    ]
+    for group, known in REMEDIES.items():
+        parts += [
+            f"## {group.replace('_', ' ').capitalize()}\n",
+            "| code | HTTP | cause | what to do |",
+            "|---|---|---|---|",
+        ]
+        for code, (cause, remedy) in known.items():
+            status = ", ".join(map(str, sorted(codes.get(code, ()))))
+            parts.append(f"| `{code}` | {status} | {cause} | {remedy} |")
+        parts.append("")
+    return "\n".join(parts)
+
+
+def write_http_api() -> str:
+    """Every route with what it takes and answers, from the document that the server gives."""
+    from starlette.testclient import TestClient
+
+    from toolyard import Toolyard
+    from toolyard.serving import asgi
+
+    yard = Toolyard.from_config({"tools": [{"type": "domains", "domains": ["core"]}]})
+    with TestClient(asgi(yard), base_url="http://127.0.0.1") as client:
+        document = client.get("/openapi.json").json()
+    parts = [
+        "# HTTP API",
+        _HEADING,
+        _HTTP_API,
+    ]
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            parts += [f"## `{method.upper()} {path}`\n", f"{operation['summary']}.\n"]
+            if operation.get("description"):
+                parts.append(operation["description"] + "\n")
+            rows = [
+                f"| `{item['name']}` | {item['in']} | {_say_type(item['schema'])} | {item.get('description', '')} |"
+                for item in (_follow(document, item) for item in operation.get("parameters", ()))
+            ]
+            if rows:
+                parts += ["| parameter | in | value | meaning |", "|---|---|---|---|", *rows, ""]
+            if body := operation.get("requestBody"):
+                schema = _follow(document, next(iter(_follow(document, body)["content"].values()))["schema"])
+                fields = ", ".join(f"`{name}`" for name in schema.get("properties", {}))
+                parts.append(f"Body: {fields or _say_type(schema)}.\n")
+            parts.append(f"Answers: {', '.join(operation['responses'])}.\n")
+    return "\n".join(parts)
+
+
+def _follow(document: dict[str, Any], item: dict[str, Any]) -> dict[str, Any]:
+    while "$ref" in item:
+        found: Any = document
+        for word in item["$ref"].removeprefix("#/").split("/"):
+            found = found[word]
+        item = found
+    return item
+
+
+def _say_type(schema: dict[str, Any]) -> str:
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    kinds = [branch.get("type", "") for branch in (schema, *schema.get("anyOf", ()), *schema.get("oneOf", ()))]
+    return " or ".join(str(kind) for kind in kinds if kind) or "anything"
+
+
+def write_python_api() -> str:
+    """Every public name by kind, with its signature and the first words of its docstring; of classes their methods."""
+    import toolyard
+
+    kinds: dict[str, list[str]] = {"Classes": [], "Functions": [], "Errors": [], "Constants": []}
+    for name in toolyard.__all__:
+        value = getattr(toolyard, name)
+        if isinstance(value, type) and issubclass(value, BaseException):
+            line = f"| `{name}` | {_code_of(value)} | {_first_words(value)} |"
+            kinds["Errors"].append(line)
+        elif isinstance(value, type):
+            kinds["Classes"] += _describe_class(name, value)
+        elif callable(value):
+            kinds["Functions"] += [f"### `{name}{_signature(value)}`\n", _first_words(value) + "\n"]
+        else:
+            kinds["Constants"].append(f"- `{name}` = `{value!r}`")
+    parts = [
+        "# Python API",
+        _HEADING,
+        "All from `toolyard`. Every method of an engine has an a-twin (`aexecute`) for async code.\n",
+    ]
+    for kind, lines in kinds.items():
+        parts.append(f"## {kind}\n")
+        if kind == "Errors":
+            parts += ["| class | code | meaning |", "|---|---|---|"]
+        parts += [*lines, ""]
+    return "\n".join(parts)
+
+
+def _code_of(error: type) -> str:
+    return f"`{error.__dict__['code']}`" if "code" in error.__dict__ else ""
+
+
+def _describe_class(name: str, cls: type) -> Iterator[str]:
+    yield f"### `{name}`\n"
+    yield f"```text\n{name}{_signature(cls)}\n```\n"
+    yield _first_words(cls) + "\n"
+    rows = [
+        f"- `{method}{_signature(value)}`: {_first_words(value)}"
+        for method, value in inspect.getmembers(cls, callable)
+        if not method.startswith("_") and _is_ours(value) and not _is_twin(cls, method)
+    ]
+    if rows:
+        yield from [*rows, ""]
+
+
+def _is_ours(method: Any) -> bool:
+    return str(getattr(method, "__module__", "")).startswith("toolyard") and bool(inspect.getdoc(method))
+
+
+def _is_twin(cls: type, method: str) -> bool:
+    return method.startswith("a") and hasattr(cls, method[1:])
+
+
+def _signature(value: Any) -> str:
+    try:
+        text = str(inspect.signature(value))
+    except (TypeError, ValueError):
+        return ""
+    text = re.sub(r"\(self(, )?", "(", text)
+    text = re.sub(r"<[^<>]*>", "...", text)
+    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)  # annotations are kept as texts
+    return re.sub(r"\b(toolyard|collections\.abc|typing|msgspec)(\.\w+)*\.", "", text)
+
+
+def _first_words(value: Any) -> str:
+    words = (inspect.getdoc(value) or "").split("\n\n")[0]
+    return " ".join(words.split())
+
+
+PAGES = {"commands": write_commands, "errors": write_errors, "http-api": write_http_api, "python-api": write_python_api}
+
+if __name__ == "__main__":
+    for page, write in PAGES.items():
+        (DOCS / f"{page}.md").write_text(write().rstrip() + "\n")

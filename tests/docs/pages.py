@@ -1,0 +1,39 @@
+"""The pages of the docs: which there are, and the blocks of code in them."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+GENERATED = ("configuration", "commands", "errors", "http-api", "python-api")
+"""Pages that `make docs-reference` writes from the code."""
+INSTALLS = re.compile(r"(sudo )?(pip|pipx|uvx|make|docker|kubectl|systemctl|cp|git|npm|npx) |cd ")
+"""What a block of `sh` may do: install, build and deploy, which no test can do to the machine it runs on."""
+
+_BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+class Block(NamedTuple):
+    """One fenced block: its language, the file it is shown as, and its text."""
+
+    language: str
+    title: str
+    text: str
+
+
+class Page(NamedTuple):
+    """A page by its name, and its text."""
+
+    name: str
+    text: str
+
+    def blocks(self, *languages: str) -> list[Block]:
+        """Those of the page, in order; all, or in these languages."""
+        found = [Block(*match) for match in _BLOCK.findall(self.text)]
+        return [block for block in found if not languages or block.language in languages]
+
+
+def read_pages() -> list[Page]:
+    """The README and every page that people wrote."""
+    paths = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [Page(path.stem, path.read_text()) for path in paths if path.stem not in GENERATED]
