@@ -32,7 +32,7 @@ from toolyard.sessions.world_diff import hash_world, plain_world
 Row = dict[str, Any]
 
 _FILTERS = ("tool", "session", "code", "mode", "effects", "key", "errors")
-_SESSIONS, _ENTRIES, _APPROVALS = 100, 50, 50
+_CALLS, _SESSIONS, _ENTRIES, _APPROVALS = 50, 100, 50, 50
 """On a page."""
 _MOST = 2**53
 
@@ -40,7 +40,7 @@ _MOST = 2**53
 async def show_calls(service: Service, request: Request) -> Row:
     """`GET /console/calls`: the log, newest first, with the filters of `GET /v1/calls`."""
     engine = service.yard.tool_engine
-    page: Row = {"calls": []} if engine.journal is None else await CallRoutes(engine).find_page(request)
+    page: Row = {"calls": []} if engine.journal is None else await CallRoutes(engine).find_page(request, _CALLS)
     return {
         "is_kept": engine.journal is not None,
         "filters": {name: value for name in _FILTERS if (value := query_str(request, name))},

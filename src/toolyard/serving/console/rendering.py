@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache, lru_cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, lru_cache, partial
+from html import escape
 from importlib.resources import files
 from itertools import groupby
 from operator import attrgetter
@@ -18,6 +19,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from toolyard.constants import VERSION
+from toolyard.model.errors import Held
 from toolyard.serving.console.form import pretty
 from toolyard.serving.http_fault import Headers, HttpFault
 from toolyard.serving.identity import KeyRing
@@ -59,10 +61,13 @@ _MAX_COLOURED = 50_000
 _TOKEN = re.compile(
     r'(?P<text>"(?:\\.|[^"\\])*")(?P<key>\s*:)?|(?P<word>\b(?:true|false|null)\b)|(?P<number>-?\d[\d.eE+-]*)'
 )
-_EFFECTS = {
+_BADGES = {
     "read": ("read", "Reads only: running it changes nothing."),
     "write": ("write", "Writes: running it changes something outside of here."),
     "unknown": ("effects unknown", "Nobody has said whether running it changes anything."),
+    "stale": ("stale", "Its source could not be loaded again; this is what it gave last."),
+    "held": ("held", "A rule of the policy asks: its calls wait until somebody approves them."),
+    "simulated": ("simulated", "Nothing was changed by it, and nothing is kept of it."),
 }
 
 
@@ -183,28 +188,28 @@ def tool_path(name: str) -> str:
 
 def coloured(text: str) -> Markup:
     """JSON text with its parts marked for the stylesheet."""
-    from markupsafe import Markup, escape
+    from markupsafe import Markup, escape as marked
 
     if len(text) > _MAX_COLOURED:
-        return escape(text)
+        return marked(text)
     parts: list[str] = []
     end = 0
     for found in _TOKEN.finditer(text):
         kind = found.lastgroup if found.lastgroup != "text" else "string"
         token = found["text"] or found[0]
-        parts += [escape(text[end : found.start()]), Markup('<span class="j-{}">{}</span>').format(kind, token)]
+        parts += [marked(text[end : found.start()]), Markup('<span class="j-{}">{}</span>').format(kind, token)]
         end = found.start() + len(token)
-    return Markup("").join([*parts, escape(text[end:])])
+    return Markup("").join([*parts, marked(text[end:])])
 
 
 def shown_json(value: Any) -> Markup:
     """A JSON value to be read, cut where it becomes too long for a page."""
-    from markupsafe import escape
+    from markupsafe import escape as marked
 
     text = pretty(value)
     if len(text) > MAX_SHOWN:
         cut = f"{text[:MAX_SHOWN]}\n... {len(text) - MAX_SHOWN:,} more characters; ask the API for the whole of it"
-        return escape(cut)
+        return marked(cut)
     return coloured(text)
 
 
@@ -224,6 +229,42 @@ def took(milliseconds: float) -> str:
     if milliseconds < 1000:
         return f"{milliseconds:.1f} ms" if milliseconds < 100 else f"{milliseconds:.0f} ms"
     return f"{milliseconds / 1000:.2f} s"
+
+
+@cache
+def badge(kind: str) -> Markup:
+    """What is to be seen of a tool or call at once, in a word, and why."""
+    from markupsafe import Markup
+
+    return Markup('<span class="badge {}" title="{}">{}</span>').format(kind, _BADGES[kind][1], _BADGES[kind][0])
+
+
+def call_cells(root: str, calls: Iterable[dict[str, Any]]) -> Iterator[tuple[object, ...]]:
+    """Rows of calls as their template wants them, escaped: value by value in there would be most of a page's time."""
+    for call in calls:
+        code, effects, began = call.get("code"), call.get("effects", "unknown"), call["time"]
+        marks: list[str] = [] if effects == "unknown" else [badge(effects)]
+        if call["mode"] == "simulate":
+            marks.append(badge("simulated"))
+        if code is not None:
+            marks.append(f'<span class="badge {"waits" if code == Held.code else "bad"}">{escape(code)}</span>')
+        if "session_id" in call:
+            marks.append(f'<span class="fine">{escape(call["session_id"])}</span>')
+        yield (
+            *(code is not None, f"{root}{CONSOLE}/calls/{call['id']}", began, began[11:23], escape(call["tool"])),
+            *("".join(marks), call["duration_ms"], took(call["duration_ms"])),
+        )
+
+
+def tool_cells(root: str, rows: Iterable[Any], **query: str) -> Iterator[tuple[object, ...]]:
+    """Rows of the catalog (`CatalogRow`), likewise."""
+    for row in rows:
+        marks: list[str] = [] if row.effect == "unknown" else [badge(row.effect)]
+        if row.overloads > 1:
+            marks.append(f'<span class="badge">{row.overloads} overloads</span>')
+        marks += [badge(kind) for kind in ("held", "stale") if getattr(row, kind)]
+        link = escape(with_query(root + tool_path(row.name), **query))
+        yield link, escape(row.namespace), escape(row.label), "".join(marks), row.score, escape(row.text)
 
 
 def rest_of(mapping: dict[str, Any], key: str) -> dict[str, Any]:
@@ -285,7 +326,9 @@ def _environment(root: str = "") -> Environment:
         tool_path=lambda name: root + tool_path(name),
         item_path=lambda kind, name: root + item_path(kind, name),
         with_query=with_query,
-        effect_words=_EFFECTS,
+        badge=badge,
+        call_cells=partial(call_cells, root),
+        tool_cells=partial(tool_cells, root),
         took=took,
         rest_of=rest_of,
     )

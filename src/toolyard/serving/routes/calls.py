@@ -76,11 +76,11 @@ class CallRoutes:
         """One row of the log."""
         return JsonResponse(await self.find_call(request))
 
-    async def find_page(self, request: Request) -> dict[str, Any]:
-        """What `GET /v1/calls` answers, for whoever shows it."""
+    async def find_page(self, request: Request, usual: int = 100) -> dict[str, Any]:
+        """What `GET /v1/calls` answers, for whoever shows it; `usual`: calls on a page, if nobody says."""
         log = self._log()
         wanted = _read_filter(request)
-        limit = query_int(request, "limit", 1, _PAGE, 100)
+        limit = query_int(request, "limit", 1, _PAGE, usual)
         own = owner_seen_by(caller_of(request).principal)
         if own is not None:
             if wanted.owner not in (None, own):

@@ -1,0 +1,52 @@
+"""Rows of long lists are escaped before their template has them: whatever stands in a name stays text."""
+
+from html.parser import HTMLParser
+
+from hypothesis import given, strategies as st
+
+from toolyard.serving.console.catalog import CatalogRow
+from toolyard.serving.console.rendering import _environment
+
+TEXT = st.text(st.sampled_from("<>&\"'/= sonclickimgscript{}%"), max_size=30) | st.text(max_size=10)
+ROWS = """{% autoescape false %}{% for cells in found %}<a href="{{ cells[0] }}" title="{{ cells[1] }}">{{ cells|join("|") }}</a>
+{% endfor %}{% endautoescape %}"""
+
+
+class Tags(HTMLParser):
+    """Which elements there are, and with which attributes."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.seen = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.append((tag, tuple(name for name, _ in attributes)))
+
+
+LINK, BADGE, FINE = ("a", ("href", "title")), ("span", ("class",)), ("span", ("class",))
+
+
+def render(**found):
+    [(name, rows)] = found.items()
+    environment = _environment("/yard")
+    return environment.from_string(ROWS).render(found=environment.globals[name](rows))
+
+
+@given(TEXT, TEXT, TEXT)
+def test_nothing_that_a_call_carries_becomes_an_element_or_an_attribute(tool, session, code):
+    call = {
+        "id": "0" * 16,
+        "time": "2026-01-01T00:00:00.000+00:00",
+        "tool": tool,
+        "mode": "execute",
+        "duration_ms": 1.5,
+    }
+    page = render(call_cells=[{**call, "session_id": session, "code": code}])
+    assert Tags(page).seen == [LINK, BADGE, FINE]
+
+
+@given(TEXT, TEXT, TEXT, TEXT)
+def test_nothing_that_a_tool_says_becomes_an_element_or_an_attribute(name, label, namespace, text):
+    row = CatalogRow(name, label, namespace, text, "unknown", (), "", 2)
+    assert Tags(render(tool_cells=[row])).seen == [LINK, BADGE]
