@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -99,19 +99,9 @@ class SearchHits(Protocol):
 class ToolSearch(Protocol):
     """Searches the snapshots of one registry."""
 
-    def search(
-        self,
-        snapshot: Any,
-        query: str,
-        k: int = 5,
-        *,
-        namespace: str | Collection[str] | None = None,
-        tags: str | Collection[str] | None = None,
-        where: Callable[[Tool], bool] | None = None,
-        wait: bool = True,
-        threshold: float | None = None,
-    ) -> SearchHits:
-        """The tools that fit, best first; none where nothing does."""
+    @property
+    def search(self) -> Callable[..., SearchHits]:
+        """As `ToolRegistry.search`, with the snapshot before the query: what fits, best first; none if nothing does."""
 
 
 def new_search() -> ToolSearch:

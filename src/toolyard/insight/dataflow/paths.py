@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from toolyard.model.names import json_type
+
 STRING, INTEGER, NUMBER, BOOLEAN, OBJECT, ARRAY = (1 << bit for bit in range(6))
 SCALAR = STRING | INTEGER | NUMBER | BOOLEAN
 KINDS = {"string": STRING, "integer": INTEGER, "number": NUMBER, "boolean": BOOLEAN, "object": OBJECT, "array": ARRAY}
@@ -321,16 +323,5 @@ def _guess_kinds(settled: Schema) -> int:
 def _kinds_of_values(values: list[Any]) -> int:
     kinds = 0
     for value in values[:_MAX_VALUES]:
-        if isinstance(value, bool):
-            kinds |= BOOLEAN
-        elif isinstance(value, int):
-            kinds |= INTEGER
-        elif isinstance(value, float):
-            kinds |= NUMBER
-        elif isinstance(value, str):
-            kinds |= STRING
-        elif isinstance(value, list):
-            kinds |= ARRAY
-        elif isinstance(value, Mapping):
-            kinds |= OBJECT
+        kinds |= OBJECT if is_mapping(value) else KINDS.get(json_type(value), 0)
     return kinds or SCALAR
