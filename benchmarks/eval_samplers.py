@@ -30,7 +30,7 @@ from benchmarks.material import corpus_folder
 from toolyard import FileToolLoader, SamplingError, ToolRegistry, ToolSampler, get_tool_enrichment, get_tool_sampler
 from toolyard.insight.base import track_progress
 from toolyard.insight.embeddings.choice import default_embedder
-from toolyard.insight.samplers.similarity import from_words
+from toolyard.insight.samplers.snapshot_view import from_words
 from toolyard.plugins import SAMPLERS as SAMPLER_CLASSES
 
 DRAWS = 10_000

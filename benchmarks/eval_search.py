@@ -34,7 +34,6 @@ from toolyard.insight.embeddings.choice import default_embedder
 from toolyard.insight.embeddings.embedder import Embedder, Matrix
 from toolyard.insight.embeddings.vectors import cached_vectors
 from toolyard.insight.search.candidates import Meaning
-from toolyard.insight.search.index import ToolIndex
 from toolyard.insight.search.query import read_query, words
 from toolyard.insight.search.rank import (
     HYBRID_WEIGHTS,
@@ -46,7 +45,7 @@ from toolyard.insight.search.rank import (
     order_rows,
     table_of,
 )
-from toolyard.insight.search.searcher import Searcher
+from toolyard.insight.search.searcher import Searcher, ToolIndex
 
 ROOT = Path(__file__).resolve().parents[1]
 FALSE_OFFERS = 0.10

@@ -25,10 +25,10 @@ from toolyard.insight.embeddings.choice import default_embedder
 from toolyard.insight.embeddings.embedder import Embedder, Matrix, normalise_rows
 from toolyard.insight.embeddings.vectors import cached_vectors
 from toolyard.insight.search import candidates
-from toolyard.insight.search.candidates import Known, Meaning
-from toolyard.insight.search.index import IndexView, ToolIndex
+from toolyard.insight.search.candidates import IndexView, Known, Meaning
 from toolyard.insight.search.query import Query, QueryVectors, read_query
 from toolyard.insight.search.rank import HYBRID_WEIGHTS, collect_evidence, compute_probabilities, order_rows, table_of
+from toolyard.insight.search.searcher import ToolIndex
 
 ROOT = Path(__file__).resolve().parents[1]
 QUERIES = 40

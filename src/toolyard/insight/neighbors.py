@@ -15,7 +15,7 @@ from toolyard.insight.base import ToolEnrichment, VectorOptions, track_progress
 from toolyard.insight.cache import CacheOption, ItemCache, force_option, hash_catalog, keep_arrays, read_arrays
 from toolyard.insight.embeddings.choice import Model, embedder_of
 from toolyard.insight.embeddings.vectors import cached_vectors, text_of
-from toolyard.insight.samplers.similarity import find_highest, lengths_of, matrix_of, whole_numbers
+from toolyard.insight.samplers.snapshot_view import find_highest, lengths_of, matrix_of, whole_numbers
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
 from toolyard.schema.options import read_arguments

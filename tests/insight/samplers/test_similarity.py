@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.insight.samplers.yard import tool
-from toolyard.insight.samplers.similarity import (
+from toolyard.insight.samplers.snapshot_view import (
     LEVELS,
     ToolLikeness,
     WordLikeness,

@@ -20,8 +20,7 @@ from toolyard.insight.samplers.drop_parameter import (
     without_parameter,
 )
 from toolyard.insight.samplers.mix import by_hardness, draw_inner, inner_sampler
-from toolyard.insight.samplers.similarity import Floats, compute_cosines, lengths_of, whole_numbers
-from toolyard.insight.samplers.snapshot_view import has_words
+from toolyard.insight.samplers.snapshot_view import Floats, compute_cosines, has_words, lengths_of, whole_numbers
 from toolyard.model.errors import SamplingError
 from toolyard.model.tool import Tool
 

@@ -130,6 +130,19 @@ def build_postings(rows: Sequence[Row]) -> Postings:
     return Postings(offsets, terms, weights, zones, term_offsets, owners[order], weights[order], counts)
 
 
+class IndexView(msgspec.Struct, frozen=True, weakref=True, eq=False):
+    """One snapshot in the index; a row of everything is a place in the snapshot."""
+
+    tools: Sequence[Tool]
+    postings: Postings
+    numbers: Mapping[str, int]
+    """Of terms; words of other snapshots are among them."""
+    lacks: Sequence[tuple[frozenset[str], ...]]
+    """By place: the words of each required parameter."""
+    lower: Mapping[str, tuple[int, ...]]
+    """Places by name in lower case: bare and qualified, of aliases too."""
+
+
 _SOFT_FROM = 0.3
 """Cosine of two words below which they have nothing to do with each other."""
 _IMPORTANT = 1.5

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolyard.insight.search.candidates import (
+    IndexView,
     Known,
     Mask,
     Signals,
@@ -20,7 +21,6 @@ from toolyard.insight.search.candidates import (
     weigh_words,
     word_signals,
 )
-from toolyard.insight.search.index import IndexView
 from toolyard.insight.search.query import Query, QueryVectors
 
 
