@@ -367,6 +367,24 @@ def test_what_expired_cannot_be_decided_nor_used_and_the_call_is_held_anew(desk,
     assert desk.hold(draft(), 60).id != first.id
 
 
+def test_what_expired_is_written_down_and_told_once_whoever_looks(clock):
+    records = MemoryRecords(clock=clock)
+    desks, told = [Approvals(records), Approvals(records)], []
+    for desk in desks:
+        desk.listeners.append(lambda approval: told.append((approval.id, approval.state)))
+    first, second, third = (desks[0].hold(draft(digest=name), 60 + at) for at, name in enumerate("abc"))
+    desks[0].deny(third.id)
+    told.clear()
+    assert desks[1].settle_expired() == 60 and told == []
+    clock.now += 60
+    assert [desk.settle_expired() for desk in desks] == [1, 1]
+    assert told == [(first.id, "expired")]
+    clock.now += 1
+    desks[1].settle_expired()
+    assert told[1:] == [(second.id, "expired")] and desks[0].get(third.id).state == "denied"
+    assert desks[0].get(first.id).state_words.startswith("expired: nobody decided before 1970-01-12T")
+
+
 def test_once_approved_a_call_may_run_for_as_long_again(desk, clock):
     first = desk.hold(draft(), 60)
     clock.now += 59

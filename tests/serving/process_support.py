@@ -23,6 +23,7 @@ class Served:
         assert line, process.communicate()[1]
         self.said = json.loads(line)
         self.url = self.said["url"]
+        self.port = self.said["port"]
 
     def _line(self):
         with selectors.DefaultSelector() as selector:

@@ -2,7 +2,7 @@
 
     pending -> approved -> used        claimed once, by compare-and-swap, before the call runs
             -> denied                  stands until it expires: the same call is refused, and not held again
-    pending | approved -> expired      by the clock alone; nobody has to write it down
+    pending | approved -> expired      by the clock alone; a server writes it down to tell of it once
 
 A record lives beside the sessions, in memory or in their database, so that it outlives its process where they do. It is
 stored under what it is bound to (caller, session, tool, definition, arguments), numbered: two processes that hold the
@@ -289,6 +289,19 @@ class Approvals:
             if self._records.replace(_KIND, *_place(approval_id), old, _encode(changed)):
                 self._tell(changed)
                 return changed
+
+    def settle_expired(self) -> float:
+        """Write down what has expired, and tell of it: once, whichever process does. Seconds until the next look."""
+        now = self._records.clock()
+        look = now + _LOOK_SECONDS
+        for record in self._records.all(_KIND):
+            if self._expired(head := _decode_head(record.value)) is head:
+                look = min(look, head.expires) if head.state in ("pending", "approved") else look
+                continue
+            expired = self._expired(_decode(record.value))
+            if self._records.replace(_KIND, record.owner, record.name, record.value, _encode(expired)):
+                self._tell(expired)
+        return look - now
 
     def _read(self, approval_id: str) -> tuple[bytes, Approval]:
         """As it is stored, and as it is now."""

@@ -121,7 +121,9 @@ class CallRow(msgspec.Struct, frozen=True, omit_defaults=True):
         facts = {name: shown[name] for name in _SHOWN if name in shown}
         began, took = datetime.fromisoformat(shown["time"]).timestamp(), shown["duration_ms"] / 1000
         facts |= {"number": int(shown["id"], 16), "time": began, "duration": took, "owner": shown.get("key", "")}
-        return msgspec.convert(facts, cls)
+        # A call that ended early has the first of them.
+        steps = [shown["steps_ms"][name] / 1000 for name in STEPS if name in shown.get("steps_ms", ())]
+        return msgspec.convert({**facts, "steps": steps}, cls)
 
 
 STEPS = ("bind", "policy", "run", "check")

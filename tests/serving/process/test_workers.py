@@ -9,6 +9,7 @@ import pytest
 from waiting import is_alive, until
 
 from serving.process_support import refused, served
+from serving.routes.test_events import Stream
 
 pytestmark = pytest.mark.process
 
@@ -52,6 +53,18 @@ def test_all_workers_answer_on_one_port_and_end_with_their_parent(yard):
     assert code == 0
     assert err.count("toolyard serves 1 tool") == 1
     assert not any(map(is_alive, seen))
+
+
+def test_streams_of_all_workers_tell_of_the_calls_of_all_in_one_order(yard):
+    with served(yard, "yard.json", "--port", "0", "--workers", "2") as server:
+        # Whichever worker has which: each tells of everything.
+        streams = [Stream(server) for _ in range(6)]
+        answered = []
+        until(lambda: answered.append(who(server)) or (len(set(answered)) == 2 and len(answered) > 5))
+        told = [[stream.read("call.ended")[1]["id"] for _ in answered] for stream in streams]
+        assert len(set(told[0])) == len(answered) and told == [told[0]] * 6
+        for stream in streams:
+            stream.close()
 
 
 def test_a_session_begun_in_one_worker_goes_on_in_the_other(yard):

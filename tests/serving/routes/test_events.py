@@ -3,11 +3,13 @@
 import http.client
 import json
 import threading
+import time
 
 import pytest
 from sessions.conftest import postgres, postgres_place  # noqa: F401 - fixtures
 from waiting import SOON, until
 
+from serving.routes.test_approvals import bank, decide, held_id, invoke
 from serving.service_support import CORE, served
 
 
@@ -16,7 +18,7 @@ class Stream:
 
     def __init__(self, yard, token=None, last=None):
         self._line = http.client.HTTPConnection("127.0.0.1", yard.port, timeout=SOON)
-        token = token or yard.token
+        token = token or getattr(yard, "token", None)
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
         self._line.request("GET", "/v1/events", headers=headers | ({} if last is None else {"last-event-id": last}))
         self.answer = self._line.getresponse()
@@ -129,6 +131,42 @@ def test_a_stream_ends_when_its_key_does(tmp_path):
         say(yard, "still", token=admin)
         assert kept.read("call.ended")[1]["call_id"] == "still"
         kept.close()
+
+
+def test_a_stream_ends_when_its_key_expires(tmp_path):
+    with served(config_of("sqlite", tmp_path)) as yard:
+        admin = yard.key("*:*")
+        doomed = Stream(yard, yard.key("*:execute", name="doomed", expires=time.time() + 1.5))
+        kept = Stream(yard, admin)
+        assert doomed.read() is None
+        doomed.close()
+        say(yard, "still", token=admin)
+        assert kept.read("call.ended")[1]["call_id"] == "still"
+        kept.close()
+
+
+def test_approvers_are_told_of_held_calls_until_they_are_used_or_expire_and_others_are_not(tmp_path):
+    with bank(tmp_path, expires=1.5) as yard:
+        boss, other = Stream(yard, yard.boss), Stream(yard, yard.key("core:execute,approve", name="other"))
+        first = held_id(invoke(yard, 1))
+        assert decide(yard, first).status == 200
+        assert invoke(yard, 1).status == 200
+        second = held_id(invoke(yard, 2))
+        told = [boss.read()]
+        while told[-1][0] != "approval.expired":
+            told.append(boss.read())
+        # Once it is used, its outcome is a change, too.
+        assert list(dict.fromkeys((kind, about["id"]) for kind, about in told)) == [
+            *((f"approval.{state}", first) for state in ("pending", "approved", "used")),
+            *((f"approval.{state}", second) for state in ("pending", "expired")),
+        ]
+        assert {about["tool"] for _, about in told} == {"bank::pay"}
+        mine = Stream(yard, last=boss.last)
+        boss.close()
+        yard.service.end_waits()
+        assert other.read() is mine.read() is None
+        other.close()
+        mine.close()
 
 
 def test_a_stream_ends_when_the_server_stops():

@@ -8,6 +8,7 @@ from the journal, which other processes write to as well.
 from __future__ import annotations
 
 import asyncio
+import time
 from bisect import bisect_right
 from collections.abc import MutableMapping
 
@@ -22,11 +23,12 @@ from toolyard.model.errors import SessionError
 from toolyard.model.report import SourceReport
 from toolyard.serving.identity import Principal
 from toolyard.serving.routing import Operation, QueryParameter, caller_of, query_str
-from toolyard.serving.session_view import run_off_loop
+from toolyard.serving.session_view import run_in_thread, run_off_loop
 from toolyard.serving.sse import BEAT, HEAD, RETRY_MS, watch_disconnect, write_event
 from toolyard.serving.subscribers import Subscriber, Subscribers, nothing
 
 _LOOK = 0.2
+_EXPIRY_LOOK = 60.0
 _CHUNK = 200
 """Events that are written to a reader in one go."""
 _TURNED = {"ok": "source.recovered", "stale": "source.died", "failed": "source.died"}
@@ -53,6 +55,9 @@ class EventFeed:
         self._snapshot: object = None
         self.readers = 0
         self._is_current = False
+        self._approvals = engine.approvals
+        self._next_expiry = 0.0
+        """When to look, by the monotonic clock, for approvals that have expired."""
         self._filling = asyncio.Lock()
         engine.approvals.listeners.append(self._tell_approval)
 
@@ -62,10 +67,19 @@ class EventFeed:
             await asyncio.sleep(_LOOK)
             self._notice_sources()
             try:
+                await self._settle_approvals()
                 await self._fill_list()
                 failing.pop(name, None)
             except SessionError as error:
                 failing[name] = type(error).__name__
+
+    async def _settle_approvals(self) -> None:
+        now = time.monotonic()
+        if now >= self._next_expiry:
+            # First, so that one that is held meanwhile is looked at in time.
+            self._next_expiry = now + _EXPIRY_LOOK
+            seconds = await run_in_thread(self._sessions, self._approvals.settle_expired)
+            self._next_expiry = min(self._next_expiry, time.monotonic() + seconds)
 
     async def _fill_list(self) -> None:
         # One at a time: what two have read would not be in order.
@@ -177,6 +191,8 @@ class EventFeed:
         about = {"id": approval.id, "state": approval.state, "tool": approval.tool}
         about |= {"session_id": approval.session_id, "key": owner}
         self.journal.tell(f"approval.{approval.state}", owner or "", namespace, about)
+        if approval.state == "pending":
+            self._next_expiry = min(self._next_expiry, time.monotonic() + approval.expires - approval.created)
 
 
 def sees_event(principal: Principal, event: Event) -> bool:
