@@ -18,7 +18,7 @@ from toolyard.calls.approvals import ApprovalPage
 from toolyard.calls.batch import check_calls, check_timeout
 from toolyard.client.journal import RemoteJournal
 from toolyard.client.registry import RemoteToolRegistry, read_results
-from toolyard.client.wire import API, REQUEST_SECONDS, ServerWire, WireOptions, make_garbled_error, segment
+from toolyard.client.wire import API, REQUEST_SECONDS, ListBudget, ServerWire, WireOptions, make_garbled_error, segment
 from toolyard.dialects.wire_names import read_wire_call
 from toolyard.loop.home import home_loop
 from toolyard.model.bases import Closing
@@ -61,6 +61,11 @@ class _HistoryPage(msgspec.Struct):
 _TIMES = ("created", "expires", "decided_at", "used_at")
 
 
+class _ApprovalPage(msgspec.Struct):
+    approvals: list[Any]
+    next_cursor: str | None = None
+
+
 class RemoteApprovals:
     """Calls that wait for somebody's word at a server: those that the key may see, and may decide on or not."""
 
@@ -80,9 +85,11 @@ class RemoteApprovals:
         asked = {"state": state, "tool": tool, "session": session_id, "limit": str(limit), "cursor": cursor}
         query = tuple((name, value) for name, value in asked.items() if value is not None)
         body = await self._wire.ask("GET", f"/{API}/approvals", query=query)
-        if not isinstance(body, dict) or not isinstance(body.get("approvals"), list):
-            raise make_garbled_error(self._wire.url, "none", "something that is no list of approvals")
-        return ApprovalPage(tuple(map(self._read, body["approvals"])), body.get("next_cursor"))
+        try:
+            page = msgspec.convert(body, _ApprovalPage)
+        except msgspec.ValidationError:
+            raise make_garbled_error(self._wire.url, "none", "something that is no list of approvals") from None
+        return ApprovalPage(tuple(map(self._read, page.approvals)), page.next_cursor)
 
     list = home_loop.sync_twin(alist)
 
@@ -284,11 +291,14 @@ class RemoteToolEngine(Closing):
         left = sys.maxsize if limit is None else check_number("limit", limit)
         found: list[RecordedCall] = []
         position: int | None = after
+        budget = ListBudget()
         while position is not None and len(found) < left:
             query = (("after", str(position)), ("limit", str(min(_HISTORY_PAGE, left - len(found)))))
-            body = await self._ask("GET", _session_path(session_id, "/history"), query=query)
+            body = await self._ask("GET", _session_path(session_id, "/history"), query=query, budget=budget)
             page = self._read_shape(body, _HistoryPage)
             found += page.entries
+            if page.next is not None and (page.next <= position or not page.entries):
+                raise make_garbled_error(self._wire.url, "none", "a history whose pages have no end")
             position = page.next
         return found
 
@@ -326,6 +336,7 @@ class RemoteToolEngine(Closing):
             _session_path(other_id)
             query = (("other", other_id), *query)
         body = await self._ask("GET", _session_path(session_id, "/diff"), query=query)
+        _read_field(self._wire.url, body, "changes", list)  # or what says nothing would be two equal worlds
         return self._read_shape(body, WorldDiff)
 
     world_diff = home_loop.sync_twin(aworld_diff)
@@ -431,8 +442,9 @@ class RemoteToolEngine(Closing):
         path: str,
         body: Mapping[str, Any] | None = None,
         query: tuple[tuple[str, str], ...] = (),
+        budget: ListBudget | None = None,
     ) -> Any:
-        return await self._wire.ask(method, path, query=query, body=body, timeout=self._request_timeout)
+        return await self._wire.ask(method, path, query=query, body=body, timeout=self._request_timeout, budget=budget)
 
 
 def _entry_query(**entries: int | None) -> tuple[tuple[str, str], ...]:

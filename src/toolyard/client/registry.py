@@ -10,7 +10,7 @@ from typing import Any, NoReturn, Self, Unpack
 
 import msgspec
 
-from toolyard.client.wire import API, REQUEST_SECONDS, ServerWire, WireOptions, make_garbled_error, segment
+from toolyard.client.wire import API, REQUEST_SECONDS, ListBudget, ServerWire, WireOptions, make_garbled_error, segment
 from toolyard.loop.home import home_loop
 from toolyard.model.bases import Closing
 from toolyard.model.bindings import McpBinding, RestBinding
@@ -87,9 +87,10 @@ async def _read_once(wire: ServerWire, ticket: int) -> Fetched | None:
     cursors: set[str] = set()
     generation: int | None = None
     cursor: str | None = None
+    budget = ListBudget()
     while len(cursors) < MAX_PAGES:
         query = (("limit", str(PAGE)), *([("cursor", cursor)] if cursor is not None else []))
-        page = _read_page(wire, await wire.ask("GET", f"/{API}/tools", query=query))
+        page = _read_page(wire, await wire.ask("GET", f"/{API}/tools", query=query, budget=budget))
         if generation is not None and page.generation != generation:
             return None
         generation = page.generation
@@ -97,7 +98,7 @@ async def _read_once(wire: ServerWire, ticket: int) -> Fetched | None:
         cursor = page.next_cursor
         if cursor is None:
             return Fetched(ticket, entries, generation)
-        if cursor in cursors:
+        if cursor in cursors or not page.tools:
             break
         cursors.add(cursor)
     raise make_garbled_error(wire.url, "none", "a catalog whose pages have no end")
@@ -105,11 +106,15 @@ async def _read_once(wire: ServerWire, ticket: int) -> Fetched | None:
 
 def _read_page(wire: ServerWire, body: Any) -> _Page:
     try:
-        return msgspec.convert(body, _Page)
+        page = msgspec.convert(body, _Page)
     except msgspec.ValidationError:
         raise ConfigError(
             f"{wire.url} has no catalog in the form toolyard knows; it is another server, or another version"
         ) from None
+    if len(page.tools) > PAGE:
+        told = f"a page of {len(page.tools):,} tools, where {PAGE:,} were asked for"
+        raise make_garbled_error(wire.url, "none", told)
+    return page
 
 
 class Catalog(ToolLoader):
@@ -361,7 +366,7 @@ class RemoteToolRegistry(ToolRegistry, Closing):
         body = await self.wire.ask(method, f"/{API}/{what}")
         try:
             return _read_report(body)
-        except (msgspec.ValidationError, TypeError, KeyError):
+        except msgspec.ValidationError:
             raise make_garbled_error(self.url, "none", "a report of another form") from None
 
     async def _send_tools(self, tools: tuple[Tool, ...]) -> None:
@@ -426,17 +431,9 @@ def _target(tool: Tool) -> dict[str, Any]:
     )
 
 
+class _Report(msgspec.Struct, frozen=True):
+    sources: tuple[SourceReport, ...]
+
+
 def _read_report(body: Any) -> LoadReport:
-    sources = []
-    for item in body["sources"]:
-        sources.append(
-            SourceReport(
-                source=item["source"],
-                loaded=item["loaded"],
-                rewrites=msgspec.convert(item["rewrites"], tuple[Rewrite, ...]),
-                rejected=msgspec.convert(item["rejected"], tuple[Rejection, ...]),
-                state=item["state"],
-                error=item["error"],
-            )
-        )
-    return LoadReport(tuple(sources))
+    return LoadReport(msgspec.convert(body, _Report).sources)

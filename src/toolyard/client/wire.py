@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -34,8 +35,14 @@ from toolyard.model.errors import (
 )
 from toolyard.schema.options import read_arguments
 
+MAX_VALUES = 5_000_000
+"""Values of one answer: a few bytes each, they take far longer to read than to send."""
+MAX_LIST_BYTES, LONGEST_LIST = 1024 * 1024 * 1024, 600.0
+"""Bytes and seconds of all pages of one list."""
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"')
 _GATEWAYS = frozenset({502, 503, 504})
 _SHOWN = 500
+_LONGEST_MESSAGE = 10_000
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -78,9 +85,8 @@ def make_refusal_error(answer: Incoming, url: str, effect: Effect) -> ToolyardEr
 
 def _read_info(envelope: Envelope, effect: Effect) -> ErrorInfo:
     details = {key: value for key, value in envelope.details.items() if key not in ("hint", "effect")}
-    return ErrorInfo(
-        envelope.code, envelope.message, envelope.retryable, effect=effect, hint=envelope.hint, details=details
-    )
+    message, hint = envelope.message[:_LONGEST_MESSAGE], envelope.hint and envelope.hint[:_LONGEST_MESSAGE]
+    return ErrorInfo(envelope.code, message, envelope.retryable, effect=effect, hint=hint, details=details)
 
 
 def read_envelope(answer: Incoming) -> Envelope | None:
@@ -154,6 +160,21 @@ class WireOptions(TypedDict, total=False):
     retry_delay: float
 
 
+class ListBudget:
+    """What one list may cost, over all its pages: a server that never comes to an end is stopped."""
+
+    def __init__(self) -> None:
+        self._left = MAX_LIST_BYTES
+        self._until = time.monotonic() + LONGEST_LIST
+
+    def spend(self, url: str, size: int) -> None:
+        """One more page, of so many bytes."""
+        self._left -= size
+        if self._left < 0 or time.monotonic() > self._until:
+            most = f"{MAX_LIST_BYTES:,} bytes" if self._left < 0 else f"{LONGEST_LIST:g} s"
+            raise make_garbled_error(url, "none", f"a list that goes on for more than {most}")
+
+
 class ServerWire(Closing):
     """Requests with a key, repeated where that is safe, their answers read strictly.
 
@@ -197,6 +218,7 @@ class ServerWire(Closing):
         query: tuple[tuple[str, str], ...] = (),
         body: Mapping[str, Any] | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - of all attempts together
+        budget: ListBudget | None = None,
     ) -> Any:
         """One request, repeated if need be: the JSON of its answer, None for an empty one, or it raises."""
         headers = {}
@@ -215,6 +237,10 @@ class ServerWire(Closing):
             raise make_refusal_error(answer, self.url, effect)
         if answer.status == 204:
             return None
+        if budget is not None:
+            budget.spend(self.url, len(answer.body))
+        if _holds_too_many(answer.body):
+            raise make_garbled_error(self.url, effect, f"more than {MAX_VALUES:,} values at once")
         try:
             return answer.json(f"answer of {self.url}")
         except MalformedSource:
@@ -282,6 +308,11 @@ def write_json(value: Any) -> bytes:
         return msgspec.json.encode(value)
     except (TypeError, ValueError, RecursionError, UnicodeEncodeError):
         raise ConfigError("what is sent to a server must be JSON: text, numbers, lists and mappings") from None
+
+
+def _holds_too_many(body: bytes) -> bool:
+    """Whether there are too many values; commas in texts are none, which is looked into only where there are many."""
+    return body.count(b",") > MAX_VALUES and _TEXT.sub(b"", body).count(b",") > MAX_VALUES
 
 
 def _checked_key(key: object) -> str:
