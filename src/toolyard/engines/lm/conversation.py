@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -28,6 +28,7 @@ from toolyard.registry import ToolRegistry
 from toolyard.schema.compile import CompiledSchema, compile_schema
 from toolyard.schema.subschemas import declared_properties
 from toolyard.schema.violations import Violation, describe
+from toolyard.sessions.history import read_entry
 
 INSTRUCTION = """\
 You play the tools of a software system. Each message gives you the specification of a tool and one call of it, both \
@@ -43,25 +44,6 @@ Answer the same call again, with the whole corrected JSON and nothing else."""
 
 _MAX_SHEETS = 8192
 _encode = msgspec.json.encode
-
-
-class _Call(msgspec.Struct):
-    name: str
-    arguments: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-class _Output(msgspec.Struct):
-    name: str
-    result: msgspec.Raw = msgspec.Raw(b"null")
-    error: str | None = None
-
-
-class _Entry(msgspec.Struct):
-    tool_call: _Call
-    tool_output: _Output
-
-
-_read_entry = msgspec.json.Decoder(_Entry).decode
 
 
 class Sheet:
@@ -127,14 +109,16 @@ class Prompts:
         pairs: list[Message] = []
         left = self._max_tokens
         for text in reversed(entries):
-            entry = _read_entry(text)
-            name = entry.tool_output.name
+            entry = read_entry(text)
+            name, arguments, output = entry.tool_output.name, entry.tool_call.arguments, entry.tool_output
             if name not in heads:
                 heads[name] = self._tool_head(registry, name)
             head = heads[name]
-            arguments = bytes(entry.tool_call.arguments)
-            call = f"{self._find_overload(registry, name, arguments) if head is None else head}{arguments.decode()}}}"
-            said = _answer_text(entry.tool_output)
+            if head is None:
+                tool = registry.match(ToolCall(name, arguments))
+                head = _call_head(name) if tool is None else self.sheet(tool).head
+            call = f"{head}{_encode(arguments).decode()}}}"
+            said = _encode(output.result if output.error is None else {FAILURE: output.error}).decode()
             if left is not None:
                 left -= likely_tokens(call) + likely_tokens(said)
                 if left < 0:
@@ -150,20 +134,9 @@ class Prompts:
             return _call_head(name)
         return self.sheet(tools[0]).head if len(tools) == 1 else None
 
-    def _find_overload(self, registry: ToolRegistry, name: str, arguments: bytes) -> str:
-        given = msgspec.json.decode(arguments)
-        tool = registry.match(ToolCall(name, given)) if isinstance(given, dict) else None
-        return _call_head(name) if tool is None else self.sheet(tool).head
-
 
 def _call_head(name: str) -> str:
     return f'Tool call:\n{{"name":{_encode(name).decode()},"arguments":'
-
-
-def _answer_text(output: _Output) -> str:
-    if output.error is not None:
-        return _encode({FAILURE: output.error}).decode()
-    return bytes(output.result).decode()
 
 
 def _describe_tool(tool: Tool) -> str:
@@ -185,17 +158,14 @@ _TOGETHER = frozenset({"allOf"})
 _FIXED = frozenset({"enum", "const", "pattern", *IN_PLACE})
 
 
-class Bounds:
+class Bounds(NamedTuple):
     """How long a text and a list may become where the schema sets no limit.
 
     A small model held to a schema without limits goes on until it is cut off, and half of an object is none.
     """
 
-    __slots__ = ("items", "length")
-
-    def __init__(self, length: int, items: int) -> None:
-        self.length = length
-        self.items = items
+    length: int
+    items: int
 
 
 def response_format(tool: Tool, bounds: Bounds, most: str = "json_schema", strict: bool = False) -> Schema | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -233,13 +232,6 @@ def call_key(name: str, arguments: dict[str, Any]) -> str:
     return digest(name, arguments)
 
 
-class _Index(defaultdict[str, list[int]]):
-    """Numbers of recordings by text."""
-
-    def __init__(self) -> None:
-        super().__init__(list)
-
-
 class Cassette:
     """The recordings of one file, in order. Those that are added are written at once."""
 
@@ -250,8 +242,10 @@ class Cassette:
         self._lock = threading.Lock()
         self.order: list[int] = []
         """Numbers of those that were executed."""
-        self._calls, self._names = _Index(), _Index()
-        self._rehearsed, self._rehearsed_names = _Index(), _Index()
+        self._calls: dict[str, list[int]] = {}
+        self._names: dict[str, list[int]] = {}
+        self._rehearsed: dict[str, list[int]] = {}
+        self._rehearsed_names: dict[str, list[int]] = {}
 
     @classmethod
     def load(cls, path: str | Path) -> Cassette:
@@ -297,8 +291,8 @@ class Cassette:
             calls, names = self._rehearsed, self._rehearsed_names
         else:
             self.order.append(number)
-        calls[recording.key].append(number)
-        names[recording.name].append(number)
+        calls.setdefault(recording.key, []).append(number)
+        names.setdefault(recording.name, []).append(number)
         return number
 
 

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from toolyard.calls.drive import EitherWay, Flow, drive_here
 from toolyard.calls.invocation import Invocation
@@ -42,16 +42,13 @@ _PATIENT_SECONDS = 1.0
 """Who waited less than that cannot tell whether a server is in trouble."""
 
 
-class _Sent:
+class _Sent(NamedTuple):
     """A request, and what is needed to read its answer."""
 
-    __slots__ = ("chosen", "operation", "outgoing", "since")
-
-    def __init__(self, operation: RestOperation, chosen: Chosen, outgoing: Outgoing) -> None:
-        self.operation = operation
-        self.chosen = chosen
-        self.outgoing = outgoing
-        self.since = time.monotonic()
+    operation: RestOperation
+    chosen: Chosen
+    outgoing: Outgoing
+    since: float
 
 
 @register_tool_engine("rest")
@@ -245,7 +242,7 @@ class RESTToolEngine(OutwardEngine):
             credential=chosen.credential,
             named=operation.named + operation.allowed + chosen.named,
         )
-        return _Sent(operation, chosen, outgoing)
+        return _Sent(operation, chosen, outgoing, time.monotonic())
 
     def _prepare_operation(self, binding: RestBinding) -> tuple[RestOperation, Chosen]:
         known = self._operations.get(id(binding))
