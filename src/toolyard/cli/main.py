@@ -47,7 +47,7 @@ _VERBS = {
     "sample:sample": "Draw tools that belong together.",
     "graph:graph": "Draw which tools feed which, as SVG or as a page.",
     "serve:serve": "Serve the tools over HTTP.",
-    "console:open": "Show the tools in a browser.",
+    "serve:open": "Show the tools in a browser.",
     "serve:mcp": "Serve the tools to one MCP client, over standard input and output.",
     "clients:install": "Let a client such as Claude Desktop or Cursor start a yard.",
     "clients:uninstall": "Take a yard out of a client again.",

@@ -1,4 +1,4 @@
-"""`toolyard serve`: the tools over HTTP; `toolyard mcp`: the tools for one client, over standard input and output."""
+"""`toolyard serve`: the tools over HTTP; `toolyard open`: in a browser; `toolyard mcp`: for one client, over pipes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import signal
 import socket
 import sys
+import threading
+import webbrowser
 from collections.abc import Mapping
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
@@ -18,7 +20,7 @@ from cyclopts import Parameter
 from toolyard.app.blocks import McpBlock, ServerBlock
 from toolyard.app.config import Config, read_anything
 from toolyard.cli.options import YARD, YardOptions
-from toolyard.cli.output import visible, warn
+from toolyard.cli.output import print_json, print_text, visible, warn
 from toolyard.cli.yard import config_path
 from toolyard.model.errors import ConfigError
 from toolyard.schema.options import read_option
@@ -253,3 +255,37 @@ async def _serve_stdio(service: Service, reading: int, writing: int) -> None:
         await serve_stdio(service.mcp, reading, writing, stop)
     finally:
         await service.stop()
+
+
+def open(  # noqa: A001 - the verb's name
+    *,
+    browser: Annotated[bool, Parameter(negative="--no-browser", help="Show it in a browser.")] = True,
+    port: Annotated[int, Parameter(help="Port to listen at; 0 for any that is free.")] = 0,
+    options: YardOptions = YARD,
+) -> int:
+    """Serve the tools to this machine alone, and show their console in a browser, until stopped.
+
+    Prints the console's address once it is there.
+    """
+    require_serving("toolyard open")
+    path = config_path(options.config)
+    read = Config(where="", base=Path(), loaders=[]) if path is None else read_anything(path)
+    given = {"host": "127.0.0.1", "port": port, "log": "off"}
+    block = apply_overrides(read.server, given, os.environ, alone=path is None)
+    block = msgspec.structs.replace(block, page=True, workers=1)
+    from toolyard.serving.process.server import serve
+
+    out = sys.stdout
+
+    def show(address: Address, text: str) -> None:
+        url = f"{address.url}/console/tools"
+        with redirect_stdout(out):
+            print_json({"url": url}) if options.json else print_text(url)
+            out.flush()
+        if browser:
+            # Some browsers keep whoever opens them waiting until they are closed.
+            threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+
+    # Standard output is for the address alone, whatever tools print.
+    with redirect_stdout(sys.stderr):
+        return 0 if serve(read, block, ready=show) else 1
