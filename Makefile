@@ -73,6 +73,7 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy tests/data/consumer.py
 	$(BIN)/lint-imports
 
 # Servers, clients and checkers of others, which the tests of MCP start. Fetched once.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import hashlib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -76,6 +76,10 @@ class Effects(enum.StrEnum):
     READ = "read"
     WRITE = "write"
     UNKNOWN = "unknown"
+
+
+EffectsLike = Effects | Literal["read", "write", "unknown"]
+"""As a program may spell them; a `Tool` has the enum."""
 
 
 class _Core(DataclassStruct, frozen=True):

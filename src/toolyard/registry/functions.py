@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MethodType
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast, overload
 
 import msgspec
 
 from toolyard.model.bindings import PythonBinding
 from toolyard.model.errors import DefinitionError
-from toolyard.model.tool import Effects, Schema, Tool
+from toolyard.model.tool import Effects, EffectsLike, Schema, Tool
 from toolyard.schema.derive.signature import label_of, unpartial
 from toolyard.words.identifiers import snake_case
 
@@ -32,7 +32,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     output_parameters: Schema | None = None
     tags: Iterable[str] = ()
     aliases: Iterable[str] = ()
-    effects: Effects = Effects.UNKNOWN
+    effects: EffectsLike = Effects.UNKNOWN
     version: str | None = None
     metadata: Mapping[str, Any] | None = None
     blocking: bool = True
@@ -54,7 +54,7 @@ class ToolOptions(TypedDict, total=False):
     output_parameters: Schema | None
     tags: Iterable[str]
     aliases: Iterable[str]
-    effects: Effects
+    effects: EffectsLike
     version: str | None
     metadata: Mapping[str, Any] | None
     blocking: bool
@@ -71,7 +71,7 @@ def function_tool(
     output_parameters: Schema | None = None,
     tags: Iterable[str] = (),
     aliases: Iterable[str] = (),
-    effects: Effects = Effects.UNKNOWN,
+    effects: EffectsLike = Effects.UNKNOWN,
     version: str | None = None,
     metadata: Mapping[str, Any] | None = None,
     blocking: bool = True,
@@ -106,7 +106,7 @@ def function_tool(
         version=version,
         tags=_listed(tags),
         aliases=_listed(aliases),
-        effects=effects,
+        effects=cast("Effects", effects),  # `Tool` reads both spellings
         binding=_make_binding(derived, blocking, simulates),
     )
 

@@ -20,7 +20,7 @@ from toolyard.model.bindings import PythonBinding
 from toolyard.model.call import ToolContext
 from toolyard.model.errors import DefinitionError, ToolFailed, UnknownToolError
 from toolyard.model.names import check_tool_name, closest, show
-from toolyard.model.tool import Effects, Tool
+from toolyard.model.tool import Effects, EffectsLike, Tool
 from toolyard.registry.function_call import function_caller, settle_function, wait_for
 from toolyard.schema.derive.function import derive_model
 from toolyard.schema.strict import without_input
@@ -52,7 +52,7 @@ class Registry:
         input_schema: type[BaseModel],
         *,
         description: str | None = None,
-        effects: Effects = Effects.UNKNOWN,
+        effects: EffectsLike = Effects.UNKNOWN,
         tags: tuple[str, ...] = (),
         version: str | None = None,
     ) -> Callable[[F], F]:

@@ -1,0 +1,42 @@
+"""What is released: built twice it is the same, has all it needs, and its public API can be used under strict types."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from warm_python import warm_toolyard
+
+import toolyard
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def build(folder):
+    env = {**os.environ, "SOURCE_DATE_EPOCH": "1580601600"}
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-d", folder], cwd=ROOT, env=env, check=True, capture_output=True
+    )
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+
+
+@pytest.mark.process
+def test_wheel_and_sdist_are_the_same_each_time_and_hold_every_file_of_the_package(tmp_path):
+    first, second = (build(tmp_path / name) for name in ("first", "second"))
+    assert first == second and len(first) == 2
+    wheel = tmp_path / "first" / f"toolyard-{toolyard.__version__}-py3-none-any.whl"
+    files = {path for path in (ROOT / "src").rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    with zipfile.ZipFile(wheel) as archive:
+        held = set(archive.namelist())
+    assert {path.relative_to(ROOT / "src").as_posix() for path in files} <= held
+    assert "toolyard/py.typed" in held
+
+
+@pytest.mark.process
+def test_a_program_under_strict_types_runs():
+    done = warm_toolyard().run(["tests/data/consumer.py"], cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[3:] == ["['ok']", "1 0", "1", "True FileToolLoader"]
