@@ -34,9 +34,8 @@ from toolyard.model.errors import (
 from toolyard.registry.bind import find
 from toolyard.registry.function_call import current_simulation
 from toolyard.registry.prepared import json_text, plain_copy, read_arguments
-from toolyard.sessions.session import check_fork_point, check_number
+from toolyard.sessions.session import RecordedCall, check_fork_point, check_number
 from toolyard.sessions.state import exact_json, with_setup
-from toolyard.sessions.views import RecordedCall
 from toolyard.sessions.world_diff import WorldDiff
 
 MAX_CALLS = 1000

@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from toolyard.engines.execute_override import given_options
+from toolyard.sessions.session import RecordedCall
 from toolyard.sessions.sessions import Sessions
-from toolyard.sessions.views import RecordedCall
 from toolyard.sessions.world_diff import WorldDiff
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from toolyard.model.errors import SessionError, SessionExistsError, UnknownSessi
 from toolyard.model.names import nearest
 from toolyard.sessions.history import History, interrupted
 from toolyard.sessions.memory_quota import MAX_BYTES, MAX_SESSION_BYTES, MemoryQuota
-from toolyard.sessions.session import Session, check_fork_point, check_session_id
+from toolyard.sessions.session import Session, SessionViews, check_fork_point, check_session_id
 from toolyard.sessions.state import Changes, State, read_changes, read_initial, write_changes
 from toolyard.sessions.store.base import (
     Append,
@@ -30,7 +30,6 @@ from toolyard.sessions.store.base import (
     submit_write,
 )
 from toolyard.sessions.turns import SessionTurns
-from toolyard.sessions.views import SessionViews
 
 _log = logging.getLogger(__name__)
 

@@ -41,7 +41,7 @@ from toolyard.serving.middleware import FaultPage
 from toolyard.serving.routes.events import EventRoutes
 from toolyard.serving.routing import Access, Handler, JsonResponse, Operation, StreamHandler, caller_of
 from toolyard.serving.service import Service
-from toolyard.serving.sse import watch_disconnect
+from toolyard.serving.streams import watch_disconnect
 
 _SUMMARY = "A page for people"
 _EVENTS = "What pages follow: the same as /v1/events, by the sign-in of the console"

@@ -15,8 +15,17 @@ from toolyard.dialects.mcp_protocol import INVALID_PARAMS, LIST_CHANGED, SUBSCRI
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.mcp.json_rpc import Json, RpcFault, RpcMessage, encode_notification, encode_result, finish_result
 from toolyard.serving.routing import caller_of
-from toolyard.serving.sse import BEAT, COMMENT, HEAD, RETRY_MS, watch_disconnect, write_event
-from toolyard.serving.subscribers import Subscriber, Subscribers, nothing
+from toolyard.serving.streams import (
+    BEAT,
+    COMMENT,
+    HEAD,
+    RETRY_MS,
+    Subscriber,
+    Subscribers,
+    nothing,
+    watch_disconnect,
+    write_event,
+)
 
 _MOST_EVENTS = 512
 _MOST_BYTES = 1024 * 1024

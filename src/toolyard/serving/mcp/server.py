@@ -74,7 +74,7 @@ from toolyard.serving.mcp.sessions import (
 )
 from toolyard.serving.routing import JsonResponse, digest_json
 from toolyard.serving.session_view import SessionQuota
-from toolyard.serving.subscribers import Subscribers
+from toolyard.serving.streams import Subscribers
 from toolyard.sessions.records import Records
 
 IDEMPOTENCY_KEY = "toolyard/idempotency_key"

@@ -23,7 +23,7 @@ from toolyard.serving.identity import NOBODY
 from toolyard.serving.mcp.json_rpc import RpcFault, encode_error
 from toolyard.serving.mcp.message_client import MessageClient
 from toolyard.serving.mcp.server import McpEndpoint
-from toolyard.serving.subscribers import Subscriber
+from toolyard.serving.streams import Subscriber
 
 _CHUNK = 256 * 1024
 _HIGH = 8 * 1024 * 1024

@@ -60,8 +60,7 @@ from toolyard.serving.mcp.sessions import (
     post_mail,
 )
 from toolyard.serving.routing import BODY, JsonResponse, base_url, caller_of, read_json
-from toolyard.serving.sse import await_disconnect
-from toolyard.serving.subscribers import Subscribers
+from toolyard.serving.streams import Subscribers, await_disconnect
 
 _BOTH = "application/json, text/event-stream"
 _UNWATCHED_SECONDS = 0.02

@@ -24,8 +24,16 @@ from toolyard.model.report import SourceReport
 from toolyard.serving.identity import Principal
 from toolyard.serving.routing import Operation, QueryParameter, caller_of, query_str
 from toolyard.serving.session_view import run_in_thread, run_off_loop
-from toolyard.serving.sse import BEAT, HEAD, RETRY_MS, watch_disconnect, write_event
-from toolyard.serving.subscribers import Subscriber, Subscribers, nothing
+from toolyard.serving.streams import (
+    BEAT,
+    HEAD,
+    RETRY_MS,
+    Subscriber,
+    Subscribers,
+    nothing,
+    watch_disconnect,
+    write_event,
+)
 
 _LOOK = 0.2
 _EXPIRY_LOOK = 60.0
