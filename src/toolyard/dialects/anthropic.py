@@ -13,6 +13,7 @@ from toolyard.dialects.payload import (
     arguments_object,
     entries,
     fields,
+    read_arguments as written_arguments,
     read_content,
     read_id,
     read_result,
@@ -61,6 +62,26 @@ class AnthropicDialect(Dialect):
             if block.get("type") == "tool_use":
                 yield RawCall(block.get("name"), block.get("input"), block.get("id"))
 
+    def add_event(self, answer: list[Json], event: object) -> str:
+        """A `content_block_*` event; the answer is one message."""
+        data = fields(event)
+        kind, place, delta = data.get("type"), data.get("index"), fields(data.get("delta"))
+        if not isinstance(place, int):
+            return ""
+        if not answer:
+            answer.append({"role": "assistant", "content": []})
+        blocks = answer[0]["content"]
+        if kind == "content_block_start":
+            blocks.append(others(fields(data.get("content_block"))))
+        elif kind == "content_block_delta" and delta.get("type") == "input_json_delta":
+            written = blocks[place].get("input")
+            blocks[place]["input"] = (written if isinstance(written, str) else "") + delta.get("partial_json", "")
+        elif kind == "content_block_delta":
+            _add_delta(blocks[place], delta)
+        elif kind == "content_block_stop" and isinstance(blocks[place].get("input"), str):
+            blocks[place]["input"] = arguments_object(written_arguments(blocks[place]["input"]))
+        return delta.get("text") or ""
+
     def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
         """One assistant message of `tool_use` blocks."""
         blocks = [
@@ -100,6 +121,15 @@ class AnthropicDialect(Dialect):
                 failed = block.get("is_error") is True
                 results.append(read_result(call_id, names.get(call_id or "", ""), value, failed=failed))
         return results
+
+
+def _add_delta(block: Json, delta: Json) -> None:
+    """Text and thoughts grow; a citation is one more of a list."""
+    for key, value in delta.items():
+        if key == "citation":
+            block["citations"] = [*(block.get("citations") or ()), value]
+        elif key != "type" and isinstance(value, str):
+            block[key] = (block.get(key) or "") + value
 
 
 def _object_schema(tool: Tool) -> Schema:

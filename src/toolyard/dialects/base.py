@@ -144,6 +144,14 @@ class Dialect(ABC):
         """
         return [self._make_call(raw) for raw in self._raw_calls(response)]
 
+    def add_event(self, answer: list[Json], event: object) -> str:
+        """Add an event of a stream to the answer so far, which begins empty; the text that came with the event.
+
+        What the answer holds at the end extends the request's list of messages, and `parse_calls` reads it. Before, it
+        reads what has come of the calls: arguments that are not whole are text.
+        """
+        raise TypeError(f"{self.name} has no streams of answers")
+
     @abstractmethod
     def _raw_calls(self, response: object) -> Iterator[RawCall]:
         """The calls in an answer, wherever it keeps them; whatever is no call is passed over."""

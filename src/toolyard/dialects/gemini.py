@@ -117,6 +117,16 @@ class GeminiDialect(Dialect):
             if call:
                 yield RawCall(call.get("name"), call.get("args"), call.get("id"))
 
+    def add_event(self, answer: list[Json], event: object) -> str:
+        """A `GenerateContentResponse`; the answer is one content, its parts as they came: they may be signed."""
+        candidates = entries(fields(event).get("candidates"))
+        content = fields(fields(candidates[0]).get("content")) if candidates else {}
+        parts = [others(fields(part)) for part in entries(content.get("parts"))]
+        if not answer:
+            answer.append({"role": "model", "parts": []})
+        answer[0]["parts"] += parts
+        return "".join(part["text"] for part in parts if isinstance(part.get("text"), str) and not part.get("thought"))
+
     def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
         """One content of role `model`.
 

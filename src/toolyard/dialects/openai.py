@@ -78,6 +78,21 @@ class OpenAIChatDialect(OpenAIDialect):
             if legacy:
                 yield RawCall(legacy.get("name"), legacy.get("arguments"))
 
+    def add_event(self, answer: list[Json], event: object) -> str:
+        """A `chat.completion.chunk`; the answer is one message."""
+        choices = entries(fields(event).get("choices"))
+        if not choices:
+            return ""
+        if not answer:
+            answer.append({"role": "assistant", "content": None})
+        delta = fields(fields(choices[0]).get("delta"))
+        for key, value in delta.items():
+            if isinstance(value, str) and key != "role":
+                answer[0][key] = (answer[0].get(key) or "") + value
+        for piece in map(fields, entries(delta.get("tool_calls"))):
+            _add_piece(answer[0].setdefault("tool_calls", []), piece)
+        return pick(delta, "content") or ""
+
     def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
         """One assistant message."""
         listed = [
@@ -112,6 +127,21 @@ class OpenAIChatDialect(OpenAIDialect):
         return results
 
 
+def _add_piece(calls: list[Json], piece: Json) -> None:
+    """Add a piece of a tool call. The first has its id; not all servers number the others."""
+    call_id, number, function = piece.get("id"), piece.get("index"), fields(piece.get("function"))
+    known = (
+        [call for call in calls if call["id"] == call_id] if call_id else calls[slice(number, None)][:1] or calls[-1:]
+    )
+    if not known:
+        empty = {"name": "", "arguments": ""}
+        known = [{"id": call_id or f"call_{len(calls)}", "type": "function", "function": empty}]
+        calls += known
+    made = known[0]["function"]
+    made["name"] = function.get("name") or made["name"]
+    made["arguments"] += function.get("arguments") or ""
+
+
 def _tool_call(entry: Json) -> Iterator[RawCall]:
     function = fields(entry.get("function"))
     if function:
@@ -132,6 +162,16 @@ class OpenAIResponsesDialect(OpenAIDialect):
         for item in _output_items(response):
             if item.get("type") == "function_call":
                 yield RawCall(item.get("name"), item.get("arguments"), pick(item, "call_id", "id"))
+
+    def add_event(self, answer: list[Json], event: object) -> str:
+        """A `response.*` event; the answer is a list of items, each as it was when it was done."""
+        data = fields(event)
+        kind, place = data.get("type"), data.get("output_index")
+        if kind in ("response.output_item.added", "response.output_item.done") and isinstance(place, int):
+            answer[place : place + 1] = [others(fields(data.get("item")))]
+        elif kind == "response.function_call_arguments.delta" and isinstance(place, int):
+            answer[place]["arguments"] = answer[place].get("arguments", "") + data.get("delta", "")
+        return data.get("delta", "") if kind == "response.output_text.delta" else ""
 
     def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
         """One `function_call` item a call."""
