@@ -24,5 +24,6 @@ run pydantic-ai test_pydantic_ai.py 'pydantic-ai-slim[openai]>=2.66,<3'
 run langchain test_langchain.py 'langchain>=1.4,<2' 'langchain-openai>=1,<2'
 run openai-agents test_openai_agents.py 'openai-agents>=0.24,<1'
 run agent-framework test_agent_framework.py 'agent-framework-core>=1.23,<2' 'agent-framework-openai>=1,<2'
+run sdks test_loops.py 'openai>=3,<4' 'anthropic>=2,<3' 'google-genai>=3,<4'
 [ -n "$only" ] || "$folder/langchain/bin/python" tests/adapters/table.py "$rows" || failed=1
 exit $failed
