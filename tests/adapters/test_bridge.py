@@ -6,9 +6,11 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from client.served import served
 
 from toolyard import ConfigError, Policy, PythonToolEngine, Rule, ToolRegistry, function_tool
 from toolyard.adapters.bridge import CORRECTABLE, ToolBridge, approval_of, failure_text
+from toolyard.client import RemoteToolEngine
 from toolyard.dialects import AnthropicDialect
 
 from .suite import value_in
@@ -166,6 +168,24 @@ def test_an_error_says_its_effect_and_what_to_do(case: str, advice: str) -> None
 
 def test_an_answer_is_no_failure() -> None:
     assert failure_text(answer_of(CASES[0])) is None
+
+
+async def test_a_yard_at_a_server_is_answered_in_sessions_there_and_its_held_calls_go_on() -> None:
+    engine = make_engine()
+    with served(engine.tool_registry, engine=engine) as service:
+        remote = await RemoteToolEngine.aopen(service.url)
+        bridge = ToolBridge(remote)
+        assert [await send(bridge, CASES[0], "there") for _ in range(2)] == [answer_of(CASES[0])] * 2
+        assert engine.histories() == [[(CASES[0].call.call_id, {"sum": 3})]]
+
+        def approve_there(_call: Any, approval: str) -> tuple[bool, None]:
+            # Whoever calls without a key may not decide on it; somebody else does.
+            engine.approvals.approve(approval)
+            return True, None
+
+        assert approval_of(await send(bridge, HELD, decide=lambda _call, _approval: (True, None))) is not None
+        assert (await send(bridge, HELD, decide=approve_there)).result == "refunded"
+        await remote.aclose()
 
 
 @pytest.mark.parametrize(
