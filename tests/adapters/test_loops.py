@@ -18,7 +18,7 @@ import pytest
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).resolve().parents[2]
-BLOCKS = dict(re.findall(r"```python (\S+)\n(.*?)```", (ROOT / "docs/loops.md").read_text(), re.DOTALL))
+BLOCKS = dict(re.findall(r'```python title="(\S+)"\n(.*?)```', (ROOT / "docs/loops.md").read_text(), re.DOTALL))
 SDKS = {
     "openai": ("openai", "OPENAI_BASE_URL", "OPENAI_API_KEY"),
     "openai-responses": ("openai", "OPENAI_BASE_URL", "OPENAI_API_KEY"),
