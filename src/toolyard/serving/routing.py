@@ -213,9 +213,15 @@ def query_int(request: Request, name: str, least: int, most: int, default: int) 
     text = query_str(request, name)
     if text is None:
         return default
-    if text.isascii() and text.isdigit() and len(text) <= 18 and least <= int(text) <= most:
-        return int(text)
-    raise _invalid_query(f"{name} must be a whole number from {least} to {most}")
+    number = read_count(text)
+    if number is None or not least <= number <= most:
+        raise _invalid_query(f"{name} must be a whole number from {least} to {most}")
+    return number
+
+
+def read_count(text: str) -> int | None:
+    """A whole number, 0 or more, as forms and addresses have it; None if the text is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 
 def _parse_query(text: bytes) -> dict[str, list[str]]:

@@ -131,7 +131,7 @@ class SessionQuota:
             # One counts for all: the count of another, begun earlier, would not have what was begun since.
             async with known.counting:
                 if not self._is_fresh(known):
-                    known.number = await self._count(owner)
+                    known.number = await run_off_loop(self._sessions, lambda: self._sessions.count(owner))
                     known.at = self._clock()
         if known.number + known.beginning >= self._most:
             raise _enough(self._most)
@@ -158,15 +158,6 @@ class SessionQuota:
 
     def _is_fresh(self, known: _Owner) -> bool:
         return self._clock() - known.at < COUNT_SECONDS
-
-    async def _count(self, owner: str) -> int:
-        sessions = self._sessions
-        if sessions.store is None:
-            return sessions.count(owner)
-        number, cancelled = await sessions.in_thread(lambda: sessions.count(owner))
-        if cancelled is not None:
-            raise cancelled
-        return number
 
 
 def may_begin(principal: Principal) -> bool:

@@ -16,7 +16,7 @@ from toolyard.serving.console.rendering import Shown, item_path, redirect
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal
 from toolyard.serving.routes.calls import CallRoutes
-from toolyard.serving.routing import caller_of, path_value, query_int, query_str
+from toolyard.serving.routing import caller_of, path_value, query_int, query_str, read_count
 from toolyard.serving.service import Service
 from toolyard.serving.session_view import (
     check_may_begin,
@@ -172,9 +172,10 @@ async def begin_session(service: Service, request: Request, form: Mapping[str, s
 async def fork_session(service: Service, request: Request, form: Mapping[str, str], notify: Notify) -> Response:
     """`POST /console/sessions/{session_id}`: one that begins where this one now is, or once was."""
     text = form.get("at", "").strip()
-    if text and not (text.isascii() and text.isdigit() and len(text) < 16):
+    at = read_count(text)
+    if text and at is None:
         raise HttpFault(400, "request.invalid_form", "the entry to fork behind must be a whole number, 0 or more")
-    return await _begin(service, request, form, fork_of=path_value(request), at=int(text) if text else None)
+    return await _begin(service, request, form, fork_of=path_value(request), at=at)
 
 
 async def _begin(service: Service, request: Request, form: Mapping[str, str], **options: Any) -> Response:

@@ -18,7 +18,7 @@ from toolyard.serving.catalog_view import CatalogView, Shows
 from toolyard.serving.console.rendering import Shown, first_line
 from toolyard.serving.routes.operations import check_admin
 from toolyard.serving.routes.tools import MAX_QUERY, MOST_HITS, CatalogHits, search_tools
-from toolyard.serving.routing import caller_of, query_str
+from toolyard.serving.routing import caller_of, query_str, read_count
 from toolyard.serving.service import Service
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _list_catalog(catalog: CatalogView, request: Request) -> Data:
         facets, left = _count_facets(offered, filters), found
         found = _take_hits(rows, _search(catalog, request, query, left, nearest)) if filters else offered
     pages = max(1, -(-len(found) // PAGE_SIZE))
-    page = min(max(_read_number(query_str(request, "page")), 1), pages)
+    page = min(max(read_count(query_str(request, "page") or "") or 1, 1), pages)
     stale = list_stale(catalog)
     return {
         "query": query,
@@ -186,10 +186,6 @@ def _count_facets(rows: Sequence[CatalogRow], filters: Mapping[str, str]) -> lis
         offered = [{"value": value, "count": counts[value]} for value in order[:most]]
         facets.append({"name": name, "chosen": chosen, "choices": offered, "more": max(0, len(order) - most)})
     return facets
-
-
-def _read_number(text: str | None) -> int:
-    return int(text[:9]) if text and text.isascii() and text.isdigit() else 1
 
 
 async def show_sources(service: Service, request: Request, notice: str = "") -> Data:

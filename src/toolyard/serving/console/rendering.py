@@ -226,6 +226,8 @@ def first_line(text: str) -> str:
 
 def took(milliseconds: float) -> str:
     """A duration in the unit people would say it in."""
+    if milliseconds < 0.1:
+        return f"{milliseconds * 1000:.0f} µs"
     if milliseconds < 1000:
         return f"{milliseconds:.1f} ms" if milliseconds < 100 else f"{milliseconds:.0f} ms"
     return f"{milliseconds / 1000:.2f} s"

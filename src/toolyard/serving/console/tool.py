@@ -24,7 +24,7 @@ from toolyard.serving.console.form import FormField, fill_form, form_fields, pre
 from toolyard.serving.console.rendering import Shown
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import KeyScope
-from toolyard.serving.routing import base_url, caller_of, path_value, query_int, query_str
+from toolyard.serving.routing import base_url, caller_of, path_value, query_int, query_str, read_count
 from toolyard.serving.service import Service
 from toolyard.serving.session_view import run_off_loop
 from toolyard.sessions.history import read_entry
@@ -82,7 +82,7 @@ async def run_tool(service: Service, request: Request, data: Mapping[str, str], 
     """`POST /console/tools/{name}`: runs the overload whose form was sent, and shows what came of it beside it."""
     found = _find_overloads(service.catalog, request)
     mode: Mode = "simulate" if data.get("mode") == "simulate" else "execute"
-    session, at = data.get("session", ""), _read_entry_number(data.get("at", ""))
+    session, at = data.get("session", ""), read_count(data.get("at", ""))
     tool = next((one for one in found if one.definition_hash == data.get("definition")), None)
     if tool is None:
         # Another tool than the one that was looked at: its form must be seen before it runs.
@@ -237,10 +237,6 @@ def _find_neighbors(catalog: CatalogView, request: Request, tool: Tool) -> tuple
         ]
 
     return describe(dataflow.in_edges(place), incoming=True), describe(dataflow.out_edges(place), incoming=False)
-
-
-def _read_entry_number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
 
 
 def _group_by_control(fields: list[FormField], result: ToolResult) -> dict[str, str]:
