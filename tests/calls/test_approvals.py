@@ -439,7 +439,11 @@ def decider(name="ops-1", *, approves=True, owner=None):
         (decider(owner="k1"), {}, "call of your own"),
         (decider(owner="k1", approves=False), {"self_allowed": True}, None),
         (decider(approves=False), {"self_allowed": True}, "no verb approve"),
-        (decider("anonymous", owner=""), {"owner": "", "caller": ANONYMOUS}, "call of your own"),
+        (
+            decider("anonymous", owner=""),
+            {"owner": "", "caller": ANONYMOUS},
+            r"of your own; without keys .*self: true}\)",
+        ),
         (decider("anonymous", owner=""), {"owner": "", "caller": PROGRAM}, None),
     ],
 )

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from engines.engine_support import SOON, call, results_of
+from toolyard.calls.policy import Policy, Rule
 from toolyard.engines.base import ToolEngine
 from toolyard.model.call import ToolResult
 from toolyard.model.errors import ConfigError, SessionError, SessionExistsError, SyncInAsyncError, UnknownSessionError
@@ -167,6 +168,23 @@ async def test_an_engine_that_overrides_execute_is_honoured_by_every_method(kind
         task = await getattr(engine, f"a{verb}")("s", [call("echo", x=1)])
         assert sync[0].result == task[0].result == {"wrapped": {"x": 1}}
     assert len(engine.get_session_state("s")["tool_executions"]) == 2, "simulations leave no entry"
+
+
+@pytest.mark.parametrize("kind", [SeedExecute, SeedAexecute])
+async def test_a_policy_is_not_given_to_an_execute_that_would_go_past_it(kind):
+    strict = Policy([Rule("deny", "*")])
+    with pytest.raises(ConfigError, match=r"past the policy; override answer\(invocation\)"):
+        kind(echo_registry(), policy=strict)
+    assert kind(echo_registry(), policy=Policy()).policy is None, "nothing to go past"
+
+    class Asking(kind):
+        executes_by_super = True
+
+    engine = Asking(echo_registry(), policy=strict)
+    engine.setup("s")
+    await engine.aexecute("s", [call("echo", x=1)])
+    [entry] = engine.get_session_state("s")["tool_executions"]
+    assert entry["tool_output"]["error_info"]["code"] == "tool.denied"
 
 
 async def test_the_home_loop_does_not_wait_for_itself():

@@ -13,11 +13,12 @@ import pytest
 from waiting import SOON, until
 
 from serving.service_support import served
-from toolyard import Effects, function_tool
-from toolyard.app.blocks import ApprovalsBlock, WebhookBlock
+from toolyard import Effects, Toolyard, function_tool
+from toolyard.app.blocks import ApprovalsBlock, ServerBlock, WebhookBlock
 from toolyard.app.config import read_config
 from toolyard.model.errors import ConfigError
 from toolyard.serving import webhook
+from toolyard.serving.service import make_service
 
 SECRET = "whsec-4f1d0c9b7e"
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "approvals.md").read_text()
@@ -279,3 +280,10 @@ def test_the_secret_is_read_from_a_variable_and_is_in_no_repr():
     assert "path-token" not in repr(config.server)
     with pytest.raises(ConfigError, match=r"server\.approvals\.webhook: needs 'secret'"):
         read_config({"tools": [], "server": {"approvals": {"webhook": {"url": "https://a.example"}}}}, base=Path())
+
+
+@pytest.mark.parametrize("approver", [None, lambda ask: True])
+def test_nobody_is_fetched_where_an_approver_decides_at_once(approver):
+    block = ServerBlock(approvals=ApprovalsBlock(webhook=WebhookBlock(url="http://127.0.0.1:9/in", secret=SECRET)))
+    with Toolyard.from_config({"tools": [], "policy": {"default": "ask"}}, approver=approver) as yard:
+        assert (make_service(yard, block).webhook is None) is (approver is not None)

@@ -146,6 +146,12 @@ OPERATOR = Decider(name="operator", is_operator=True)
 """The program itself and whoever sits at its terminal."""
 
 
+_WITHOUT_KEYS = (
+    "without keys all who come are one caller: say so in the rule ({{ask: ..., self: true}}), give callers keys "
+    "(toolyard key create), or decide at the terminal (toolyard approvals approve {})"
+)
+
+
 def check_decider(approval: Approval, decider: Decider) -> None:
     """Raise unless they may decide; every face asks here.
 
@@ -156,7 +162,8 @@ def check_decider(approval: Approval, decider: Decider) -> None:
         return
     if decider.is_caller_of(approval):
         if not approval.self_allowed:
-            raise ApprovalForbiddenError(f"{approval.id} is about a call of your own; somebody else must decide")
+            who = "somebody else must decide" if decider.owner else _WITHOUT_KEYS.format(approval.id)
+            raise ApprovalForbiddenError(f"{approval.id} is about a call of your own; {who}")
     elif not decider.approves(approval.namespace):
         raise ApprovalForbiddenError(f"this key has no verb approve for the namespace {approval.namespace}")
     elif approval.approvers and not any(map(glob_matcher(approval.approvers), decider.keys)):

@@ -34,6 +34,7 @@ from toolyard.engines.execute_override import (
     Overrides,
     OverridingEngine,
     calls_left,
+    check_override,
     complete_init,
     fill_in,
     find_overrides,
@@ -83,6 +84,8 @@ class ToolEngine(SessionReading, Closing):
     type_name: ClassVar[str] = "engine"
     idempotent: bool = False
     """True if `answer` passes `invocation.idempotency_key` on to something that makes a repeat harmless."""
+    executes_by_super: ClassVar[bool] = False
+    """True if an `execute` of one's own ends in ours, so that a policy has its say."""
     reaches_out: bool = False
     """True if calls may change the world outside this process; see `EffectfulEngine`."""
     foreseeable: bool = False
@@ -151,6 +154,7 @@ class ToolEngine(SessionReading, Closing):
         self.brought = [part for part, value in parts.items() if value is not None]
         """What it was given of its own, and would not use as part of another engine."""
         self._begin_parts()
+        check_override(type(self), policy)
         self._path = CallPath(self, self.tool_registry, self.sessions, policy=policy, tracer=tracer, redactor=redactor)
 
     def _begin_parts(self) -> None:

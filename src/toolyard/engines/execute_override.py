@@ -13,9 +13,10 @@ from typing import Any, NamedTuple, Protocol
 
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.plan import Gates, Settings
+from toolyard.calls.policy import Policy
 from toolyard.loop.threads import Threads
 from toolyard.model.call import ToolCall, ToolResult
-from toolyard.model.errors import CallError, Denied, ToolFailed, UnknownToolError
+from toolyard.model.errors import CallError, ConfigError, Denied, ToolFailed, UnknownToolError
 from toolyard.model.tool import Effects, Tool
 from toolyard.registry.bind import find
 from toolyard.registry.function_call import current_simulation
@@ -48,6 +49,16 @@ def find_overrides(kind: type, ours: type) -> Overrides:
     tells = own.pop("answer") or own["simulate"] or own["asimulate"]
     batches = own["execute"] or own["aexecute"]
     return Overrides(**own)._replace(answers_batches=batches, only_executes=batches and not tells)
+
+
+def check_override(kind: Any, policy: Policy | None) -> None:
+    """Refuse an engine that would answer calls past the policy it was given."""
+    passes = kind.overrides.answers_batches and not kind.executes_by_super
+    if passes and policy is not None and not policy.trivial:
+        raise ConfigError(
+            f"the execute of {kind.__name__} answers calls past the policy; override answer(invocation) in its "
+            "place, or say executes_by_super = True in the class if it ends in super().execute"
+        )
 
 
 class ExecutingEngine(Protocol):

@@ -167,13 +167,20 @@ def make_service(
     )
     failing: dict[str, str] = {}
     events = EventFeed(yard)
-    webhook = None if (hook := block.approvals.webhook) is None else Webhook(engine.approvals, hook, failing)
+    webhook = _make_webhook(engine, block, failing)
     work = _list_work(failing, idempotency, mcp, events, loaded if records.shared else None, keys, metrics, webhook)
     return Service(
         *(yard, block, records, keys, metrics, admission, reads, BodyBudget(_LARGE_BODIES * block.max_body_bytes)),
         *(quota, idempotency, names, catalog, invoker, registrations, loaded, mcp),
         *(events, BackgroundTasks(work, failing), failing, ApprovalView(engine.approvals), webhook),
     )
+
+
+def _make_webhook(engine: ToolEngine, block: ServerBlock, failing: dict[str, str]) -> Webhook | None:
+    hook = block.approvals.webhook
+    # An approver decides on every call at once: nobody has to be fetched.
+    is_decided = engine.policy is not None and engine.policy.approver is not None
+    return None if hook is None or is_decided else Webhook(engine.approvals, hook, failing)
 
 
 def _prepare_engine(engine: ToolEngine, log: bool | CallLogOptions | UnsetType) -> ToolEngine:
