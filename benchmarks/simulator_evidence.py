@@ -25,11 +25,16 @@ _LOOKS = 3000
 def own_values(thing: dict[str, Any]) -> dict[str, Any]:
     """Values by their names in plain letters, those about the thing itself included."""
     inner = [value for name, value in thing.items() if plain_letters(name) in _ABOUT and isinstance(value, dict)]
-    found = {plain_letters(name): value for part in (*inner, thing) for name, value in part.items()}
+    found = {plain_letters(name): open_value(value) for part in (*inner, thing) for name, value in part.items()}
     link = read_link(found)
     if link and not any(is_name(found.get(name)) for name in _IDS):
         found["id"] = link.rstrip("/").rpartition("/")[2]
     return found
+
+
+def open_value(value: Any) -> Any:
+    """What is inside, where a value is sent in an envelope of its own."""
+    return value["value"] if isinstance(value, dict) and value.keys() == {"value"} else value
 
 
 def read_link(found: Any) -> str:
@@ -210,6 +215,8 @@ def answers_with_id(profile: Profile, fields: Path, *, listed: bool = False) -> 
 
 def lost_values(values: SchemaValues | None, sent: Any, shown: Any, node: Any, path: str = "") -> Iterator[str]:
     """Where an answer does not have what was sent, though its schema allows it there."""
+    if isinstance(sent, dict) and values is not None and open_value(sent) is not sent and not names_of(values, node):
+        sent, shown = open_value(sent), open_value(shown)
     if isinstance(sent, dict):
         names = {} if values is None else names_of(values, node)
         theirs = {plain_letters(name): name for name in (names or (shown if isinstance(shown, dict) else {}))}

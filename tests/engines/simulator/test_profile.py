@@ -404,3 +404,21 @@ def test_what_has_a_link_and_no_id_is_found_by_what_its_link_says(album):
         ask(engine, "remove", user="7", album_id="1001")
         assert list(map(link_of, ask(engine, "every", user="7"))) == links[1:]
         assert link_of(ask(engine, "show", user="7", album_id="55")).endswith("/users/7/albums/55")
+
+
+def test_values_in_envelopes_of_their_own_come_back_as_the_answer_has_them():
+    inside = an_object(**{name: an_object(value=TEXT) for name in ("attributeID", "title")})
+    shown = an_object(attributeID=TEXT, title=TEXT, count=WHOLE)
+    tools = [
+        operation("make", "POST", "/attribute", {"type": "object"}, inside),
+        operation("show", "GET", "/attribute/{attributeId}", shown),
+        operation("every", "GET", "/attribute", an_object(records={"type": "array", "items": shown})),
+        operation("change", "PUT", "/attribute/{attributeId}", {"type": "object"}, inside),
+    ]
+    with LMToolEngine(ToolRegistry(tools)) as engine:
+        engine.setup("s")
+        ask(engine, "make", attributeID={"value": "size"}, title={"value": "Size"})
+        assert ask(engine, "show", attributeId="size")["title"] == "Size"
+        ask(engine, "change", attributeId="size", title={"value": "Width"})
+        [listed] = ask(engine, "every")["records"]
+        assert (listed["attributeID"], listed["title"]) == ("size", "Width")

@@ -281,13 +281,18 @@ def _known_fields(known: Any) -> dict[str, Any] | None:
 def spellings_of(value: Any) -> tuple[Any, ...]:
     """A value as it came, as a number if it is one in text, as text, and what an object is called by."""
     if isinstance(value, dict):
-        return (value, *[item for name, item in value.items() if plain_letters(name) in OWN])
+        return (value, *[item for name, item in value.items() if plain_letters(name) in OWN], *opened_value(value))
     if isinstance(value, str):
         numeric = value.isascii() and value.isdigit() and len(value) < 16
         return (value, int(value)) if numeric else (value, value == "true") if value in _FLAGS else (value,)
     if isinstance(value, bool):
         return (value, str(value).lower(), int(value))
     return (value, str(value)) if isinstance(value, (int, float)) else (value,)
+
+
+def opened_value(value: Any) -> tuple[Any, ...]:
+    """What is inside, where a value is sent in an envelope of its own: `{"name": {"value": "Ann"}}`."""
+    return (value["value"],) if isinstance(value, dict) and value.keys() == {"value"} else ()
 
 
 _FLAGS = ("true", "false")

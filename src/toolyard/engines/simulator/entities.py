@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from typing import Any, TypeGuard
 
+from toolyard.engines.simulator.containers import opened_value
 from toolyard.engines.simulator.draw import Draw, Make, encode
 from toolyard.engines.simulator.profile import AnswerPath, Profile, has_own_id
 from toolyard.engines.simulator.roles import ID_ENDS, fields_of, own_names
@@ -191,7 +192,8 @@ def _find_link(fields: Fields) -> str | None:
 def _short_texts(values: dict[str, Any]) -> dict[str, str]:
     return {
         plain_letters(name): str(value)
-        for name, value in values.items()
+        for name, given in values.items()
+        for value in opened_value(given) or (given,)
         if isinstance(value, (str, int)) and not isinstance(value, bool) and len(str(value)) <= _LONGEST
     }
 
