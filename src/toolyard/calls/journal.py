@@ -62,7 +62,7 @@ class LogPosition(NamedTuple):
     number: int
 
 
-class CallRow(msgspec.Struct, frozen=True, omit_defaults=True):
+class CallRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One call that is over."""
 
     number: int
@@ -132,7 +132,7 @@ _SPELT = frozenset({"number", "time", "duration", "owner", "steps"})
 _SHOWN = tuple(name for name in CallRow.__struct_fields__ if name not in _SPELT)
 
 
-class BegunCall(msgspec.Struct, frozen=True):
+class BegunCall(msgspec.Struct, frozen=True, gc=False):
     """A call that is under way; described only if somebody reads it, since this is on the way of every call."""
 
     number: int
@@ -153,7 +153,7 @@ About = CallRow | BegunCall | dict[str, Any] | bytes
 """What is known of something that happened; bytes are JSON."""
 
 
-class Event(msgspec.Struct, frozen=True):
+class Event(msgspec.Struct, frozen=True, gc=False):
     """One thing that happened. Ids grow, and nothing ever appears before what was read already."""
 
     id: int
