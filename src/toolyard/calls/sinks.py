@@ -24,6 +24,7 @@ from toolyard.schema.options import Count, option_type, read_value
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
+    from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, TracerProvider
 
 
@@ -229,6 +230,7 @@ def _unlock_file(fd: int) -> None:
 
 _OPERATION = "execute_tool"
 _LONGEST = 1000
+_BUCKETS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 
 
 class _Open(NamedTuple):
@@ -244,14 +246,22 @@ class OpenTelemetrySink:
 
     name = "opentelemetry"
 
-    def __init__(self, tracer_provider: TracerProvider | None = None) -> None:
+    def __init__(
+        self, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None
+    ) -> None:
         try:
-            from opentelemetry import context, trace
+            from opentelemetry import context, metrics, trace
         except ImportError as error:
             raise ConfigError("tracing to OpenTelemetry needs the package opentelemetry-api; install it") from error
         self._context = context
         self._trace = trace
         self._tracer = trace.get_tracer("toolyard", VERSION, tracer_provider)
+        self._duration = metrics.get_meter("toolyard", VERSION, meter_provider).create_histogram(
+            "gen_ai.execute_tool.duration",
+            unit="s",
+            description="How long calls of tools took.",
+            explicit_bucket_boundaries_advisory=_BUCKETS,
+        )
 
     def begin(self, tool: Tool | None, call: ToolCall, session_id: str, mode: Mode) -> object:
         """Start the span and make it the current one of this thread or task."""
@@ -291,6 +301,8 @@ class OpenTelemetrySink:
         """Nothing: the provider belongs to the application, which flushes it."""
 
     def _end_span(self, span: Span, event: CallEvent, end_time: int | None) -> None:
+        measured = {"gen_ai.tool.name": _tool_of_name(event.name).name} if event.definition_hash is not None else {}
+        self._duration.record(event.latency, measured | ({"error.type": event.code} if event.code else {}))
         try:
             if span.is_recording():
                 span.set_attributes(_last_attributes(event))
@@ -310,9 +322,10 @@ def _first_attributes(tool: Tool | None, call: ToolCall, session_id: str, mode: 
     attributes: dict[str, Any] = {
         "gen_ai.operation.name": _OPERATION,
         "gen_ai.tool.name": _safe_text(_tool_of_name(call.name).name) if tool is None else tool.name,
-        "gen_ai.conversation.id": _safe_text(session_id),
         "toolyard.mode": mode,
     }
+    if session_id:
+        attributes["gen_ai.conversation.id"] = _safe_text(session_id)
     if call.call_id is not None:
         attributes["gen_ai.tool.call.id"] = _safe_text(call.call_id)
     if tool is None:
@@ -325,6 +338,8 @@ def _first_attributes(tool: Tool | None, call: ToolCall, session_id: str, mode: 
         attributes["gen_ai.tool.type"] = "extension" if outside else "function"
     if isinstance(tool.binding, McpBinding):
         attributes["mcp.method.name"] = "tools/call"
+        if tool.binding.place is not None:
+            attributes["network.transport"] = "tcp" if tool.binding.place.command is None else "pipe"
     return attributes
 
 

@@ -104,7 +104,10 @@ def _api_operations(service: Service) -> tuple[Operation, ...]:
         *SessionRoutes(service.yard.tool_engine, invoker, service.quota).operations(),
         *ApprovalRoutes(service.approvals, service.block.call_timeout).operations(),
         *ArpTools(catalog, invoker).operations(),
-        *OperationsRoutes(service.loaded, service.records, service.keys, service.metrics, service.failing).operations(),
+        *OperationsRoutes(
+            *(service.loaded, service.records, service.keys, service.metrics, service.failing),
+            strict=service.block.strict,
+        ).operations(),
     )
 
 

@@ -118,6 +118,12 @@ class Health(Shape):
     extensions: Extensions | UnsetType = UNSET
 
 
+class Probe(Shape):
+    """That the server can be used."""
+
+    status: Literal["ok"]
+
+
 class VersionInfo(Shape):
     """What the server is."""
 

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import threading
+import urllib.error
 from contextlib import contextmanager
 
 import pytest
@@ -135,6 +136,25 @@ def test_a_call_that_does_not_end_in_time_is_cancelled_and_its_caller_told(tmp_p
     assert code == 0
     assert "1 requests did not end in time" in err
     assert answers[0][0] >= 500
+
+
+def test_while_it_waits_for_what_runs_probes_find_nobody(tmp_path, yard):
+    def is_refused():
+        try:
+            return server.ask("/readyz")[0] != 200
+        except urllib.error.URLError:
+            return True
+
+    with served(tmp_path, yard(server={"shutdown_timeout": SOON}), "--port", "0") as server:
+        assert server.ask("/readyz") == server.ask("/livez") == (200, {"status": "ok"})
+        caller = threading.Thread(target=lambda: server.invoke("slow::doze"))
+        caller.start()
+        until((tmp_path / "dozing").exists)
+        server.process.send_signal(signal.SIGTERM)
+        until(is_refused)
+        assert server.process.poll() is None
+        server.stop(signal.SIGINT)  # at once
+        caller.join(SOON)
 
 
 @pytest.mark.parametrize("style", ["text", "json", "off"])

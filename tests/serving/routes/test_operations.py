@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from serving.service_support import served
+from serving.service_support import CORE, served
 from toolyard.constants import VERSION
 
 GOOD = "tools:\n  - name: a\n    description: A.\n    parameters: {type: object}\nnamespace: files\n"
@@ -97,3 +97,39 @@ def test_metrics_are_there_unless_they_are_off(yard):
         text = answer.body.decode()
         assert "core::echo" in text and "tool.invalid_args" in text
         assert "nope-unbounded-label" not in text
+
+
+def test_probes_need_no_key_and_tell_nothing_of_what_is_there(tmp_path):
+    config = {**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "s.db")}}
+    with served(config) as yard:
+        yard.key("*:*")
+        assert yard.get("/v1/tools").status == 401
+        for path in ("/livez", "/readyz"):
+            answer = yard.get(path)
+            assert (answer.status, answer.json) == (200, {"status": "ok"})
+
+
+def test_a_server_whose_store_is_away_lives_and_is_not_ready(tmp_path):
+    config = {**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "secret-name.db")}}
+    with served(config) as yard:
+        yard.service.yard.tool_engine.sessions.close()
+        answer = yard.get("/readyz")
+        assert answer.status == 503 and answer.json["error"]["code"] == "server.not_ready"
+        assert b"secret-name" not in answer.body
+        assert yard.get("/livez").status == 200
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_source_that_is_away_makes_a_server_unready_only_where_all_are_required(tmp_path, strict):
+    catalog = tmp_path / "tools.yaml"
+    catalog.write_text(GOOD)
+    with served({"tools": [{"type": "file", "path": str(catalog)}]}, strict=strict) as yard:
+        assert yard.get("/readyz").status == 200
+        catalog.write_text("tools: [")
+        yard.ask("POST", "/v1/reload")
+        answer = yard.get("/readyz")
+        assert (answer.status, yard.get("/livez").status) == (503 if strict else 200, 200)
+        assert b"tools.yaml" not in answer.body
+        catalog.write_text(GOOD)
+        yard.ask("POST", "/v1/reload")
+        assert yard.get("/readyz").status == 200

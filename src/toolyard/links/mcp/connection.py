@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from toolyard.dialects.mcp_protocol import LISTEN, LOG_LEVEL
+from toolyard.dialects.mcp_telemetry import carry_trace, describe_result, describe_tool, measure_request
 from toolyard.links.mcp import framing
 from toolyard.links.mcp.errors import RequestRefused, SessionLostError, late, status_of, taken, unanswered
 from toolyard.links.mcp.framing import Headers, mirrored_headers, modern_headers
@@ -147,7 +148,7 @@ class Connection:
         notify: Notify | None,
     ) -> dict[str, Any]:
         number = self.peer.number()
-        meta = self._envelope
+        meta = carry_trace(self._envelope)
         if notify is not None:
             meta = {**meta, "progressToken": number}
             if self.agreement.modern:
@@ -156,12 +157,15 @@ class Connection:
             params["_meta"] = meta
         request = Request(number, "tools/call", params, deadline, notify, headers, seconds=seconds)
         self.peer.calls[number] = notify
-        try:
-            reply = await self.wire.request(request)
-        finally:
-            del self.peer.calls[number]
-        if not isinstance(reply.result, dict):
-            raise ToolFailed(f"{self.peer.name} answered with something that is no result of a tool")
+        with measure_request("client", "tools/call") as told:
+            told |= describe_tool(params["name"])
+            try:
+                reply = await self.wire.request(request)
+            finally:
+                del self.peer.calls[number]
+            if not isinstance(reply.result, dict):
+                raise ToolFailed(f"{self.peer.name} answered with something that is no result of a tool")
+            told |= describe_result(reply.result)
         return reply.result
 
     async def _send_request(self, method: str, params: dict[str, Any] | None, deadline: float | None) -> McpReply:
@@ -169,7 +173,8 @@ class Connection:
         request = Request(self.peer.number(), method, params, deadline, None, headers)
         if deadline is not None:
             request.seconds = deadline - asyncio.get_running_loop().time()
-        return await self.wire.request(request)
+        with measure_request("client", method):
+            return await self.wire.request(request)
 
     async def _collect_inputs(self, name: str, asked: dict[str, Any]) -> dict[str, Any]:
         """What the server wants to know before it goes on with a call; `Denied` if nobody here answers that."""

@@ -29,6 +29,7 @@ from toolyard.dialects.mcp_protocol import (
     SERVER_INFO,
     STATELESS,
 )
+from toolyard.dialects.mcp_telemetry import describe_result, describe_tool, follow_trace, measure_request
 from toolyard.model.call import Notice, Progress, ToolCall, ToolResult
 from toolyard.model.errors import ErrorInfo, SessionError, UnknownToolError
 from toolyard.registry.snapshot import Snapshot
@@ -114,6 +115,8 @@ class RequestContext(msgspec.Struct, eq=False):
     """None: whoever sits there cannot be asked."""
     find_address: Callable[[], str] | None = None
     """Gives the address that the client reached the server by; None where there is none."""
+    measured: Json = {}
+    """What its duration is filed under."""
 
     @property
     def stateless(self) -> bool:
@@ -270,10 +273,11 @@ class McpEndpoint:
         method = self._methods[turn.stateless].get(turn.message.method)
         if method is None:
             raise RpcFault(METHOD_NOT_FOUND, f"there is no method {turn.message.method[:100]!r} here")
-        try:
-            return await method(turn)
-        except HttpFault as fault:
-            raise refuse_request(fault) from None
+        with follow_trace(turn.message.meta), measure_request("server", turn.message.method) as turn.measured:
+            try:
+                return await method(turn)
+            except HttpFault as fault:
+                raise refuse_request(fault) from None
 
     def greet(self, version: str) -> bytes:
         """The result of `initialize`, encoded."""
@@ -413,6 +417,8 @@ class McpEndpoint:
         call_id = turn.message.meta.get(CALL_ID)
         if call_id is not None and (type(call_id) is not str or not 0 < len(call_id) <= _LONGEST_ID):
             raise RpcFault(INVALID_PARAMS, f"params._meta: {CALL_ID!r} must be text of 1 to {_LONGEST_ID} characters")
+        if known is not None:
+            turn.measured |= describe_tool(known.name)
         if known is not None and known.requires is not None:
             _check_client(turn, known.requires)
         # Of a name that stands for nothing they see, a caller is not told what it stands for.
@@ -461,6 +467,7 @@ class McpEndpoint:
 
 
 def _finish(turn: RequestContext, result: Json) -> bytes:
+    turn.measured |= describe_result(result)
     return finish_result(result, stateless=turn.stateless)
 
 

@@ -18,7 +18,7 @@ from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import KeyRing
 from toolyard.serving.metrics import Metrics
 from toolyard.serving.routing import BODY, Handler, JsonResponse, Operation, caller_of
-from toolyard.serving.wire_types import ErrorEnvelope, Health, ReportView, VersionInfo
+from toolyard.serving.wire_types import ErrorEnvelope, Health, Probe, ReportView, VersionInfo
 from toolyard.sessions.records import Records
 
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
@@ -36,16 +36,26 @@ class OperationsRoutes:
         keys: KeyRing | None,
         metrics: Metrics | None,
         failing: Mapping[str, str],
+        *,
+        strict: bool,
     ) -> None:
         self._loaded = loaded
         self._records = records
         self._keys = keys
         self._metrics = metrics
         self._failing = failing
+        self._strict = strict
 
     def operations(self) -> tuple[Operation, ...]:
         """Health and version for everybody, the rest for admins."""
+        live, ready = "Whether the process answers", "Whether calls can be answered"
         return (
+            Operation("GET", "/livez", self.show_life, live, answers={200: Probe}, access="open"),
+            Operation(
+                *("GET", "/readyz", self.show_readiness, ready),
+                answers={200: Probe, 503: ErrorEnvelope},
+                access="open",
+            ),
             *_for_everybody("/v1/health", self.show_health, "How the server is", Health),
             *_for_everybody("/v1/version", self.show_version, "What the server is", VersionInfo),
             Operation(
@@ -64,6 +74,18 @@ class OperationsRoutes:
                 verb="admin",
             ),
         )
+
+    async def show_life(self, request: Request) -> Response:
+        """That the event loop turns; nothing is looked at, so that no fault elsewhere has this process killed."""
+        return JsonResponse({"status": "ok"})
+
+    async def show_readiness(self, request: Request) -> Response:
+        """Whether the store answers and, if the server is `strict`, every source is there; what is not, is not told."""
+        sources = self._loaded.report.sources if self._strict else ()
+        away = any(source.state != "ok" for source in sources)
+        if away or any(check["status"] != "ok" for check in await self._check_store()):
+            raise HttpFault(503, "server.not_ready", "not now; GET /v1/health says how the server is", retryable=True)
+        return JsonResponse({"status": "ok"})
 
     async def show_health(self, request: Request) -> Response:
         """The state of the store and of every source. What fails degrades the server; it does not bring it down."""

@@ -1,0 +1,76 @@
+"""What clients and servers of MCP tell OpenTelemetry: which trace a request belongs to, and how long it took.
+
+Names and buckets are those of the semantic conventions. Without a provider of traces or metrics, nothing happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any, Literal
+
+from opentelemetry import context, metrics
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from toolyard.constants import VERSION
+
+_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
+_KEYS = ("traceparent", "tracestate")
+# Whatever is configured: baggage stays here, since a server may be a stranger's.
+_trace_context = TraceContextTextMapPropagator()
+_meter = metrics.get_meter("toolyard", VERSION)
+_durations = {
+    side: _meter.create_histogram(
+        f"mcp.{side}.operation.duration",
+        unit="s",
+        description=f"How long requests of MCP took, as the {side} sees it.",
+        explicit_bucket_boundaries_advisory=_BUCKETS,
+    )
+    for side in ("client", "server")
+}
+
+
+def carry_trace(meta: dict[str, Any]) -> dict[str, Any]:
+    """The `_meta` of a request with the trace that it is made in, if there is one."""
+    carrier: dict[str, str] = {}
+    _trace_context.inject(carrier)
+    return {**meta, **carrier} if carrier else meta
+
+
+@contextmanager
+def follow_trace(meta: Mapping[str, Any]) -> Iterator[None]:
+    """Let what is done within belong to the trace that a request's `_meta` names; what is no trace changes nothing."""
+    carrier = {key: meta[key] for key in _KEYS if isinstance(meta.get(key), str)}
+    if _KEYS[0] not in carrier:
+        yield
+        return
+    token = context.attach(_trace_context.extract(carrier))
+    try:
+        yield
+    finally:
+        context.detach(token)
+
+
+@contextmanager
+def measure_request(side: Literal["client", "server"], method: str) -> Iterator[dict[str, Any]]:
+    """Note how long a request takes, with the attributes that are handed out and may be added to."""
+    attributes: dict[str, Any] = {"mcp.method.name": method}
+    began = perf_counter()
+    try:
+        yield attributes
+    except BaseException as error:
+        attributes["error.type"] = str(getattr(error, "code", None) or type(error).__name__)
+        raise
+    finally:
+        _durations[side].record(perf_counter() - began, attributes)
+
+
+def describe_tool(name: str) -> dict[str, str]:
+    """What is said of a request that calls a tool; never a name that somebody made up, since each makes a series."""
+    return {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
+
+
+def describe_result(result: Mapping[str, Any]) -> dict[str, str]:
+    """What is said of a request that was answered, by a tool that failed."""
+    return {"error.type": "tool_error"} if result.get("isError") is True else {}
