@@ -4,6 +4,8 @@
 # make check  the part of it that needs no processes, browsers and databases: what to run after every change
 # make test-floors  the tests on the lowest versions that pyproject.toml allows
 # make test-frameworks  the adapters and the snippets of docs/adapters.md with the real frameworks; ONLY=name for one
+# make test-deploy  manifests, compose file and unit by their schemas, and the image's steps without a builder
+# make image-steps  these steps alone
 # make house  how large the house is and how it is named; how many files one call walks through
 # make bench  speed as ratios, with peers beside them
 # make bench-console  every screen of the console with 10,000 tools and 1,000,000 logged calls
@@ -34,7 +36,7 @@ PIP := -m pip install --disable-pip-version-check --no-compile --quiet
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup rig run tour test check lint unit test-floors test-frameworks house bench soak clean docs docs-reference
-.PHONY: bench-console eval-simulator eval-samplers eval-dataflow eval-outputs eval-search
+.PHONY: test-deploy image-steps bench-console eval-simulator eval-samplers eval-dataflow eval-outputs eval-search
 
 # What running needs: the library, the server and the embedding model of search.
 $(RUNS): pyproject.toml constraints.txt
@@ -109,6 +111,18 @@ test-floors: $(FLOORS)/.ready rig
 test-frameworks:
 	PYTHON=$(PYTHON) bash tests/adapters/frameworks.sh $(FRAMEWORKS) $(ONLY)
 
+# The schemas of Kubernetes and compose, 70 MB of them.
+DEPLOY := .venv-deploy
+$(DEPLOY)/.ready: | setup
+	$(BIN)/python $(PIP) --no-deps --target $(DEPLOY) kubernetes-validate==1.37.0 importlib_resources compose-spec==0.2.1
+	@touch $@
+
+test-deploy: $(DEPLOY)/.ready
+	$(BIN)/python -m pytest tests/deploy -m ''
+
+image-steps: setup
+	$(BIN)/python tests/deploy/image_steps.py
+
 # Counts with ast, and walks with a profile hook.
 house: setup
 	$(BIN)/python -m benchmarks.house $(ARGS)
@@ -164,4 +178,4 @@ soak: rig $(VENV)/.llama
 	$(BIN)/python tests/serving/soak_abuse.py
 
 clean:
-	rm -rf $(VENV) $(FLOORS) $(BENCH) $(FRAMEWORKS) .cache site .mypy_cache .ruff_cache .import_linter_cache build dist
+	rm -rf $(VENV) $(FLOORS) $(BENCH) $(FRAMEWORKS) $(DEPLOY) .cache site .mypy_cache .ruff_cache .import_linter_cache build dist

@@ -8,8 +8,8 @@ import signal
 import socket
 import subprocess
 import threading
-import urllib.error
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from http.client import HTTPException
 
 import pytest
 from waiting import SOON, until
@@ -142,12 +142,16 @@ def test_while_it_waits_for_what_runs_probes_find_nobody(tmp_path, yard):
     def is_refused():
         try:
             return server.ask("/readyz")[0] != 200
-        except urllib.error.URLError:
+        except OSError:
             return True
+
+    def doze():
+        with suppress(OSError, HTTPException):
+            server.invoke("slow::doze")
 
     with served(tmp_path, yard(server={"shutdown_timeout": SOON}), "--port", "0") as server:
         assert server.ask("/readyz") == server.ask("/livez") == (200, {"status": "ok"})
-        caller = threading.Thread(target=lambda: server.invoke("slow::doze"))
+        caller = threading.Thread(target=doze)
         caller.start()
         until((tmp_path / "dozing").exists)
         server.process.send_signal(signal.SIGTERM)
