@@ -8,7 +8,7 @@ from links.fake_server import raw, whole
 from client.fake_wire import EXECUTE, TOOLS, FakeWire
 from toolyard import ToolCall
 from toolyard.client import RemoteToolEngine, RemoteToolRegistry, wire as module
-from toolyard.model.errors import ConfigError, SourceUnavailable, ToolyardError, Unavailable
+from toolyard.model.errors import ConfigError, SourceUnavailable, ToolFailed, ToolyardError, Unavailable
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
 ODD = [
@@ -25,7 +25,8 @@ ODD = [
     b'"\\ud800"',
     b'{"state":1,"state":2}',
 ]
-SHAPES = [None, 7, "x", [7], [[]], [{}], {"a": 1}, 1e300, [{"source": 7, "loaded": "x"}], [{"name": 7, "call_id": []}]]
+SHAPES = [None, 7, "x", [7], [[]], [{}], {"a": 1}, 1e300, [{"source": 7}], [{"name": 7, "call_id": []}]]
+SHAPES.append([{"source": "a", "loaded": "x", "rewrites": [], "rejected": [], "state": "ok", "error": None}])
 FIELDS = ("tools", "results", "sources", "approvals", "state", "entries", "state_hash", "world_hash", "error", "id")
 WAYS = {
     "refresh": lambda engine: engine.tool_registry.refresh(strict=True),
@@ -84,7 +85,7 @@ def test_fields_of_another_type_are_errors_and_not_taken_over(way, server, engin
 
 
 def test_a_refusal_of_any_shape_is_an_error_of_bounded_length(server, engine):
-    for error in ("x", [], {"code": 7}, {"code": "tool.failed", "message": "x" * 1_000_000}):
+    for error in ("x", [], {"code": 7}, {"code": ToolFailed.code, "message": "x" * 1_000_000}):
         server.otherwise = lambda request, error=error: whole(500, {"error": error})
         for way in WAYS:
             told = failure_of(way, engine)
