@@ -9,16 +9,19 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from toolyard.constants import VERSION
 from toolyard.model.errors import DefinitionError
 from toolyard.model.names import show
 from toolyard.model.tool import Schema
 from toolyard.schema.subschemas import children
 
+TOOLYARD = {"name": "toolyard", "version": VERSION}
+"""Who we are, as a client and as a server."""
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """Versions that begin with `initialize`, oldest first."""
 NEWEST_HANDSHAKE = HANDSHAKE[-1]
@@ -57,6 +60,12 @@ _MIRRORABLE = ("string", "integer", "boolean")
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _WRAPPED = re.compile(r"=\?base64\?(.*)\?=")
+
+
+def encode_notification(method: str, params: Mapping[str, Any] | None = None) -> bytes:
+    """A message that nobody answers."""
+    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+    return msgspec.json.encode(message if params is None else {**message, "params": params})
 
 
 class HeaderParam(msgspec.Struct, frozen=True):

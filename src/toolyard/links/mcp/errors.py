@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
+from toolyard.links.http.messages import RETRYABLE
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import CallError, CallTimeout, Effect, ErrorInfo, Interrupted, ToolFailed, Unavailable
 from toolyard.words.redactor import Redactor, find_credentials
@@ -17,7 +18,6 @@ from toolyard.words.redactor import Redactor, find_credentials
 _OURS = frozenset({"code", "message", "retryable", "effect"})
 _SHOWN = 1000
 _LARGEST_CODE = 2**63
-_RETRYABLE = frozenset({408, 425, 429, 502, 503, 504})
 _NOT_DONE = frozenset({429, 503})
 _REDIRECT = 300
 _SERVER_FAULT = 500
@@ -89,7 +89,7 @@ def status_error(name: str, status: int, said: str, redactor: Redactor) -> CallE
     was_taken = status < _REDIRECT or (status >= _SERVER_FAULT and status not in _NOT_DONE)
     effect: Effect = "unknown" if was_taken else "none"
     details = {"status": status}
-    if status in _RETRYABLE:
+    if status in RETRYABLE:
         return Unavailable(message, effect=effect, details=details)
     return ToolFailed(message, effect=effect, hint=_HINTS.get(status), details=details)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from toolyard.dialects.mcp_protocol import encode_header, header_text, value_at
+from toolyard.dialects.mcp_protocol import encode_header, encode_notification, header_text, value_at
 from toolyard.model.errors import InvalidArguments
 from toolyard.parsing import paused_gc
 from toolyard.parsing.documents import nests_deeper
@@ -101,17 +101,10 @@ def request(number: int, method: str, params: dict[str, Any] | None) -> bytes:
         raise InvalidArguments(f"the arguments cannot be sent as JSON: {type(error).__name__}") from None
 
 
-def notification(method: str, params: dict[str, Any] | None = None) -> bytes:
-    """A message that nobody answers."""
-    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
-    if params is not None:
-        message["params"] = params
-    return _encode(message)
-
-
 def cancellation(number: int) -> bytes:
     """Tells a server that it need not answer a request any more."""
-    return notification("notifications/cancelled", {"requestId": number, "reason": "nobody waits for it any more"})
+    params = {"requestId": number, "reason": "nobody waits for it any more"}
+    return encode_notification("notifications/cancelled", params)
 
 
 def response(number: Id, result: Any) -> bytes:

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from toolyard.constants import VERSION
 from toolyard.dialects.mcp_protocol import (
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
@@ -16,9 +15,10 @@ from toolyard.dialects.mcp_protocol import (
     PROTOCOL_VERSION,
     SERVER_INFO,
     STATELESS,
+    TOOLYARD,
     UNSUPPORTED_VERSION,
+    encode_notification,
 )
-from toolyard.links.mcp import framing
 from toolyard.links.mcp.errors import RequestRefused, SessionLostError, status_of, unanswered
 from toolyard.links.mcp.framing import modern_headers
 from toolyard.links.mcp.peer import McpReply, McpWire, Peer, Request
@@ -55,16 +55,11 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
         return isinstance(tools, dict) and tools.get("listChanged") is True
 
 
-def client_info() -> dict[str, Any]:
-    """Who we are."""
-    return {"name": "toolyard", "version": VERSION}
-
-
 def envelope(capabilities: dict[str, Any], version: str = STATELESS) -> dict[str, Any]:
     """What every request says since 2026, in its `_meta`."""
     return {
         PROTOCOL_VERSION: version,
-        CLIENT_INFO: client_info(),
+        CLIENT_INFO: TOOLYARD,
         CLIENT_CAPABILITIES: capabilities,
     }
 
@@ -161,7 +156,7 @@ class Handshake:
         return _make_agreement(STATELESS, True, result, info)
 
     async def _initialize(self) -> Agreement:
-        params = {"protocolVersion": NEWEST_HANDSHAKE, "capabilities": self._capabilities, "clientInfo": client_info()}
+        params = {"protocolVersion": NEWEST_HANDSHAKE, "capabilities": self._capabilities, "clientInfo": TOOLYARD}
         reply = await self._send_request("initialize", params, ())
         result = reply.result
         version = result.get("protocolVersion") if isinstance(result, dict) else None
@@ -171,7 +166,7 @@ class Handshake:
             raise Unavailable(
                 f"{self._peer.name} {said}; known are {', '.join((*HANDSHAKE, STATELESS))}", retryable=False
             )
-        await self._wire.post(framing.notification("notifications/initialized"), version)
+        await self._wire.post(encode_notification("notifications/initialized"), version)
         return _make_agreement(version, False, result, result.get("serverInfo"))
 
     async def _send_request(

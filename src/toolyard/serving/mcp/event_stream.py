@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Callable
 from starlette.requests import Request
 from starlette.types import Send
 
-from toolyard.dialects.mcp_protocol import INVALID_PARAMS, LIST_CHANGED, SUBSCRIPTION_ID
+from toolyard.dialects.mcp_protocol import INVALID_PARAMS, LIST_CHANGED, SUBSCRIPTION_ID, encode_notification
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.mcp.json_rpc import Json, RpcFault, RpcMessage, encode_notification, encode_result, finish_result
+from toolyard.serving.mcp.json_rpc import Json, RpcFault, RpcMessage, encode_result, finish_result
 from toolyard.serving.routing import caller_of
 from toolyard.serving.streams import (
     BEAT,

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from toolyard.constants import VERSION
 from toolyard.dialects.mcp_protocol import (
     CLIENT_CAPABILITIES,
     HANDSHAKE,
@@ -16,14 +15,17 @@ from toolyard.dialects.mcp_protocol import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     LEVELS,
+    LIST_CHANGED,
     LOG_LEVEL,
     PROTOCOL_VERSION,
     REFUSED,
     SERVER_INFO,
     STATELESS,
+    TOOLYARD,
     UNSUPPORTED_VERSION,
     HeaderParam,
     decode_header,
+    encode_notification,
     header_text,
     value_at,
 )
@@ -38,11 +40,10 @@ NOTHING: Json = {}
 
 encode = msgspec.json.Encoder().encode
 
-SERVER = {"name": "toolyard", "version": VERSION}
-SERVER_RAW = msgspec.Raw(encode(SERVER))
-_MADE_BY: Json = {SERVER_INFO: SERVER_RAW}
+_MADE_BY: Json = {SERVER_INFO: msgspec.Raw(encode(TOOLYARD))}
 CAPABILITIES: Json = {"tools": {"listChanged": True}, "logging": {}}
 
+CHANGED = encode_notification(LIST_CHANGED)
 RANK = {level: rank for rank, level in enumerate(LEVELS)}
 
 
@@ -131,14 +132,6 @@ def encode_error(number: Id | None, fault: RpcFault) -> bytes:
     if fault.data is not None:
         error["data"] = fault.data
     return encode({"jsonrpc": "2.0", "id": number, "error": error})
-
-
-def encode_notification(method: str, params: Mapping[str, Any] | None = None) -> bytes:
-    """Something said unasked."""
-    told: Json = {"jsonrpc": "2.0", "method": method}
-    if params is not None:
-        told["params"] = params
-    return encode(told)
 
 
 _DECIMAL = re.compile(r"(-?[0-9]+)(?:\.0+)?")

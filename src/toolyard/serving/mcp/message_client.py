@@ -24,6 +24,7 @@ from toolyard.dialects.mcp_protocol import (
     LISTEN,
     PROTOCOL_VERSION,
     REFUSED,
+    encode_notification,
 )
 from toolyard.model.errors import ToolyardError
 from toolyard.serving.http_fault import HttpFault, make_overloaded
@@ -31,6 +32,7 @@ from toolyard.serving.identity import Caller, Principal
 from toolyard.serving.mcp.approving import ClientQuestions, can_elicit
 from toolyard.serving.mcp.event_stream import EventStream, read_subscription, stand
 from toolyard.serving.mcp.json_rpc import (
+    CHANGED,
     RANK,
     Id,
     Json,
@@ -39,7 +41,6 @@ from toolyard.serving.mcp.json_rpc import (
     check_envelope,
     check_version,
     encode_error,
-    encode_notification,
     encode_result,
     find_id,
     finish_result,
@@ -60,7 +61,6 @@ from toolyard.sessions.records import Records
 
 _MOST_RUNNING = 1024
 _MOST_LISTENING = 16
-_CHANGED = encode_notification(LIST_CHANGED)
 _log = logging.getLogger(__name__)
 
 
@@ -93,7 +93,7 @@ class MessageClient:
     def notify_changed(self) -> None:
         """The catalog has changed."""
         if self._greeted:
-            self._tell(_CHANGED)
+            self._tell(CHANGED)
         for tag in self._listening.values():
             self._tell(encode_notification(LIST_CHANGED, {"_meta": tag}))
 

@@ -28,6 +28,8 @@ from toolyard.dialects.mcp_protocol import (
     NEWEST_HANDSHAKE,
     SERVER_INFO,
     STATELESS,
+    TOOLYARD,
+    encode_notification,
 )
 from toolyard.dialects.mcp_telemetry import describe_result, describe_tool, follow_trace, measure_request
 from toolyard.model.call import Notice, Progress, ToolCall, ToolResult
@@ -51,14 +53,12 @@ from toolyard.serving.mcp.json_rpc import (
     CAPABILITIES,
     NOTHING,
     RANK,
-    SERVER,
     Headers,
     Json,
     RpcFault,
     RpcMessage,
     check_header_params,
     encode,
-    encode_notification,
     find_log_level,
     finish_result,
     read_level,
@@ -281,7 +281,7 @@ class McpEndpoint:
 
     def greet(self, version: str) -> bytes:
         """The result of `initialize`, encoded."""
-        return encode({"protocolVersion": version, **self._introduce(), "serverInfo": SERVER})
+        return encode({"protocolVersion": version, **self._introduce(), "serverInfo": TOOLYARD})
 
     def _introduce(self) -> Json:
         said = self.block.instructions
@@ -376,7 +376,7 @@ class McpEndpoint:
                 params = turn.message.params
                 if not can_elicit(turn.message.meta.get(CLIENT_CAPABILITIES)) or "inputResponses" in params:
                     break
-                return encode({**make_input_request(approval), "_meta": {SERVER_INFO: SERVER}})
+                return encode({**make_input_request(approval), "_meta": {SERVER_INFO: TOOLYARD}})
             if turn.ask is None or not await decide_by_asking(self._approvals, turn.caller, approval, turn.ask):
                 break
             result = await work()

@@ -18,12 +18,11 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from toolyard.dialects.mcp_protocol import LIST_CHANGED
 from toolyard.serving.http_fault import make_overloaded
 from toolyard.serving.identity import Principal
 from toolyard.serving.mcp.approving import ClientQuestions
 from toolyard.serving.mcp.event_stream import EventStream
-from toolyard.serving.mcp.json_rpc import RANK, Id, RpcMessage, encode_notification
+from toolyard.serving.mcp.json_rpc import CHANGED, RANK, Id, RpcMessage
 from toolyard.sessions.records import Records
 
 Reason = Literal["cancelled", "over"]
@@ -68,7 +67,6 @@ def forget_request(running: Running, number: Id, inflight: InflightRequest) -> N
 KIND = "mcp_session"
 BELIEVED = 1.0
 _DEFAULT_LEVEL = RANK["info"]
-_CHANGED = encode_notification(LIST_CHANGED)
 
 
 class _Stored(msgspec.Struct, frozen=True):
@@ -230,7 +228,7 @@ class McpSessions:
         """The catalog has changed: whoever has a stream is told, now or when it comes back."""
         for session in self._here.values():
             if session.notices is not None:
-                session.notices.put(_CHANGED)
+                session.notices.put(CHANGED)
 
     def _take(self, owner: str, session_id: str, text: bytes, stored: float) -> McpSession:
         now, facts = self._clock(), msgspec.msgpack.decode(text, type=_Stored)

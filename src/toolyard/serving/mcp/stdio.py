@@ -23,7 +23,7 @@ from toolyard.serving.identity import NOBODY
 from toolyard.serving.mcp.json_rpc import RpcFault, encode_error
 from toolyard.serving.mcp.message_client import MessageClient
 from toolyard.serving.mcp.server import McpEndpoint
-from toolyard.serving.streams import Subscriber
+from toolyard.serving.streams import Subscriber, nothing
 
 _CHUNK = 256 * 1024
 _HIGH = 8 * 1024 * 1024
@@ -177,7 +177,8 @@ async def serve_stdio(server: McpEndpoint, reading: int, writing: int, stop: asy
     await out.open(writing)
     wire.connect(out)
     client, patience = wire.client, server.server_block.shutdown_timeout
-    subscriber = Subscriber("", client.notify_changed, _nothing, _nothing)
+    # The one client is not asked to make room for others.
+    subscriber = Subscriber("", client.notify_changed, nothing, nothing)
     server.subscribers.join(subscriber)
     await _open_input(wire, reading)
     stopping = asyncio.ensure_future(stop.wait())
@@ -196,10 +197,6 @@ async def serve_stdio(server: McpEndpoint, reading: int, writing: int, stop: asy
         stopping.cancel()
         server.subscribers.leave(subscriber)
         out.close()
-
-
-def _nothing() -> None:
-    """The one client is not asked to make room for others."""
 
 
 async def _open_input(wire: StdioTransport, fd: int) -> None:

@@ -21,7 +21,6 @@ from toolyard.dialects.mcp_protocol import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
-    LIST_CHANGED,
     LISTEN,
     METHOD_NOT_FOUND,
     MISSING_CAPABILITY,
@@ -34,6 +33,7 @@ from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.mcp.approving import can_elicit, is_answer
 from toolyard.serving.mcp.event_stream import EventStream, Replays, listen, new_stream_name, send_stream, stand
 from toolyard.serving.mcp.json_rpc import (
+    CHANGED,
     WITH_PRIMING,
     Json,
     RpcFault,
@@ -43,7 +43,6 @@ from toolyard.serving.mcp.json_rpc import (
     check_version,
     check_version_header,
     encode_error,
-    encode_notification,
     encode_result,
     find_id,
     is_stateless,
@@ -176,7 +175,6 @@ class Reply:
         return None
 
 
-_CHANGED = encode_notification(LIST_CHANGED)
 SESSION_ID = "mcp-session-id"
 _NOT_ACCEPTABLE = 406
 _STATUS = {
@@ -419,7 +417,7 @@ async def stand_in_session(
         after = number
     elif last is not None:
         # Of a stream that is not kept, or not here: what happened since then, nobody knows.
-        notices.put(_CHANGED)
+        notices.put(CHANGED)
     await stand(subscribers, request, send, notices, after=after, silent=True)
 
 
