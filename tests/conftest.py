@@ -60,11 +60,15 @@ _STARTING_FIXTURES = {"certificate", "pools", "postgres", "sdk_server"}
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever uses a fixture that starts a process is marked with `process`, as is a test at its parameter.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What is for another environment is left to the command that makes it. Whatever uses a fixture that starts a process is marked with `process`, as is a test at its parameter.
 
     Files with such tests come first: they wait for most of their time, and none may be left over at the end alone.
     """
+    marks = {item: item.get_closest_marker("elsewhere") for item in items}
+    if absent := [item for item, mark in marks.items() if mark is not None and not mark.args[0]]:
+        config.hook.pytest_deselected(items=absent)
+        items[:] = [item for item in items if item not in set(absent)]
     for item in items:
         callspec = getattr(item, "callspec", None)
         names = {value for value in callspec.params.values() if isinstance(value, str)} if callspec else set()

@@ -11,7 +11,6 @@ from .suite import AdapterSuite, error_in
 from .yard import CASES, HELD, answer_of, case_of, make_engine
 
 pytestmark = pytest.mark.process
-pytest.importorskip("langchain", reason="make test-frameworks has it")
 
 
 def make_tools(engine: Any, **options: Any) -> list[Any]:

@@ -10,7 +10,7 @@ from .suite import AdapterSuite
 from .yard import CASES, HELD, make_engine
 
 pytestmark = pytest.mark.process
-agents = pytest.importorskip("agents", reason="make test-frameworks has it")
+agents = import_module("agents")
 
 
 @pytest.fixture(autouse=True)

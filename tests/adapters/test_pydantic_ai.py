@@ -11,7 +11,7 @@ from .suite import AdapterSuite
 from .yard import case_of, make_engine
 
 pytestmark = pytest.mark.process
-pydantic_ai = pytest.importorskip("pydantic_ai", reason="make test-frameworks has it")
+pydantic_ai = import_module("pydantic_ai")
 
 
 class TestPydanticAI(AdapterSuite):

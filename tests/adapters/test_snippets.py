@@ -4,7 +4,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -33,9 +33,9 @@ ADAPTERS = tuple(MODULES)[:4]
 CLIENTS = tuple(MODULES)[4:]
 
 
-def need(framework: str) -> None:
-    if not is_installed(MODULES[framework]):
-        pytest.skip("make test-frameworks has it")
+def mark_all(frameworks: Iterable[str]) -> list[Any]:
+    here = {name: pytest.mark.elsewhere(is_installed(MODULES[name]), "make test-frameworks") for name in frameworks}
+    return [pytest.param(name, marks=mark) for name, mark in here.items()]
 
 
 def make_model(framework: str, url: str) -> Any:
@@ -57,11 +57,10 @@ def test_every_framework_has_its_block() -> None:
     assert set(BLOCKS) == set(MODULES)
 
 
-@pytest.mark.parametrize("framework", ADAPTERS)
+@pytest.mark.parametrize("framework", mark_all(ADAPTERS))
 def test_the_block_of_an_adapter_approves_a_call_and_goes_on(
     framework: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    need(framework)
     engine = make_engine()
     with ModelServer(HELD.call) as server:
         model = make_model(framework, server.url)
@@ -99,11 +98,10 @@ def make_adk_model() -> Any:
     return OneCall(model="fake")
 
 
-@pytest.mark.parametrize("framework", CLIENTS)
+@pytest.mark.parametrize("framework", mark_all(CLIENTS))
 def test_the_block_of_a_client_calls_a_tool_over_mcp(
     framework: str, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    need(framework)
     given = {"model": make_adk_model()} if framework == "google-adk" else {}
     exec(BLOCKS[framework].replace("http://127.0.0.1:8000", url), given)
     assert capsys.readouterr().out.splitlines()[-1] == "30.0"

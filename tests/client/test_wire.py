@@ -101,7 +101,7 @@ def test_a_lost_answer_and_then_no_server_leaves_the_effect_unknown(fake, engine
 def test_what_passed_its_deadline_is_not_sent_again(fake):
     release = threading.Event()
     fake.acts[EXECUTE] = [lambda connection, request: release.wait(SOON) and False]
-    with RemoteToolEngine(fake.url, timeout=0.1, request_timeout=0.2, **OPTIONS) as engine:
+    with RemoteToolEngine(fake.url, timeout=0.5, request_timeout=1, **OPTIONS) as engine:
         results = engine.execute("s", CALLS)
     release.set()
     assert [(r.error_info.code, r.error_info.effect) for r in results] == [("tool.timeout", "unknown")] * 2
