@@ -1,0 +1,147 @@
+"""A shell as a new user has it, for the commands that pages show; and the API behind a key that some of them use."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from waiting import SOON
+
+from .pages import ROOT
+
+PORT = "8765"
+TOKEN = "the-token-of-the-pets"
+PETS = {
+    "openapi": "3.0.3",
+    "info": {"title": "Pets", "version": "1"},
+    "paths": {
+        "/pets": {
+            "post": {
+                "operationId": "addPet",
+                "summary": "Add a pet.",
+                "requestBody": {
+                    "content": {
+                        "application/json": {"schema": {"type": "object", "properties": {"name": {"type": "string"}}}}
+                    }
+                },
+                "responses": {"201": {"description": "made"}},
+            }
+        }
+    },
+}
+
+
+class PetsHandler(BaseHTTPRequestHandler):
+    """Tells its document, and keeps pets, for those alone who have the token."""
+
+    def do_GET(self):
+        self.answer(200, PETS)
+
+    def do_POST(self):
+        self.answer(201, json.loads(self.rfile.read(int(self.headers["content-length"]))))
+
+    def answer(self, status, value):
+        if self.headers["authorization"] != f"Bearer {TOKEN}":
+            status, value = 401, {"error": "who are you?"}
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        """Nobody reads it."""
+
+
+@pytest.fixture(scope="module")
+def pets():
+    with ThreadingHTTPServer(("127.0.0.1", 0), PetsHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def write_files(page, folder):
+    """The files that the page shows, and the catalog that several pages name."""
+    shutil.copy(ROOT / "examples/catalogs/weather.yaml", folder)
+    for block in page.blocks():
+        if "." in block.title:  # else it is the name of a framework, whose tests run the block
+            path = folder / block.title
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block.text)
+
+
+@pytest.fixture
+def shell(tmp_path, pets):
+    """Runs a command as a new user has it: in an empty folder and home, with the installed `toolyard` on the path."""
+    folder, home = tmp_path / "folder", tmp_path / "home"
+    folder.mkdir()
+    home.mkdir()
+    env = {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(home),
+        "PETS_URL": pets,
+        "PETS_TOKEN": TOKEN,
+    }
+    ports, approvals, started = [], ["none yet"], []
+
+    def run(command):
+        # The port of the page may be taken here, and ids are not known before: what was said last stands for them.
+        command = command.replace(PORT, ports[-1] if ports else "0").replace("APPROVAL_ID", approvals[-1])
+        behind = command.endswith(" &")
+        process = subprocess.Popen(
+            ["sh", "-c", f"exec {command.removesuffix(' &')}" if behind else command],
+            cwd=folder,
+            env=env,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=None if behind else subprocess.STDOUT,
+            start_new_session=True,
+        )
+        if behind:
+            started.append(process)
+            said = process.stdout.readline()
+            ports.append(str(json.loads(said)["port"]))
+            return 0, said.replace(ports[-1], PORT)
+        said, _ = process.communicate(timeout=SOON)
+        approvals.extend(re.findall(r"approve\|deny (\S+)", said))
+        return process.returncode, said
+
+    run.folder = folder
+    yield run
+    for process in started:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.communicate(timeout=SOON)
+
+
+def read_commands(text):
+    """Each command with the lines it is to say and the status it ends with."""
+    for block in re.findall(r"^```console\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, *lines = part.splitlines()
+            command, _, status = command.partition("  # exits ")
+            yield command, lines, int(status or 0)
+
+
+def run_commands(shell, page, text):
+    """Type the commands of a text in a folder with the files of its page; each says and ends as the text has it."""
+    write_files(page, shell.folder)
+    commands = list(read_commands(text))
+    assert commands
+    for command, lines, status in commands:
+        if command.startswith("curl ") and shutil.which("curl") is None:
+            continue  # a bare machine may have none; what it asks of the server, tests/serving ask, too
+        code, said = shell(command)
+        assert code == status, f"{command}\n{said}"
+        for line in lines:
+            words = ".*".join(r"\s+".join(map(re.escape, part.split())) for part in line.split("..."))
+            assert re.search(rf"^\s*{words}", said, re.MULTILINE), f"{command}\nwanted: {line}\n{said}"

@@ -1,0 +1,34 @@
+"""The page of the first hour: its files are written and its very commands run, as real processes in an empty folder."""
+
+import re
+
+import pytest
+from docs.pages import read_pages
+from docs.shell import TOKEN, pets, read_commands, run_commands, shell
+
+from toolyard import SourceUnavailable, Toolyard
+
+__all__ = ["pets", "shell"]  # fixtures
+
+pytestmark = pytest.mark.process
+
+PAGE = next(page for page in read_pages() if page.name == "first-hour")
+TASKS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE.text, re.DOTALL | re.MULTILINE))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_each_task_takes_the_commands_that_the_page_says(shell, task):
+    count = len(list(read_commands(TASKS[task])))
+    assert count <= 3 and f"({count} command{'s' * (count > 1)})" in task
+    run_commands(shell, PAGE, TASKS[task])
+
+
+def test_the_page_has_the_tasks_of_new_users():
+    assert len(TASKS) >= 10
+
+
+def test_an_api_whose_document_is_behind_a_key_says_which_option_is_missing(pets):
+    source = {"type": "rest", "spec": f"{pets}/openapi.json", "engine": "api"}
+    engines = {"api": {"type": "rest", "auth": {"type": "bearer", "token": TOKEN}}}
+    with pytest.raises(SourceUnavailable, match=r"answers 401.*`headers`.*not with the request for the document"):
+        Toolyard.from_config({"tools": {"registry": [source], "engines": engines}})
