@@ -190,7 +190,8 @@ class Timeline extends HTMLElement {
 class DiffBlock extends HTMLElement {
   connectedCallback() {
     for (const line of this.querySelectorAll(".changes > li:not([data-kind])")) {
-      const [, sign, path, rest] = /^([-+~] )?(.*?): (.*)$/s.exec(line.textContent) ?? [];
+      // `/shop/order: ...`, or of a thing with a name `order 1042: status ...`, or the whole of it `order 1042: {...}`.
+      const [, sign, path, rest] = /^([-+~] )?(\/.*?:|.*? .*?: [^\s{[]+(?= )|.*?:) (.*)$/s.exec(line.textContent) ?? [];
       if (path === undefined) continue;
       const at = rest.indexOf(" -> ");
       const parts = at < 0
