@@ -81,3 +81,21 @@ def test_axe_finds_nothing_serious_in_the_inbox_and_on_an_approval(browser, yard
         page.get_by_role("link", name="core::echo").click()
         page.get_by_role("heading", name="The call").wait_for()
         assert audit(page, axe) == []
+
+
+def test_what_is_focused_and_what_was_said_outlive_the_next_event(page, yard):
+    made = call(yard, "shop::create_order", {"status": "paid"})["result"]
+    for status in ("refunded", "lost"):
+        call(yard, "shop::update_order", {"order_id": made["order_id"], "status": status})
+    page.goto(f"{yard.url}/console/approvals")
+    page.keyboard.press("j")
+    focused = page.evaluate("document.activeElement.id")
+    assert focused.startswith("approval-")
+    call(yard, "shop::update_order", {"order_id": made["order_id"], "status": "found"})
+    page.get_by_text("found").first.wait_for()
+    assert page.evaluate("document.activeElement.id") == focused
+    page.keyboard.press("a")
+    page.get_by_text("shop::update_order is approved.").wait_for()
+    call(yard, "shop::update_order", {"order_id": made["order_id"], "status": "sold"})
+    page.get_by_text("sold").first.wait_for()
+    assert page.get_by_text("shop::update_order is approved.").is_visible()
