@@ -70,7 +70,7 @@ def pets():
 
 
 def write_files(page, folder):
-    """The files that the page shows, and the catalog that several pages name."""
+    """The files that the page, or the part of one, shows, and the catalog that several pages name."""
     shutil.copy(ROOT / "examples/catalogs/weather.yaml", folder)
     for block in page.blocks():
         if "." in block.title:  # else it is the name of a framework, whose tests run the block
