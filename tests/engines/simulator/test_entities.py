@@ -9,6 +9,7 @@ from engines.engine_support import ask
 from toolyard import LMToolEngine, RestBinding, Tool, ToolRegistry
 from toolyard.engines.simulator.entities import EntityStore, apply_patch, is_patch, merge_fields
 from toolyard.model.bindings import RestBody, RestParameter
+from toolyard.model.errors import ToolFailed
 
 
 class Kept(dict):
@@ -128,6 +129,29 @@ PATCH_STEPS = st.fixed_dictionaries(
 def test_whatever_is_asked_for_the_entity_stays_one(patch):
     assert is_patch(patch)
     assert isinstance(apply_patch(KNOWN, patch), dict)
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        [{"op": "copy", "from": "", "path": f"/a{at}"} for at in range(60)],
+        [{"op": "copy", "from": "/tags", "path": "/tags/-"} for _ in range(60)],
+        [{"op": "add", "path": "/b", "value": "b" * 10_000}]
+        + [{"op": "copy", "from": "/b", "path": f"/b{at}"} for at in range(900)],
+        [{"op": "add", "path": f"/{at}", "value": 1} for at in range(2000)],
+    ],
+    ids=["the whole in itself", "a list in itself", "a long text often", "too many steps"],
+)
+def test_a_patch_that_grows_without_end_is_refused(patch):
+    with pytest.raises(ToolFailed, match="the patch (copies|has) more than"):
+        apply_patch(KNOWN, patch)
+
+
+def test_patches_that_copy_do_not_grow_an_entity_from_call_to_call():
+    known, patch = {"b": "b" * 500_000}, [{"op": "copy", "from": "/b", "path": "/c"}]
+    known = apply_patch(known, patch)
+    with pytest.raises(ToolFailed, match="copies until"):
+        apply_patch(known, [{"op": "copy", "from": "/b", "path": "/d"}])
 
 
 def test_a_patch_changes_what_later_calls_show():

@@ -17,6 +17,7 @@ from toolyard.engines.simulator.profile import AnswerPath, Profile, has_own_id
 from toolyard.engines.simulator.roles import ID_ENDS, fields_of, own_names
 from toolyard.engines.simulator.scalars import OWN
 from toolyard.engines.simulator.values import item_node, properties_of
+from toolyard.model.errors import ToolFailed
 from toolyard.model.names import copied
 from toolyard.schema.fold import find_ways
 from toolyard.schema.subschemas import SubSchema
@@ -344,6 +345,9 @@ def merge_fields(known: Fields, new: Fields, *, deep: bool = True) -> Fields:
 
 _OPERATIONS = frozenset(("add", "replace", "remove", "move", "copy", "test"))
 _WRITING = frozenset(("add", "replace", "move", "copy"))
+_MOST_STEPS = 1000
+_LARGEST = 1024 * 1024
+"""Bytes of JSON that the steps of a patch may copy, and of an entity after that."""
 
 
 def is_patch(body: Any) -> TypeGuard[list[dict[str, Any]]]:
@@ -355,12 +359,21 @@ def is_patch(body: Any) -> TypeGuard[list[dict[str, Any]]]:
 
 def apply_patch(fields: dict[str, Any], patch: list[dict[str, Any]]) -> dict[str, Any]:
     """The entity as it is afterwards; names may be spelt otherwise, and a step that leads nowhere does nothing."""
+    if len(patch) > _MOST_STEPS:
+        raise _excess_error(f"has more than {_MOST_STEPS} steps")
     whole: dict[str, Any] = {"": copied(fields)}
+    doubled = 0
     for step in patch:
         operation, value = step["op"], copied(step.get("value"))
         if operation in ("move", "copy"):
             parent, key = _find_place(whole, str(step.get("from", "")))
-            value = copied(parent[key]) if _is_there(parent, key) else None
+            value = parent[key] if _is_there(parent, key) else None
+        if operation == "copy":
+            # Measured before it is copied: a few steps that copy what the steps before them copied fill any memory.
+            doubled += len(encode(value))
+            if doubled > _LARGEST:
+                raise _excess_error(f"copies more than {_LARGEST} bytes")
+            value = copied(value)
         if operation in ("move", "remove"):
             parent, key = _find_place(whole, str(step.get("from", "")) if operation == "move" else step["path"])
             if _is_there(parent, key):
@@ -372,7 +385,13 @@ def apply_patch(fields: dict[str, Any], patch: list[dict[str, Any]]) -> dict[str
             elif isinstance(parent, dict) or _is_there(parent, key):
                 parent[key] = value
     changed = whole.get("")
+    if doubled and len(encode(changed)) > _LARGEST:
+        raise _excess_error(f"copies until there are more than {_LARGEST} bytes")
     return changed if isinstance(changed, dict) else fields
+
+
+def _excess_error(what: str) -> ToolFailed:
+    return ToolFailed(f"the patch {what}", hint="send the values themselves, or several patches", effect="none")
 
 
 def _find_place(whole: dict[str, Any], pointer: str) -> tuple[Any, Any]:
