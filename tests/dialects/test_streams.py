@@ -137,6 +137,90 @@ def test_servers_that_number_pieces_in_their_own_way_are_understood(pieces: list
     assert dialect.parse_calls(answer) == [ToolCall("desk::x", {}, "a"), ToolCall("desk::y", {}, "b")]
 
 
+def piece(name: str | None, arguments: Any, **rest: Any) -> dict[str, Any]:
+    return {**rest, "function": {"name": name, "arguments": arguments}}
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [piece("desk__x", '{"a": 1}', index=0), piece("desk__y", '{"b": 2}', index=1)],
+        [piece("desk__x", '{"a": 1}', index=0, id=""), piece("desk__y", '{"b": 2}', index=1, id="")],
+        [piece("desk__x", '{"a": 1}', index=0), piece("desk__y", '{"b": 2}', index=0)],
+        [piece("desk__x", '{"a": 1}'), piece("desk__y", '{"b": 2}')],
+        [piece("desk__x", {"a": 1}, index=0), piece("desk__y", {"b": 2}, index=1)],
+        [piece("desk__x", '{"a": 1}', index=0, id="one"), piece("desk__y", '{"b": 2}', index=1, id="one")],
+        [
+            piece("desk__x", "", index=0),
+            piece("desk__y", "", index=1),
+            piece(None, '{"a": 1}', index=0),
+            piece(None, '{"b": 2}', index=1),
+        ],
+        [
+            piece("desk__x", '{"a"', index=0, id="p"),
+            piece(None, ": 1}", index=0, id="q"),
+            piece("desk__y", '{"b": 2}', index=1, id="r"),
+        ],
+    ],
+)
+def test_calls_that_come_without_ids_of_their_own_stay_apart(pieces: list[Any]) -> None:
+    dialect = get_dialect("openai", TOOLS)
+    answer, _ = add_all(dialect, [{"choices": [{"delta": {"tool_calls": [piece]}}]} for piece in pieces])
+    calls = dialect.parse_calls(answer)
+    assert [(call.name, call.arguments) for call in calls] == [("desk::x", {"a": 1}), ("desk::y", {"b": 2})]
+    assert len({call.call_id for call in calls} - {None, ""}) == 2
+
+
+def test_the_same_tool_twice_in_one_turn_is_two_calls_though_neither_is_numbered() -> None:
+    dialect = get_dialect("openai", TOOLS)
+    listed = [piece("desk__x", '{"a": 1}', index=0, id=""), piece("desk__x", '{"a": 2}', index=0, id="")]
+    answer, _ = add_all(dialect, [{"choices": [{"delta": {"tool_calls": listed}}]}])
+    assert [call.arguments for call in dialect.parse_calls(answer)] == [{"a": 1}, {"a": 2}]
+
+
+def test_an_id_that_a_stream_did_not_give_is_another_in_every_turn() -> None:
+    # The answer to a call whose id is known already is the answer of then.
+    dialect = get_dialect("openai", TOOLS)
+    turn = [{"choices": [{"delta": {"tool_calls": [piece("desk__x", "{}", index=0)]}}]}]
+    ids = {dialect.parse_calls(add_all(dialect, turn)[0])[0].call_id for _ in range(20)}
+    assert len(ids) == 20
+
+
+def test_places_that_a_stream_leaves_out_are_no_error() -> None:
+    responses = get_dialect("openai-responses", TOOLS)
+    item = {"type": "function_call", "id": "fc", "name": "desk__x", "call_id": "c", "arguments": ""}
+    delta = {"type": "response.function_call_arguments.delta", "output_index": 3, "item_id": "fc", "delta": "{}"}
+    done = {"type": "response.output_item.done", "output_index": 3, "item": {**item, "arguments": "{}"}}
+    events = [{"type": "response.output_item.added", "output_index": 3, "item": item}, delta, done]
+    for count in (2, 3):
+        answer, _ = add_all(responses, events[:count])
+        assert responses.parse_calls(answer) == [ToolCall("desk::x", {}, "c")]
+    assert add_all(responses, [delta]) == ([], "")
+    anthropic = get_dialect("anthropic", TOOLS)
+    use = {"type": "tool_use", "id": "t", "name": "desk__x", "input": {}}
+    written = {"type": "input_json_delta", "partial_json": "{}"}
+    blocks = [
+        {"type": "content_block_start", "index": 2, "content_block": use},
+        {"type": "content_block_delta", "index": 2, "delta": written},
+        {"type": "content_block_stop", "index": 2},
+    ]
+    assert anthropic.parse_calls(add_all(anthropic, blocks)[0]) == [ToolCall("desk::x", {}, "t")]
+    assert anthropic.parse_calls(add_all(anthropic, blocks[1:])[0]) == []
+
+
+@pytest.mark.parametrize(
+    ("provider", "answer"),
+    [
+        ("openai", {"tool_calls": [{"id": "", "function": {"name": "desk__x", "arguments": "{}"}}]}),
+        ("openai-responses", {"type": "function_call", "call_id": "", "name": "desk__x", "arguments": "{}"}),
+        ("anthropic", {"content": [{"type": "tool_use", "id": "", "name": "desk__x", "input": {}}]}),
+        ("gemini", {"role": "model", "parts": [{"functionCall": {"id": "", "name": "desk__x", "args": {}}}]}),
+    ],
+)
+def test_an_empty_id_is_none(provider: str, answer: dict[str, Any]) -> None:
+    assert get_dialect(provider, TOOLS).parse_calls(answer) == [ToolCall("desk::x", {}, None)]
+
+
 def test_arguments_that_a_model_never_finished_are_refused_on_the_call_path() -> None:
     dialect = get_dialect("anthropic", TOOLS)
     events = [event for event in turns_of("anthropic")[0] if '"lo\\"}"' not in json.dumps(event)]

@@ -73,13 +73,14 @@ class AnthropicDialect(Dialect):
         blocks = answer[0]["content"]
         if kind == "content_block_start":
             blocks.append(others(fields(data.get("content_block"))))
-        elif kind == "content_block_delta" and delta.get("type") == "input_json_delta":
-            written = blocks[place].get("input")
-            blocks[place]["input"] = (written if isinstance(written, str) else "") + delta.get("partial_json", "")
-        elif kind == "content_block_delta":
-            _add_delta(blocks[place], delta)
-        elif kind == "content_block_stop" and isinstance(blocks[place].get("input"), str):
-            blocks[place]["input"] = arguments_object(written_arguments(blocks[place]["input"]))
+        for block in blocks[place : place + 1] or blocks[-1:]:
+            written = block.get("input")
+            if kind == "content_block_delta" and delta.get("type") == "input_json_delta":
+                block["input"] = (written if isinstance(written, str) else "") + (delta.get("partial_json") or "")
+            elif kind == "content_block_delta":
+                _add_delta(block, delta)
+            elif kind == "content_block_stop" and isinstance(written, str):
+                block["input"] = arguments_object(written_arguments(written))
         return delta.get("text") or ""
 
     def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from toolyard.dialects.payload import (
     entries,
     fields,
     pick,
+    read_arguments,
     read_content,
     read_id,
     read_result,
@@ -128,18 +130,29 @@ class OpenAIChatDialect(OpenAIDialect):
 
 
 def _add_piece(calls: list[Json], piece: Json) -> None:
-    """Add a piece of a tool call. The first has its id; not all servers number the others."""
-    call_id, number, function = piece.get("id"), piece.get("index"), fields(piece.get("function"))
-    known = (
-        [call for call in calls if call["id"] == call_id] if call_id else calls[slice(number, None)][:1] or calls[-1:]
-    )
-    if not known:
-        empty = {"name": "", "arguments": ""}
-        known = [{"id": call_id or f"call_{len(calls)}", "type": "function", "function": empty}]
+    """Add a piece of a tool call. The first has its name; not all servers give ids, or number the pieces."""
+    call_id, number, function = read_id(piece.get("id")), piece.get("index"), fields(piece.get("function"))
+    name, written = function.get("name"), function.get("arguments")
+    place = number if isinstance(number, int) else len(calls)
+    known = [call for call in calls if call["id"] == call_id]
+    begins = bool(call_id and name) or (number is not None and place >= len(calls) and bool(call_id or name))
+    if not known and not begins:
+        known = calls[slice(place, None)][:1] or calls[-1:]
+    if not known or (name and _is_other(known[0]["function"], name, written if call_id is None else None)):
+        # An id may be all that tells one turn's call from that of another, for which an answer is there already.
+        unique = f"call_{secrets.token_hex(8)}" if known or call_id is None else call_id
+        known = [{"id": unique, "type": "function", "function": {"name": "", "arguments": ""}}]
         calls += known
     made = known[0]["function"]
-    made["name"] = function.get("name") or made["name"]
-    made["arguments"] += function.get("arguments") or ""
+    made["name"] = name or made["name"]
+    made["arguments"] += arguments_text(written) if written else ""
+
+
+def _is_other(made: Json, name: str, written: object) -> bool:
+    """Whether a piece with a name begins another call: it is of another tool, or the arguments were whole."""
+    if made["name"] not in ("", name):
+        return True
+    return bool(written and made["arguments"] and isinstance(read_arguments(made["arguments"]), dict))
 
 
 def _tool_call(entry: Json) -> Iterator[RawCall]:
@@ -166,11 +179,14 @@ class OpenAIResponsesDialect(OpenAIDialect):
     def add_event(self, answer: list[Json], event: object) -> str:
         """A `response.*` event; the answer is a list of items, each as it was when it was done."""
         data = fields(event)
-        kind, place = data.get("type"), data.get("output_index")
-        if kind in ("response.output_item.added", "response.output_item.done") and isinstance(place, int):
-            answer[place : place + 1] = [others(fields(data.get("item")))]
-        elif kind == "response.function_call_arguments.delta" and isinstance(place, int):
-            answer[place]["arguments"] = answer[place].get("arguments", "") + data.get("delta", "")
+        kind, place, item = data.get("type"), data.get("output_index"), others(fields(data.get("item")))
+        told = read_id(pick(data, "item_id") or pick(item, "id", "call_id"))
+        at = next((at for at, one in enumerate(answer) if told and told == read_id(pick(one, "id", "call_id"))), place)
+        if kind in ("response.output_item.added", "response.output_item.done") and isinstance(at, int):
+            answer[at : at + 1] = [item]
+        elif kind == "response.function_call_arguments.delta" and isinstance(at, int):
+            for one in answer[at : at + 1] or answer[-1:]:
+                one["arguments"] = (one.get("arguments") or "") + (data.get("delta") or "")
         return data.get("delta", "") if kind == "response.output_text.delta" else ""
 
     def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:

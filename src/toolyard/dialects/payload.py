@@ -89,8 +89,8 @@ def arguments_text(arguments: dict[str, Any] | str) -> str:
 
 
 def read_id(value: object) -> str | None:
-    """A call id as text; JSON-RPC allows numbers."""
-    return None if value is None else str(value)
+    """A call id as text, None if it is empty; JSON-RPC allows numbers."""
+    return None if value in (None, "") else str(value)
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
