@@ -152,13 +152,42 @@ def test_what_gives_no_tools_is_refused_and_the_config_is_untouched(words, error
     assert Path("toolyard.yaml").read_text() == CONFIG
 
 
-def test_a_config_is_made_and_namespaces_do_not_meet(capsys):
-    assert run(["add", "desk.py", "--into", "new/yard.yaml"]) == 0
-    assert run(["add", "desk.py", "--into", "new/yard.yaml"]) == 0
-    sources = parse_yaml(Path("new/yard.yaml").read_text())["tools"]
+@pytest.mark.parametrize("name", ["yard.yaml", "yard.json"])
+def test_a_config_is_made_and_namespaces_do_not_meet(name, capsys):
+    config = Path("new") / name
+    Path("other").mkdir()
+    Path("other/desk.py").write_text(Path("desk.py").read_text())
+    assert run(["add", "desk.py", "--into", str(config)]) == 0
+    assert run(["add", "other/desk.py", "--into", str(config)]) == 0
+    sources = parse_yaml(config.read_text())["tools"]
     assert [source["namespace"] for source in sources] == ["desk", "desk_2"]
     assert sources[0]["target"] == str(Path("desk.py").resolve())
-    assert run(["add", "catalog.yaml", "--into", "new/yard.yaml", "--print"]) == 0
-    assert (
-        "catalog.yaml" in capsys.readouterr().out and len(parse_yaml(Path("new/yard.yaml").read_text())["tools"]) == 2
-    )
+    assert run(["add", "catalog.yaml", "--into", str(config), "--print"]) == 0
+    assert "catalog.yaml" in capsys.readouterr().out and len(parse_yaml(config.read_text())["tools"]) == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["desk.py"],
+        ["spec.json"],
+        ["catalog.yaml"],
+        pytest.param(["-n", "d", "--", sys.executable, "-m", "toolyard", "mcp", "desk.py"], marks=pytest.mark.process),
+    ],
+    ids=lambda words: words[0],
+)
+def test_what_is_there_already_is_not_added_twice_unless_under_another_name(words, capsys):
+    assert run(["add", *words]) == 0
+    text = Path("toolyard.yaml").read_text()
+    assert run(["add", *words]) == 1
+    said = capsys.readouterr().err
+    assert "toolyard.yaml: " in said and "is there already, as tools.registry[1]" in said
+    assert Path("toolyard.yaml").read_text() == text
+    assert run(["add", *["-n", "other", *words[words[0] == "-n" and 2 :]]]) == 0
+
+
+def test_a_config_that_is_a_link_stays_one():
+    Path("kept.yaml").write_text("# mine\n")
+    Path("link.yaml").symlink_to("kept.yaml")
+    assert run(["add", "desk.py", "--into", "link.yaml"]) == 0
+    assert Path("link.yaml").is_symlink() and Path("kept.yaml").read_text().startswith("# mine\ntools:\n")

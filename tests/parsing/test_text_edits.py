@@ -131,6 +131,14 @@ def append(text, path, *, read=parse_yaml, item=ITEM):
     [
         ("", LIST),
         ("# a note\n", LIST),
+        ("# a note", LIST),
+        ("---", LIST),
+        ("---  # mine\r\n", LIST),
+        ("{}", LIST),
+        ("{}  # nothing yet\n", LIST),
+        ("tools: [{type: a},\n  {type: b} # two, and last\n]\n", LIST),
+        ("tools: [  # none, yet\n]\n", LIST),
+        ("tools: [&a {type: a}, *a  # twice\n  ]\n", LIST),
         ("server: {port: 1}  # and no tools\n", LIST),
         ("tools:\nserver: {}\n", LIST),
         ("tools: ~  # none\n", LIST),
@@ -174,7 +182,26 @@ def test_json_stays_json():
     assert parse_json(append('{"tools": [\n  {"type": "a"}\n]}', LIST, read=parse_json))["tools"][1] == ITEM
 
 
-@pytest.mark.parametrize("text", ["a: &x [1]\ntools: *x\n", "tools: [1 # one\n]\n", '{"a": 1}'])
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("{}", LIST),
+        ('{"tools": null}', LIST),
+        ('{\n\t"tools": [\n\t\t{"type": "a"}\n\t],\n\t"server": {}\n}\n', LIST),
+        ('{\r\n\t"tools": {"registry": [], "engines": {}}}', NESTED),
+        ('{"server": {"port": 1}}', LIST),
+    ],
+)
+def test_json_of_any_form_stays_json_and_looks_as_it_did(text, path):
+    made = append(text, path, read=parse_json)
+    found = parse_json(made)
+    for key in path:
+        found = found[key]
+    assert found[-1] == ITEM and ("\t" in text) == ("\t" in made) and ("\r\n" in text) == ("\r\n" in made)
+    assert {**parse_json(text), "tools": parse_json(made)["tools"]} == parse_json(made)
+
+
+@pytest.mark.parametrize("text", ["a: &x [1]\ntools: *x\n", "{a: 1}"])
 def test_what_cannot_be_added_to_safely_is_refused_with_what_to_add(text):
     with pytest.raises(ConfigError, match=r'f: tools is written in a way .*; add this by hand: \{"type": "mcp"'):
         append(text, LIST)

@@ -18,12 +18,12 @@ from cyclopts import Parameter
 from toolyard.app.config import hide_secrets, is_config, read_config, read_config_file
 from toolyard.app.toolyard import load_sources
 from toolyard.cli.options import OUTPUT, VerbOptions, read_word
-from toolyard.cli.output import counted, print_json, print_text, working
+from toolyard.cli.output import counted, fail, print_json, print_text, working
 from toolyard.cli.yard import config_path
 from toolyard.model.errors import ConfigError, ToolyardError
 from toolyard.parsing import parse_json, parse_yaml
 from toolyard.parsing.documents import read_text, replace_file
-from toolyard.parsing.text_edits import append_item
+from toolyard.parsing.text_edits import append_item, find_value
 from toolyard.sources.scripts.manifest import MANIFEST
 
 _Source = dict[str, Any]
@@ -56,23 +56,18 @@ def add(
         MCP server: `toolyard add -- npx -y @modelcontextprotocol/server-memory`.
     """
     config = into or config_path(None) or _CONFIG
-    document = read_config_file(config) if config.exists() else None
-    if document and not is_config(document):
-        raise ConfigError(f"{config}: this is no config but a catalog; --into names another file, which is made")
-    tools = (document or {}).get("tools")
-    sources = tools.get("registry") if isinstance(tools, dict) else tools
-    used = {str(item.get("namespace")) for item in sources or () if isinstance(item, dict)}
+    text, path, known = _read_known(config)
     extra = dict(_split_option(word) for word in option)
+    candidates = list(_list_candidates(what, config.parent))
+    if (there := _find_there(candidates, namespace, known, config.parent)) is not None:
+        said = f"{config}: {' '.join(what)} is there already, as {'.'.join(path)}[{there}]"
+        fail(ConfigError(f"{said}; -n with another name adds it once more"), as_json=options.json)
+        return 1
     with working(f"looking at {' '.join(what)}"):
-        candidates = list(_list_candidates(what, config.parent))
+        used = {str(item.get("namespace")) for item in known}
         source, loaded, rejected = _load_first(candidates, namespace, used, extra, config)
     if not show:
-        text = read_text(config) if config.exists() else ""
-        parse = parse_json if config.suffix.lower() == ".json" else parse_yaml
-        path = ("tools", "registry") if isinstance(tools, dict) else ("tools",)
-        made = append_item(text, path, source, read=lambda read: parse(read, what=str(config)), what=str(config))
-        config.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(config, made.encode(), keep_mode=True)
+        _write_source(config, text, path, source)
     if options.json:
         print_json({"config": str(config), "added": not show, "source": source, "tools": loaded, "rejected": rejected})
     elif show:
@@ -81,6 +76,42 @@ def add(
         what_it_is = f"a source of type {source['type']}"
         print_text(f"{config}: added {what_it_is}; {counted(loaded, 'tool')} loaded, {rejected} rejected")
     return 0
+
+
+def _read_known(config: Path) -> tuple[str, tuple[str, ...], list[_Source]]:
+    """The config's text, where its sources are in it, and the sources."""
+    text = read_text(config) if config.exists() else ""
+    document = read_config_file(config) if text.strip() else None
+    if document and not is_config(document):
+        raise ConfigError(f"{config}: this is no config but a catalog; --into names another file, which is made")
+    path = ("tools", "registry") if isinstance((document or {}).get("tools"), dict) else ("tools",)
+    return text, path, [item if isinstance(item, dict) else {} for item in find_value(document, path) or ()]
+
+
+def _write_source(config: Path, text: str, path: Sequence[str], source: _Source) -> None:
+    is_json = config.suffix.lower() == ".json"
+    parse = parse_json if is_json else parse_yaml
+    text = "{}\n" if is_json and not text.strip() else text
+    made = append_item(text, path, source, read=lambda read: parse(read, what=str(config)), what=str(config))
+    config.parent.mkdir(parents=True, exist_ok=True)
+    # A file that is a link, as those of people who keep their settings in one folder, stays one.
+    replace_file(config.resolve(), made.encode(), keep_mode=True)
+
+
+def _find_there(candidates: list[_Source], namespace: str | None, known: list[_Source], base: Path) -> int | None:
+    """Which source of the config is the same already: of the type and place, and not to be told apart by its name."""
+
+    def identify(source: _Source) -> _Source:
+        places = {
+            key: str(base.resolve() / source[key]) for key in ("path", "target", "cwd", "spec") if source.get(key)
+        }
+        return {key: source.get(key) or None for key in ("type", "command", "args", "url")} | places
+
+    asked = [identify(candidate) for candidate in candidates]
+    for index, item in enumerate(known):
+        if identify(item) in asked and namespace in (None, item.get("namespace")):
+            return index
+    return None
 
 
 def _split_option(word: str) -> tuple[str, Any]:

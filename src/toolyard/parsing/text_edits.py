@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.tokens import FlowEntryToken
 
 from toolyard.model.errors import ConfigError, MalformedSource
 from toolyard.parsing.documents import parse_json
@@ -248,19 +249,20 @@ TOML = TextFormat(_read_toml, _write_toml, _erase_toml)
 def append_item(text: str, path: Sequence[str], item: Any, *, read: Callable[[str], Any], what: str) -> str:
     """The text with the item behind all others of the list at the path; a list that is not there is made.
 
-    The result is read again: it must say what was there, and the item. JSON is YAML, if `read` says so.
+    The result is read again: it must say what was there, and the item. A text that is JSON stays JSON.
     """
     expected = copy.deepcopy(read(text)) or {}
     holder = expected
     for key in path[:-1]:
         holder = holder[key]
     holder[path[-1]] = [*(holder.get(path[-1]) or []), item]
-    try:
-        made = _append(text, yaml.compose(text, Loader=yaml.SafeLoader), path, item)
-        if read(made) == expected:
-            return made
-    except (yaml.YAMLError, MalformedSource, _UnusualError):
-        pass
+    for append in (_append_json, _append_yaml):
+        try:
+            made = append(text, path, item)
+            if read(made) == expected:
+                return made
+        except (yaml.YAMLError, MalformedSource, _UnusualError):
+            continue
     where, line = ".".join(path), json.dumps(item, ensure_ascii=False)
     raise ConfigError(f"{what}: {where} is written in a way that cannot be added to safely; add this by hand: {line}")
 
@@ -269,13 +271,38 @@ class _UnusualError(Exception):
     """The text is right, and written so that nothing can be put into it."""
 
 
-def _append(text: str, node: Node | None, path: Sequence[str], item: Any) -> str:
+def _append_json(text: str, path: Sequence[str], item: Any) -> str:
+    at = end = _pass_blanks(text, 0)
+    if text[at : at + 1] != "{":
+        raise _UnusualError
+    try:
+        for key in path:
+            found = next((member for member in _list_items(text, at)[0] if member.key == key), None)
+            if found is None:
+                return _write_json(text, path, [item])
+            at, end = found.value, found.end
+    except (ValueError, IndexError):
+        raise _UnusualError from None  # a mapping in YAML's way
+    first, place = _pass_blanks(text, at + 1), len(text[: end - 1].rstrip())
+    if text[at] != "[" or place <= first:
+        return _write_json(text, path, [item])
+    if "\n" not in text[at:first]:
+        return f"{text[:place]}, {json.dumps(item, ensure_ascii=False)}{text[place:]}"
+    indent = _line_indent(text, first)
+    return f"{text[:place]},{newline_of(text)}{indent}{_dump(item, text, indent)}{text[place:]}"
+
+
+def _append_yaml(text: str, path: Sequence[str], item: Any) -> str:
     lines: list[str] = yaml.safe_dump(
         item, sort_keys=False, default_flow_style=None, allow_unicode=True, width=math.inf
     ).splitlines()
     lines = [f"{'  ' if index else '- '}{line}" for index, line in enumerate(lines)]
-    if node is None:
-        return "".join([text, *(f"{'  ' * depth}{key}:\n" for depth, key in enumerate(path)), *_indent(lines, path)])
+    node: Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
+    if node is None or isinstance(node, ScalarNode):
+        keys = [f"{'  ' * depth}{key}:" for depth, key in enumerate(path)]
+        made = [*keys, *(f"{'  ' * len(path)}{line}" for line in lines)]
+        start = newline_of(text) if text and not text.endswith("\n") else ""
+        return text + start + "".join(f"{line}{newline_of(text)}" for line in made)
     for key in path:
         if not isinstance(node, MappingNode):
             raise _UnusualError
@@ -286,10 +313,7 @@ def _append(text: str, node: Node | None, path: Sequence[str], item: Any) -> str
             return _insert_lines(text, _line_end(text, node), node.start_mark.column, [f"{key}:", *_shift(lines)])
         name, node = next((name, value) for name, value in node.value if name.value == key)
     if isinstance(node, SequenceNode) and node.flow_style:
-        inside = text[node.start_mark.index + 1 : node.end_mark.index - 1].rstrip()
-        comma = "" if not inside or inside.endswith(",") else ", "
-        place = node.start_mark.index + 1 + len(inside)
-        return text[:place] + comma + json.dumps(item, ensure_ascii=False) + text[place:]
+        return _append_flow(text, node.start_mark.index + 1, node.end_mark.index - 1, item)
     if isinstance(node, SequenceNode):
         return _insert_lines(text, _line_end(text, node), node.start_mark.column, lines)
     if not isinstance(node, ScalarNode):
@@ -299,8 +323,14 @@ def _append(text: str, node: Node | None, path: Sequence[str], item: Any) -> str
     return _insert_lines(text, _line_end(text, name), name.start_mark.column, _shift(lines))
 
 
-def _indent(lines: list[str], path: Sequence[str]) -> list[str]:
-    return [f"{'  ' * len(path)}{line}\n" for line in lines]
+def _append_flow(text: str, start: int, close: int, item: Any) -> str:
+    """Behind what is said of the last item, too: a comment goes on to the end of its line."""
+    tokens = [token for token in yaml.scan(text, Loader=yaml.SafeLoader) if start <= token.start_mark.index < close]
+    last = tokens[-1].end_mark.index if tokens else start
+    comma = "," if tokens and not isinstance(tokens[-1], FlowEntryToken) else ""
+    place = len(text[:close].rstrip())
+    gap = newline_of(text) + _line_indent(text, last) if "#" in text[last:place] else " " if tokens else ""
+    return text[:last] + comma + text[last:place] + gap + json.dumps(item, ensure_ascii=False) + text[place:]
 
 
 def _shift(lines: list[str]) -> list[str]:
