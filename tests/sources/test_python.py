@@ -3,7 +3,16 @@ import types
 
 import pytest
 
-from toolyard import MalformedSource, PythonToolLoader, Registry, SourceUnavailable, StrictModel, ToolRegistry, tool
+from toolyard import (
+    DefinitionError,
+    MalformedSource,
+    PythonToolLoader,
+    Registry,
+    SourceUnavailable,
+    StrictModel,
+    ToolRegistry,
+    tool,
+)
 
 
 @tool
@@ -220,6 +229,14 @@ def test_a_file_of_plain_functions_gives_its_public_ones_and_lists_what_cannot_b
     assert registry.tool_names() == ["add", "cached", "later", "untyped"]
     assert registry.dispatch("add", {"a": 1, "b": 2}) == registry.dispatch("untyped", {"a": 1, "b": 2}) == 3
     assert [item.tool for item in registry.report.rejected] == ["many"]
+
+
+def test_a_plain_function_that_cannot_be_a_tool_is_an_error_if_that_was_asked_for(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(PLAIN)
+    with pytest.raises(MalformedSource, match="many"):
+        load(str(path), on_error="raise")
+    assert [item.tool for item in load(str(path), on_error="skip").report.rejected] == ["many"]
 
 
 def test_decorated_functions_and_dunder_all_say_which_are_meant(tmp_path):

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
@@ -40,6 +40,13 @@ class PythonOptions(LoaderOptions, frozen=True, kw_only=True):
             description="Module or Python file: its `@tool` functions, or all its public ones if none is decorated.",
         ),
     ]
+    on_error: Annotated[
+        Literal["raise", "skip"],
+        Meta(
+            description="Whether a bad entry is an error, or left out and reported. Not given: an error if it is "
+            "decorated, since somebody chose it."
+        ),
+    ]
 
 
 class PythonToolLoader(ToolLoader):
@@ -51,7 +58,7 @@ class PythonToolLoader(ToolLoader):
 
     Where nothing is decorated, all public functions are tools: those that `__all__` names or, without it, those
     defined there whose names begin with no `_`. As nobody chose them one by one, one that cannot be a tool is listed in
-    the report and left out, whatever `on_error` says.
+    the report and left out, unless `on_error` is given as "raise".
     """
 
     option_structs: ClassVar[tuple[type, ...]] = (PythonOptions,)
@@ -61,7 +68,7 @@ class PythonToolLoader(ToolLoader):
         target: Any,
         namespace: str = TOOL_DEFAULT_NAMESPACE,
         *,
-        on_error: str = "raise",
+        on_error: str | None = None,
         on_duplicate: str = "raise",
         namespaces: str = "open",
     ) -> None:
@@ -72,7 +79,8 @@ class PythonToolLoader(ToolLoader):
         check_namespace(namespace)
         self.target = expand_place(target, "target") if isinstance(target, str) else target
         self.namespace = namespace
-        self._set_policies(on_error, on_duplicate)
+        self._set_policies(on_error or "raise", on_duplicate)
+        self._lists_unchosen = on_error is None
         self._lock_namespaces(namespaces, namespace)
 
     @property
@@ -93,7 +101,7 @@ class PythonToolLoader(ToolLoader):
                 intake.take(tool.replace(source=self.source), f"{self.source}.{tool.name}")
             return intake.finish()
         chosen = _list_chosen(target, self.source)
-        intake = Intake(self, lenient=not chosen)
+        intake = Intake(self, lenient=not chosen and self._lists_unchosen)
         for name, found in chosen or _list_public(target, self.source):
             self._take_function(intake, name, found)
         return intake.finish()
