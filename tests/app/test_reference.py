@@ -6,6 +6,7 @@ import pytest
 from warm_python import warm_toolyard
 
 from toolyard.app.schema import config_reference
+from toolyard.calls.faults import TYPES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
 
@@ -30,3 +31,8 @@ def test_every_row_says_what_its_key_is_for():
     rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
     assert len(rows) > 200
     assert all(line.rstrip(" |")[-1] in ".)" for line in rows)
+
+
+def test_choices_of_every_alternative_are_listed():
+    row = next(line for line in config_reference().splitlines() if line.startswith("| `faults.rules[].type`"))
+    assert all(f"`{kind}`" in row for kind in TYPES) and " or " not in row.split("|")[2]

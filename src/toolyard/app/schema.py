@@ -184,14 +184,24 @@ def _write_rows(schema: Mapping[str, Any], prefix: str) -> Iterator[str]:
 
 
 def _find_nested(item: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """The mappings inside an option, and how their place is written. Of alternatives, the one with most keys."""
+    """The mappings inside an option, and how their place is written.
+
+    Of alternatives, the one with most keys, with what others have to choose from under the same ones.
+    """
     found = [(branch, "") for branch in _list_branches(item) if branch.get("properties")]
     for branch in _list_branches(item):
         items = branch.get("items")
         if isinstance(items, Mapping):
             found += [(inner, "[]") for inner in _list_branches(items) if inner.get("properties")]
     if found:
-        yield max(found, key=lambda pair: len(pair[0]["properties"]))
+        most, mark = max(found, key=lambda pair: len(pair[0]["properties"]))
+        alike = [branch["properties"] for branch, other in found if other == mark]
+        choices = {
+            key: {**item, "anyOf": [other[key] for other in alike if key in other]}
+            for key, item in most["properties"].items()
+            if item and any("enum" in branch for branch in _list_branches(item))
+        }
+        yield {**most, "properties": {**most["properties"], **choices}}, mark
 
 
 def _list_branches(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -211,11 +221,11 @@ def _write_default(item: Mapping[str, Any]) -> str:
 
 
 def _describe_type(item: Mapping[str, Any]) -> str:
-    words: dict[str, None] = {}
-    for branch in _list_branches(item):
-        if "enum" in branch:
-            words[", ".join(f"`{choice}`" for choice in branch["enum"])] = None
-        else:
+    branches = _list_branches(item)
+    choices = dict.fromkeys(choice for branch in branches for choice in branch.get("enum", ()))
+    words = {", ".join(f"`{choice}`" for choice in choices): None} if choices else {}
+    for branch in branches:
+        if "enum" not in branch:
             kinds = branch.get("type", "anything")
             for kind in [kinds] if isinstance(kinds, str) else kinds:
                 limits = [f"{said} {branch[keyword]:g}" for keyword, said in _LIMITS.items() if keyword in branch]
