@@ -48,6 +48,29 @@ def test_calls_are_listed_newest_last_and_filtered(capsys):
         assert [line["seq"] for line in json.loads(capsys.readouterr().out)] == found
 
 
+@pytest.mark.parametrize(
+    ("tracing", "said"),
+    [
+        ("", "only calls of servers are logged without `tracing: {log: true}`"),
+        ("tracing: {log: false}", "no calls are logged without `tracing: {log: true}`"),
+        ("tracing: {log: true}", ""),
+    ],
+)
+def test_a_log_that_is_empty_since_nobody_writes_it_says_so(folder, tracing, said, capsys):
+    (folder / "toolyard.yaml").write_text(YARD.replace("tracing: {log: true}", tracing))
+    make_calls("core::time_now")
+    assert run(["calls"]) == 0
+    shown = capsys.readouterr()
+    assert said in shown.err and bool(said) == bool(shown.err) and ("0 calls" in shown.out) == bool(said)
+
+
+@pytest.mark.parametrize("option", ["--since", "--until"])
+def test_a_time_that_is_none_is_told_the_forms_there_are(option, capsys):
+    assert run(["calls", option, "yesterday"]) == 2
+    assert "'yesterday' is no time; write 2026-01-31, 2026-01-31T08:30 or" in capsys.readouterr().err
+    assert run(["calls", option, "2026-01-31T08:30"]) == run(["calls", option, "2026-01-31T08:30:00+01:00"]) == 0
+
+
 @pytest.mark.process
 def test_following_shows_what_other_processes_do_each_call_once(folder):
     make_calls("core::time_now")

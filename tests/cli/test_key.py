@@ -119,3 +119,7 @@ def test_without_a_store_there_is_nowhere_to_keep_keys(capsys, folder, text):
         code, _, err = output(capsys, *command)
         assert code == 2
         assert "store: sqlite" in err and "postgres" in err
+
+
+def test_the_help_keeps_the_asterisks_of_a_scope(capsys):
+    assert "'*:*'" in output(capsys, "create", "--help")[1]

@@ -3,16 +3,7 @@ import types
 
 import pytest
 
-from toolyard import (
-    DefinitionError,
-    MalformedSource,
-    PythonToolLoader,
-    Registry,
-    SourceUnavailable,
-    StrictModel,
-    ToolRegistry,
-    tool,
-)
+from toolyard import MalformedSource, PythonToolLoader, Registry, SourceUnavailable, StrictModel, ToolRegistry, tool
 
 
 @tool

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
+from toolyard.app.config import read_anything
 from toolyard.calls.journal import CallFilter, CallLogOptions, CallRow, Journal, open_journal
+from toolyard.calls.tracer import read_log_options
 from toolyard.cli.options import YARD, YardOptions
-from toolyard.cli.output import counted, print_json, print_table, print_text, visible
-from toolyard.cli.yard import open_sessions
+from toolyard.cli.output import counted, print_json, print_table, print_text, visible, warn
+from toolyard.cli.yard import config_path, open_sessions
 from toolyard.model.call import Mode
 from toolyard.model.errors import Effect
 from toolyard.model.tool import Effects
@@ -26,6 +30,15 @@ _LATE = 5.0
 """Seconds by which a row may come later than one that ended after it: each process writes its own."""
 _COLUMNS = ["time", "tool", "ms", "outcome", "mode", "session", "key", "id"]
 
+_FORMS = "2026-01-31, 2026-01-31T08:30 or 2026-01-31T08:30:00+01:00"
+
+
+def _read_time(_: object, tokens: Sequence[Token]) -> datetime:
+    try:
+        return datetime.fromisoformat(tokens[0].value)
+    except ValueError:
+        raise ValueError(f"{tokens[0].value!r} is no time; write {_FORMS}") from None
+
 
 def calls(
     *,
@@ -37,8 +50,10 @@ def calls(
     mode: Annotated[Mode | None, Parameter(help="How they were made.")] = None,
     effect: Annotated[Effect | None, Parameter(help="Calls that failed, by what they did all the same.")] = None,
     effects: Annotated[Effects | None, Parameter(help="Calls of tools that do this.")] = None,
-    since: Annotated[datetime | None, Parameter(help="Calls that ended then or later.")] = None,
-    until: Annotated[datetime | None, Parameter(help="Calls that ended before that.")] = None,
+    since: Annotated[
+        datetime | None, Parameter(converter=_read_time, help=f"Calls that ended then or later: {_FORMS}.")
+    ] = None,
+    until: Annotated[datetime | None, Parameter(converter=_read_time, help="Calls that ended before that.")] = None,
     errors: Annotated[bool, Parameter(negative="", help="Only calls that failed.")] = False,
     limit: Annotated[int, Parameter(name=["--limit", "-n"], help="How many, at most.")] = 100,
     follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="", help="Go on as calls are made.")] = False,
@@ -68,7 +83,19 @@ def calls(
         return 0
     print_table("Calls", _COLUMNS, [_describe(row) for row in rows])
     print_text(counted(len(rows), "call"))
+    if not rows and wanted == CallFilter():
+        _explain_nothing(options.config)
     return 0
+
+
+def _explain_nothing(config: Path | None) -> None:
+    path = config_path(config)
+    read = None if path is None else read_anything(path)
+    if read is None or read_log_options(read.tracing.log, serving=False) is None:
+        off = read is not None and read.tracing.log is False
+        warn(f"{'no calls are' if off else 'only calls of servers are'} logged without `tracing: {{log: true}}`")
+    elif read.sessions.store == "memory":
+        warn("the log of a store in memory ends with its process; `sessions: {store: sqlite, path: FILE}` keeps it")
 
 
 def _read_rows(log: Journal, wanted: CallFilter, limit: int) -> list[CallRow]:

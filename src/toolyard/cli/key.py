@@ -28,7 +28,7 @@ ScopeOption = Annotated[
     Parameter(
         name="--scope",
         negative="",
-        help="hr:list,execute or '*:*': namespaces, and list, simulate, execute, approve, admin. May be repeated.",
+        help="hr:list,execute or `'*:*'`: namespaces, and list, simulate, execute, approve, admin. May be repeated.",
     ),
 ]
 
