@@ -1,5 +1,8 @@
 """What one worker is told and another has to do."""
 
+import codecs
+import json
+
 import pytest
 from waiting import until
 
@@ -49,3 +52,17 @@ def test_messages_that_others_got_are_collected_once_for_all_streams(shared):
         for client in clients:
             client.stream.close()
         assert until(lambda: one.service.records.all("mcp_sse") == [])
+
+
+def test_no_message_keeps_those_of_others_from_being_read(shared):
+    with served(shared) as one, served(shared) as two:
+        client, other = Older(one), Older(one)
+        client.found = other.found = two
+        with client.stream, other.stream:
+            mark = codecs.BOM_UTF8 + json.dumps(request("ping", number=1)).encode()
+            assert two.post(other.path, mark).status == 202
+            two.service.records.put("mcp_mail", "of nobody", "0", b"{")
+            two.service.records.put("mcp_mail", other.path.partition("session_id=")[2], "0", b"{")
+            assert client.post(request("ping", number=2)).status == 202
+            assert client.answer(2)["result"] == {} and other.answer(1)["result"] == {}
+            assert until(lambda: [record.owner for record in one.service.records.all("mcp_mail")] == ["of nobody"])

@@ -326,14 +326,15 @@ class McpEndpoint:
     async def _look_around(self) -> None:
         """Do what other workers were told to have done here; and now and then, forget what nobody uses."""
         records, now = self.records, asyncio.get_running_loop().time()
-        if records.shared and self.sessions.is_busy:
-            self._cancelled = await heed_cancelled(self.sessions, records, self._cancelled)
-        if records.shared and (self.sse_clients or self.sessions.asked):
-            self._mail = await collect_mail(self.sse_clients, self.sessions.asked, records, self._mail)
+        # First, so that nothing that stands there can keep itself from being forgotten.
         if now >= self._sweep:
             self._sweep = now + min(_SWEEP, self.block.session_idle_seconds / 2)
             await self.sessions.sweep()
             await forget_lost(records)
+        if records.shared and self.sessions.is_busy:
+            self._cancelled = await heed_cancelled(self.sessions, records, self._cancelled)
+        if records.shared and (self.sse_clients or self.sessions.asked):
+            self._mail = await collect_mail(self.sse_clients, self.sessions.asked, records, self._mail)
 
     def _notice_changes(self) -> None:
         """Tell clients if the catalog has changed since the last look."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -18,6 +19,8 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from toolyard.model.errors import MalformedSource
+from toolyard.parsing import parse_json
 from toolyard.serving.http_fault import make_overloaded
 from toolyard.serving.identity import Principal
 from toolyard.serving.mcp.approving import ClientQuestions
@@ -317,9 +320,17 @@ async def collect_mail(
     if version != seen:
         here = {session_id: client for (_, session_id), client in clients.items()}
         for record in await records.aall(_MAIL):
-            document = msgspec.json.decode(record.value)
-            questions = asked.get(record.owner)
-            taker = here.get(record.owner) or (questions if questions and questions.awaits(document) else None)
+            client, questions = here.get(record.owner), asked.get(record.owner)
+            if client is None and questions is None:
+                continue
+            try:
+                # Whoever took it has measured it.
+                document = parse_json(record.value, what="message", max_depth=sys.maxsize)
+            except MalformedSource:
+                # What nobody can read must not keep the rest from whom it is for.
+                await records.aremove(_MAIL, record.owner, record.name)
+                continue
+            taker = client or (questions if questions and questions.awaits(document) else None)
             if taker is not None and await records.aremove(_MAIL, record.owner, record.name):
                 taker.take(document)
     return version
