@@ -1,12 +1,14 @@
 """Held calls over MCP: whoever sits at the client is asked where a rule lets them decide, and else told where to."""
 
 import asyncio
+import re
 import sys
 from contextlib import contextmanager
 
 import mcp_types
 import pytest
 from mcp import Client, StdioServerParameters
+from msgspec.structs import replace
 from waiting import until
 
 from serving.mcp.mcp_support import BOTH, Reading, Session, Stateless, request
@@ -14,6 +16,8 @@ from serving.mcp.test_sse import Older
 from serving.service_support import served
 from toolyard import ConfigError, Effects, function_tool
 from toolyard.app.config import read_anything
+from toolyard.calls.approval import Approval
+from toolyard.serving.mcp.approving import describe_question
 
 PAID = []
 FORMS = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
@@ -214,6 +218,29 @@ def test_over_the_older_transport_the_question_comes_on_the_stream():
             assert question["method"] == "elicitation/create" and "bank::pay" in question["params"]["message"]
             assert PAID == [] and client.post(accept(question["id"])).status == 202
             assert client.answer(1)["result"]["structuredContent"] == {"result": 5} and PAID == [5]
+
+
+@pytest.mark.parametrize("length", [10, 3700, 3990, 200_000])
+def test_a_question_that_is_too_long_says_how_much_of_it_is_not_shown(length):
+    approval = Approval(
+        **dict.fromkeys(("owner", "caller", "session_id", "definition_hash", "digest", "rule"), "x"),
+        **{
+            "id": "ab-1",
+            "tool": "mail::send",
+            "call_id": None,
+            "rule_number": 1,
+            "approvers": (),
+            "self_allowed": True,
+        },
+        arguments={"body": "x" * length, "to": "all@corp.example"},
+    )
+    message = describe_question(approval)["message"]
+    cut = re.search(r"\n([\d,]+) more characters are NOT shown: look at approval ab-1 before you accept$", message)
+    assert ("all@corp.example" in message) is (cut is None) is (length < 3990)
+    if cut is not None:
+        whole = describe_question(replace(approval, arguments={"body": "x" * 10, "to": "all@corp.example"}))["message"]
+        shown = len(message[: cut.start()].removesuffix("..."))
+        assert shown + int(cut[1].replace(",", "")) == len(whole) + length - 10
 
 
 class TestOtherWorkers:

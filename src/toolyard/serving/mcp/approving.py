@@ -119,8 +119,11 @@ def describe_question(approval: Approval) -> Json:
     elif preview is not None:
         lines.append(f"cannot be foreseen: {preview.why_not}")
     message = "\n".join(lines)
+    if len(message) > _LONGEST:
+        hidden = f"{len(message) - _LONGEST:,} more characters are NOT shown"
+        message = f"{message[:_LONGEST]}...\n{hidden}: look at approval {approval.id} before you accept"
     schema = {"type": "object", "properties": {"reason": _REASON}}
-    return {"message": message[:_LONGEST], "requestedSchema": schema}
+    return {"message": message, "requestedSchema": schema}
 
 
 def make_input_request(approval: Approval) -> Json:
