@@ -37,6 +37,18 @@ class Found:
 ROUTER = Router(make_routes(OPERATIONS, Found), redirect_slashes=False, default=refuse_unknown_path)
 
 
+MOUNTS = [
+    ("/my%20app", "/my app"),
+    ("/@yard", "/@yard"),
+    ("/%40yard", "/@yard"),
+    ("/team:a/b", "/team:a/b"),
+    ("/team%3aa/b", "/team:a/b"),
+    ("/%C3%BC", "/ü"),
+    ("/a%2Fb", "/a/b"),
+    ("/~x$&+,;=!'()*", "/~x$&+,;=!'()*"),
+]
+
+
 def find(method, path, root=""):
     scope = {"type": "http", "method": method, "path": "", "raw_path": path.encode(), "root_path": root, "headers": []}
     asyncio.run(ROUTER(scope, None, None))
@@ -72,7 +84,15 @@ def refused(method, path):
 )
 def test_a_route_is_found_by_method_and_decoded_path(method, path, summary, values):
     assert find(method, path) == (summary, values)
-    assert find(method, "/my%20app" + path, root="/my app") == (summary, values)
+    for mount, root in MOUNTS:
+        assert find(method, mount + path, root=root) == (summary, values)
+
+
+@pytest.mark.parametrize(("mount", "root"), MOUNTS)
+def test_a_mount_is_its_own_root_and_no_prefix_of_a_name(mount, root):
+    assert find("GET", mount, root=root) == ("root", ())
+    with pytest.raises(HttpFault):
+        find("GET", f"{mount}v1/tools", root=root)
 
 
 @pytest.mark.parametrize("path", ["/v1", "/v1/tools/a/b", "/v1//tools", "/v1/a//b/y", "/V1/tools", "/v1/tools//"])

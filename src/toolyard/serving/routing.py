@@ -395,12 +395,14 @@ def _compile_path(path: str) -> _Pattern:
 def _split_path(raw: bytes, root: str) -> tuple[str, ...]:
     if len(raw) > _LONGEST:
         raise HttpFault(414, "request.uri_too_long", f"the path is longer than {_LONGEST:,} bytes")
-    prefix = quote(root).encode()
-    path = raw[len(prefix) :] if raw.startswith(prefix) else raw
     try:
-        segments = [unquote_to_bytes(segment).decode() for segment in path.removeprefix(b"/").split(b"/")]
+        segments = [unquote_to_bytes(segment).decode() for segment in raw.removeprefix(b"/").split(b"/")]
     except UnicodeDecodeError:
         raise HttpFault(400, "request.invalid_path", "the path is not percent-encoded UTF-8") from None
+    # Compared as they read: there is more than one way to spell a segment.
+    mount = root.strip("/")
+    depths = range(root.count("/") + 2)
+    segments = segments[next((depth for depth in depths if "/".join(segments[:depth]) == mount), 0) :] or [""]
     # A slash at the end is a slip, not another resource.
     return tuple(segments[:-1] if len(segments) > 1 and not segments[-1] else segments)
 

@@ -27,9 +27,9 @@ class Tags(HTMLParser):
 LINK, BADGE, FINE = ("a", ("href", "title")), ("span", ("class",)), ("span", ("class",))
 
 
-def render(**found):
+def render(root="/yard", **found):
     [(name, rows)] = found.items()
-    environment = _environment("/yard")
+    environment = _environment(root)
     return environment.from_string(ROWS).render(found=environment.globals[name](rows))
 
 
@@ -42,11 +42,13 @@ def test_nothing_that_a_call_carries_becomes_an_element_or_an_attribute(tool, se
         "mode": "execute",
         "duration_ms": 1.5,
     }
-    page = render(call_cells=[{**call, "session_id": session, "code": code}])
-    assert Tags(page).seen == [LINK, BADGE, FINE]
+    for root in ("/yard", '/"><img src=x>'):
+        page = render(root, call_cells=[{**call, "session_id": session, "code": code}])
+        assert Tags(page).seen == [LINK, BADGE, FINE]
 
 
 @given(TEXT, TEXT, TEXT, TEXT)
 def test_nothing_that_a_tool_says_becomes_an_element_or_an_attribute(name, label, namespace, text):
     row = CatalogRow(name, label, namespace, text, "unknown", (), "", 2)
-    assert Tags(render(tool_cells=[row])).seen == [LINK, BADGE]
+    for root in ("/yard", '/"><img src=x>'):
+        assert Tags(render(root, tool_cells=[row])).seen == [LINK, BADGE]

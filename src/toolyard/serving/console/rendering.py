@@ -114,7 +114,7 @@ class PageRenderer:
         is_admin = principal.scopes.everywhere("admin")
         token = Markup('<input type="hidden" name="{}" value="{}">').format(FORM_TOKEN, self._make_token(request.scope))
         text = (
-            _environment(request.scope.get("root_path", ""))
+            _environment(quote(request.scope.get("root_path", ""), safe="/:@"))
             .get_template(template)
             .render(
                 view=view,
@@ -253,7 +253,13 @@ def call_cells(root: str, calls: Iterable[dict[str, Any]]) -> Iterator[tuple[obj
         if "session_id" in call:
             marks.append(f'<span class="fine">{escape(call["session_id"])}</span>')
         yield (
-            *(code is not None, f"{root}{CONSOLE}/calls/{call['id']}", began, began[11:23], escape(call["tool"])),
+            *(
+                code is not None,
+                escape(f"{root}{CONSOLE}/calls/{call['id']}"),
+                began,
+                began[11:23],
+                escape(call["tool"]),
+            ),
             *("".join(marks), call["duration_ms"], took(call["duration_ms"])),
         )
 
