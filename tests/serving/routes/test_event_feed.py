@@ -161,3 +161,27 @@ def test_a_reader_that_comes_while_another_has_the_list_filled_goes_on_where_it_
 
     assert asyncio.run(both()) == [3, 3]
     engine.close()
+
+
+async def test_who_has_read_in_another_process_goes_on_in_one_that_has_readers_and_has_not_looked_yet(tmp_path):
+    stores = [SqliteStore(tmp_path / "s.db") for _ in range(2)]
+    engines = [PythonToolEngine(ToolRegistry(), sessions=Sessions(store)) for store in stores]
+    one, two = (EventFeed(Toolyard(engine.tool_registry, engine)) for engine in engines)
+    await one.join()
+    await two.join()
+    reader = Reader(one, ADMIN)
+    for number in range(3):
+        one.journal.tell("call.ended", "", "n", {"number": number})
+    stores[0].write(flush_rows())
+    await one._fill_list()
+    reader.look()
+    reader.feed = two
+    await two.join()
+    reader.come_back()
+    one.journal.tell("call.ended", "", "n", {"number": 3})
+    stores[0].write(flush_rows())
+    await two._fill_list()
+    reader.look()
+    assert reader.read == [0, 1, 2, 3]
+    for engine in engines:
+        engine.close()

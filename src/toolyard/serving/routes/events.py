@@ -114,6 +114,8 @@ class EventFeed:
                 if len(recent) < KEPT_EVENTS:
                     # Nothing was ever thrown away.
                     self._floor = 0
+        # What they have read elsewhere may be newer than the last look of this process.
+        await self._fill_list()
 
     def leave(self) -> None:
         """They are gone; nothing is read for nobody."""
