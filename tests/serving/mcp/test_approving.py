@@ -224,14 +224,12 @@ def test_over_the_older_transport_the_question_comes_on_the_stream():
 def test_a_question_that_is_too_long_says_how_much_of_it_is_not_shown(length):
     approval = Approval(
         **dict.fromkeys(("owner", "caller", "session_id", "definition_hash", "digest", "rule"), "x"),
-        **{
-            "id": "ab-1",
-            "tool": "mail::send",
-            "call_id": None,
-            "rule_number": 1,
-            "approvers": (),
-            "self_allowed": True,
-        },
+        id="ab-1",
+        tool="mail::send",
+        call_id=None,
+        rule_number=1,
+        approvers=(),
+        self_allowed=True,
         arguments={"body": "x" * length, "to": "all@corp.example"},
     )
     message = describe_question(approval)["message"]
