@@ -1,16 +1,22 @@
 """The call log and the events of a server, from afar."""
 
+import asyncio
+import json
 from urllib.parse import urlsplit
 
 import pytest
+from links.fake_server import whole
 from waiting import until
 
 from client.cutting_proxy import CuttingProxy
+from client.fake_wire import FakeWire
 from client.served import served
 from toolyard import ToolCall, ToolRegistry, function_tool
 from toolyard.calls.journal import CallFilter
 from toolyard.client import RemoteToolEngine
-from toolyard.model.errors import ConfigError, DefinitionError, Unavailable
+from toolyard.client.journal import RemoteJournal
+from toolyard.client.wire import ServerWire
+from toolyard.model.errors import ConfigError, DefinitionError, ToolyardError, Unavailable
 from toolyard.serving.identity import read_scopes
 
 
@@ -106,3 +112,51 @@ def test_a_server_that_is_gone_or_refuses_is_an_error_of_its_kind():
                 engine.journal.calls()
     with RemoteToolEngine(yard.url, load=False, retry_delay=0.001) as engine, pytest.raises(Unavailable):
         next(engine.journal.events())
+
+
+async def read_first_event(answers):
+    """The first event of a server whose connections are answered so, one after the other, and closed."""
+    left = iter(answers)
+
+    async def answer(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        kind, body = next(left)
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\nconnection: close\r\n\r\n"
+        writer.write(head % kind + body)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        wire = ServerWire(f"http://127.0.0.1:{port}", retries=2, retry_delay=0.001)
+        events = RemoteJournal(wire).aevents()
+        try:
+            return await anext(events)
+        finally:
+            await events.aclose()
+            await wire.link.aclose()
+
+
+@pytest.mark.parametrize("quiet", [b"", b"retry: 1\n\n", b": still here\n\n"])
+async def test_streams_on_which_nothing_happens_are_taken_up_again_however_often_they_end(quiet):
+    happened = b"id: 7\nevent: call.ended\ndata: {}\n\n"
+    answers = [(b"text/event-stream", quiet)] * 8 + [(b"text/event-stream", happened)]
+    assert (await read_first_event(answers)).id == "7"
+
+
+async def test_what_is_no_stream_of_events_is_not_asked_for_without_end():
+    with pytest.raises(Unavailable):
+        await read_first_event([(b"text/html", b"<p>come back later</p>")] * 20)
+
+
+@pytest.mark.parametrize(
+    "duration", ["1" + "0" * 400, "-1" + "0" * 400, '"long"', "null"], ids=["high", "low", "text", "none"]
+)
+def test_a_page_with_a_duration_that_is_none_is_said_to_be_no_list_of_calls(yard, engine, duration):
+    call(engine, "a")
+    [row] = engine.journal.calls().rows
+    page = {"calls": [{**row.to_dict(), "duration_ms": "?"}]}
+    with FakeWire() as server, RemoteToolEngine(server.url, load=False) as other:
+        server.otherwise = lambda request: whole(200, json.dumps(page).replace('"?"', duration).encode())
+        with pytest.raises(ToolyardError, match="no list of calls"):
+            other.journal.calls()

@@ -24,7 +24,7 @@ except ImportError as error:
     raise missing_extra("langchain", __name__, "langchain_core") from error
 
 Answer = tuple[str | list[Block], dict[str, Any]]
-"""What the model reads, and the whole result as the message's artifact."""
+"""What the model reads, and the whole result as the message's artifact; a failure has none."""
 
 _IN_GRAPH = "__pregel_scratchpad"
 

@@ -58,7 +58,7 @@ class RemoteJournal:
         )
         try:
             return RemoteCallPage(list(map(CallRow.from_dict, body["calls"])), body.get("next_cursor"))
-        except (msgspec.ValidationError, KeyError, TypeError, ValueError, AttributeError):
+        except (msgspec.ValidationError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
             raise make_garbled_error(self._wire.url, "none", "something that is no list of calls") from None
 
     calls = home_loop.sync_twin(acalls)
@@ -73,8 +73,10 @@ class RemoteJournal:
             try:
                 async with aclosing(self._read_stream(reader)) as events:
                     async for event in events:
+                        # Reached: a stream on which nothing happens until a proxy ends it is no failure.
                         failures = 0
-                        yield event
+                        if event is not None:
+                            yield event
                 fault = Unavailable(f"{self._wire.url} ended the stream of events")
             except Unavailable as error:
                 fault = error
@@ -106,13 +108,16 @@ class RemoteJournal:
         finally:
             reading.cancel()
 
-    async def _read_stream(self, reader: EventReader) -> AsyncGenerator[RemoteEvent, None]:
+    async def _read_stream(self, reader: EventReader) -> AsyncGenerator[RemoteEvent | None, None]:
+        """The events of one connection; None once, when there is a stream of them."""
         headers = {"accept": "text/event-stream"} | ({"last-event-id": reader.last_id} if reader.last_id else {})
         async with self._wire.link.astream(f"/{API}/events", headers=headers) as answer:
             if answer.status != 200:
                 body = await answer.read_all(_LONGEST_EVENT)
                 refused = Incoming(status=answer.status, headers=answer.headers, body=body, url=answer.url)
                 raise make_refusal_error(refused, self._wire.url, "none")
+            if dict(answer.headers).get("content-type", "").startswith("text/event-stream"):
+                yield None
             async with aclosing(answer.chunks()) as chunks:
                 async for chunk in chunks:
                     # Line by line, so that the reader's id is that of the event.
