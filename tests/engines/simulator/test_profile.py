@@ -406,6 +406,36 @@ def test_what_has_a_link_and_no_id_is_found_by_what_its_link_says(album):
         assert link_of(ask(engine, "show", user="7", album_id="55")).endswith("/users/7/albums/55")
 
 
+@pytest.mark.parametrize("field", ["url", "uri", "href", "location", "link"])
+@pytest.mark.parametrize("end", ["/hook", "/in/hook", "/in/hook?of=hooks", "/hook/"])
+def test_an_address_that_a_thing_was_given_is_not_its_name(field, end):
+    hook = an_object(**{field: TEXT, "note": TEXT})
+    tools = [
+        operation("make", "POST", "/hooks", hook, hook),
+        operation("every", "GET", "/hooks", {"type": "array", "items": hook}),
+        operation("remove", "DELETE", "/hooks/{hook_id}", {}),
+    ]
+    with LMToolEngine(ToolRegistry(tools)) as engine:
+        engine.setup("s")
+        made = [{field: f"https://{host}.example{end}", "note": host} for host in ("hooks", "b")]
+        assert [ask(engine, "make", **one) for one in made] == made
+        ask(engine, "remove", hook_id="hook")
+        assert ask(engine, "every") == made
+
+
+@pytest.mark.parametrize("link", ["/videos/123", "https://api.example.com/me/videos/123/", "/videos/123?fields=uri"])
+def test_an_address_among_things_of_its_kind_is_the_name_of_one(link):
+    video = an_object(uri=TEXT, title=TEXT)
+    tools = [
+        operation("make", "POST", "/videos", video, video),
+        operation("show", "GET", "/videos/{video_id}", video),
+    ]
+    with LMToolEngine(ToolRegistry(tools)) as engine:
+        engine.setup("s")
+        ask(engine, "make", uri=link, title="mine")
+        assert ask(engine, "show", video_id="123") == {"uri": link, "title": "mine"}
+
+
 def test_values_in_envelopes_of_their_own_come_back_as_the_answer_has_them():
     inside = an_object(**{name: an_object(value=TEXT) for name in ("attributeID", "title")})
     shown = an_object(attributeID=TEXT, title=TEXT, count=WHOLE)

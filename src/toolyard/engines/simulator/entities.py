@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 from toolyard.engines.simulator.containers import opened_value
 from toolyard.engines.simulator.draw import Draw, Make, encode
 from toolyard.engines.simulator.profile import AnswerPath, Profile, has_own_id
-from toolyard.engines.simulator.roles import ID_ENDS, fields_of, own_names
+from toolyard.engines.simulator.roles import ID_ENDS, fields_of, noun_of, own_names
 from toolyard.engines.simulator.scalars import OWN
 from toolyard.engines.simulator.values import item_node, properties_of
 from toolyard.model.errors import ToolFailed
@@ -86,7 +86,8 @@ class EntityStore:
         number = self.next_number()
         self._index["next"] = number + 1
         self._index["live"] += 1
-        self._write_page(number, [*self._read_page(number), [number, _handles_of(fields) | _short_texts(called)]])
+        handles = _handles_of(fields, self.kind) | _short_texts(called)
+        self._write_page(number, [*self._read_page(number), [number, handles]])
         self._state[f"{self.kind}#{number}"] = fields
         self._save_index()
         return number
@@ -94,7 +95,8 @@ class EntityStore:
     def write(self, number: int, fields: Fields) -> None:
         """Keep what has become of one."""
         page = self._read_page(number)
-        new = [[each, known | _handles_of(fields)] if each == number else [each, known] for each, known in page]
+        handles = _handles_of(fields, self.kind)
+        new = [[each, known | handles] if each == number else [each, known] for each, known in page]
         if new != page:
             self._write_page(number, new)
         if self.read(number) != fields:
@@ -150,9 +152,9 @@ def store_key(kind: str, scope: Iterable[Any]) -> str:
     return f"{kind} {encode(whose).decode()}" if whose else kind
 
 
-def find_name(fields: Fields, names: tuple[str, ...]) -> str | None:
-    """What an entity is called by, the likeliest of these."""
-    handles = _handles_of(fields)
+def find_name(fields: Fields, names: tuple[str, ...], kind: str) -> str | None:
+    """What an entity of a kind is called by, the likeliest of these."""
+    handles = _handles_of(fields, kind)
     return next((handles[name] for name in names if name in handles), None)
 
 
@@ -165,15 +167,19 @@ def _find_entry(entries: Iterator[StoredName], value: str, fields: tuple[str, ..
     return None
 
 
-def _handles_of(fields: Fields) -> dict[str, str]:
+def _handles_of(fields: Fields, kind: str) -> dict[str, str]:
     """What a thing may be asked for by: anything short, since nobody knows what others call it by."""
     inner = [fields[part] for part in _INSIDE if isinstance(fields.get(part), dict)]
     found: dict[str, str] = {}
     for part in (*inner, fields):
         found |= _short_texts(part)
-    link = _find_link(fields)
-    if link is not None and found.keys().isdisjoint(OWN):
-        found["id"] = link.rstrip("/").rpartition("/")[2]
+    link = _find_link(fields) if found.keys().isdisjoint(OWN) else None
+    if link is not None:
+        *parts, name = link.partition("?")[0].rstrip("/").split("/")
+        # The address of something else, such as that which a webhook calls, is no name.
+        noun = noun_of(kind.partition(" [")[0].split("/")[1:])
+        if not noun or noun in (noun_of([part]) for part in parts[3 if "://" in link else 0 :]):
+            found["id"] = name
     return found
 
 
@@ -246,7 +252,7 @@ class AnswerWriter:
         name = next((letters[link] for link in LINKS if link in letters), None)
         if name is None or name in known or has_own_id(path.properties, role.noun):
             return {}
-        called = find_name(known, role.fields or fields_of("id", role.noun)) or FIRST_ID + number
+        called = find_name(known, role.fields or fields_of("id", role.noun), self.store.kind) or FIRST_ID + number
         link = self._fit_link(path.properties[name], f"{self._address}/{called}")
         return {} if link is None else {name: link}
 

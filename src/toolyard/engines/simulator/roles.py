@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -109,7 +109,7 @@ def _role_by_path(tool: Tool, binding: RestBinding, lists: bool) -> Role:
         return _role_by_last_word(tool, parts, method, lists, named)
     after = parts[-1].rpartition("}")[2].lstrip(":.")
     front = parts[:-1]
-    noun = _noun_of(front) or plain_letters(last[-1])
+    noun = noun_of(front) or plain_letters(last[-1])
     key = named.get(last[-1])
     if key is None:
         return Role()
@@ -147,7 +147,8 @@ def _collection_of(parts: list[str], named: Mapping[str, str]) -> tuple[str, tup
     return kind, tuple(named[name] for name in names if name in named)
 
 
-def _noun_of(parts: list[str]) -> str:
+def noun_of(parts: Iterable[str]) -> str:
+    """What the things are called that a path leads to, one of them."""
     plain = [part for part in parts if "{" not in part]
     words = split_identifier(plain[-1]) if plain else []
     return " ".join([*words[:-1], *map(singular, words[-1:])])
@@ -162,11 +163,11 @@ def _role_by_last_word(tool: Tool, parts: list[str], method: str, lists: bool, n
         if len(parts) > 1 and "{" in parts[-2] and CRUD_BY_VERB[spoken[0]] in ("act", "get", "update"):
             item = _role_by_path(tool, _drop_last_part(tool.binding, parts), lists)
             return msgspec.structs.replace(item, verb="act" if method != "get" else item.verb)
-        role = _role_by_name(tool, parts[-1], _noun_of(parts[:-1]), lists)
-        kind = front if role.noun == _noun_of(parts[:-1]) else f"{front}/{role.noun}".lstrip("/")
+        role = _role_by_name(tool, parts[-1], noun_of(parts[:-1]), lists)
+        kind = front if role.noun == noun_of(parts[:-1]) else f"{front}/{role.noun}".lstrip("/")
         return msgspec.structs.replace(role, kind=kind, scope=scope)
     kind, scope = _collection_of(parts, named)
-    noun = _noun_of(parts)
+    noun = noun_of(parts)
     if method == "get":
         return Role("list" if lists else "get", kind, noun, scope=scope, single=not lists)
     if method == "post":

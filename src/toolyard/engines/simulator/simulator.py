@@ -372,6 +372,6 @@ def _names_of(store: EntityStore, profiles: list[Profile]) -> Iterator[str]:
     role = next((profile.role for profile in profiles if profile.role.key is not None), profiles[0].role)
     fields = role.fields or fields_of("id", role.noun)
     for number in store.numbers():
-        name = find_name(store.read(number), fields)
+        name = find_name(store.read(number), fields, store.kind)
         if name is not None:
             yield name
