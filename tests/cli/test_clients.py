@@ -144,6 +144,32 @@ def test_a_broken_file_or_an_entry_of_somebody_else_is_refused_and_left_alone(cl
     assert place.read_text() == text and len(list(place.parent.iterdir())) == 1
 
 
+@pytest.mark.parametrize(
+    ("config", "text", "error"),
+    [
+        ("nofile.py", None, "nofile.py: no such file"),
+        ("none.yaml", None, "none.yaml: no such file"),
+        ("bad.yaml", "tools: [{type: pyhton, target: desk.py}]", "did you mean 'python'?"),
+        ("bad.yaml", "tools: [{type: python, targett: desk.py}]", "tools.registry[0]: "),
+        ("bad.yaml", "tools: {registry: [], engines: {e: {type: rest, timeout: soon}}}", "tools.engines.e"),
+        ("bad.yaml", "tools: {registry: [], enrichments: [{type: nothing}]}", "tools.enrichments[0]"),
+    ],
+)
+def test_a_config_that_cannot_be_served_is_refused_with_the_reason_and_nothing_is_written(
+    config, text, error, home, capsys
+):
+    if text:
+        Path(config).write_text(text)
+    assert run(["install", "cursor", config]) == 2
+    assert error in capsys.readouterr().err and not place_of("cursor", home).exists()
+
+
+def test_where_the_old_text_is_kept_is_said(home, capsys):
+    place = hold("cursor", home, "{}")
+    assert run(["install", "cursor", "yard.yaml"]) == 0
+    assert f"{place.resolve()}.before-toolyard" in capsys.readouterr().out
+
+
 def test_a_link_stays_a_link_and_a_file_keeps_its_mode_and_its_backup_is_private(home):
     real = home.parent / "dotfiles.json"
     real.write_text('{"a": 1}')

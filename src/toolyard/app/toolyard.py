@@ -110,6 +110,18 @@ def survey(config: ConfigLike) -> tuple[ToolRegistry, LoadReport]:
         return registry, clean_report(registry.report, read.secrets)
 
 
+def check_config(config: Config) -> None:
+    """Make everything that a config names, without loading a tool: a wrong type or option is an error."""
+    with hide_secrets(config.secrets), ToolRegistry() as registry:
+        make_enrichments(config)
+        loaders = make_loaders(config)
+        try:
+            make_engine(config, registry, loaders).close()
+        finally:
+            for loader in loaders:
+                loader.close()
+
+
 def build_parts(
     config: Config, approver: Approver | None = None, *, lenient: bool = False
 ) -> tuple[ToolRegistry, ToolEngine, LoadReport]:

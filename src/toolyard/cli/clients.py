@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from cyclopts import Parameter
 
 from toolyard.app.config import is_config, read_anything, read_config_file
+from toolyard.app.toolyard import check_config
 from toolyard.cli.options import OUTPUT, VerbOptions
 from toolyard.cli.output import NotFoundError, print_json, print_text, warn
 from toolyard.cli.yard import config_path
@@ -95,10 +96,11 @@ def install(
     _check_ours(there, name, what)
     changed = write_value(found.form, text, path, entry, what=what)
     place.parent.mkdir(parents=True, exist_ok=True)
-    if text and there is None:
-        replace_file(_backup_of(place), text.encode())
+    backup = _backup_of(place) if text and there is None else None
+    if backup is not None:
+        replace_file(backup, text.encode())
     _replace_text(place, text, changed)
-    return _tell(client, what, name, "added to" if there is None else "changed in", options.json)
+    return _tell(client, what, name, "added to" if there is None else "changed in", options.json, backup)
 
 
 def uninstall(
@@ -153,7 +155,9 @@ def _make_entry(client: Client, config: Path | None, env: dict[str, str]) -> dic
 
     if config is None:
         raise ConfigError("name a config, catalog or Python file; `toolyard init` makes one to begin with")
-    read_anything(config, env={**os.environ, **env})
+    if not config.is_file():
+        raise ConfigError(f"{config}: no such file here; `toolyard init` makes a config to begin with")
+    check_config(read_anything(config, env={**os.environ, **env}))
     for name in sorted(_list_variables(config) - env.keys()):
         warn(f"{config} needs the variable {name}, which clients do not pass on; --env {name} writes it into the entry")
     command, *arguments = own_command(["mcp", str(config.absolute())])
@@ -183,9 +187,12 @@ def _replace_text(place: Path, before: str, after: str) -> None:
         place.unlink()
 
 
-def _tell(client: ClientName, what: str, name: str, done: str, as_json: bool) -> int:
+def _tell(client: ClientName, what: str, name: str, done: str, as_json: bool, backup: Path | None = None) -> int:
     if as_json:
-        print_json({"client": client, "file": what, "name": name, "done": done.partition(" ")[0]})
+        kept = {"backup": str(backup)} if backup else {}
+        print_json({"client": client, "file": what, "name": name, "done": done.partition(" ")[0], **kept})
     else:
         print_text(f"{name!r} was {done} {what}; restart {CLIENTS[client].title} to see it")
+        if backup:
+            print_text(f"what it said before is in {backup}")
     return 0
