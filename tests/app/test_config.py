@@ -42,6 +42,12 @@ def test_a_path_that_is_no_text_is_refused_with_its_place():
         ({"tools": [], "server": 17}, "server must be a mapping"),
         ({"tools": {"registry": [], "engines": {"a": {"typ": "python"}}}}, "tools.engines.a: needs a 'type'"),
         ({"tools": [], "sesions": {}}, "did you mean 'sessions'"),
+        (
+            {"tools": [], "engines": {}},
+            "unknown key 'engines'; it stands under 'tools', beside 'registry', the sources",
+        ),
+        ({"tools": [], "enrichments": []}, "unknown key 'enrichments'; it stands under 'tools', beside 'registry'"),
+        ({"server": {}, "registry": []}, "unknown key 'registry'; it stands under 'tools'"),
         ({"tools": [], "sessions": {"stor": "sqlite"}}, "sessions: unknown key 'stor'; did you mean 'store'?"),
         ({"tools": [], "sessions": {"store": "sqlit"}}, "did you mean 'sqlite'"),
         ({"tools": [], "sessions": {"path": "x"}}, "is for store: sqlite, and the store is memory"),

@@ -191,3 +191,45 @@ def test_a_config_that_is_a_link_stays_one():
     Path("link.yaml").symlink_to("kept.yaml")
     assert run(["add", "desk.py", "--into", "link.yaml"]) == 0
     assert Path("link.yaml").is_symlink() and Path("kept.yaml").read_text().startswith("# mine\ntools:\n")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "auth"),
+    [
+        ({"type": "http", "scheme": "bearer"}, {"type": "bearer", "token": "${SECURED_TOKEN}"}),
+        ({"type": "http", "scheme": "basic"}, {"type": "basic", "user": "${SECURED_USER}", "password": "${SECURED_PASSWORD}"}),
+        (
+            {"type": "apiKey", "in": "header", "name": "X-Key"},
+            {"type": "api_key", "in": "header", "name": "X-Key", "value": "${SECURED_KEY}"},
+        ),
+        (
+            {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": "https://x.example/token", "scopes": {}}}},
+            {
+                "type": "oauth2",
+                "token_url": "https://x.example/token",
+                "client_id": "${SECURED_CLIENT_ID}",
+                "client_secret": "${SECURED_CLIENT_SECRET}",
+            },
+        ),
+    ],
+    ids=["bearer", "basic", "api_key", "oauth2"],
+)  # fmt: skip
+def test_an_api_that_wants_credentials_is_told_the_lines_that_give_them(scheme, auth, capsys, monkeypatch):
+    servers = [{"url": "https://x.example"}]
+    Path("secured.json").write_text(
+        json.dumps(
+            {**SPEC, "servers": servers, "components": {"securitySchemes": {"s": scheme}}, "security": [{"s": []}]}
+        )
+    )
+    assert run(["add", "secured.json"]) == 0
+    said = capsys.readouterr().out
+    told = parse_yaml(said[said.index("tools:\n") :])
+    assert told["tools"]["engines"] == {"rest": {"type": "rest", "auth": auth}}
+    for name in ("TOKEN", "USER", "PASSWORD", "KEY", "CLIENT_ID", "CLIENT_SECRET"):
+        monkeypatch.setenv(f"SECURED_{name}", "x-1-secret")
+    told["tools"]["registry"] = parse_yaml(Path("toolyard.yaml").read_text())["tools"]["registry"]
+    Path("toolyard.yaml").write_text(json.dumps(told))
+    assert run(["check"]) == 0
+    capsys.readouterr()
+    assert run(["add", "secured.json", "-n", "again"]) == 0
+    assert "credentials" not in capsys.readouterr().out

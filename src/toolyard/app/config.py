@@ -319,6 +319,9 @@ class _ConfigReader:
         self.secrets: list[str] = []
 
     def read(self, document: dict[str, Any]) -> Config:
+        if inner := next((key for key in TOOLS_KEYS if key in document), None):
+            beside = "" if inner == "registry" else ", beside 'registry', the sources"
+            raise ConfigError(f"{self.where}: unknown key {inner!r}; it stands under 'tools'{beside}")
         check_keys(document, TOP_KEYS, self.where)
         tools = document.get("tools")
         tools = {"registry": tools} if isinstance(tools, list) else tools

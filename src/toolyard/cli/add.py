@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import ipaddress
+import json
 import os
 import re
 import shutil
@@ -20,10 +21,12 @@ from toolyard.app.toolyard import load_sources
 from toolyard.cli.options import OUTPUT, VerbOptions, read_word
 from toolyard.cli.output import counted, fail, print_json, print_text, working
 from toolyard.cli.yard import config_path
+from toolyard.model.bindings import RestBinding, RestScheme
 from toolyard.model.errors import ConfigError, ToolyardError
 from toolyard.parsing import parse_json, parse_yaml
 from toolyard.parsing.documents import read_text, replace_file
 from toolyard.parsing.text_edits import append_item, find_value
+from toolyard.registry import ToolRegistry
 from toolyard.sources.scripts.manifest import MANIFEST
 
 _Source = dict[str, Any]
@@ -65,7 +68,8 @@ def add(
         return 1
     with working(f"looking at {' '.join(what)}"):
         used = {str(item.get("namespace")) for item in known}
-        source, loaded, rejected = _load_first(candidates, namespace, used, extra, config)
+        source, registry = _load_first(candidates, namespace, used, extra, config)
+    loaded, rejected = len(registry), len(registry.report.rejected)
     if not show:
         _write_source(config, text, path, source)
     if options.json:
@@ -75,6 +79,7 @@ def add(
     else:
         what_it_is = f"a source of type {source['type']}"
         print_text(f"{config}: added {what_it_is}; {counted(loaded, 'tool')} loaded, {rejected} rejected")
+        _explain_auth(config, source, registry)
     return 0
 
 
@@ -123,8 +128,8 @@ def _split_option(word: str) -> tuple[str, Any]:
 
 def _load_first(
     candidates: list[_Source], namespace: str | None, used: set[str], extra: _Source, config: Path
-) -> tuple[_Source, int, int]:
-    """The first that gives tools, with how many it gives and refuses; an error that says why each gives none."""
+) -> tuple[_Source, ToolRegistry]:
+    """The first that gives tools, with them; an error that says why each gives none."""
     failures = []
     for candidate in candidates:
         if namespace:
@@ -144,10 +149,36 @@ def _load_first(
             failures.append(f"as {source['type']}: {error}")
             continue
         if len(registry):
-            return source, len(registry), len(registry.report.rejected)
+            return source, registry
         reasons = [item.reason for item in registry.report.rejected[:3]]
         failures.append(f"as {source['type']}: it has no tools{': ' * bool(reasons)}{'; '.join(reasons)}")
     raise ConfigError("nothing here gives tools:\n" + "\n".join(f"  {line}" for line in failures))
+
+
+def _explain_auth(config: Path, source: _Source, registry: ToolRegistry) -> None:
+    """Say what calls need, if they need credentials: the headers of a source go with its document alone."""
+    bindings = (tool.binding for tool in registry if isinstance(tool.binding, RestBinding))
+    needed = next(((found, names) for found in bindings for names in found.security[:1] if names), None)
+    engines = find_value(read_config_file(config), ("tools", "engines")) or {}
+    if needed is None or any(isinstance(engine, dict) and engine.get("auth") for engine in engines.values()):
+        return
+    name = _make_name(str(source.get("namespace", "api"))).upper()
+    entries = [_suggest_credential(needed[0].schemes[scheme], name) for scheme in needed[1]]
+    engine = json.dumps({"type": "rest", "auth": entries[0] if len(entries) == 1 else entries})
+    print_text("its calls need credentials; say them beside the sources, which then stand under `registry`:")
+    print_text(f"tools:\n  registry: [...]\n  engines:\n    rest: {engine}")
+
+
+def _suggest_credential(scheme: RestScheme, name: str) -> _Source:
+    match scheme.type:
+        case "basic":
+            return {"type": "basic", "user": f"${{{name}_USER}}", "password": f"${{{name}_PASSWORD}}"}
+        case "api_key":
+            return {"type": "api_key", "in": str(scheme.location), "name": scheme.name, "value": f"${{{name}_KEY}}"}
+        case "oauth2" if scheme.token_url:
+            client = {"client_id": f"${{{name}_CLIENT_ID}}", "client_secret": f"${{{name}_CLIENT_SECRET}}"}
+            return {"type": "oauth2", "token_url": scheme.token_url, **client}
+    return {"type": "bearer", "token": f"${{{name}_TOKEN}}"}
 
 
 def _list_candidates(words: Sequence[str], base: Path) -> Iterator[_Source]:
