@@ -93,6 +93,13 @@ def test_every_way_of_deploying_serves_the_same_yard():
         assert container["env"][0]["valueFrom"]["secretKeyRef"] == {"name": "toolyard", "key": "dsn"}
 
 
+def test_the_page_shows_the_yard_and_every_variable_of_the_image():
+    page = (ROOT / "docs" / "operations.md").read_text()
+    assert (ROOT / "deploy" / "yard.yaml").read_text() in page
+    set_here = re.findall(r"(TOOL\w+|HOME)=(\S+)", (ROOT / "Dockerfile").read_text())
+    assert len(set_here) == 4 and all(f"`{name}`" in page and f"`{value}`" in page for name, value in set_here)
+
+
 def test_nothing_that_is_deployed_runs_as_root_or_writes_to_its_root():
     assert SAID["USER"] == "10001:10001"
     for name in ("deployment-Deployment", "first-key-Job"):
