@@ -71,6 +71,8 @@ def test_the_entrys_own_namespace_wins_and_a_qualified_name_is_not_qualified_twi
     ("raw", "says"),
     [
         ({"description": "x"}, "needs a 'name'"),
+        ({"nmae": "t", "namespace": "n"}, "did you mean 'name' by 'nmae'?"),
+        ({"tool_name": "t"}, "did you mean 'name' by 'tool_name'?"),
         ({"name": 5}, "'name' must be text, not integer"),
         ([1], "must be a mapping, not array"),
         (None, "must be a mapping, not null"),

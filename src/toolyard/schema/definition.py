@@ -14,7 +14,7 @@ from typing import Any
 
 from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.model.errors import DefinitionError
-from toolyard.model.names import SCHEMA_MAPS, json_type, pointer_of
+from toolyard.model.names import SCHEMA_MAPS, json_type, nearest, pointer_of
 from toolyard.model.tool import Effects, Tool
 from toolyard.schema.normalise import ITEM_NAMES, Change, unread_keys
 from toolyard.schema.typenames import read_type
@@ -64,7 +64,7 @@ def read_definition(
     fields.setdefault("namespace", namespace)
     if name is not None and fields["name"] != name:
         changes.append(Change("/name", f"listed under {name!r}, which is not its name"))
-    fields["name"] = trim_name(_own_name(fields["name"], fields["namespace"]), changes)
+    fields["name"] = trim_name(_own_name(fields["name"], fields["namespace"], entry), changes)
     used = {*_FIELDS, *_read_description(entry, fields, changes)}
     fields["parameters"], read = read_input(entry, changes)
     used |= read
@@ -111,9 +111,10 @@ def _unwrap_function(raw: Mapping[str, Any], changes: list[Change]) -> Mapping[s
     return raw
 
 
-def _own_name(name: Any, namespace: Any) -> str:
+def _own_name(name: Any, namespace: Any, entry: Mapping[str, Any]) -> str:
     if not isinstance(name, str):
-        missing = "a tool definition needs a 'name'"
+        near = nearest("name", [key for key in entry if isinstance(key, str) and key not in _FIELDS])
+        missing = "a tool definition needs a 'name'" + (f"; did you mean 'name' by {near[0]!r}?" if near else "")
         raise DefinitionError(missing if name is None else f"'name' must be text, not {json_type(name)}")
     # `to_dicts(qualified=True)` writes the namespace twice; reading it back must not.
     return name.removeprefix(f"{namespace}{TOOL_NAMESPACE_SEP}")
