@@ -244,3 +244,31 @@ def test_an_approver_cannot_change_what_runs(folder):
     path = config(folder, policy={"rules": [{"ask": "desk::add"}]})
     with Toolyard.from_config(path, approver=approver) as yard:
         assert run(yard, ("desk::add", {"a": 1, "b": 2}))[0].result == 3
+
+
+BOOK = {"name": "create_book", "parameters": {"type": "object", "properties": {"title": {"type": "string"}}}}
+
+
+@pytest.mark.parametrize("way", ["execute", "simulate"])
+def test_what_nothing_is_behind_says_that_its_results_are_made_up(tmp_path, way):
+    (tmp_path / "books.json").write_text(json.dumps([BOOK]))
+    (tmp_path / "tools.py").write_text(TOOLS)
+    sources = [{"type": "file", "path": "books.json"}, {"type": "python", "target": "tools.py"}]
+    (tmp_path / "yard.json").write_text(json.dumps({"tools": {"registry": sources}}))
+    with Toolyard.from_config(tmp_path / "yard.json") as yard:
+        yard.tool_engine.setup("s")
+        calls = [ToolCall("default::create_book", {"title": "Z"}), ToolCall("default::add", {"a": 1, "b": 2})]
+        book, added = getattr(yard.tool_engine, way)("s", calls)
+    assert (book.result["title"], book.metadata) == ("Z", {"simulated_by": "schema simulator"})
+    assert (added.result, added.metadata) == (3, {})
+
+
+def test_results_of_an_engine_that_was_chosen_to_make_them_up_need_not_say_so(tmp_path):
+    (tmp_path / "books.json").write_text(json.dumps([BOOK]))
+    sources = [{"type": "file", "path": "books.json", "engine": "pretend"}]
+    config = {"tools": {"registry": sources, "engines": {"pretend": {"type": "lm"}}}}
+    (tmp_path / "yard.json").write_text(json.dumps(config))
+    with Toolyard.from_config(tmp_path / "yard.json") as yard:
+        yard.tool_engine.setup("s")
+        [book] = yard.tool_engine.execute("s", [ToolCall("default::create_book", {"title": "Z"})])
+    assert (book.result["title"], book.metadata) == ("Z", {})

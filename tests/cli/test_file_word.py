@@ -143,3 +143,14 @@ def test_a_file_that_is_not_there_is_told_as_json_by_every_verb(capsys, verb):
     more = ["--out", "x.dot"] if verb == "graph" else []
     code, told = answer(capsys, verb, "missing.yaml", *more)
     assert code == 2 and "missing.yaml" in told["error"]["message"]
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_call_that_nothing_is_behind_is_said_to_be_made_up(tmp_path, monkeypatch, capsys, more):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "books.yaml").write_text("- {name: create_book, parameters: {type: object}}")
+    assert run(["call", "books.yaml::create_book", *more]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == "toolyard: made up by the simulator: nothing is behind this tool\n" and json.loads(shown.out)
+    assert run(["call", "books.yaml::create_book", "--simulate", *more]) == 0
+    assert "was not run; answered by schema simulator" in capsys.readouterr().err

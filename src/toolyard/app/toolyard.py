@@ -225,6 +225,11 @@ def _make_built_in(
     # The name under which it keeps its state, if the config did not take it.
     name = kind if kind not in engines else f"{kind} (built in)"
     engine: ToolEngine = get_tool_engine(kind, registry=registry, name=name)
+    if kind == _BY_BINDING[NoneType]:
+        from toolyard.engines.lm import LMToolEngine
+
+        if isinstance(engine, LMToolEngine):
+            engine.is_last_resort = True
     return engine
 
 

@@ -10,6 +10,7 @@ from uuid import uuid4
 from cyclopts import Parameter
 from msgspec.structs import replace
 
+from toolyard.calls.plan import SCHEMA_SIMULATOR
 from toolyard.cli.approvals import ask_at_terminal, tell_how_to_decide
 from toolyard.cli.options import YARD, OwnerOption, SkipOption, YardOptions, read_word
 from toolyard.cli.output import fail_call, print_json, warn, working
@@ -84,7 +85,7 @@ def call(
                 result = ask(session_id, [request], timeout=timeout, owner=owner)[0]
             except UnknownSessionError:
                 raise missing_session(yard, session_id, owner) from None
-    return _show_result(result, options)
+    return _show_result(result, options, simulated=simulate)
 
 
 def _begin_session(engine: ToolEngine, session_id: str, owner: str | None, *, alone: bool) -> None:
@@ -133,9 +134,14 @@ def _settle_values(given: _Words | dict[str, object] | str, registry: ToolRegist
     return tried
 
 
-def _show_result(result: ToolResult, options: YardOptions) -> int:
+def _show_result(result: ToolResult, options: YardOptions, *, simulated: bool) -> int:
     info = result.error_info
     held = info is not None and info.code == Held.code
+    maker = result.metadata.get("simulated_by")
+    if maker is not None and (simulated or maker != SCHEMA_SIMULATOR):
+        warn(f"{result.name} was not run; answered by {maker}")
+    elif maker is not None and info is None:
+        warn("made up by the simulator: nothing is behind this tool")
     if options.json:
         print_json(result.to_dict())
     elif info is not None:
@@ -143,7 +149,5 @@ def _show_result(result: ToolResult, options: YardOptions) -> int:
         if held:
             tell_how_to_decide(info.details["approval"]["id"], options.config)
     else:
-        if "simulated_by" in result.metadata:
-            warn(f"{result.name} was not run; answered by {result.metadata['simulated_by']}")
         print_json(result.result)
     return HELD if held else 1 if result.is_error else 0

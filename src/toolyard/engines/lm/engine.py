@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolyard.calls.invocation import Invocation
+from toolyard.calls.plan import SCHEMA_SIMULATOR
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.options import LMEngineOptions
 from toolyard.links.lm.config import LMOptions
@@ -44,6 +45,8 @@ class LMToolEngine(ToolEngine):
     option_structs: ClassVar[tuple[type, ...]] = (LMEngineOptions,)
 
     type_name = "lm"
+    is_last_resort = False
+    """True if nobody chose it: nothing else is behind the tools, and each result says that it was made up."""
 
     def __init__(
         self,
@@ -123,6 +126,8 @@ class LMToolEngine(ToolEngine):
     def answer(self, invocation: Invocation) -> Any:
         """The simulator's value; with a model, a coroutine for it."""
         if self._simulator is not None:
+            if self.is_last_resort:
+                invocation.simulated_by = SCHEMA_SIMULATOR
             return self._simulator.answer(invocation)
         return self._ask_model(invocation)
 
