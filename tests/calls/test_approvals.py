@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 from calls.call_support import Listener, call, codes, engine_of, executions, in_threads
-from waiting import Clock
+from waiting import Clock, until
 
 from toolyard.calls import approvals as approvals_module
 from toolyard.calls.approval import ANONYMOUS, OPERATOR, PROGRAM, Approval, Decider, Outcome, check_decider, may_see
@@ -314,6 +314,44 @@ async def test_a_call_that_is_cancelled_leaves_an_outcome_that_nobody_knows(sess
             await task
         outcome = engine.approvals.get(held_id(held)).outcome
     assert (outcome.code, outcome.effect) == ("tool.interrupted", "unknown")
+
+
+async def test_a_call_that_is_cancelled_before_it_begins_leaves_its_approval_as_it_was(sessions):
+    hold_on = asyncio.Event()
+
+    async def first() -> None:
+        await hold_on.wait()
+
+    policy = Policy([Rule("ask", "n::pay")])
+    with closing(engine_of(first, pay, policy=policy, sessions=sessions, max_concurrent_calls=1)) as engine:
+        engine.setup("t")
+        [held] = await engine.aexecute("s", [call("pay", amount=5)])
+        await engine.approvals.aapprove(held_id(held))
+        running = asyncio.create_task(engine.aexecute("t", [call("first")]))
+        task = asyncio.create_task(engine.aexecute("s", [call("pay", amount=5)]))
+        assert await asyncio.to_thread(until, lambda: engine.approvals.get(held_id(held)).state == "used")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        left = engine.approvals.get(held_id(held))
+        assert (left.state, left.used_at, left.outcome, PAID) == ("approved", None, None, [])
+        hold_on.set()
+        await running
+        [paid] = await engine.aexecute("s", [call("pay", amount=5)])
+        assert (paid.result, PAID, engine.approvals.get(held_id(held)).outcome.code) == (5, [5], "ok")
+
+
+@pytest.mark.parametrize(
+    ("keys", "own", "over_http"),
+    [((), False, False), ((), True, True), (("id", "ann"), False, True), (None, False, True)],
+)
+def test_who_is_told_to_have_a_call_approved_is_told_of_ways_that_are_open(sessions, keys, own, over_http):
+    with asking(sessions, self_approval=own) as engine:
+        [held] = asyncio.run(engine.arun(CallRequest(calls=[call("pay", amount=5)], keys=keys)))
+        hint, command = held.error_info.hint, f"toolyard approvals approve {held_id(held)} -c CONFIG"
+    assert (f"POST /v1/approvals/{held_id(held)}:approve" in hint) is ("console" in hint) is over_http
+    assert ("self: true" in hint) is not over_http
+    assert (command in hint) is (over_http or sessions.store is not None)
 
 
 class TestWaiting:

@@ -204,6 +204,26 @@ def test_no_secret_of_the_world_is_shown(shop):
     }
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\u2028", "\x85"])
+def test_no_name_or_value_of_the_world_looks_like_another_line(end):
+    forged = f"x{end}orders.7: added all of it{end}"
+
+    class Notes(ToolEngine):
+        type_name = "notes"
+        foreseeable = True
+
+        def answer(self, invocation):
+            invocation.state[invocation.arguments["title"]] = invocation.arguments["text"]
+
+    def note(title: str, text: str) -> None: ...
+
+    with closing(Notes(registry_of(note, effects="write"), policy=ASK)) as engine:
+        engine.setup("s")
+        for title, text in ((forged, "y"), ("y", forged), ("z" * 200_000, "y"), ("y", "z" * 200_000)):
+            [line] = held_by(engine, "note", title=title, text=text).preview.changes
+            assert len(line.splitlines()) == 1 and len(line) < 500
+
+
 def test_so_does_an_end_that_nobody_foresaw(shop):
     held, gone = held_by(shop, "refunded", order=7), held_by(shop, "drop", order=7)
     assert gone.preview.changes == ('orders.7: removed {"status":"paid"}',)

@@ -113,3 +113,8 @@ def test_values_may_nest_as_deep_as_json_does():
         WorldChange("/lm/n" + "/a" * 400 + "/0", "changed", 1, 2)
     ]
     assert hash_world(state_of({"lm": {"n": deep}})) != hash_world(state_of({"lm": {"n": other}}))
+
+
+def test_a_change_is_one_line_whatever_its_names_hold():
+    [change] = diff_worlds({"e": {}}, {"e": {"a\nb\u2028c": "d\ne"}}).changes
+    assert change.describe() == '+ /e/a b c: "d\\ne"'

@@ -89,12 +89,17 @@ def ask_first(
     return call, plans.get(bound.prepared) or plans.add(bound.prepared)
 
 
-def settle_claim(path: CallPath, batch: Batch, session: Session, result: ToolResult | None) -> Flow:
-    """Write down what came of a call that was approved; None if nobody knows."""
+def settle_claim(
+    path: CallPath, batch: Batch, session: Session, result: ToolResult | None, *, begun: bool = True
+) -> Flow:
+    """Write down what came of a call that was approved; None if nobody knows. One never `begun` stays approved."""
     assert batch.claim is not None
     (claimed, before), batch.claim = batch.claim, None
 
     def write() -> None:
+        if not begun:
+            path.approvals.release(claimed)
+            return
         outcome = Outcome(code=Interrupted.code, effect="unknown")
         if result is not None:
             outcome = _make_outcome(path, claimed, result, before, session.state)
@@ -141,8 +146,7 @@ def _obtain_approval(
         raise deny_call(name, line, why, "go on without this call", approval=_tell_approval(standing))
     raise Held(
         f"{name} waits for approval {standing.id}; nothing has run",
-        hint=f"have it approved before {format_time(standing.expires)} (in the console, by POST "
-        f"/v1/approvals/{standing.id}:approve or by toolyard approvals approve {standing.id}), "
+        hint=f"have it approved before {format_time(standing.expires)} ({_tell_ways(path, asked, standing)}), "
         "then send the same call again",
         details={"approval": _tell_approval(standing), "rule": {"number": line.number, "text": line.text}},
     )
@@ -205,6 +209,16 @@ def _use_store(
     return EitherWay(work, work_beside)
 
 
+def _tell_ways(path: CallPath, asked: Asked, approval: Approval) -> str:
+    """How somebody can decide on a call; over a wire without keys all are its caller, who may not."""
+    command = f"by toolyard approvals approve {approval.id} -c CONFIG"
+    if asked.keys != () or approval.self_allowed:
+        return f"in the console, by POST /v1/approvals/{approval.id}:approve or {command}"
+    # What is kept in memory, no other process sees.
+    where = "" if path.sessions.store is None else f"{command} on the server; "
+    return f"{where}over HTTP only if the rule says self: true, or callers have keys"
+
+
 def _tell_approval(approval: Approval) -> dict[str, str]:
     return {"id": approval.id, "state": approval.state, "expires": format_time(approval.expires)}
 
@@ -219,7 +233,7 @@ def _foresee_call(
     try:
         plan = plans.get(bound.prepared) or plans.add(bound.prepared)
     except CallError as error:
-        return Preview(why_not=path.redactor.text(str(error)))
+        return Preview(why_not=_show_line(path.redactor.text(str(error))))
     simulated = cast("SimulatedAnswerer", plan.engine)
     maker = simulated.foresees(bound.tool)
     if maker is None:
@@ -266,7 +280,7 @@ def _describe_changes(path: CallPath, before: State, after: State) -> tuple[str,
 def _describe_change(path: CallPath, change: WorldChange) -> str:
     # Without the engine, which people need not know: `orders.1042.status`.
     names = change.names[1:]
-    place = path.redactor.text(change.label if change.thing else ".".join(names) + ":")
+    place = _show_line(path.redactor.text(change.label if change.thing else ".".join(names) + ":"))
     is_secret = any(map(looks_secret, names))
     before, after = (
         REDACTED if is_secret else _show_value(path.redactor.value(value)) for value in (change.before, change.after)
@@ -277,8 +291,13 @@ def _describe_change(path: CallPath, change: WorldChange) -> str:
 
 
 def _show_value(value: Any) -> str:
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+    return _show_line(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+
+
+def _show_line(text: str) -> str:
+    """On one line and not too long: what a call carries must not look like something that was said of it."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST_VALUE else f"{line[:_LONGEST_VALUE]}..."
 
 
 def _code_of(result: ToolResult) -> str:

@@ -448,9 +448,10 @@ def _stop_call(
     path: CallPath, batch: Batch, session: Session, invocation: Invocation | None, trace: CallTrace | None
 ) -> Flow:
     """Record what is known of a call that is being cancelled or interrupted."""
+    begun = invocation is not None and invocation.begun
     if batch.claim is not None:
-        yield from settle_claim(path, batch, session, None)
-    if invocation is None or not invocation.begun:
+        yield from settle_claim(path, batch, session, None, begun=begun)
+    if invocation is None or not begun:
         _cut_trace(trace, invocation)
         if batch.announced is not None and batch.announced is batch.bound and not session.over:
             yield write_store(path.sessions, path.sessions.withdrawal(session))

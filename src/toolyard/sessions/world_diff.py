@@ -59,9 +59,9 @@ class WorldChange(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def label(self) -> str:
-        """Where it is, for people: `order 1042: status`, or the path and a colon."""
+        """Where it is, for people, on one line: `order 1042: status`, or the path and a colon."""
         inside = ".".join(self.names[2:])
-        return f"{self.thing}: {inside}".rstrip() if self.thing else f"{self.path}:"
+        return " ".join((f"{self.thing}: {inside}" if self.thing else f"{self.path}:").split())
 
     @property
     def names(self) -> list[str]:
