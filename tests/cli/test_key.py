@@ -59,11 +59,12 @@ def test_limits_and_expiry_are_kept(capsys, ring):
     assert key.expires - key.created == pytest.approx(30 * 86400, abs=60)
 
 
-def test_people_see_the_token_once_on_a_line_of_its_own(capsys):
-    code, out, _ = output(capsys, "create", "reports", "--scope", "*:list")
-    token = out.splitlines()[0]
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]])
+def test_the_token_is_all_of_standard_output_and_is_seen_once(capsys, quiet):
+    code, out, err = output(capsys, "create", "reports", "--scope", "*:list", *quiet)
+    [token] = out.splitlines()
     assert code == 0 and token.startswith("ty_")
-    assert "not shown again" in out
+    assert ("not shown again" in err) is (quiet == []) and token not in err
     code, listed, _ = output(capsys, "list")
     assert code == 0 and "1 key" in listed and "reports" in listed and "usable" in listed
     assert token[16:] not in listed

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 
 from toolyard.app.config import read_anything
 from toolyard.cli.options import YARD, YardOptions
-from toolyard.cli.output import NotFoundError, counted, describe_missing, print_json, print_table, print_text
+from toolyard.cli.output import NotFoundError, counted, describe_missing, print_json, print_table, print_text, warn
 from toolyard.cli.yard import config_path
 from toolyard.model.errors import ConfigError
 from toolyard.serving.identity import POLL, ApiKey, KeyLimits, KeyRing, read_scopes
@@ -61,7 +61,8 @@ def create_(
         print_json({**_describe_key(key), "token": token})
         return 0
     print_text(token)
-    print_text(f"key {key.id} ({key.name}) for {' '.join(key.scopes)}; the token is not shown again")
+    # Standard output is for the token alone, so that a script can take it.
+    warn(f"key {key.id} ({key.name}) for {' '.join(key.scopes)}; the token is not shown again")
     return 0
 
 
