@@ -134,6 +134,7 @@ def served(config=CORE, *, tools=(), **options):
             settings,
             ready=lambda: None,
             reload=service.loaded.reload,
+            hangups=[],
             stopping=service.end_waits,
             shutdown_timeout=SOON,
         )

@@ -81,6 +81,7 @@ def serve(
         "strict": strict,
         "log": log,
     }
+    _outlive_hangups()
     require_serving("toolyard serve")
     path = config_path(options.config)
     read = Config(where="", base=Path(), loaders=[]) if path is None else read_anything(path)
@@ -100,6 +101,13 @@ def serve(
     # Standard output is for the address alone, whatever tools print.
     with redirect_stdout(sys.stderr):
         return 0 if run(read, block, ready=lambda address, text: _announce_address(address, block, text, out)) else 1
+
+
+def _outlive_hangups() -> None:
+    """While nothing is loaded there is nothing to load again, and a SIGHUP that nobody takes would end the process."""
+    if threading.current_thread() is threading.main_thread():
+        # Not SIG_IGN, which programs that are started from here would inherit.
+        signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 
 def apply_overrides(
@@ -206,6 +214,7 @@ def mcp(
 
     Standard output carries the protocol alone; what tools print, and the log, go to standard error.
     """
+    _outlive_hangups()
     require_serving("toolyard mcp", over_http=False)
     path = config_path(options.config)
     read = Config(where="", base=Path(), loaders=[]) if path is None else read_anything(path)
@@ -267,6 +276,7 @@ def open(  # noqa: A001 - the verb's name
 
     Prints the console's address once it is there.
     """
+    _outlive_hangups()
     require_serving("toolyard open")
     path = config_path(options.config)
     read = Config(where="", base=Path(), loaders=[]) if path is None else read_anything(path)

@@ -190,6 +190,19 @@ def test_a_hangup_loads_the_sources_again(tmp_path):
         until(lambda: len(server.ask("/v1/tools")[1]) == 2)
 
 
+def test_a_hangup_during_the_start_does_not_end_it_and_is_heeded_afterwards(tmp_path):
+    (tmp_path / "desk.py").write_text(
+        "import os, signal\nfrom pathlib import Path\n\n\ndef look() -> int:\n    return 1\n\n\n"
+        "began = Path(__file__).with_name('began')\n"
+        "Path(__file__).with_name('again' if began.exists() else 'began').touch()\n"
+        "if not Path(__file__).with_name('again').exists():\n    os.kill(os.getpid(), signal.SIGHUP)\n"
+    )
+    (tmp_path / "yard.yaml").write_text("tools: [{type: python, target: desk.py, namespace: desk}]")
+    with served(tmp_path, "yard.yaml", "--port", "0") as server:
+        assert until((tmp_path / "again").exists)
+        assert [tool["name"] for tool in server.ask("/v1/tools")[1]] == ["desk::look"]
+
+
 def test_an_app_that_refuses_to_start_is_a_failure_and_everything_is_closed(tmp_path, caplog):
     async def refusing(scope, receive, send):
         await receive()

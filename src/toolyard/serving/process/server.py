@@ -52,6 +52,7 @@ def serve(
     """
     with ExitStack() as stack:
         stack.enter_context(taking_logs(block.log))
+        hangups = stack.enter_context(_noting_hangups())
         # The port first: whether it is free is known at once, and loading may take a while.
         listener = stack.enter_context(listener or listen(block))
         address = address_of(listener)
@@ -66,6 +67,7 @@ def serve(
             _make_uvicorn_config(make_app(service), block, limit),
             ready=lambda: ready(address, write_banner(service, address.url)),
             reload=partial(reload_sources, service.loaded),
+            hangups=hangups,
             stopping=service.end_waits,
             shutdown_timeout=block.shutdown_timeout,
             lifeline=lifeline,
@@ -76,6 +78,20 @@ def serve(
             # uvicorn's way of saying that the app refused to start; it has been logged.
             return False
     return True
+
+
+@contextlib.contextmanager
+def _noting_hangups() -> Iterator[list[int]]:
+    """Signals that ask to load the sources again; one that comes while they load is heeded afterwards."""
+    noted: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield noted
+        return
+    before = signal.signal(signal.SIGHUP, lambda number, _: noted.append(number))
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def check_exposure(service: Service, address: Address) -> None:
@@ -118,6 +134,7 @@ class Server(uvicorn.Server):
         *,
         ready: Callable[[], None],
         reload: Callable[[], Awaitable[None]],
+        hangups: list[int],
         stopping: Callable[[], None],
         shutdown_timeout: float,
         lifeline: socket.socket | None = None,
@@ -128,7 +145,7 @@ class Server(uvicorn.Server):
         self._stopping = stopping
         self._shutdown_timeout = shutdown_timeout
         self._lifeline = lifeline
-        self._hung_up = False
+        self._hangups = hangups
         self._reloading: asyncio.Future[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -147,32 +164,16 @@ class Server(uvicorn.Server):
             asyncio.get_running_loop().remove_reader(self._lifeline)
             self.should_exit = True
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """A SIGHUP too."""
-        with super().capture_signals():
-            if threading.current_thread() is not threading.main_thread():
-                yield
-                return
-            before = signal.signal(signal.SIGHUP, self._hang_up)
-            try:
-                yield
-            finally:
-                signal.signal(signal.SIGHUP, before)
-
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop in order; a second SIGINT stops at once. To be told to stop is no failure, so the signal ends here."""
         if self.should_exit and sig == signal.SIGINT:
             self.force_exit = True
         self.should_exit = True
 
-    def _hang_up(self, sig: int, frame: FrameType | None) -> None:
-        self._hung_up = True
-
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second."""
-        if self._hung_up and (self._reloading is None or self._reloading.done()):
-            self._hung_up = False
+        if self._hangups and (self._reloading is None or self._reloading.done()):
+            self._hangups.clear()
             self._reloading = asyncio.ensure_future(self._reload())
         return await super().on_tick(counter)
 
