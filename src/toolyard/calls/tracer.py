@@ -336,13 +336,14 @@ class CallTrace:
         """Of the call in the journal, if there is one."""
         self._stored: CallEvent | None = None
         self._marks: dict[str, float] = {}
-        """When each step but the last was over."""
+        """When each step but the last was over, for the row of a journal."""
         self._time = time.time()
         self._began = time.perf_counter()
 
     def end_step(self, step: Literal["bind", "policy", "run"]) -> None:
         """A step is over, and the next one begins; the last word on it counts."""
-        self._marks[step] = time.perf_counter()
+        if self.number is not None:
+            self._marks[step] = time.perf_counter()
 
     def take_answer(self, value: Any) -> Any:
         """The tool has run; what it answered is checked next."""
@@ -417,7 +418,9 @@ class CallTrace:
             None if invocation is None else invocation.notes,
             self._told_arguments(),
             result.result if info is None and self._tracer.tells_results else UNSET,
-            tuple([end - begin for begin, end in zip((self._began, *marks), (*marks, ended), strict=True)]),
+            ()
+            if self.number is None
+            else tuple([end - begin for begin, end in zip((self._began, *marks), (*marks, ended), strict=True)]),
         )
 
     def _told_arguments(self) -> Any:
