@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,7 +20,7 @@ RESULTS = os.environ.get("TOOLYARD_FRAMEWORK_RESULTS")
 """A folder for what `table.py` shows."""
 
 
-class AdapterSuite:
+class AdapterSuite(ABC):
     """A subclass says how its framework runs an agent."""
 
     name: ClassVar[str]
@@ -29,11 +30,12 @@ class AdapterSuite:
     declines: ClassVar[dict[str, str]] = {}
     """Cases that the framework does not hand on to the model, and what it says instead."""
 
+    @abstractmethod
     async def drive(self, engine: Any, url: str, decision: bool | None = None) -> str | None:
         """Run an agent to its end: the id of the approval that paused it, if one did.
 
-        With a decision the paused run goes on, without one it is left."""
-        raise NotImplementedError
+        With a decision the paused run goes on, without one it is left.
+        """
 
     @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
     async def test_the_model_reads_what_the_engine_answers(self, case: Case) -> None:

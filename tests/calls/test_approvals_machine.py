@@ -213,12 +213,14 @@ def test_two_nodes_on_sqlite_run_what_was_approved_once(tmp_path):
     numbers = itertools.count()
     machine = lambda: TwoNodes(lambda: Place("sqlite", tmp_path / f"{next(numbers)}.db"))  # noqa: E731
     run_state_machine_as_test(machine, settings=settings(max_examples=examples(25), stateful_step_count=20))
+    assert next(numbers) >= examples(25), "each on a store of its own, held to what the machine says never to happen"
 
 
 def test_two_nodes_on_postgres_run_what_was_approved_once(postgres):
     numbers = itertools.count()
     machine = lambda: TwoNodes(lambda: Place("postgres", postgres, f"approvals {next(numbers)}"))  # noqa: E731
     run_state_machine_as_test(machine, settings=settings(max_examples=examples(3), stateful_step_count=15))
+    assert next(numbers) >= examples(3), "each in a place of its own, held to what the machine says never to happen"
 
 
 WORKER = """

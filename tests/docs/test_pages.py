@@ -10,7 +10,7 @@ from warm_python import warm_toolyard
 from toolyard.app.config import is_config, read_config
 
 from .pages import INSTALLS, read_pages
-from .shell import pets, run_commands, shell, write_files
+from .shell import pets, read_commands, run_commands, shell, write_files
 
 __all__ = ["pets", "shell"]  # fixtures
 
@@ -28,7 +28,8 @@ COMMANDS = [name for name, page in PAGES.items() if page.blocks("console") and n
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_commands_say_what_the_page_says(shell, name):
-    run_commands(shell, PAGES[name], PAGES[name].text)
+    commands = [command for command, *_ in read_commands(PAGES[name].text)]
+    assert commands and run_commands(shell, PAGES[name], PAGES[name].text) == commands
 
 
 @pytest.mark.parametrize(("name", "index"), PYTHON)

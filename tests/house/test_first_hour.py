@@ -20,7 +20,8 @@ TASKS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE.text, re.DOTALL | r
 def test_each_task_takes_the_commands_that_the_page_says(shell, task):
     # What a reader has by then: the files of this task and of those before it.
     so_far = PAGE.text[: PAGE.text.index(TASKS[task])] + TASKS[task]
-    run_commands(shell, PAGE._replace(text=so_far), TASKS[task])
+    commands = [command for command, *_ in read_commands(TASKS[task])]
+    assert commands and run_commands(shell, PAGE._replace(text=so_far), TASKS[task]) == commands
 
 
 def test_the_page_has_the_tasks_of_new_users_in_three_commands_at_most():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     import asyncio
 
 
-class _Waiter:
+class _Waiter(ABC):
     __slots__ = ("_settled",)
 
     def __init__(self) -> None:
@@ -43,8 +44,9 @@ class _Waiter:
         """True if nothing was granted, nor will be."""
         return self._settled.acquire(blocking=False)
 
+    @abstractmethod
     def _tell(self) -> None:
-        raise NotImplementedError
+        """Wake whoever waits; RuntimeError if nobody can be woken any more."""
 
 
 class Gate:

@@ -281,4 +281,5 @@ class TestOtherWorkers:
     def test_a_client_that_shows_no_forms_gets_the_held_result_from_every_worker(self, workers):
         session = Session(workers[0])
         session.served = workers[1]
-        held(session.call("bank__pay", {"amount": 5}).json["result"])
+        error, _ = held(session.call("bank__pay", {"amount": 5}).json["result"])
+        assert error["code"] == "tool.held" and PAID == []

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -134,7 +135,7 @@ class Web:
         await self.client.aclose()
 
 
-class WebWire:
+class WebWire(ABC):
     """What both transports over HTTP share: what nobody answers is posted beside the requests, within a limit."""
 
     def __init__(self, web: Web, url: str, peer: Peer, lost: Lost) -> None:
@@ -169,8 +170,9 @@ class WebWire:
         finally:
             self._posts -= 1
 
+    @abstractmethod
     async def _post_message(self, data: bytes, deadline: float | None = None) -> None:
-        raise NotImplementedError
+        """Send one message that is answered elsewhere, or not at all."""
 
     async def _failure(self, flow: StreamedAnswer) -> tuple[CallError, int, str]:
         return await self._web.failure(flow, self._peer.name, self._peer.redactor)
