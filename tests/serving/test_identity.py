@@ -1,6 +1,8 @@
 """What a key may see and call, the same on every wire."""
 
 import time
+from contextlib import closing
+from urllib.parse import urlencode
 
 import pytest
 from waiting import until
@@ -8,7 +10,10 @@ from waiting import until
 from serving.mcp.mcp_support import Stateless, result
 from serving.service_support import RAN, desk_tools, served
 from toolyard.app.blocks import McpBlock
+from toolyard.serving import identity
 from toolyard.serving.identity import KeyLimits
+from toolyard.sessions.records import open_records
+from toolyard.sessions.store.sqlite import SqliteStore
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +38,27 @@ def test_once_there_is_a_key_everybody_needs_one(yard):
     assert yard.invoke("echo", {"text": "x"}).status == 401
     assert yard.arp("no-key", "echo", {"text": "x"}).status == 401
     assert yard.ask("PUT", "/v1/tools/a::b", {}).status == 401
+
+
+def test_a_key_that_another_process_made_lets_in_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(identity, "POLL", 3600)
+    path = tmp_path / "s.db"
+    with served({"tools": [], "sessions": {"store": "sqlite", "path": str(path)}}, page=True) as yard:
+        yard.key("*:*", name="first")
+        with closing(SqliteStore(path)) as store:
+            elsewhere = identity.KeyRing(open_records(store))
+            _, token = elsewhere.create("new", identity.ALL)
+            assert yard.get("/v1/tools", token=token).status == 200
+            _, token = elsewhere.create("signs in", identity.ALL)
+            form = {"key": token, "form_token": yard.service.keys.notes().mark_form("")}
+            sent = {"content-type": "application/x-www-form-urlencoded", "origin": yard.url}
+            answer = yard.post("/console/sign-in", urlencode(form).encode(), headers=sent)
+            assert (answer.status, answer.headers["location"]) == (303, "/console")
+            name = answer.headers["set-cookie"].partition("=")[0]
+            _, token = elsewhere.create("signed in elsewhere", identity.ALL)
+            note = elsewhere.sign(elsewhere.find(token))
+            assert yard.get("/console/connect", headers={"cookie": f"{name}={note}"}).status == 200
+        assert yard.get("/v1/tools", token=f"ty_{'a' * 12}_{'b' * 43}").error["code"] == "auth.invalid"
 
 
 def test_health_version_and_the_document_need_none_and_tell_no_secrets(yard):

@@ -5,15 +5,14 @@ Keys are kept hashed beside the sessions, and are at hand in every process that 
 
 from __future__ import annotations
 
+import asyncio
 import fnmatch
 import hmac
 import logging
-import re
 import secrets
 import string
 import threading
 import time
-from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Future
 from functools import lru_cache
@@ -27,6 +26,7 @@ from toolyard.model.errors import ConfigError, SessionError
 from toolyard.model.names import nearest
 from toolyard.model.tool import Tool
 from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.sealed import SignIns
 from toolyard.sessions.records import Records
 from toolyard.sessions.store.tables import Record
 
@@ -201,6 +201,8 @@ POLL = 0.2
 """Seconds between two looks at the store: how long a revoked key may still work elsewhere."""
 PATIENCE = 5.0
 """Seconds without a look at the store after which no key is believed any more."""
+AGAIN = 0.05
+"""Seconds between two looks for the sake of keys that are not known."""
 
 LASTS = 12 * 3600
 """Seconds after which somebody has to sign in again."""
@@ -210,59 +212,10 @@ _ID = 12
 _TOKEN = len("ty_") + _ID + len("_") + 43
 _ALPHABET = string.ascii_letters + string.digits
 _NO_DIGEST = bytes(32)
-_SECRET_KIND, _SECRET_NAME, _SECRET_BYTES = "secret", "sign-in", 32
-_NOTE = re.compile(r"([A-Za-z0-9]{1,32})\.([0-9]{1,15})\.([A-Za-z0-9_-]{43})")
-_PURPOSE, _FORM_PURPOSE = b"toolyard sign-in 1\n", b"toolyard form 1\n"
 _CHALLENGE = (b"www-authenticate", b'Bearer realm="toolyard"')
 _CHALLENGE_INVALID = (b"www-authenticate", b'Bearer realm="toolyard", error="invalid_token"')
 
 log = logging.getLogger(__name__)
-
-
-class SignIns:
-    """Signs and reads such notes. Of two servers with the same records, each reads what the other has signed.
-
-    A note holds nothing that opens the API, and says nothing about whether its key is still good: that is the key
-    ring's to say, at every request.
-    """
-
-    __slots__ = ("_secret",)
-
-    def __init__(self, secret: bytes) -> None:
-        self._secret = secret
-
-    @classmethod
-    def of(cls, records: Records) -> SignIns:
-        """With the secret that is kept in the records, which whoever comes first makes. Waits for the store."""
-        while True:
-            secret = records.get(_SECRET_KIND, "", _SECRET_NAME)
-            if secret is not None:
-                return cls(secret)
-            # Of several processes that find none, one wins; all use that one's.
-            records.put(_SECRET_KIND, "", _SECRET_NAME, secrets.token_bytes(_SECRET_BYTES), new=True)
-
-    def sign(self, key_id: str, expires: int) -> str:
-        """A note for the holder of that key, good until that time."""
-        return f"{key_id}.{expires}.{self._mark(key_id, expires)}"
-
-    def read(self, note: str) -> tuple[str, int] | None:
-        """Whose note it is and until when it is good; None if it was not signed here."""
-        found = _NOTE.fullmatch(note)
-        if found is None:
-            return None
-        key_id, expires = found[1], int(found[2])
-        return (key_id, expires) if hmac.compare_digest(found[3], self._mark(key_id, expires)) else None
-
-    def mark_form(self, note: str) -> str:
-        """What forms carry that are shown to the holder of that note; without the secret nobody can make it up."""
-        return self._digest(_FORM_PURPOSE, note)
-
-    def _mark(self, key_id: str, expires: int) -> str:
-        return self._digest(_PURPOSE, f"{key_id}.{expires}")
-
-    def _digest(self, purpose: bytes, text: str) -> str:
-        mark = hmac.digest(self._secret, purpose + text.encode(), sha256)
-        return urlsafe_b64encode(mark).rstrip(b"=").decode("ascii")
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -289,6 +242,10 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
         return "expired" if self.expires is not None and now >= self.expires else "usable"
 
 
+class UnknownKeyFault(HttpFault):
+    """Of a key that may have been made a moment ago by another process: after `look_again`, ask once more."""
+
+
 class KeyRing:
     """Every key there is. `watch` keeps it up to date; whoever serves must run that, or nobody is let in."""
 
@@ -308,6 +265,8 @@ class KeyRing:
         self._failing = False
         self._lock = threading.Lock()
         self._sign_ins: SignIns | None = None
+        self._last_look = float("-inf")
+        self._next_look: asyncio.Task[None] | None = None
         self.required = False
         """True from the first key on, whatever became of it: a server that has keys never goes back to having none."""
 
@@ -338,13 +297,9 @@ class KeyRing:
         self.load()
         return sorted((key for key, _ in self._keys.values()), key=lambda key: (key.created, key.id))
 
-    def __contains__(self, key_id: str) -> bool:
-        return key_id in self._keys
-
     def usable(self) -> int:
         """How many keys would let somebody in now, as far as this process knows."""
-        now = self._clock()
-        return sum(key.state(now) == "usable" for key, _ in self._keys.values())
+        return sum(map(self.lets_in, self._keys))
 
     def lets_in(self, key_id: str) -> bool:
         """Whether that key would let somebody in now, as far as this process knows."""
@@ -366,18 +321,22 @@ class KeyRing:
             return key
 
     def find(self, token: str | None) -> Principal:
-        """Whose token this is; `HttpFault` 401 if nobody's, 503 if that cannot be known just now."""
+        """Whose token this is; `HttpFault` 401 if nobody's (`UnknownKeyFault`: as far as this process knows), 503 if
+        that cannot be known just now.
+        """
         if token is None:
             raise HttpFault(
                 401, "auth.missing", "an API key is needed: send Authorization: Bearer ty_...", headers=(_CHALLENGE,)
             )
-        if self._monotonic() - self._seen > PATIENCE:
-            raise _out_of_sight()
+        self._check_sight()
         found = self._keys.get(token[3 : 3 + _ID])
         # Compared in any case, so that the time taken says nothing about which ids there are.
         same = hmac.compare_digest(_digest(token[4 + _ID :]), _NO_DIGEST if found is None else found[0].digest)
-        if found is None or not same or len(token) != _TOKEN or token[:3] != "ty_" or token[3 + _ID] != "_":
+        if len(token) != _TOKEN or token[:3] != "ty_" or token[3 + _ID] != "_":
             _refuse("no such API key")
+        if found is None or not same:
+            # Of a wrong secret, too: how long the answer takes says nothing about which ids there are.
+            _refuse("no such API key", UnknownKeyFault)
         return self._usable(found)
 
     def sign(self, principal: Principal) -> str:
@@ -390,20 +349,25 @@ class KeyRing:
         """`find` for what `sign` gave. A key that was revoked or has expired since ends its sign-ins at once."""
         if note is None:
             raise HttpFault(401, "auth.missing", "sign in with an API key first", headers=(_CHALLENGE,))
-        if self._monotonic() - self._seen > PATIENCE:
-            raise _out_of_sight()
+        self._check_sight()
         read = self.notes().read(note)
         found = None if read is None else self._keys.get(read[0])
-        if read is None or found is None or self._clock() >= read[1]:
+        if read is None or self._clock() >= read[1]:
             _refuse("this sign-in has ended; sign in again")
+        if found is None:
+            _refuse("this sign-in has ended; sign in again", UnknownKeyFault)
         return self._usable(found)
+
+    def _check_sight(self) -> None:
+        if self._monotonic() - self._seen > PATIENCE:
+            message = "API keys cannot be checked now, because their store does not answer; try again"
+            raise HttpFault(503, "auth.unavailable", message, retry_after=1)
 
     def _usable(self, found: tuple[ApiKey, Principal]) -> Principal:
         key, principal = found
-        if key.revoked is not None:
-            _refuse("the API key has been revoked")
-        if key.expires is not None and self._clock() >= key.expires:
-            _refuse("the API key has expired")
+        state = key.state(self._clock())
+        if state != "usable":
+            _refuse(f"the API key has {'been revoked' if state == 'revoked' else 'expired'}")
         return principal
 
     def load(self) -> None:
@@ -431,11 +395,20 @@ class KeyRing:
 
     async def watch(self) -> NoReturn:
         """`poll` for ever; a task of this is to run as long as the server does."""
-        import asyncio
-
         while True:
             await self.poll()
             await asyncio.sleep(POLL)
+
+    async def look_again(self) -> None:
+        """Wait for a look that begins after now, which all share who wait: a flood has one made in `AGAIN` seconds."""
+        if self._next_look is None:
+            self._next_look = asyncio.create_task(self._look_soon())
+        await asyncio.wait([self._next_look], timeout=PATIENCE)
+
+    async def _look_soon(self) -> None:
+        await asyncio.sleep(max(self._last_look + AGAIN - self._monotonic(), 0))
+        self._next_look, self._last_look = None, self._monotonic()
+        await self.poll()
 
     def notes(self) -> SignIns:
         """What signs for all processes with this store; waits for it the first time."""
@@ -487,14 +460,5 @@ def _digest(secret: str) -> bytes:
     return sha256(secret.encode(errors="surrogatepass")).digest()
 
 
-def _out_of_sight() -> HttpFault:
-    return HttpFault(
-        503,
-        "auth.unavailable",
-        "API keys cannot be checked now, because their store does not answer; try again",
-        retry_after=1,
-    )
-
-
-def _refuse(message: str) -> NoReturn:
-    raise HttpFault(401, "auth.invalid", message, headers=(_CHALLENGE_INVALID,))
+def _refuse(message: str, kind: type[HttpFault] = HttpFault) -> NoReturn:
+    raise kind(401, "auth.invalid", message, headers=(_CHALLENGE_INVALID,))

@@ -15,8 +15,9 @@ from starlette.types import Scope
 
 from toolyard.serving.console.rendering import CONSOLE, FORM_TOKEN, PageRenderer, redirect
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.identity import KeyRing, SignIns
+from toolyard.serving.identity import KeyRing, UnknownKeyFault
 from toolyard.serving.routing import BODY, query_str
+from toolyard.serving.sealed import SignIns
 
 _KEY = re.compile(r"ty_[A-Za-z0-9_-]{20,200}")
 _NEXT = re.compile(rf"{CONSOLE}(?:/[A-Za-z0-9%:._~!$&'()*+,;=@-]+)*/?(?:\?[A-Za-z0-9%:._~!$&'()*+,;=@/-]*)?")
@@ -100,7 +101,12 @@ class SignInPages:
         try:
             if not _KEY.fullmatch(token):
                 raise HttpFault(401, "auth.invalid", "a key begins with ty_ and is one long word")
-            value = self._keys.sign(self._keys.find(token))
+            try:
+                principal = self._keys.find(token)
+            except UnknownKeyFault:
+                await self._keys.look_again()
+                principal = self._keys.find(token)
+            value = self._keys.sign(principal)
         except HttpFault as fault:
             if fault.status != 401:
                 raise

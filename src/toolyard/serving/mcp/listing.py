@@ -25,10 +25,10 @@ from toolyard.model.tool import Schema, Tool, promises_output
 from toolyard.parsing import paused_gc
 from toolyard.serving.admission import Admission
 from toolyard.serving.catalog_view import SnapshotCache, Visibility
-from toolyard.serving.cursors import DIGEST_BYTES, read_cursor, write_cursor
 from toolyard.serving.identity import NOBODY, KeyScope, Principal
 from toolyard.serving.invoke import ServedNames
 from toolyard.serving.mcp.json_rpc import Json, RpcFault, encode, finish_result
+from toolyard.serving.sealed import DIGEST_BYTES, read_cursor, write_cursor
 
 TTL_MS = 5000
 """How long a list may be believed; whoever listens is told at once when it changes."""

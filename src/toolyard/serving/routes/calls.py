@@ -12,7 +12,6 @@ from starlette.responses import Response
 
 from toolyard.calls.journal import CallFilter, Journal, LogPosition, read_call_id
 from toolyard.engines.base import ToolEngine
-from toolyard.serving.cursors import DIGEST_BYTES, read_cursor, write_cursor
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal
 from toolyard.serving.routing import (
@@ -24,6 +23,7 @@ from toolyard.serving.routing import (
     query_int,
     query_str,
 )
+from toolyard.serving.sealed import DIGEST_BYTES, read_cursor, write_cursor
 from toolyard.serving.session_view import run_off_loop
 from toolyard.serving.wire_types import CallLine, CallListing, ErrorEnvelope
 
