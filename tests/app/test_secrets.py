@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from toolyard import ConfigError, MalformedSource, SourceUnavailable, Toolyard, ToolyardError
+from toolyard import ConfigError, MalformedSource, SourceUnavailable, ToolCall, Toolyard, ToolyardError
 from toolyard.app import build_registry, survey
 from toolyard.app.config import find_secrets, hide_secrets
 from toolyard.model.errors import Denied, InvalidSchemaError
@@ -141,3 +141,16 @@ def test_flags_urls_and_paths_are_no_secrets_under_a_broad_name_either():
 )
 def test_the_password_in_a_connection_string_is_a_secret_of_its_own(dsn, password):
     assert {dsn, password} <= set(find_secrets("DATABASE", dsn))
+
+
+def test_the_report_of_a_registry_tells_no_secret_whoever_made_it(monkeypatch):
+    monkeypatch.setenv("API_TOKEN", SECRET)
+    bad = {"name": "pay", "parameters": {"type": "${API_TOKEN}"}}
+    config = {"tools": [{"type": "inline", "namespace": "bank", "tools": [bad, {"name": "ok"}], "on_error": "skip"}]}
+    with build_registry(config) as strict, survey(config)[0] as lenient, Toolyard.from_config(config) as yard:
+        for registry in (strict, lenient, yard.tool_registry):
+            [rejected] = registry.report.rejected
+            assert "unknown type" in rejected.reason and SECRET not in rejected.reason
+        yard.tool_engine.setup("s")
+        [result] = yard.tool_engine.execute("s", [ToolCall("bank::pay")])
+    assert "was rejected when it was loaded" in result.error_info.hint and SECRET not in result.error_info.hint

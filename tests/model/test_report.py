@@ -1,3 +1,5 @@
+import pytest
+
 from toolyard.model import LoadReport, Rejection, Rewrite, SourceReport
 
 
@@ -17,3 +19,17 @@ def test_entries_are_loaded_plus_rejected_and_a_tool_counts_once_as_rewritten():
 def test_a_stale_source_is_not_ok():
     assert not LoadReport((SourceReport("a", 1, state="stale", error="gone"),)).ok
     assert LoadReport((SourceReport("a", 1),)).ok
+
+
+@pytest.mark.parametrize("name", ["pay", "bank::pay", "bank__pay"])
+@pytest.mark.parametrize("rejected", ["pay", "bank::pay"])
+def test_a_missing_tool_is_explained_by_the_entry_of_its_name_that_was_rejected(name, rejected):
+    bad = (Rejection("a.yaml:3", "no type"), Rejection("a.yaml:9", "no such type", rejected))
+    said = LoadReport((SourceReport("b.yaml", 5), SourceReport("a.yaml", rejected=bad))).explain_missing(name)
+    assert said == f"'{rejected}' of a.yaml:9 was rejected when it was loaded: no such type"
+
+
+@pytest.mark.parametrize("name", ["", "repay", "shop::pay", "pay::bank", "bank::", "::"])
+def test_other_names_are_not_explained_by_it(name):
+    report = LoadReport((SourceReport("a", rejected=(Rejection("a:1", "bad", "bank::pay"), Rejection("a", "bad"))),))
+    assert report.explain_missing(name) is None

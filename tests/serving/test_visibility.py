@@ -141,3 +141,40 @@ def test_the_console_marks_what_is_held(yard):
     rows = yard.get("/console/tools.json", token=yard.tokens["other"]).json["rows"]
     assert {row["name"] for row in rows if row["held"]} == {"bank::ask"}
     assert yard.get("/console/tools/bank::ask.json", token=yard.tokens["other"]).json["held"]
+
+
+BAD = {"name": "pay", "description": "", "parameters": {"type": "object", "properties": {"to": {"type": "money"}}}}
+
+
+@pytest.fixture(scope="module")
+def rejecting(tmp_path_factory):
+    config = {
+        "tools": [{"type": "inline", "namespace": "bank", "tools": [{"name": "read"}, BAD], "on_error": "skip"}],
+        "sessions": {"store": "sqlite", "path": str(tmp_path_factory.mktemp("rejected") / "s.db")},
+    }
+    with served(config, page=True) as server:
+        yield server
+
+
+def ask_every_face_for_a_rejected_tool(yard, token):
+    for name in ("pay", "bank::pay", "bank__pay"):
+        yield yard.invoke(name, {}, token=token)
+        yield yard.post("/v1/calls", {"calls": [{"name": name, "arguments": {}}]}, token=token)
+        yield yard.arp(f"{name} {token}", name, {}, token=token)
+        yield Stateless(yard, token).call(name)
+        yield yard.get(f"/v1/tools/{name}", token=token)
+        yield yard.get(f"/console/tools/{name}", token=token)
+    by_id = {"invocation_id": f"id {token}", "tool_id": "tool_bank::pay", "args": {}}
+    yield yard.post("/arp/v1/tool-invocations", by_id, token=token)
+    yield yard.get("/arp/v1/tools/tool_bank::pay", token=token)
+
+
+def test_every_face_says_of_a_rejected_tool_that_it_was_and_why(rejecting):
+    for answer in ask_every_face_for_a_rejected_tool(rejecting, rejecting.key("*:list,execute")):
+        assert b"was rejected when it was loaded" in answer.body and b"money" in answer.body, answer
+        assert b"tool.not_found" in answer.body
+
+
+def test_who_sees_but_a_part_of_the_catalog_is_told_of_no_rejection(rejecting):
+    for answer in ask_every_face_for_a_rejected_tool(rejecting, rejecting.key("ba*:list,execute")):
+        assert b"tool.not_found" in answer.body and b"rejected" not in answer.body

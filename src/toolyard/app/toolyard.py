@@ -81,11 +81,13 @@ def load_sources(config: Config, *, lenient: bool = False, enrich: bool = True) 
     """The registry of a config's sources, and their loaders; `lenient` leaves out what cannot be loaded."""
     enrichments = make_enrichments(config)
     loaders = make_loaders(config, lenient=lenient)
+    clean = partial(clean_report, secrets=config.secrets)
     if not lenient:
-        return ToolRegistry.from_loaders(loaders, enrichments), loaders
+        return ToolRegistry.from_loaders(loaders, enrichments, clean_report=clean), loaders
     if enrichments:
         in_order(enrichments)  # before anything is loaded, which may take long
     registry = ToolRegistry()
+    registry.clean_report = clean
     prepare_all(loaders)
     for loader in loaders:
         registry.attach(loader, keep_failed=True)
@@ -107,7 +109,7 @@ def survey(config: ConfigLike) -> tuple[ToolRegistry, LoadReport]:
     with hide_secrets(read.secrets):
         registry, loaders = load_sources(read, lenient=True, enrich=False)
         make_engine(read, registry, loaders).close()
-        return registry, clean_report(registry.report, read.secrets)
+        return registry, registry.report
 
 
 def check_config(config: Config) -> None:
@@ -144,7 +146,7 @@ def build_parts(
         if options := read_log_options(config.tracing.log, serving=False):
             engine.keep_journal(options)
         undo.pop_all()
-        return registry, engine, clean_report(registry.report, config.secrets) if lenient else registry.report
+        return registry, engine, registry.report
 
 
 def make_engine(config: Config, registry: ToolRegistry, loaders: list[Loader], **shared: Any) -> ToolEngine:

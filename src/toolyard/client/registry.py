@@ -234,7 +234,9 @@ class RemoteToolRegistry(ToolRegistry, Closing):
         return registry
 
     @classmethod
-    def from_loaders(cls, loaders: Iterable[Loader], enrichments: Sequence[Enrichment] = ()) -> NoReturn:
+    def from_loaders(
+        cls, loaders: Iterable[Loader], enrichments: Sequence[Enrichment] = (), **options: Any
+    ) -> NoReturn:
         """Refused, as are `from_file` and `from_dicts`, which come down here."""
         for loader in loaders:
             loader.close()

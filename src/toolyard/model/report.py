@@ -17,7 +17,7 @@ from typing import Any, Literal, overload
 import msgspec
 
 from toolyard.model.errors import ToolyardError
-from toolyard.model.names import INVISIBLE, find_mixed_scripts, fold_look_alikes, pointer_of
+from toolyard.model.names import INVISIBLE, find_mixed_scripts, fold_look_alikes, pointer_of, show
 from toolyard.model.tool import Tool
 
 _MOST = 20
@@ -25,6 +25,7 @@ _MOST = 20
 _LONGEST = 100_000
 _SHOWN = 80
 _FEW = 5
+_LONGEST_REASON = 500
 
 _HIDDEN = frozenset({"Cf", "Cc", "Cs"})
 _JOINERS = frozenset("\u200c\u200d")
@@ -277,6 +278,16 @@ class LoadReport(msgspec.Struct, frozen=True):
         """Warnings of all sources, and those about names of several."""
         tools = [tool for source in self.sources for tool in getattr(source.warnings, "tools", ())]
         return (*(item for source in self.sources for item in source.warnings), *find_look_alikes(tools))
+
+    def explain_missing(self, name: str) -> str | None:
+        """Why no tool has that name, qualified or not or spelt for a wire, where an entry of that name was rejected."""
+        wanted = "::" + name.replace("__", "::")
+        for item in self.rejected:
+            own = "::" + (item.tool or "").replace("__", "::")
+            if item.tool and name and (wanted.endswith(own) or own.endswith(wanted)):
+                text = f"{show(item.tool)} of {item.where} was rejected when it was loaded: {item.reason}"
+                return text[:_LONGEST_REASON]
+        return None
 
     @property
     def ok(self) -> bool:

@@ -146,8 +146,15 @@ def find(
     if sees is not None or not hints:
         raise UnknownToolError(f"no tool is called {show(name)}")
     near = closest(str(name), snapshot.names)
-    hint = f"did you mean {' or '.join(near)}?" if near else None
-    raise UnknownToolError(f"no tool is called {show(name)}", hint=hint, details={"candidates": near})
+    raise UnknownToolError(
+        f"no tool is called {show(name)}", hint=hint_missing(snapshot, name, near), details={"candidates": near}
+    )
+
+
+def hint_missing(snapshot: Snapshot | None, name: str, near: Sequence[str] = ()) -> str | None:
+    """That an entry of that name was rejected, and why, for whoever sees the whole snapshot; or names that are near."""
+    rejected = None if snapshot is None else snapshot.report.explain_missing(str(name))
+    return rejected or (f"did you mean {' or '.join(near)}?" if near else None)
 
 
 def _pinned(candidates: tuple[PreparedTool, ...], call: ToolCall) -> tuple[PreparedTool, ...]:

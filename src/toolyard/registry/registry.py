@@ -120,6 +120,8 @@ class ToolRegistry:
     """
 
     def __init__(self, tools: Iterable[Tool] = (), *, enrichments: Sequence[Enrichment] = ()) -> None:
+        self.clean_report: Callable[[LoadReport], LoadReport] | None = None
+        """Takes out of every report what nobody is to read, such as secrets of a config."""
         self._change = ChangeLock()
         self._reload = ChangeLock()
         self._searching = threading.Lock()
@@ -141,12 +143,19 @@ class ToolRegistry:
         return cls.from_loaders([get_tool_loader("file", path=path, namespace=namespace, **options)])
 
     @classmethod
-    def from_loaders(cls, loaders: Iterable[Loader], enrichments: Sequence[Enrichment] = ()) -> ToolRegistry:
+    def from_loaders(
+        cls,
+        loaders: Iterable[Loader],
+        enrichments: Sequence[Enrichment] = (),
+        *,
+        clean_report: Callable[[LoadReport], LoadReport] | None = None,
+    ) -> ToolRegistry:
         """Several sources, in order; each is kept for `refresh`. If one fails, all are closed.
 
         One whose server is not there, and that comes back by itself, is listed as failed and does not stop the others.
         """
         registry = cls()
+        registry.clean_report = clean_report
         kept = list(loaders)
         for loader in kept:
             check_loader(loader)
@@ -353,6 +362,7 @@ class ToolRegistry:
 
     def _install(self, parts: list[Part], index: Index) -> None:
         report = LoadReport(tuple(part.report for part in parts))
+        report = report if self.clean_report is None else self.clean_report(report)
         snapshot = loaded = index.freeze(artifacts={}, report=report, generation=self.snapshot.generation + 1)
         if self._enrichments:
             self._enricher = self._enricher or Enricher()

@@ -45,7 +45,7 @@ def asgi(yard: Toolyard, block: ServerBlock | None = None) -> Starlette:
     config = yard.config
     if config is None:
         return create_app(make_service(yard, block))
-    return create_app(make_service(yard, block or config.server, secrets=config.secrets, log=config.tracing.log))
+    return create_app(make_service(yard, block or config.server, log=config.tracing.log))
 
 
 def create_app(service: Service) -> Starlette:

@@ -18,7 +18,6 @@ from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
 
-from toolyard.app.config import clean_report
 from toolyard.app.toolyard import Toolyard
 from toolyard.calls.policy import Policy
 from toolyard.engines.script_runner import weakest_level
@@ -30,6 +29,7 @@ from toolyard.model.names import closest, show, split_qualified
 from toolyard.model.report import LoadReport
 from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
+from toolyard.registry.bind import hint_missing
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal, Scopes, scope_of
@@ -168,7 +168,7 @@ class CatalogView:
                 details={"candidates": homes},
             )
         near = closest(name, list(dict.fromkeys(spell(tool.qualified_name) for tool in tools)))
-        hint = f"did you mean {' or '.join(near)}?" if near else None
+        hint = hint_missing(names.snapshot if principal.sees_all else None, bare, near)
         is_id = not by_id and any(names.tool_id(tool.qualified_name) == name for tool in tools)
         where = f"; it is a tool_id, and {ARP_PLACE}" if is_id else ""
         return HttpFault(404, "tool.not_found", f"no tool is called {show(name)}{where}", hint=hint)
@@ -376,18 +376,17 @@ _log = logging.getLogger(__name__)
 class LoadedCatalog:
     """The sources of one yard, as far as whoever runs the server has to do with them."""
 
-    def __init__(self, yard: Toolyard, records: Records, registrations: Registrations, secrets: Sequence[str]) -> None:
+    def __init__(self, yard: Toolyard, records: Records, registrations: Registrations) -> None:
         self.registry = yard.tool_registry
         self._records = records
         self._registrations = registrations
-        self._secrets = tuple(secrets)
         self._sandbox: tuple[object, str] = (None, "")
         self._reloads = 0
 
     @property
     def report(self) -> LoadReport:
-        """What every source gave, without the secrets that may be in it."""
-        return clean_report(self.registry.report, self._secrets)
+        """What every source gave."""
+        return self.registry.report
 
     @property
     def sandbox(self) -> str:

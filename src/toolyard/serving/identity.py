@@ -87,6 +87,11 @@ class Principal(msgspec.Struct, frozen=True):
     limits: KeyLimits = KeyLimits()
 
     @property
+    def sees_all(self) -> bool:
+        """True if the whole catalog is shown to them."""
+        return self.scopes.everywhere("list")
+
+    @property
     def owner(self) -> str | None:
         """Whose sessions these are; None where there are no keys."""
         return self.key_id
@@ -135,7 +140,7 @@ class KeyScope(msgspec.Struct, frozen=True):
     @property
     def sees_all(self) -> bool:
         """True if the whole catalog is shown to the key."""
-        return self.principal.scopes.everywhere("list")
+        return self.principal.sees_all
 
     def lists(self, tool: Tool) -> bool:
         """True if the catalog shows it to the key."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, MutableMapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -129,10 +129,9 @@ def make_service(
     block: ServerBlock | None = None,
     *,
     with_keys: bool | None = None,
-    secrets: Sequence[str] = (),
     log: bool | CallLogOptions | UnsetType = UNSET,
 ) -> Service:
-    """The service of an open yard. `secrets` are texts that no report may show, `log` is as in `tracing.log`.
+    """The service of an open yard. `log` is as in `tracing.log`.
 
     Where `with_keys` does not say, there are keys if the sessions are stored: those that end with the process could be
     given to nobody.
@@ -154,7 +153,7 @@ def make_service(
     invoker = Invoker(yard, names, idempotency, metrics, block.call_timeout)
     quota = SessionQuota(engine.sessions, block.sessions_per_key)
     registrations = Registrations(registry, records)
-    loaded = LoadedCatalog(yard, records, registrations, secrets)
+    loaded = LoadedCatalog(yard, records, registrations)
     mcp = McpEndpoint(
         *(yard, block, make_builtin_tools(block.mcp)),
         records=records,
@@ -230,7 +229,7 @@ def build_service(config: Config, block: ServerBlock) -> Service:
         yard = undo.enter_context(Toolyard(registry, engine))
         if block.strict and not report.ok:
             raise ConfigError("strict: " + "; ".join(list_problems(report)))
-        service = make_service(yard, block, secrets=config.secrets, log=config.tracing.log)
+        service = make_service(yard, block, log=config.tracing.log)
         undo.pop_all()
     return service
 
