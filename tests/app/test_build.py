@@ -51,3 +51,27 @@ def test_a_survey_reports_every_source_and_raises_for_none(tmp_path):
     assert (len(registry), len(report.rejected)) == (1, 2)
     with pytest.raises(MalformedSource):
         build_registry(config)
+
+
+def test_a_survey_says_which_patterns_of_a_policy_match_no_tool_and_what_may_be_meant(caplog):
+    tools = [{"name": "pay", "tags": ["risky"]}, {"name": "read"}]
+    policy = {
+        "rules": [
+            {"deny": ["bank::payy", "bank::p*"], "tags": ["riski", "risky"]},
+            {"allow": "banc::*"},
+            {"ask": "elsewhere::entirely"},
+            {"allow": "*"},
+        ],
+        "budgets": [{"max_calls": 1, "tools": ["bank::read"]}, {"max_calls": 1, "tools": ["bank::reads"]}],
+    }
+    config = {"tools": [{"type": "inline", "namespace": "bank", "tools": tools}], "policy": policy}
+    registry, report = survey(config)
+    registry.close()
+    assert report.ok
+    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
+        "policy.rules[0]: bank::payy matches no tool that was loaded; did you mean bank::pay?",
+        "policy.rules[0]: riski matches no tool that was loaded; did you mean risky?",
+        "policy.rules[1]: banc::* matches no tool that was loaded; did you mean bank::*?",
+        "policy.rules[2]: elsewhere::entirely matches no tool that was loaded",
+        "policy.budgets[1]: bank::reads matches no tool that was loaded; did you mean bank::read?",
+    ]

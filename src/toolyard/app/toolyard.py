@@ -20,7 +20,7 @@ from toolyard.engines.python import PythonToolEngine
 from toolyard.model.bases import Closing
 from toolyard.model.bindings import McpBinding, PythonBinding, RestBinding, ScriptBinding
 from toolyard.model.errors import ConfigError, PluginError
-from toolyard.model.names import suggest
+from toolyard.model.names import glob_matcher, nearest, suggest
 from toolyard.model.report import LoadReport
 from toolyard.plugins import ENGINES, ENRICHMENTS, LOADERS, Enrichment, Loader, get_tool_engine, get_tool_sampler
 from toolyard.registry import ToolRegistry
@@ -109,6 +109,7 @@ def survey(config: ConfigLike) -> tuple[ToolRegistry, LoadReport]:
     with hide_secrets(read.secrets):
         registry, loaders = load_sources(read, lenient=True, enrich=False)
         make_engine(read, registry, loaders).close()
+        _warn_of_idle_patterns(read, registry)
         return registry, registry.report
 
 
@@ -253,6 +254,21 @@ def _warn_of_chosen_conditions(config: Config) -> None:
         chosen = options.rule.chosen_by_callers
         if chosen is not None:
             _log.warning("%s: policy.rules[%d] (%s): %s", config.where, number, options.rule, chosen)
+
+
+def _warn_of_idle_patterns(config: Config, registry: ToolRegistry) -> None:
+    """Of what a policy says about tools that are not there: most often a name that is spelt otherwise."""
+    names = {tool.qualified_name for tool in registry}
+    near_globs = sorted(names | {f"{tool.namespace}::*" for tool in registry})
+    tags = {tag for tool in registry for tag in tool.tags}
+    rules = [(f"rules[{number}]", line.rule.tools, line.rule.tags) for number, line in enumerate(config.policy.rules)]
+    budgets = [(f"budgets[{number}]", budget.tools, None) for number, budget in enumerate(config.policy.budgets)]
+    for where, globs, wanted in (*rules, *budgets):
+        idle = [(glob, nearest(glob, near_globs)) for glob in globs if not any(map(glob_matcher([glob]), names))]
+        idle += [(tag, nearest(tag, tags)) for tag in wanted or () if tag not in tags]
+        for pattern, near in idle:
+            guess = f"; did you mean {near[0]}?" if near else ""
+            _log.warning("%s: policy.%s: %s matches no tool that was loaded%s", config.where, where, pattern, guess)
 
 
 def _stand_ins_among(engines: Mapping[str, ToolEngine]) -> Iterator[ToolEngine]:
