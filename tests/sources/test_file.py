@@ -435,3 +435,42 @@ def test_the_limit_of_a_file_names_its_option(tmp_path):
         file.truncate((64 << 20) + 1)
     with pytest.raises(MalformedSource, match="67,108,864 bytes"):
         FileToolLoader(path).load()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("a.yaml", "- name: x\n- name: y\n\n- name: x\n", 4),
+        ("a#b.yaml", "tools:\n- name: x\n- name: x\n", 3),
+        ("a.json", '[{"name": "x"},\n\n {"name": "x"}]', 3),
+        ("a.jsonl", '{"name": "x"}\n{"name": "y"}\n{"name": "x"}\n', 3),
+    ],
+)
+def test_a_duplicate_that_is_left_out_is_listed_with_its_line(tmp_path, name, text, line):
+    path = tmp_path / name
+    path.write_text(text)
+    with ToolRegistry.from_loaders([FileToolLoader(path, namespace="n", on_duplicate="skip")]) as registry:
+        [rejected] = registry.report.rejected
+        assert (rejected.where, rejected.error, rejected.tool) == (f"{path}:{line}", "DuplicateToolError", "n::x")
+
+
+def test_a_duplicate_of_a_file_that_is_gone_meanwhile_keeps_its_pointer(tmp_path):
+    class Vanishing(FileToolLoader):
+        def load(self):
+            tools = super().load()
+            self.path.unlink()
+            return tools
+
+    path = tmp_path / "a.yaml"
+    path.write_text("- name: x\n- name: x\n")
+    with ToolRegistry.from_loaders([Vanishing(path, namespace="n", on_duplicate="skip")]) as registry:
+        assert [rejected.where for rejected in registry.report.rejected] == [f"{path}#/1"]
+
+
+def test_of_many_duplicates_the_first_have_lines(tmp_path):
+    path = tmp_path / "a.yaml"
+    path.write_text("- name: x\n" * 100)
+    with ToolRegistry.from_loaders([FileToolLoader(path, namespace="n", on_duplicate="skip")]) as registry:
+        places = [rejected.where for rejected in registry.report.rejected]
+    assert places[:50] == [f"{path}:{line}" for line in range(2, 52)]
+    assert places[50:] == [f"{path}#/{index}" for index in range(51, 100)]

@@ -257,3 +257,13 @@ def test_a_class_without_a_decorated_method_gives_its_own_public_methods():
         def _locked(self) -> None: ...
 
     assert load(Desk).tool_names() == load(Desk()).tool_names() == ["open_drawer", "tidy"]
+
+
+def test_a_duplicate_is_told_apart_from_its_twin_by_the_function(tmp_path, monkeypatch):
+    text = "from toolyard import tool\n@tool(name='x')\ndef one(): ...\n@tool(name='x')\ndef two(): ...\n"
+    (tmp_path / "twins.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    loader = PythonToolLoader("twins.py", "n", on_duplicate="skip")
+    with ToolRegistry.from_loaders([loader]) as registry:
+        [rejected] = registry.report.rejected
+    assert rejected.where.endswith("twins.py.two") and "twins.py.one and" in rejected.reason

@@ -469,6 +469,9 @@ def _skips(part: Part) -> bool:
 def _with_rejected(part: Part, rejected: list[Any], index: Index) -> Part:
     if not rejected:
         return part
+    locate = getattr(part.loader, "locate", None)
+    if locate is not None:
+        rejected = [msgspec.structs.replace(item, where=locate(item.where)) for item in rejected]
     kept = {id(candidate) for candidate in index.candidates}
     candidates = tuple(candidate for candidate in part.candidates if id(candidate) in kept)
     report = msgspec.structs.replace(part.report, loaded=len(candidates), rejected=(*part.report.rejected, *rejected))

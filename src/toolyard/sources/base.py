@@ -165,8 +165,9 @@ class Intake:
 
     def take(self, tool: Tool, where: str, changes: Sequence[Change] = ()) -> None:
         """Take a finished tool; `changes` says what the loader did to it."""
+        place = where.removeprefix(self._loader.source)
         try:
-            self._admit(tool, changes, f".{tool.name}")
+            self._admit(tool, changes, f".{tool.name}" if place == where else place)
         except DefinitionError as error:
             self.reject(error, where, tool.name)
 

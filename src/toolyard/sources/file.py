@@ -27,7 +27,7 @@ import msgspec
 from msgspec import Meta
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
-from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource
+from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, SourceUnavailable
 from toolyard.model.names import check_namespace, json_type, pointer_of
 from toolyard.model.report import SourceReport, Warnings
 from toolyard.model.tool import DeferredTool, Effects, Schema, Tool
@@ -402,8 +402,8 @@ class FileToolLoader(ToolLoader):
         source = self.source
         for entry in list_entries(document, self.source):
             namespace = default or entry.namespace or TOOL_DEFAULT_NAMESPACE
-            where = partial(self._locate_entry, data, entry, is_yaml)
             place = f"#{entry.pointer}"
+            where = partial(self.locate, f"{source}{place}", data)
             intake.define(entry.raw, where, namespace=namespace, name=entry.name, source=source, place=place)
         if ends_early(document):
             intake.warn(source, "/nextCursor", "incomplete", _ENDS_EARLY)
@@ -427,11 +427,19 @@ class FileToolLoader(ToolLoader):
         if ends_early(raw):
             intake.warn(self.source, "/nextCursor", "incomplete", _ENDS_EARLY)
 
-    def _locate_entry(self, data: bytes, entry: CatalogEntry, is_yaml: bool) -> str:
+    def locate(self, origin: str, data: bytes | None = None) -> str:
+        """An origin that is a place in this file, with the line instead of the pointer."""
+        pointer = origin.removeprefix(f"{self.source}#")
         # Finding a line means reading the file again, so only the first faults get one.
         self._located += 1
-        line = locate(data, entry.pointer, yaml=is_yaml) if self._located <= _LOCATED else None
-        return f"{self.source}:{line}" if line is not None else f"{self.source}#{entry.pointer}"
+        if pointer == origin or self._located > _LOCATED:
+            return origin
+        try:
+            text = read_bytes(self.path, max_bytes=self.max_bytes) if data is None else data
+        except (SourceUnavailable, MalformedSource):
+            return origin
+        line = locate(text, pointer, yaml=self._suffix in _YAML)
+        return origin if line is None else f"{self.source}:{line}"
 
 
 class InlineToolLoader(ToolLoader):
