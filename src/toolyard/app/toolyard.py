@@ -100,14 +100,15 @@ def load_sources(config: Config, *, lenient: bool = False, enrich: bool = True) 
     return registry, loaders
 
 
-def survey(config: ConfigLike) -> tuple[ToolRegistry, LoadReport]:
+def survey(config: ConfigLike, *, enrich: bool = False) -> tuple[ToolRegistry, LoadReport]:
     """Load what can be loaded and report on all of it: one broken source does not hide the others.
 
-    The rest of the config is checked too, and raises; nothing is connected or written, and no enrichment is run.
+    The rest of the config is checked too, and raises; nothing is connected or written, and enrichments
+    are run on request alone.
     """
     read = read_anything(config)
     with hide_secrets(read.secrets):
-        registry, loaders = load_sources(read, lenient=True, enrich=False)
+        registry, loaders = load_sources(read, lenient=True, enrich=enrich)
         make_engine(read, registry, loaders).close()
         _warn_of_idle_patterns(read, registry)
         return registry, registry.report

@@ -100,7 +100,7 @@ def _users_sessions() -> Path:
 
 
 def _open_lenient(path: Path) -> ToolRegistry:
-    registry, report = survey(path)
+    registry, report = survey(path, enrich=True)
     _say_what_is_missing(report, path)
     return registry
 

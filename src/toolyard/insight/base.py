@@ -54,7 +54,8 @@ class ToolEnrichment(ABC):
     """Studies the tools of a snapshot; returns changed tools and artifacts, and mutates nothing.
 
     `reads` and `writes` name artifacts ("embeddings") and fields of tools ("tool.output_parameters"). They alone
-    decide the order in which enrichments run, whatever the order in which they are given.
+    decide the order in which enrichments run, whatever the order in which they are given. One that reads
+    "embeddings?" follows whoever writes it, and does without if nobody does.
     """
 
     reads: ClassVar[tuple[str, ...]] = ()

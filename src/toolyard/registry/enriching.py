@@ -20,6 +20,8 @@ from toolyard.schema.compile import CompiledSchema, compile_schema
 
 FIELD = "tool."
 """Before the name of a field of tools, which tells it from an artifact."""
+IF_THERE = "?"
+"""Behind the name of an artifact that is read if somebody writes it, and not missed if nobody does."""
 _IDENTITY = ("namespace", "name", "parameters")
 _REACHED = ("binding", "source")
 """Where a tool comes from and how it is called; who makes a tool anew does not know it."""
@@ -78,9 +80,9 @@ def _predecessors(given: Sequence[Enrichment]) -> list[set[int]]:
 
 def _before(place: int, enrichment: Enrichment, what: str, writers: Mapping[str, list[int]]) -> list[int]:
     """Whom an enrichment waits for because of one thing that it reads."""
-    places = writers.get(what, [])
+    places = writers.get(what.removesuffix(IF_THERE), [])
     if not what.startswith(FIELD):
-        if not places:
+        if not places and not what.endswith(IF_THERE):
             raise EnrichmentError(missing(label(enrichment), what))
         return places
     # Who changes a field takes it as those before him left it; who only reads it wants it finished.

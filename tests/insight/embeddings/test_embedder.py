@@ -58,3 +58,13 @@ def test_a_named_model_is_loaded_with_its_first_text(library):
 def test_a_model_that_cannot_be_loaded_is_said_so(library):
     with pytest.raises(ConfigError, match=r"'no/such-model' cannot be loaded: .*name a folder or a model"):
         embedder_of("no/such-model").encode(["x"])
+
+
+def test_a_folder_whose_files_change_is_another_version(library, tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "model.bin").write_bytes(b"first")
+    before = embedder_of(str(folder)).version
+    assert embedder_of(str(folder)).version == before
+    (folder / "model.bin").write_bytes(b"other weights")
+    assert embedder_of(str(folder)).version != before

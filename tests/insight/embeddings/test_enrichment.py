@@ -7,7 +7,6 @@ import pytest
 
 from insight.embedder_stub import HashEmbedder
 from toolyard import Tool, ToolRegistry
-from toolyard.insight.embeddings.embedder import known_dimensions
 from toolyard.insight.embeddings.vectors import Embeddings, EmbeddingsEnrichment, text_of
 from toolyard.model.errors import ConfigError
 
@@ -175,21 +174,6 @@ def test_the_default_model_tells_tools_apart(tmp_path):
 def test_a_model_that_cannot_be_had_is_an_error_at_construction(tmp_path):
     with pytest.raises(ConfigError, match="pip install sentence-transformers"):
         EmbeddingsEnrichment("sentence-transformers/all-mpnet-base-v2", cache=tmp_path)
-
-
-class Lazy:
-    """Has to be loaded for its dimensions."""
-
-    known_dimensions = None
-
-    @property
-    def dimensions(self):
-        raise AssertionError("loaded")
-
-
-def test_a_model_that_would_have_to_be_loaded_for_its_dimensions_is_not():
-    assert known_dimensions(Lazy()) is None
-    assert known_dimensions(HashEmbedder(dimensions=5)) == 5
 
 
 @pytest.mark.parametrize(

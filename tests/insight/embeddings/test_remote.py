@@ -1,12 +1,9 @@
 """A server that speaks `/embeddings`, on loopback."""
 
-import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
 import numpy as np
 import pytest
 
+from insight.embedding_server import EmbeddingServer, vector
 from toolyard import EmbeddingsEnrichment, Tool, ToolRegistry
 from toolyard.insight.embeddings.choice import embedder_of
 from toolyard.insight.embeddings.remote import AT_ONCE, RemoteEmbedder
@@ -15,51 +12,9 @@ from toolyard.model.errors import ConfigError, EnrichmentError
 SECRET = "sk-very-secret-1"
 
 
-def vector(text):
-    return [float(len(text)), 1.0, 2.0]
-
-
-class Server:
-    """Answers with `replies` first, each (status, headers, body), and then as it should."""
-
-    def __init__(self):
-        self.asked, self.replies, self._lock = [], [], threading.Lock()
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                with outer._lock:
-                    outer.asked.append((self.path, dict(self.headers.items()), body))
-                    status, headers, data = outer.replies.pop(0) if outer.replies else (200, {}, None)
-                if data is None:
-                    rows = [{"index": at, "embedding": vector(text)} for at, text in enumerate(body["input"])]
-                    data = {"object": "list", "data": rows[::-1], "model": body["model"]}
-                told = data if isinstance(data, bytes) else json.dumps(data).encode()
-                self.send_response(status)
-                for name, value in headers.items():
-                    self.send_header(name, value)
-                self.send_header("content-length", str(len(told)))
-                self.end_headers()
-                self.wfile.write(told)
-
-            def log_message(self, *_):
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def close(self):
-        self._server.shutdown()
-        self._server.server_close()
-
-
 @pytest.fixture
 def server():
-    found = Server()
+    found = EmbeddingServer()
     yield found
     found.close()
 

@@ -22,7 +22,7 @@ from toolyard.insight.dataflow.edges import compute_edges, limits_of
 from toolyard.insight.dataflow.match import MIN_SCORE, token_vectors
 from toolyard.insight.dataflow.profile import Told, told_of
 from toolyard.insight.embeddings.choice import Model, default_embedder, embedder_of
-from toolyard.insight.embeddings.vectors import cached_vectors
+from toolyard.insight.embeddings.vectors import cached_vectors, told_embedder
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
 from toolyard.schema.options import read_arguments
@@ -44,14 +44,15 @@ class DataflowOptions(VectorOptions, frozen=True, kw_only=True):
 class DataflowEnrichment(ToolEnrichment):
     """Writes the artifact `dataflow`.
 
-    `model` is an embedding model as `embeddings` takes it; without one, and without the weights of the usual one,
-    texts are compared by their words. An edge is kept if its probability is `min_score` or more and it is among the
-    `max_neighbors` best of its source for that namespace, or of its target. `force` computes again what is cached.
+    `model` is an embedding model as `embeddings` takes it; without one it is that of `embeddings`, or the usual one;
+    without its weights, texts are compared by their words. An edge is kept if its probability is `min_score` or more
+    and it is among the `max_neighbors` best of its source for that namespace, or of its target. `force` computes again
+    what is cached.
     """
 
     option_structs: ClassVar[tuple[type, ...]] = (DataflowOptions,)
 
-    reads: ClassVar[tuple[str, ...]] = ("tool.description", "tool.output_parameters")
+    reads: ClassVar[tuple[str, ...]] = ("tool.description", "tool.output_parameters", "embeddings?")
     writes: ClassVar[tuple[str, ...]] = ("dataflow",)
 
     def __init__(
@@ -66,6 +67,7 @@ class DataflowEnrichment(ToolEnrichment):
         read = read_arguments(DataflowOptions, max_neighbors=max_neighbors, min_score=min_score)
         self.force = force_option(force, "dataflow")
         self.embedder = default_embedder() if model is None else embedder_of(model)
+        self._chosen = model is not None
         self.max_neighbors: int = read["max_neighbors"]
         self.min_score = float(read["min_score"])
         self._items = ItemCache(cache)
@@ -74,6 +76,8 @@ class DataflowEnrichment(ToolEnrichment):
     def enrich(self, snapshot: View) -> tuple[Sequence[Tool], Mapping[str, Any]]:
         """The tools as they are, and the artifact."""
         tools = snapshot.tools
+        if not self._chosen:
+            self.embedder = told_embedder(snapshot) or self.embedder
         settings = self._read_settings()
         key = hash_catalog(tools, "dataflow", VERSION, *settings)
         found = None if self.force else read_arrays(self._items, "dataflow", key)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib.metadata
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from toolyard.model.errors import ConfigError
+from toolyard.model.tool import digest
 
 Matrix: TypeAlias = NDArray[np.float32]
 
@@ -38,11 +40,11 @@ class Embedder(Protocol):
         """One row a text, float32, each of length one. A text's vector does not depend on its neighbours."""
 
 
-def known_dimensions(embedder: Embedder) -> int | None:
-    """The length of its vectors; None where a server would have to be asked for it, or a model be loaded."""
-    # Part of no protocol: an embedder that has no such attribute tells its dimensions at once.
-    found: int | None = embedder.known_dimensions if hasattr(embedder, "known_dimensions") else embedder.dimensions
-    return found
+def stamp_files(folder: Path) -> str:
+    """Changes with the files in a folder."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    stats = [(str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    return digest(stats)[:16]
 
 
 def normalise_rows(rows: Matrix) -> Matrix:
@@ -63,13 +65,9 @@ class SentenceEmbedder:
 
     @property
     def version(self) -> str:
-        """That of the library: the files of a model are not known before they are loaded."""
-        return f"sentence-transformers-{importlib.metadata.version('sentence-transformers')}"
-
-    @property
-    def known_dimensions(self) -> int | None:
-        """The same, if the model is loaded."""
-        return None if self._model is None else self.dimensions
+        """That of the library, and of the files of a folder; those of a name are not known before they are loaded."""
+        library = f"sentence-transformers-{importlib.metadata.version('sentence-transformers')}"
+        return f"{library}-{stamp_files(Path(self.name))}" if Path(self.name).is_dir() else library
 
     @property
     def dimensions(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
@@ -43,6 +44,9 @@ class RemoteEmbedder:
     The operator named the server, so it may be anywhere. `sleep` is for tests.
     """
 
+    drifts = True
+    """A server may put another model behind the same name, and no version says so."""
+
     def __init__(self, block: Mapping[str, Any], *, sleep: Callable[[float], None] = time.sleep) -> None:
         self._config = _read_config(block)
         self._sleep = sleep
@@ -54,6 +58,8 @@ class RemoteEmbedder:
         if self._config.api_key is not None:
             self._credential = Bearer(target.origin, self._config.api_key)
         self._client = GuardedClient(verify=self._config.verify, max_bytes=_MAX_ANSWER, pool=REQUESTS)
+        # Whoever is given one by its options does not know that there is something to close.
+        weakref.finalize(self, self._client.close)
         self._dimensions: int | None = None
         self.batch = AT_ONCE * REQUESTS
 
@@ -66,11 +72,6 @@ class RemoteEmbedder:
     def version(self) -> str:
         """Which server, and what it is told besides the text."""
         return digest("openai", 1, self._config.base_url, self._config.extra)[:16]
-
-    @property
-    def known_dimensions(self) -> int | None:
-        """The same, if the server has been asked already."""
-        return self._dimensions
 
     @property
     def dimensions(self) -> int:

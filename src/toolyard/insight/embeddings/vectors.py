@@ -24,6 +24,7 @@ from toolyard.insight.base import ToolEnrichment, VectorOptions
 from toolyard.insight.cache import CacheOption, ItemCache, force_option, item_key
 from toolyard.insight.embeddings.choice import Model, embedder_of
 from toolyard.insight.embeddings.embedder import Embedder, Matrix
+from toolyard.model.errors import EnrichmentError
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
 
@@ -92,35 +93,74 @@ def cached_vectors(
     label: str = "embedding texts",
     *,
     force: bool = False,
+    verify: bool = False,
 ) -> Matrix:
     """One row a text, in order; equal texts are embedded once, and none that the cache knows.
 
     What is embedded is kept batch by batch, so a process that is killed loses no more than one. `label` is what the
-    progress bar says. With `force` the cache is written but not read.
+    progress bar says. With `force` the cache is written but not read. That a server has another model now is noticed
+    if it has to be asked for some of the texts, or with `verify`, and then it is asked for all of them.
     """
     # Texts of one length cost the least together.
     rows = {text: row for row, text in enumerate(sorted(set(texts), key=lambda text: (len(text), text)))}
     if not rows:
         return np.empty((0, embedder.dimensions), np.float32)
     unique = list(rows)
-    keys = [vector_key(embedder, text) for text in unique]
     known = cache or ItemCache(False)
+    asked = 0
 
     def compute(places: list[int]) -> list[bytes]:
+        nonlocal asked
         _go_on()
+        asked += len(places)
         return [row.tobytes() for row in embedder.encode([unique[place] for place in places])]
 
-    values = known.fill(KIND, keys, compute, chunk=embedder.batch, force=force, label=label)
-    if len({len(value) for value in values}) > 1:
-        # A server has put another model behind the same name.
-        values = known.fill(KIND, keys, compute, chunk=embedder.batch, force=True, label=label)
+    def fill(again: bool) -> tuple[list[bytes], bool]:
+        witness = _read_witness(embedder, known)
+        keys = [vector_key(embedder, text, witness) for text in unique]
+        values = known.fill(KIND, keys, compute, chunk=embedder.batch, force=again, label=label)
+        return values, bool(asked or verify) and _renew_witness(embedder, known, witness)
+
+    values, changed = fill(force)
+    if changed or len({len(value) for value in values}) > 1:
+        values, changed = fill(True)
+    if changed:
+        raise EnrichmentError(f"the embedding model {embedder.name} makes another vector of the same text each time")
     matrix = np.frombuffer(b"".join(values), np.float32).reshape(len(unique), -1)
     return matrix[np.fromiter((rows[text] for text in texts), np.intp, len(texts))]
 
 
-def vector_key(embedder: Embedder, text: str) -> bytes:
+def vector_key(embedder: Embedder, text: str, witness: bytes = b"") -> bytes:
     """What the vector of a text is kept under."""
-    return item_key(KIND, embedder.version, embedder.name, text)
+    parts = (embedder.name, text, witness.hex()) if witness else (embedder.name, text)
+    return item_key(KIND, embedder.version, *parts)
+
+
+_WITNESS = "witness"
+_SAME = 0.99
+"""The least cosine of two vectors that one model made of one text, whatever machine it ran on."""
+
+
+def _read_witness(embedder: Embedder, cache: ItemCache) -> bytes:
+    """What a server made of a text when it was first asked: part of every key, since names outlive models."""
+    # Part of no protocol: a model that runs in this process has a version that says all.
+    if not getattr(embedder, "drifts", False):
+        return b""
+    key = vector_key(embedder, _WITNESS)
+    return cache.fill(KIND, [key], lambda _: [embedder.encode([_WITNESS])[0].tobytes()])[0]
+
+
+def _renew_witness(embedder: Embedder, cache: ItemCache, before: bytes) -> bool:
+    """Whether a server makes something else of that text now, which is kept then."""
+    now = embedder.encode([_WITNESS])[0] if before else None
+    if now is None or _are_same(np.frombuffer(before, np.float32), now):
+        return False
+    cache.put_many(KIND, [(vector_key(embedder, _WITNESS), now.tobytes())])
+    return True
+
+
+def _are_same(one: Matrix, other: Matrix) -> bool:
+    return len(one) == len(other) and float(one @ other) >= _SAME
 
 
 def _describe_property(name: str, schema: Any) -> str:
@@ -140,11 +180,13 @@ class Embeddings(Mapping[str, Mapping[str, Matrix]]):
     Row `i` of `matrix` belongs to `tools[i]`; every row has length one.
     """
 
-    def __init__(self, tools: Sequence[Tool], matrix: Matrix, model: str) -> None:
+    def __init__(self, tools: Sequence[Tool], matrix: Matrix, model: str, embedder: Embedder | None = None) -> None:
         self.tools = tuple(tools)
         self.matrix = matrix
         self.model = model
         """The name of the model that made the vectors."""
+        self.embedder = embedder
+        """The model itself, for whoever compares other texts with the tools."""
 
     def vector(self, tool: Tool) -> Matrix:
         """The vector of a tool; of an overload, its own. `KeyError` if there is none."""
@@ -174,8 +216,16 @@ class Embeddings(Mapping[str, Mapping[str, Matrix]]):
         return {name: tuple(places) for name, places in found.items()}
 
 
+def told_embedder(view: View) -> Embedder | None:
+    """The model that `embeddings` was told to use, and so search, dataflow and samplers; None if nobody told it any."""
+    found: Embedder | None = getattr(view.artifacts.get("embeddings"), "embedder", None)
+    return found
+
+
 class EmbeddingsEnrichment(ToolEnrichment):
     """Embeds the name, the description and the parameters of every tool; artifact `embeddings`, an `Embeddings`.
+
+    Search and dataflow use its model too, unless they are given one of their own.
 
     `model` is a name (`sentence-transformers/...`), a folder, a mapping with the keys of `lm_config` for a server that
     speaks `/embeddings`, or an `Embedder`; left out, a small model that `toolyard embeddings install` installs. `force`
@@ -196,7 +246,7 @@ class EmbeddingsEnrichment(ToolEnrichment):
     def enrich(self, snapshot: View) -> tuple[Sequence[Tool], Mapping[str, Any]]:
         """The tools as they are, and their vectors."""
         tools = snapshot.tools
-        found = Embeddings(tools, self._make_matrix(tools), self.embedder.name)
+        found = Embeddings(tools, self._make_matrix(tools), self.embedder.name, self.embedder)
         self._last = weakref.ref(found)
         return tools, {"embeddings": found}
 
@@ -216,11 +266,12 @@ class EmbeddingsEnrichment(ToolEnrichment):
             return last.matrix
         matrix = last.matrix[old]
         if fresh:
-            rows = self._embed_tools([tools[place] for place in fresh])
-            if rows.shape[1] != matrix.shape[1]:
+            witness = int(np.argmax(old >= 0))
+            rows = self._embed_tools([*(tools[place] for place in fresh), tools[witness]])
+            if not _are_same(rows[-1], matrix[witness]):
                 # A server has put another model behind the same name.
                 return self._embed_tools(tools)
-            matrix[fresh] = rows
+            matrix[fresh] = rows[:-1]
         return matrix
 
     def _embed_tools(self, tools: Sequence[Tool]) -> Matrix:

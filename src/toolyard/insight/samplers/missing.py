@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from toolyard.insight.base import Edge, Sample
-from toolyard.insight.embeddings.choice import default_embedder
+from toolyard.insight.embeddings.vectors import told_embedder
 from toolyard.insight.samplers.base import SampleRequest, SamplerOptions, Score, ToolSampler, Tries, derive_seed
 from toolyard.insight.samplers.drop_parameter import (
     RemovableTools,
@@ -269,13 +269,12 @@ def _find_needs(ask: SampleRequest[IrrelevantOptions]) -> Any:
 
 
 def _score_fits(ask: SampleRequest[IrrelevantOptions], query: str) -> Floats:
-    """How well each tool fits a query: by its words, and by embeddings of the usual model if the tools have them."""
+    """How well each tool fits a query: by its words, and by embeddings if the tools have them."""
     scale = np.float32(_TOO_LIKE["query"] / _WORDS_OF_QUERY)
     scores: Floats = np.minimum(ask.world.words.share(query) * scale, np.float32(1))
     scores = np.where(_on_topic(ask, query), np.maximum(scores, np.float32(_TOO_LIKE["query"])), scores)
-    known = ask.world.artifacts.get("embeddings")
-    embedder = default_embedder()
-    if embedder is not None and getattr(known, "model", None) == embedder.name:
+    embedder = told_embedder(ask.world)
+    if embedder is not None:
         rows = np.vstack([ask.world.likeness.vectors, whole_numbers(embedder.encode([query]))])
         scores = np.maximum(scores, compute_cosines(rows, lengths_of(rows), len(ask.tools))[:-1])
     return scores

@@ -353,7 +353,7 @@ class Meaning:
     def _embed_texts(self, texts: Sequence[str], label: str) -> dict[str, Matrix]:
         known = self._catalog
         fresh = [text for text in dict.fromkeys(texts) if text not in known]
-        rows = cached_vectors(self._embedder, fresh, self._cache, label)
+        rows = cached_vectors(self._embedder, fresh, self._cache, label, verify=True)
         return {**{text: known[text] for text in texts if text in known}, **dict(zip(fresh, rows, strict=True))}
 
     def _stack_rows(self, texts: Sequence[str]) -> Matrix:

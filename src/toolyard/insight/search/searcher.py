@@ -16,7 +16,7 @@ from toolyard.insight.cache import CacheOption, ItemCache, say_once
 from toolyard.insight.embeddings.choice import default_embedder, missing_parts
 from toolyard.insight.embeddings.embedder import Embedder
 from toolyard.insight.embeddings.model_files import INSTALL
-from toolyard.insight.embeddings.vectors import Background
+from toolyard.insight.embeddings.vectors import Background, told_embedder
 from toolyard.insight.search.candidates import IndexView, Known, Mask, Meaning, Row, Vocabulary, build_postings
 from toolyard.insight.search.query import MOST_QUERY, Query, QueryVectors, read_query, required
 from toolyard.insight.search.rank import (
@@ -186,13 +186,23 @@ _STRANGE = "words alone are compared: the model was not made for the script of t
 class Searcher:
     """Searches the snapshots of a registry; what it learned of a tool is used again for the next snapshot.
 
-    Without `embedder` the default model is used if it is installed. Any number of threads may search.
+    Without `embedder` it is the model that the enrichment `embeddings` was told, else the default one if that is
+    installed. Any number of threads may search.
     """
 
     def __init__(self, embedder: Embedder | None = None, *, cache: CacheOption = None, lexical: bool = False) -> None:
-        found = None if lexical else embedder or default_embedder()
-        self._index = ToolIndex(None if found is None else Meaning(found, ItemCache(cache)))
+        self._items = ItemCache(cache)
+        self._own = lexical or embedder is not None
+        self._embedder = None if lexical else embedder or default_embedder()
+        self._index = ToolIndex(None if self._embedder is None else Meaning(self._embedder, self._items))
         self._chosen_lexical = lexical
+
+    def _choose_index(self, snapshot: Snapshot) -> ToolIndex:
+        """The index by the model of the snapshot; a search that is under way keeps the one that it has."""
+        told = None if self._own else told_embedder(snapshot)
+        if told is not None and told is not self._embedder:
+            self._embedder, self._index = told, ToolIndex(Meaning(told, self._items))
+        return self._index
 
     def search(
         self,
@@ -215,19 +225,21 @@ class Searcher:
         vectors are made meanwhile.
         """
         _check_arguments(query, k, threshold)
-        view = self._index.view(snapshot)
+        index = self._choose_index(snapshot)
+        view = index.view(snapshot)
         allowed = _find_allowed(snapshot, namespace, tags, where)
         mask = _mask_rows(view, allowed)
         if not query.strip() or (allowed is not None and not len(allowed)):
             # Nothing is looked for, so nothing is made for it either.
-            lexical = self._index.meaning is None
-            note = _nobody_there(snapshot, namespace) or self._explain_mode(lexical)
+            lexical = index.meaning is None
+            note = _nobody_there(snapshot, namespace) or self._explain_mode(index, lexical)
             return SearchResults(mode="lexical" if lexical else "hybrid", note=note)
-        known = self._index.known(view, wait=wait)
-        results = SearchResults(mode="lexical" if known is None else "hybrid", note=self._explain_mode(known is None))
+        known = index.known(view, wait=wait)
+        note = self._explain_mode(index, known is None)
+        results = SearchResults(mode="lexical" if known is None else "hybrid", note=note)
         named = _find_named(view, snapshot, query, allowed)
         read = read_query(query)
-        vectors = None if known is None else self._embed_query(read, known, results)
+        vectors = None if known is None else self._embed_query(index, read, known, results)
         known = known if vectors is not None else None
         k = min(k, MOST_HITS)
         weights = LEXICAL_WEIGHTS if known is None else HYBRID_WEIGHTS
@@ -243,24 +255,24 @@ class Searcher:
         results.extend(hits[:k])
         return results
 
-    def _embed_query(self, query: Query, known: Known, results: SearchResults) -> QueryVectors | None:
+    def _embed_query(self, index: ToolIndex, query: Query, known: Known, results: SearchResults) -> QueryVectors | None:
         """The vectors of a query; None if there are none, and then the results say why."""
-        meaning = self._index.meaning
+        meaning = index.meaning
         try:
             if meaning is not None and meaning.understands(query):
                 return meaning.of_query(query, known)
-            results.mode, results.note = "lexical", self._explain_mode(True) if meaning is None else _STRANGE
+            results.mode, results.note = "lexical", self._explain_mode(index, True) if meaning is None else _STRANGE
         except (ConfigError, EnrichmentError) as error:
-            self._index.give_up(error)
-            results.mode, results.note = "lexical", self._explain_mode(True)
+            index.give_up(error)
+            results.mode, results.note = "lexical", self._explain_mode(index, True)
         return None
 
-    def _explain_mode(self, lexical: bool) -> str:
+    def _explain_mode(self, index: ToolIndex, lexical: bool) -> str:
         if not lexical or self._chosen_lexical:
             return ""
-        if self._index.broken:
-            return f"words alone are compared: {self._index.broken}"
-        if self._index.meaning is not None:
+        if index.broken:
+            return f"words alone are compared: {index.broken}"
+        if index.meaning is not None:
             return _WARMING
         return f"words alone are compared, because {', '.join(missing_parts())} is not installed: run `{INSTALL}`"
 
