@@ -96,6 +96,36 @@ def test_a_server_that_exits_says_its_last_words_without_the_secret(links):
     assert SECRET not in str(link.error) + repr(link)
 
 
+@pytest.mark.parametrize("name", ["fail", "fail_late"])
+def test_what_a_server_wrote_when_a_call_failed_is_logged_once_without_the_secret(link, caplog, name):
+    link.call("remark", {})
+    assert caplog.messages == [], "what goes well is nobody's business"
+    link.call(name, {})
+    until(lambda: caplog.messages)
+    [said] = caplog.messages
+    assert said.startswith("stdio: plain wrote to its standard error: 'remark ")
+    assert f"li{name} " in said and said.count("key [redacted]\\x1b[2J") == 2 and SECRET not in said
+    link.call(name, {})
+    until(lambda: len(caplog.messages) == 2)
+    assert "remark" not in caplog.messages[1] and caplog.messages[1].count("[redacted]") == 1
+
+
+def test_a_failure_right_before_the_end_is_logged_too(link, caplog):
+    link.call("fail", {})
+    link.close()
+    assert len(caplog.messages) == 1 and "[redacted]" in caplog.messages[0]
+
+
+def test_a_flood_on_standard_error_is_cut_to_its_end(links, caplog):
+    link = links(raw_server("plain"), stderr_bytes=100)
+    for _ in range(20):
+        link.call("remark", {})
+    link.call("fail", {})
+    link.close()
+    [said] = caplog.messages
+    assert len(said) < 200 and "fail" in said
+
+
 def test_a_missing_program_is_named(links):
     link = links(McpServer(name="stdio: nothing", transport="stdio", command="no-such-program-here"))
     with pytest.raises(Unavailable, match="no program 'no-such-program-here'") as caught:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import fcntl
+import logging
 import os
 import signal
 import termios
@@ -19,6 +20,8 @@ from toolyard.loop.threads import leave
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import Unavailable
 from toolyard.parsing.lines import LineReader, TooLong
+
+_log = logging.getLogger("toolyard.mcp")
 
 _AT_EXIT = 0.5
 """Seconds between asking and forcing when the interpreter ends."""
@@ -121,6 +124,9 @@ class StdioWire:
         self._mailbox = Mailbox(peer, self.tell)
         self._reader = LineReader(peer.limits.max_message_bytes)
         self._tail = bytearray()
+        self._logged = 0
+        """How much of the tail was logged, from its beginning."""
+        self._log_timer: asyncio.TimerHandle | None = None
         self._child: Child | None = None
         self._stdin: asyncio.WriteTransport | None = None
         self._is_dying = False
@@ -154,7 +160,14 @@ class StdioWire:
             await self._over.wait()  # for its last words
         if not self._writable.is_set():
             await self._wait_writable(request)
-        return await self._mailbox.exchange(request, self._send)
+        failed = True
+        try:
+            reply = await self._mailbox.exchange(request, self._send)
+            failed = isinstance(reply.result, dict) and reply.result.get("isError") is True
+            return reply
+        finally:
+            if failed and self._log_timer is None and self._mailbox.ended is None:
+                self._log_timer = asyncio.get_running_loop().call_later(_LAST_WORDS, self._log_stderr)
 
     def has_read(self) -> bool:
         """Whether the pipe is empty; True where that cannot be seen."""
@@ -192,13 +205,18 @@ class StdioWire:
             if self._stdin is not None:
                 self._stdin.close()
             await self._child.end(self._peer.limits.close_seconds)
+            if self._log_timer is not None:
+                self._log_timer.cancel()
+                self._log_stderr()
             forget(self._child)
 
     def arrived(self, stream: int, data: bytes) -> None:
         """Bytes from one of the pipes."""
         if stream == _STDERR:
             self._tail += data
-            del self._tail[: -self._peer.limits.stderr_bytes]
+            surplus = max(len(self._tail) - self._peer.limits.stderr_bytes, 0)
+            del self._tail[:surplus]
+            self._logged = max(self._logged - surplus, 0)
             return
         if self._mailbox.ended is not None:
             return
@@ -258,12 +276,22 @@ class StdioWire:
         self._end_process(how)
 
     def _end_process(self, how: str) -> None:
-        words = self._peer.redactor.text(bytes(self._tail).decode("utf-8", "replace")).strip()
+        words = self._read_tail()
         last_words = f"; its last words: {words}" if words else ""
         self._over.set()
         self._writable.set()
         self._mailbox.end(how, last_words)
         self._lost(Unavailable(f"{self._peer.name} {how}{last_words}"))
+
+    def _read_tail(self, start: int = 0, end: int | None = None) -> str:
+        return self._peer.redactor.text(bytes(self._tail[start:end]).decode("utf-8", "replace")).strip()
+
+    def _log_stderr(self) -> None:
+        """After a call that failed: a server that only says that its log has it keeps none but this."""
+        end = self._tail.rfind(b"\n") + 1  # whole lines: half of a secret is not known as one
+        words, self._logged, self._log_timer = self._read_tail(self._logged, end), end, None
+        if words:
+            _log.warning("%s wrote to its standard error: %a", self._peer.name, words)
 
     def _hold_reading(self, seconds: float) -> None:
         """Do not listen for a while to one who says too much."""

@@ -42,6 +42,13 @@ def call(number, params):
         sys.stderr.write(f"cannot go on, the key was {os.environ.get('API_KEY')}\n")
         sys.stderr.flush()
         os._exit(3)
+    elif name in ("remark", "fail", "fail_late"):
+        if name == "fail_late":
+            reply(number, {"isError": True, "content": []})
+        sys.stderr.write(f"{name} {number}: key {os.environ.get('API_KEY')}\x1b[2J\nand half of a li")
+        sys.stderr.flush()
+        if name != "fail_late":
+            reply(number, {"isError": name == "fail", "content": []})
     elif name in ("huge", "huge_last"):
         huge(number, name == "huge_last")
     elif name == "nested":
