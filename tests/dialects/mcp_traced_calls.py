@@ -1,4 +1,4 @@
-"""Run as a program by test_mcp_telemetry: providers are set once a process, and both sides are in this one."""
+"""Run as a program by test_telemetry: providers are set once a process, and both sides are in this one."""
 
 import asyncio
 import json

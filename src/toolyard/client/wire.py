@@ -221,7 +221,9 @@ class ServerWire(Closing):
         budget: ListBudget | None = None,
     ) -> Any:
         """One request, repeated if need be: the JSON of its answer, None for an empty one, or it raises."""
-        headers = {}
+        from toolyard.dialects.telemetry import carry_trace
+
+        headers = carry_trace({})
         if method != "GET":
             headers["idempotency-key"] = secrets.token_hex(16)
         if body is not None:

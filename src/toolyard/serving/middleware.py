@@ -23,6 +23,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolyard.app.blocks import ServerBlock
+from toolyard.dialects.telemetry import TRACE_KEYS, follow_trace
 from toolyard.model.errors import ToolyardError
 from toolyard.serving.admission import Admission, BodyBudget, Place
 from toolyard.serving.http_fault import HttpFault, find_session_fault
@@ -60,7 +61,7 @@ _EXPOSED = (
 )
 _ALLOWED = (
     "authorization, content-type, idempotency-key, prefer, x-api-key, x-request-id, "
-    "mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, last-event-id"
+    "mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, last-event-id, traceparent, tracestate"
 )
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 _ONCE = (b"host", b"content-length", b"content-type", b"authorization", b"origin", b"idempotency-key", b"x-api-key")
@@ -391,7 +392,11 @@ class OperationGate:
     async def _handle(self, request: Request, send: Send) -> Response | None:
         if self._operation.streams:
             return await cast(StreamHandler, self._operation.handler)(request, send)
-        return await cast(Handler, self._operation.handler)(request)
+        headers = request.scope[CALLER].headers
+        if b"traceparent" not in headers:
+            return await cast(Handler, self._operation.handler)(request)
+        with follow_trace({key: headers.get(key.encode(), b"").decode("latin-1") for key in TRACE_KEYS}):
+            return await cast(Handler, self._operation.handler)(request)
 
     def _identify(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Principal:
         """The principal whose key came along; what they may do here at all is checked, where is the handler's."""

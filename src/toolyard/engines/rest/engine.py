@@ -210,6 +210,7 @@ class RESTToolEngine(OutwardEngine):
         return self._read_answer(sent, incoming)
 
     def _write_request(self, invocation: Invocation) -> _Sent:
+        from toolyard.dialects.telemetry import carry_trace
         from toolyard.links.http.messages import Outgoing
 
         tool = invocation.tool
@@ -223,6 +224,7 @@ class RESTToolEngine(OutwardEngine):
             chosen = self._choose_own(invocation, operation, chosen)
         url, headers, body = operation.write(invocation.arguments)
         more = self._agent + self._headers if operation.trusted else self._agent
+        more += tuple(carry_trace({}).items())
         if more:
             given = {name.lower() for name, _ in headers}
             headers += tuple(item for item in more if item[0].lower() not in given)

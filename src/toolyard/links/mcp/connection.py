@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from toolyard.dialects.mcp_protocol import LISTEN, LOG_LEVEL
-from toolyard.dialects.mcp_telemetry import carry_trace, describe_result, describe_tool, measure_request
+from toolyard.dialects.telemetry import carry_trace, describe_result, describe_tool, measure_request
 from toolyard.links.mcp import framing
 from toolyard.links.mcp.errors import RequestRefused, SessionLostError, late, status_of, taken, unanswered
 from toolyard.links.mcp.framing import Headers, mirrored_headers, modern_headers

@@ -31,7 +31,7 @@ from toolyard.dialects.mcp_protocol import (
     TOOLYARD,
     encode_notification,
 )
-from toolyard.dialects.mcp_telemetry import describe_result, describe_tool, follow_trace, measure_request
+from toolyard.dialects.telemetry import describe_result, describe_tool, follow_trace, measure_request
 from toolyard.model.call import Notice, Progress, ToolCall, ToolResult
 from toolyard.model.errors import ErrorInfo, SessionError, UnknownToolError
 from toolyard.registry.snapshot import Snapshot

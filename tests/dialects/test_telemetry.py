@@ -11,7 +11,7 @@ from opentelemetry import trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 from waiting import SOON
 
-from toolyard.dialects.mcp_telemetry import carry_trace, follow_trace, measure_request
+from toolyard.dialects.telemetry import carry_trace, follow_trace, measure_request
 
 HERE = Path(__file__).resolve().parent
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

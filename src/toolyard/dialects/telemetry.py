@@ -1,4 +1,4 @@
-"""What clients and servers of MCP tell OpenTelemetry: which trace a request belongs to, and how long it took.
+"""Which trace a request over HTTP or MCP belongs to, and what is told OpenTelemetry about requests of MCP.
 
 Names and buckets are those of the semantic conventions. Without a provider of traces or metrics, nothing happens.
 """
@@ -16,7 +16,9 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from toolyard.constants import VERSION
 
 _BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
-_KEYS = ("traceparent", "tracestate")
+TRACE_KEYS = ("traceparent", "tracestate")
+_LONGEST = 512
+"""Characters; what is longer is ignored here, since the propagator would log each one."""
 # Whatever is configured: baggage stays here, since a server may be a stranger's.
 _trace_context = TraceContextTextMapPropagator()
 _meter = metrics.get_meter("toolyard", VERSION)
@@ -32,7 +34,7 @@ _durations = {
 
 
 def carry_trace(meta: dict[str, Any]) -> dict[str, Any]:
-    """The `_meta` of a request with the trace that it is made in, if there is one."""
+    """The `_meta`, or the headers, of a request with the trace that it is made in, if there is one."""
     carrier: dict[str, str] = {}
     _trace_context.inject(carrier)
     return {**meta, **carrier} if carrier else meta
@@ -40,9 +42,12 @@ def carry_trace(meta: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def follow_trace(meta: Mapping[str, Any]) -> Iterator[None]:
-    """Let what is done within belong to the trace that a request's `_meta` names; what is no trace changes nothing."""
-    carrier = {key: meta[key] for key in _KEYS if isinstance(meta.get(key), str)}
-    if _KEYS[0] not in carrier:
+    """Let what is done within belong to the trace that a request names, in its `_meta` or its headers.
+
+    What is no trace changes nothing.
+    """
+    carrier = {key: meta[key] for key in TRACE_KEYS if isinstance(meta.get(key), str) and len(meta[key]) <= _LONGEST}
+    if TRACE_KEYS[0] not in carrier:
         yield
         return
     token = context.attach(_trace_context.extract(carrier))
