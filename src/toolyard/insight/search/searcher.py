@@ -13,9 +13,8 @@ import msgspec
 import numpy as np
 
 from toolyard.insight.cache import CacheOption, ItemCache, say_once
-from toolyard.insight.embeddings.choice import default_embedder, missing_parts
+from toolyard.insight.embeddings.choice import INSTALL, default_embedder, missing_parts
 from toolyard.insight.embeddings.embedder import Embedder
-from toolyard.insight.embeddings.model_files import INSTALL
 from toolyard.insight.embeddings.vectors import Background, told_embedder
 from toolyard.insight.search.candidates import IndexView, Known, Mask, Meaning, Row, Vocabulary, build_postings
 from toolyard.insight.search.query import MOST_QUERY, Query, QueryVectors, read_query, required
