@@ -3,6 +3,8 @@
 import asyncio
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
@@ -147,6 +149,24 @@ async def test_of_a_process_that_is_gone_the_counts_stay_and_the_gauges_do_not(t
     seen = samples(metrics)
     assert seen["toolyard_requests_total", ("route", "/"), ("status", "200")] == 1
     assert seen["toolyard_requests_running",] == 1
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["count", "scrape", "restart"])), max_size=30))
+def test_no_counter_goes_down_whichever_process_is_asked(steps):
+    with tempfile.TemporaryDirectory() as folder:
+        processes = [Metrics(every_name, shared=Path(folder)) for _ in range(3)]
+        before = {}
+        for which, step in steps:
+            if step == "restart":
+                # A process that is killed leaves what it wrote last; the next may have its number.
+                processes[which] = Metrics(every_name, shared=Path(folder))
+            elif step == "count":
+                processes[which].request("/", 200, 0.1)
+                processes[which].call("core::echo", "execute", "ok", 0.7)
+            else:
+                seen = samples(processes[which])
+                assert all(seen[key] >= value for key, value in before.items())
+                before = {key: value for key, value in seen.items() if key[0].endswith(("_total", "_bucket", "_sum"))}
 
 
 async def test_a_process_alone_leaves_no_word(tmp_path, monkeypatch):

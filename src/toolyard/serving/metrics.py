@@ -17,6 +17,7 @@ import json
 import logging
 import os
 import re
+import secrets
 import sys
 import threading
 import time
@@ -155,6 +156,9 @@ class Metrics:
         folder = os.environ.get(SHARED_VARIABLE)
         self._shared = shared or (Path(folder) if folder else None)
         self._clock = clock
+        self._writing = threading.Lock()
+        self._start = secrets.token_hex(4)
+        """A process may have the number of one that is gone, whose counts stay."""
         self._requests = LabelledCounter(
             *("toolyard_request", "Answers by route and status.", "Time to answer a request."),
             {"route": MAX_ROUTES, "status": MAX_CODES},
@@ -211,8 +215,7 @@ class Metrics:
     async def run(self, every: float = 1.0) -> None:
         """Leave word for the other processes again and again, until cancelled; returns at once if there are none."""
         while self._shared is not None:
-            data = msgspec.json.encode(self._counts())
-            await asyncio.to_thread(self._write, data)
+            await asyncio.to_thread(self._write)
             await asyncio.sleep(every)
 
     def _counts(self) -> _Counts:
@@ -223,18 +226,22 @@ class Metrics:
             self._clock(),
         )
 
-    def _write(self, data: bytes) -> None:
+    def _write(self) -> None:
         assert self._shared is not None
-        path = self._shared / f"toolyard-{os.getpid()}.json"
+        path = self._shared / f"toolyard-{os.getpid()}-{self._start}.json"
         new = path.with_suffix(".new")
-        new.write_bytes(data)
-        new.replace(path)
+        with self._writing:
+            new.write_bytes(msgspec.json.encode(self._counts()))
+            new.replace(path)
 
     def _everybody(self) -> Iterator[_Counts]:
-        yield self._counts()
-        for path in sorted(self._shared.glob("toolyard-*.json")) if self._shared is not None else ():
-            if path.stem != f"toolyard-{os.getpid()}":
-                yield msgspec.json.decode(path.read_bytes(), type=_Counts)
+        if self._shared is None:
+            yield self._counts()
+            return
+        # Written first: whoever is asked next tells no less than what is told now.
+        self._write()
+        for path in sorted(self._shared.glob("toolyard-*.json")):
+            yield msgspec.json.decode(path.read_bytes(), type=_Counts)
 
 
 def _info() -> Metric:
