@@ -180,6 +180,9 @@ def _run_worker(read: Config, block: ServerBlock, fd: int, link: int) -> int:
 def _announce_address(address: Address, block: ServerBlock, text: str, out: TextIO) -> None:
     import json
 
+    from toolyard.serving.process.listening import tell_manager
+
+    tell_manager("READY=1")
     sys.stderr.write("".join(f"{visible(line)}\n" for line in text.splitlines()))
     sys.stderr.flush()
     line = {"url": address.url, "host": address.host, "port": address.port, "pid": os.getpid()}

@@ -21,6 +21,7 @@ from serving.wire_support import answer, read_answer
 from toolyard.app.blocks import ServerBlock
 from toolyard.app.config import read_anything
 from toolyard.serving.process import server as server_module
+from toolyard.serving.process.listening import tell_manager
 
 pytestmark = pytest.mark.process
 
@@ -323,3 +324,36 @@ def test_one_bad_domain_does_not_stop_the_others_and_domains_need_no_patching(tm
         assert [line["name"] for line in yard.get("/v1/tools").json][3:] == ["good_day"]
     status, said, _ = fail_to_start(tmp_path, "--port", "0", "--strict", PYTHONPATH=str(tmp_path), **env)
     assert status != 0 and "tests_bad.nowhere" in said
+
+
+@contextmanager
+def service_manager(address):
+    """Where systemd would listen; what it is told."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+        line.bind(address.replace("@", "\0"))
+        line.setblocking(False)
+        yield lambda: line.recv(100)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("abstract", [False, True])
+def test_systemd_is_told_once_when_it_accepts_and_once_when_it_stops(tmp_path, workers, abstract):
+    address = f"@toolyard-test-{os.getpid()}-{workers}" if abstract else str(tmp_path / "notify")
+    (tmp_path / "yard.json").write_text(json.dumps({"tools": [], "sessions": {"store": "sqlite", "path": "s.db"}}))
+    with service_manager(address) as read:
+        options = ("yard.json", "--port", "0", "--workers", workers)
+        with served(tmp_path, *options, env={"NOTIFY_SOCKET": address}) as server:
+            assert read() == b"READY=1"
+            assert server.ask("/livez")[0] == 200
+            with pytest.raises(BlockingIOError):
+                read()
+            assert server.stop()[0] == 0
+        assert read() == b"STOPPING=1"
+        with pytest.raises(BlockingIOError):
+            read()
+
+
+@pytest.mark.parametrize("address", ["", "vsock:2:1234", "/nowhere/at/all", "@"])
+def test_a_manager_that_cannot_be_told_keeps_nobody_from_serving(address, monkeypatch):
+    monkeypatch.setenv("NOTIFY_SOCKET", address)
+    assert tell_manager("READY=1") is None

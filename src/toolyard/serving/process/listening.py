@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import resource
 import shlex
 import socket
 from collections.abc import Iterator
-from typing import Any
+from contextlib import suppress
+from typing import Any, Literal
 
 import msgspec
 
@@ -99,6 +101,16 @@ def room_for_connections(wanted: int) -> int:
     if soft not in (resource.RLIM_INFINITY, target):
         resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
     return max(1, min(wanted, target - _SPARE_FILES))
+
+
+def tell_manager(state: Literal["READY=1", "STOPPING=1"]) -> None:
+    """Tell systemd, where it started this process with `Type=notify` and waits for that."""
+    place = os.environ.get("NOTIFY_SOCKET", "")
+    if place.startswith(("/", "@")):
+        # An abstract one begins with NUL. Whoever does not listen need not be told.
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line, suppress(OSError):
+            line.setblocking(False)
+            line.sendto(state.encode(), "\0" + place[1:] if place[0] == "@" else place)
 
 
 _TRIED = 500

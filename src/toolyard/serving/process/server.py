@@ -24,7 +24,15 @@ from toolyard.app.config import Config
 from toolyard.model.errors import ConfigError
 from toolyard.serving.app import create_app
 from toolyard.serving.metrics import taking_logs
-from toolyard.serving.process.listening import BACKLOG, Address, address_of, listen, room_for_connections, write_banner
+from toolyard.serving.process.listening import (
+    BACKLOG,
+    Address,
+    address_of,
+    listen,
+    room_for_connections,
+    tell_manager,
+    write_banner,
+)
 from toolyard.serving.process.protocol import ConnectionLimit, DeadlineProtocol
 from toolyard.serving.service import Service, build_service, reload_sources
 
@@ -183,6 +191,8 @@ class Server(uvicorn.Server):
             server.close()
         for listener in sockets or ():
             listener.close()
+        if self._lifeline is None:
+            tell_manager("STOPPING=1")
         # Streams that only wait for news would be waited for.
         self._stopping()
         for connection in list(self.server_state.connections):

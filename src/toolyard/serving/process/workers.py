@@ -19,6 +19,7 @@ import msgspec
 from toolyard.app.blocks import ServerBlock
 from toolyard.app.config import Config
 from toolyard.model.errors import ConfigError
+from toolyard.serving.process.listening import tell_manager
 
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 
@@ -163,6 +164,7 @@ class WorkerPool:
             self._workers[0].process.send_signal(signal.SIGHUP)
 
     def _stop(self) -> None:
+        tell_manager("STOPPING=1")
         for worker in self._workers:
             if worker.process.poll() is None:
                 worker.process.terminate()
