@@ -239,16 +239,28 @@ def test_a_held_call_spends_no_budget_and_one_that_a_budget_refuses_keeps_its_ap
         approved = hold(engine)
         engine.approvals.approve(approved)
 
-        def spend(approval):
-            if approval.state == "used":
-                engine.approvals.listeners.clear()
-                engine.setup("t")
-                assert engine.execute("t", [call("look")])[0].result == "seen"
+        claim = engine.approvals.claim
 
-        engine.approvals.listeners.append(spend)
+        def claim_while_another_spends(draft):
+            engine.approvals.claim = claim
+            standing = claim(draft)
+            engine.setup("t")
+            assert engine.execute("t", [call("look")])[0].result == "seen"
+            return standing
+
+        engine.approvals.claim = claim_while_another_spends
         [refused] = engine.execute("s", [call("pay", amount=5)])
         assert "no calls left" in refused.error and PAID == []
         assert engine.approvals.get(approved).state == "approved"
+
+
+def test_each_state_is_told_once_and_used_comes_with_what_came_of_the_call(sessions):
+    with closing(engine_of(pay, policy=Policy(default="ask"), sessions=sessions)) as engine:
+        told = []
+        engine.approvals.listeners.append(lambda one: told.append((one.state, one.outcome and one.outcome.code)))
+        engine.approvals.approve(hold(engine))
+        assert engine.execute("s", [call("pay", amount=5)])[0].result == 5
+    assert told == [("pending", None), ("approved", None), ("used", "ok")]
 
 
 def test_an_approver_decides_at_once_and_the_record_says_so(sessions):
@@ -325,6 +337,8 @@ async def test_a_call_that_is_cancelled_before_it_begins_leaves_its_approval_as_
     policy = Policy([Rule("ask", "n::pay")])
     with closing(engine_of(first, pay, policy=policy, sessions=sessions, max_concurrent_calls=1)) as engine:
         engine.setup("t")
+        told = []
+        engine.approvals.listeners.append(lambda one: told.append(one.state))
         [held] = await engine.aexecute("s", [call("pay", amount=5)])
         await engine.approvals.aapprove(held_id(held))
         running = asyncio.create_task(engine.aexecute("t", [call("first")]))
@@ -339,6 +353,7 @@ async def test_a_call_that_is_cancelled_before_it_begins_leaves_its_approval_as_
         await running
         [paid] = await engine.aexecute("s", [call("pay", amount=5)])
         assert (paid.result, PAID, engine.approvals.get(held_id(held)).outcome.code) == (5, [5], "ok")
+        assert told == ["pending", "approved", "used"], "nothing of what was taken back"
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ class Approvals:
             if latest.state != "approved":
                 return latest
             with suppress(ApprovalError):  # another one was quicker, or it expired just now
-                return self._change(latest.id, self._use)
+                return self._change(latest.id, self._use, tell=False)
 
     def _use(self, approval: Approval) -> Approval:
         if approval.state != "approved":
@@ -195,12 +195,12 @@ class Approvals:
         return replace(approval, state="used", used_at=self._records.clock())
 
     def release(self, claimed: Approval) -> None:
-        """Undo a `claim` of one's own, of a call that was never begun."""
+        """Undo a `claim` of one's own, of a call that was never begun. Nobody was told of that yet."""
         if claimed.state == "used" and claimed.outcome is None:
-            self._change(claimed.id, lambda approval: replace(approval, state="approved", used_at=None))
+            self._change(claimed.id, lambda one: replace(one, state="approved", used_at=None), tell=False)
 
     def finish(self, claimed: Approval, outcome: Outcome) -> Approval:
-        """Write down what came of the call."""
+        """Write down what came of the call, and tell that its approval is used: once, with the outcome."""
         return self._change(claimed.id, lambda approval: replace(approval, outcome=outcome))
 
     def hold(self, draft: Approval, seconds: float) -> Approval:
@@ -282,12 +282,13 @@ class Approvals:
                 # The decision is written down: whoever listens must not take it back by failing.
                 log.exception("a listener failed at approval %s", approval.id)
 
-    def _change(self, approval_id: str, change: Callable[[Approval], Approval]) -> Approval:
+    def _change(self, approval_id: str, change: Callable[[Approval], Approval], *, tell: bool = True) -> Approval:
         while True:
             old, approval = self._read(approval_id)
             changed = change(approval)
             if self._records.replace(_KIND, *_place(approval_id), old, _encode(changed)):
-                self._tell(changed)
+                if tell:
+                    self._tell(changed)
                 return changed
 
     def settle_expired(self) -> float:
