@@ -328,13 +328,14 @@ async def test_a_call_that_is_cancelled_leaves_an_outcome_that_nobody_knows(sess
     assert (outcome.code, outcome.effect) == ("tool.interrupted", "unknown")
 
 
-async def test_a_call_that_is_cancelled_before_it_begins_leaves_its_approval_as_it_was(sessions):
+@pytest.mark.parametrize("per", ["yard", "session"])
+async def test_a_call_that_is_cancelled_before_it_begins_leaves_approval_and_budget_as_they_were(sessions, per):
     hold_on = asyncio.Event()
 
     async def first() -> None:
         await hold_on.wait()
 
-    policy = Policy([Rule("ask", "n::pay")])
+    policy = Policy([Rule("ask", "n::pay")], budgets=[Budget(1, "n::pay", per=per)])
     with closing(engine_of(first, pay, policy=policy, sessions=sessions, max_concurrent_calls=1)) as engine:
         engine.setup("t")
         told = []

@@ -82,7 +82,8 @@ def ask_first(
         if claimed is not None:
             yield _use_store(path, partial(path.approvals.release, claimed))
         raise
-    batch.claim = None if claimed is None else (claimed, session.state.fork())
+    refund = partial(asked.policy.refund, bound.tool, asked.shared)
+    batch.claim = None if claimed is None else (claimed, session.state.fork(), refund)
     batch.begun = path.clock()
     if trace is not None:
         trace.restart()
@@ -94,10 +95,11 @@ def settle_claim(
 ) -> Flow:
     """Write down what came of a call that was approved; None if nobody knows. One never `begun` stays approved."""
     assert batch.claim is not None
-    (claimed, before), batch.claim = batch.claim, None
+    (claimed, before, refund), batch.claim = batch.claim, None
 
     def write() -> None:
         if not begun:
+            refund()
             path.approvals.release(claimed)
             return
         outcome = Outcome(code=Interrupted.code, effect="unknown")

@@ -156,8 +156,8 @@ class Batch(msgspec.Struct, eq=False):
     """When it was begun, by the clock of the sessions."""
     announced: Bound | None = None
     """The last of which a store knows that it is about to begin."""
-    claim: tuple[Approval, State] | None = None
-    """The approval that it runs by, and the session's world before that."""
+    claim: tuple[Approval, State, Callable[[], None]] | None = None
+    """The approval that it runs by, the session's world before that, and what gives its budget back."""
 
     def leave_behind(self, invocation: Invocation) -> None:
         """Work that goes on, if any does, keeps the session, unless the engine it belongs to lets it go."""

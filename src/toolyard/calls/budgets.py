@@ -111,6 +111,14 @@ class Ledger:
             if shared is not None:
                 shared[name] = shared.get(name, 0) + 1
 
+    def refund(self, name: str, shared: dict[str, int] | None) -> None:
+        """Take back a `spend`, of a call that was never begun."""
+        with self._lock:
+            for number in self.matching(name):
+                self._spent[number] -= self.budgets[number].per == "yard"
+            if shared is not None:
+                shared[name] -= 1
+
     def _exceeded(self, name: str, number: int) -> Denied:
         budget = self.budgets[number]
         tools = list(budget.tools)

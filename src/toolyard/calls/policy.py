@@ -333,6 +333,11 @@ class Policy:
         if self._ledger.budgets:
             self._ledger.spend(tool.qualified_name, shared)
 
+    def refund(self, tool: Tool, shared: dict[str, int] | None) -> None:
+        """Take back a `spend`, of a call that was never begun."""
+        if self._ledger.budgets:
+            self._ledger.refund(tool.qualified_name, shared)
+
     @property
     def looks_at_keys(self) -> bool:
         """True if what it says depends on the key that a call is made with."""
