@@ -222,6 +222,7 @@ def _signature(value: Any) -> str:
     text = re.sub(r"\(self(, )?", "(", text)
     text = re.sub(r"<[^<>]*>", "...", text)
     text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)  # annotations are kept as texts
+    text = re.sub(r"\bOptional\[((?:[^\[\]]|\[[^\[\]]*\])*)\]", r"\1 | None", text)  # as Python 3.14 says it
     return re.sub(r"\b(toolyard|collections\.abc|typing|msgspec)(\.\w+)*\.", "", text)
 
 

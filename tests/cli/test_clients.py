@@ -129,7 +129,11 @@ def test_what_others_change_meanwhile_stays_when_the_yard_is_taken_out(home):
 @pytest.mark.parametrize(
     ("client", "text", "error"),
     [
-        ("cursor", '{\n  "mcpServers": {\n    "x": 1,,\n  }\n}', "mcp.json:4:3"),
+        (
+            "cursor",
+            '{\n  "mcpServers": {\n    "x": 1,,\n  }\n}',
+            "mcp.json:3:11" if sys.version_info >= (3, 13) else "mcp.json:4:3",
+        ),
         ("vscode", '{"servers": [', "mcp.json:1"),
         ("codex", "a = 1\n[b\n", "line 2"),
         ("gemini-cli", '{"mcpServers": {"toolyard": {"command": "theirs"}}}', "say another --name"),

@@ -226,7 +226,8 @@ async def test_the_login_turns_away_what_it_is_not_waiting_for():
         try:
             return urllib.request.urlopen(f"http://{urlsplit(redirect).netloc}{path}").status
         except urllib.error.HTTPError as error:
-            return error.code
+            with error:
+                return error.code
 
     assert await asyncio.to_thread(fetch, "/favicon.ico") == 404
     assert await asyncio.to_thread(fetch, "/back?nothing=1") == 404

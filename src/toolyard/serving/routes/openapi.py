@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -113,7 +114,7 @@ def _several(answer: Any) -> list[Any]:
 def _operation(route: Operation, of: Mapping[Any, Any], keys: bool) -> dict[str, Any]:
     made: dict[str, Any] = {
         "summary": route.summary,
-        "description": (route.handler.__doc__ or "").strip(),
+        "description": inspect.getdoc(route.handler) or "",
         "operationId": f"{route.method.lower()}{re.sub(r'[^A-Za-z0-9]+', '_', route.path).rstrip('_')}",
         "parameters": [*_path_parameters(route), *_query_parameters(route), *_header_parameters(route)],
         "responses": {str(status): answer for status, answer in sorted(_responses(route, of).items())},
