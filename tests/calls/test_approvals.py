@@ -5,6 +5,7 @@ import threading
 from contextlib import closing, suppress
 from typing import ClassVar
 
+import msgspec
 import pytest
 from calls.call_support import Listener, call, codes, engine_of, executions, in_threads
 from waiting import Clock, until
@@ -562,3 +563,13 @@ def test_a_listener_that_fails_loses_nothing(desk, caplog):
     told = []
     desk.listeners += [lambda approval: 1 / 0, told.append]
     assert desk.hold(draft(), 60) == told[0] and "a listener failed" in caplog.text
+
+
+def test_a_record_of_before_there_were_yards_opens_and_keeps_its_place():
+    old = (
+        b'{"owner":"","caller":"program","session_id":"s","tool":"shop::pay",'
+        b'"definition_hash":"d","digest":"x","arguments":{}}'
+    )
+    approval = msgspec.json.decode(old, type=Approval)
+    assert (approval.yard, approval.binding) == ("", "b9909b152a5ed47d6cd57571")
+    assert msgspec.structs.replace(approval, yard="/a/toolyard.yaml").binding != approval.binding

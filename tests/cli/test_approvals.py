@@ -63,6 +63,31 @@ def test_once_approved_the_same_call_runs_and_runs_once(capsys, folder, session)
     assert hold(capsys, 5, *session) != approval_id and paid(folder) == ["5"]
 
 
+def test_an_approval_is_good_for_the_file_it_was_asked_from_and_says_which(capsys, folder):
+    (folder / "other").mkdir()
+    (folder / "other" / "desk.py").write_text(DESK.replace("return amount", "return -amount"))
+    twin = folder / "other" / "yard.yaml"
+    twin.write_text(YARD)
+    approval_id = hold(capsys)
+    output(capsys, "approvals", "approve", "yard.yaml", approval_id)
+
+    code, held = as_json(capsys, "call", str(twin), "desk::pay", "amount=5")
+    assert code == 3 and held["error_info"]["details"]["approval"]["id"] != approval_id and paid(folder) == []
+    found = as_json(capsys, "approvals", "list", "yard.yaml", "--state", "all")[1]
+    assert {one["yard"] for one in found} == {str(folder / "yard.yaml"), str(twin)}
+    assert f"from {folder / 'yard.yaml'} at" in output(capsys, "approvals", "show", "yard.yaml", approval_id)[1]
+    # However the file is spelt, it is the same one.
+    assert as_json(capsys, "call", f"{folder}/other/../yard.yaml", "desk::pay", "amount=5")[1]["result"] == 5
+
+
+def test_a_store_that_configs_name_is_the_border_of_its_approvals(capsys, folder):
+    for name in ("yard.yaml", "second.yaml"):
+        (folder / name).write_text(f"{YARD}sessions: {{store: sqlite, path: shared.db}}\n")
+    output(capsys, "approvals", "approve", "yard.yaml", hold(capsys))
+    assert as_json(capsys, "call", "second.yaml", "desk::pay", "amount=5")[1]["result"] == 5
+    assert as_json(capsys, "approvals", "list", "second.yaml", "--state", "all")[1][0]["yard"] == ""
+
+
 def test_a_denied_call_is_refused_and_nobody_decides_twice(capsys, folder):
     approval_id = hold(capsys)
     assert output(capsys, "approvals", "deny", "yard.yaml", approval_id, "--reason", "no")[0] == 0

@@ -303,6 +303,8 @@ class SessionsBlock(msgspec.Struct, frozen=True, kw_only=True):
     max_open: Annotated[int, Meta(ge=1, description="Most sessions at once.")] = MAX_OPEN
     options: dict[str, Any] = {}
     """Of the store."""
+    yard: str = ""
+    """Of a store that is not the config's own: whose approvals are told apart by this."""
 
     def __repr__(self) -> str:
         return f"SessionsBlock(store={self.store!r})"
@@ -311,7 +313,10 @@ class SessionsBlock(msgspec.Struct, frozen=True, kw_only=True):
         """Connect to the store and give out sessions from it."""
         if self.store == MEMORY:
             return Sessions(ttl=self.ttl, max_open=self.max_open, **self.options)
-        return Sessions(SESSION_STORES.create(self.store, **self.options), ttl=self.ttl, max_open=self.max_open)
+        store = SESSION_STORES.create(self.store, **self.options)
+        sessions = Sessions(store, ttl=self.ttl, max_open=self.max_open)
+        sessions.yard = self.yard
+        return sessions
 
 
 class MemoryOptions(msgspec.Struct, frozen=True, kw_only=True):

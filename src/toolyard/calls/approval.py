@@ -58,6 +58,8 @@ class ApprovalHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     session_id: str
     """Empty for a call without a session."""
     tool: str
+    yard: str = ""
+    """The file that the call was made from, where the store is everybody's; empty where the store is the yard's own."""
     created: float = 0.0
     expires: float = 0.0
 
@@ -95,7 +97,8 @@ class Approval(ApprovalHead, frozen=True, kw_only=True, omit_defaults=True):
     def binding(self) -> str:
         """The same for every sending of the same call by the same caller, and for no other."""
         bound = (self.owner, self.caller, self.session_id, self.tool, self.definition_hash, self.digest, self.mode)
-        return digest(*bound)[:24]
+        # What was held before there were yards, or in a store of its own, keeps the place that it has.
+        return digest(*bound, *filter(None, [self.yard]))[:24]
 
     @property
     def state_words(self) -> str:

@@ -166,6 +166,7 @@ def _draft_approval(path: CallPath, session: Session, call: ToolCall, asked: Ask
         caller=PROGRAM if keys is None else keys[-1] if keys else ANONYMOUS,
         session_id="" if session.is_alone else session.key.session_id,
         tool=tool.qualified_name,
+        yard=path.sessions.yard,
         definition_hash=tool.definition_hash,
         digest=json_digest(bound.arguments),
         arguments=path.redactor.value(bound.arguments),

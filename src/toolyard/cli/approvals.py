@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -39,10 +39,10 @@ def list_(*, state: ApprovalState | Literal["all"] = "pending", options: YardOpt
         print_json([approval.to_dict() for approval in found])
         return 0
     rows = [
-        (one.id, one.state, one.tool, _shorten(json.dumps(one.arguments)), one.caller, one.session_id, _when(one))
+        (one.id, one.state, one.tool, _shorten(one.arguments), one.caller, one.session_id, one.yard, _when(one))
         for one in found
     ]
-    print_table("Approvals", ["id", "state", "tool", "arguments", "caller", "session", "expires"], rows)
+    print_table("Approvals", ["id", "state", "tool", "arguments", "caller", "session", "from", "expires"], rows)
     print_text(counted(len(found), "approval"))
     return 0
 
@@ -119,7 +119,8 @@ def _print_approval(approval: Approval, options: YardOptions) -> int:
         print_json(approval.to_dict())
         return 0
     session = f" in session {approval.session_id}" if approval.session_id else ""
-    print_text(f"{approval.tool}, called by {approval.caller}{session} at {format_time(approval.created)}")
+    file = f" from {approval.yard}" if approval.yard else ""
+    print_text(f"{approval.tool}, called by {approval.caller}{session}{file} at {format_time(approval.created)}")
     print_text("\n".join([*_describe_call(approval), f"  {approval.state_words}"]))
     if approval.outcome is not None:
         print_text("\n".join(f"    {line}" for line in (*approval.outcome.changes, *approval.outcome.differences)))
@@ -138,12 +139,13 @@ def _describe_preview(preview: Preview) -> list[str]:
     if preview.maker is None:
         return [f"  cannot be foreseen: {preview.why_not}"]
     return [
-        f"  foreseen by {preview.maker}: {preview.code} {_shorten(json.dumps(preview.result, ensure_ascii=False))}",
+        f"  foreseen by {preview.maker}: {preview.code} {_shorten(preview.result)}",
         *(f"    {line}" for line in preview.changes or ("nothing in the session changes",)),
     ]
 
 
-def _shorten(text: str) -> str:
+def _shorten(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _WIDE else f"{text[: _WIDE - 3]}..."
 
 

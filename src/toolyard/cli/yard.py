@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from toolyard.app.blocks import SessionsBlock
+from toolyard.app.blocks import MEMORY, SessionsBlock
 from toolyard.app.config import Config, read_anything
 from toolyard.app.toolyard import Toolyard, build_parts, build_registry, survey
 from toolyard.calls.policy import Approver, Policy
@@ -54,11 +54,12 @@ def open_yard(
     with working("loading tools"):
         if path is None:
             registry, read = domain_registry(skip_bad=skip_bad), Config(where="", base=Path(), loaders=[])
-            yard = Toolyard(registry, PythonToolEngine(registry, sessions=_default_sessions(read, durable).open()))
+            sessions = _default_sessions(read, path, durable).open()
+            yard = Toolyard(registry, PythonToolEngine(registry, sessions=sessions))
         else:
             read = read_anything(path)
             durable = durable or Policy.from_options(read.policy).asks
-            wired = msgspec.structs.replace(read, sessions=_default_sessions(read, durable))
+            wired = msgspec.structs.replace(read, sessions=_default_sessions(read, path, durable))
             registry, engine, report = build_parts(wired, approver, lenient=skip_bad)
             _say_what_is_missing(report, path)
             yard = Toolyard(registry, engine)
@@ -80,18 +81,20 @@ def open_sessions(config: Path | None) -> Iterator[Sessions]:
     """The stored sessions a command works on, without any tools."""
     path = config_path(config)
     read = Config(where="", base=Path(), loaders=[]) if path is None else read_anything(path)
-    sessions = _default_sessions(read, durable=True).open()
+    sessions = _default_sessions(read, path, durable=True).open()
     try:
         yield sessions
     finally:
         sessions.close()
 
 
-def _default_sessions(config: Config, durable: bool) -> SessionsBlock:
+def _default_sessions(config: Config, path: Path | None, durable: bool) -> SessionsBlock:
+    """The config's own sessions; or the user's, which all files without a store of their own share."""
     block = config.sessions
-    if not durable or block.store != "memory":
+    if not durable or block.store != MEMORY:
         return block
-    return msgspec.structs.replace(block, store="sqlite", options={"path": _users_sessions()})
+    yard = "" if path is None else str(path.resolve())
+    return msgspec.structs.replace(block, store="sqlite", options={"path": _users_sessions()}, yard=yard)
 
 
 def _users_sessions() -> Path:

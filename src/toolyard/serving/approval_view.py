@@ -51,7 +51,8 @@ class ApprovalView:
 
 def write_approval(approval: Approval) -> dict[str, Any]:
     """What everybody who is told of it sees, as JSON."""
-    shown = {name: value for name, value in approval.to_dict().items() if value is not None and name != "owner"}
+    kept_here = ("owner", "yard")  # a key's id, and a path of this machine
+    shown = {name: value for name, value in approval.to_dict().items() if value is not None and name not in kept_here}
     shown["self"] = shown.pop("self_allowed")
     for name in _TIMES:
         if name in shown:

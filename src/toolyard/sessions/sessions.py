@@ -66,6 +66,8 @@ class Sessions(SessionViews, SessionTurns):
         if not isinstance(max_open, int) or max_open < 1:
             raise SessionError(f"max_open must be a whole number, 1 or more, not {max_open!r}")
         self.store = store
+        self.yard = ""
+        """Which of the yards that share the store this is: the path of its file. Empty if the store is its own."""
         self.clock = clock or (time.monotonic if store is None else steady_clock(store))
         # In memory it counts from nowhere in particular.
         self._epoch = time.time() - time.monotonic() if store is None and clock is None else 0.0
