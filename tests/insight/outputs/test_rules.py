@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 from conftest import material
 from toolyard import Effects, RestBinding, Tool, ToolRegistry
 from toolyard.insight.outputs.rules import output_schema
+from toolyard.model.bindings import McpBinding
 from toolyard.schema.admission import admit_schema
 from toolyard.words.identifiers import singular, split_identifier
 
@@ -50,7 +51,6 @@ CALCULATED = [
     ("bmi_calculator", "Calculate the Body Mass Index (BMI) of a person.", {"body_mass_index": "number"}),
     ("count_words", "Count the number of words in a text.", {"number_of_words": "integer"}),
     ("predict_price", "Predict the price of a house.", {"price": "number"}),
-    ("predict_class", "Predict the class for a given input", {"class": "string"}),
 ]
 FETCHED = [
     ("get_stock_price", "Get the current price of a stock.", {"price": "number"}),
@@ -66,14 +66,14 @@ ASKED = [
     ("is_prime", "Check whether a number is prime.", {"is_prime": "boolean"}),
     ("verify_email", "Verify if an email address is valid", {"is_valid": "boolean"}),
     ("validate_card", "Validate a credit card.", {"is_valid": "boolean"}),
-    ("check_allergens", "Check if a food item contains any common allergens", {"contains_allergens": "boolean"}),
+    ("check_allergens", "Check if a food item contains any common allergens", {"result": "boolean"}),
     ("is_open", "Returns true if the shop is open.", {"is_open": "boolean"}),
 ]
 TURNED = [
     ("translate", "Translate a text into another language.", {"translated_text": "string"}),
-    ("summarize_text", "Summarize a given text.", {"summary": "string"}),
+    ("summarize_text", "Summarize a given text.", {"summarized_text": "string"}),
     ("encrypt_message", "Encrypt a message using a key.", {"encrypted_message": "string"}),
-    ("sort_numbers", "Sort numbers in ascending order.", {"sorted_numbers": ["number"]}),
+    ("sort_numbers", "Sort numbers in ascending order.", {"sorted_numbers": ["string"]}),
     ("generate_password", "Generate a random password.", {"password": "string"}),
 ]
 
@@ -81,18 +81,6 @@ TURNED = [
 @pytest.mark.parametrize(("name", "description", "expected"), [*CALCULATED, *FETCHED, *ASKED, *TURNED])
 def test_values_are_named_after_what_the_description_says(name, description, expected):
     assert answers(name, description) == expected
-
-
-def test_a_thing_that_is_fetched_has_its_id_and_its_name():
-    assert answers("get_user_info", "Retrieve details of a user.", user_id="integer") == {
-        "user": {"user_id": "integer", "name": "string"}
-    }
-    assert answers("find_movie_details", "Find details of a movie", title="string", year="integer") == {
-        "movie": {"movie_id": "string", "name": "string"}
-    }
-    assert answers("get_reservation", "Get the details of a reservation.", reservation_id="string") == {
-        "reservation": {"reservation_id": "string", "name": "string"}
-    }
 
 
 def test_things_that_are_searched_for_are_a_list_and_have_what_they_were_searched_by():
@@ -104,23 +92,20 @@ def test_things_that_are_searched_for_are_a_list_and_have_what_they_were_searche
         sort_by="string",
         max_price="number",
     )
-    assert found == {"hotels": [{"hotel_id": "string", "name": "string", "city": "string", "stars": "integer"}]}
+    assert found == {"hotels": [{"id": "string", "name": "string", "city": "string", "stars": "integer"}]}
     assert answers("Flights_4_SearchOnewayFlight", "Search for a flight.", origin="string") == {
-        "flights": [{"flight_id": "string", "name": "string", "origin": "string"}]
+        "flights": [{"id": "string", "name": "string", "origin": "string"}]
     }
-    assert answers("list_users", "List all users in the workspace.") == {
-        "users": [{"user_id": "string", "name": "string"}]
-    }
-    assert answers("movies.search", "Searches movies.") == {"movies": [{"movie_id": "string", "name": "string"}]}
+    assert answers("list_users", "List all users in the workspace.") == {"users": [{"id": "string", "name": "string"}]}
+    assert answers("movies.search", "Searches movies.") == {"movies": [{"id": "string", "name": "string"}]}
 
 
 @pytest.mark.parametrize(
     ("name", "description", "identifier"),
     [
         ("create_order", "Create a new order.", "order_id"),
-        ("book_hotel", "Book a hotel room.", "booking_id"),
         ("schedule_meeting", "Schedule a meeting with a colleague.", "meeting_id"),
-        ("reserve_table", "Reserve a table at a restaurant.", "reservation_id"),
+        ("reserve_table", "Reserve a table at a restaurant.", "table_id"),
         ("create_user", "Create a new user profile.", "user_id"),
     ],
 )
@@ -128,47 +113,35 @@ def test_what_is_created_gets_an_id(name, description, identifier):
     assert answers(name, description) == {identifier: "string", "status": "string"}
 
 
-def test_what_is_changed_is_named_by_its_id_and_says_whether_it_worked():
-    assert answers("cancel_order", "Cancel an order.", order_id="integer", reason="string") == {
-        "order_id": "integer",
-        "success": "boolean",
-    }
-    assert answers("update_address", "Modify the address of a user.", user_id="string", city="string") == {
-        "user_id": "string",
-        "success": "boolean",
-    }
-    assert answers("calibrateGripper", "Calibrate the gripper of the robot", robot_id="string") == {
-        "robot_id": "string",
-        "success": "boolean",
-    }
-    assert (
-        answers("add_track", "Add a track to a playlist", playlist_id="string", track_id="string")["success"]
-        == "boolean"
-    )
+def test_what_is_changed_says_whether_it_worked():
+    for name, description in (
+        ("cancel_order", "Cancel an order."),
+        ("update_address", "Modify the address of a user."),
+        ("calibrateGripper", "Calibrate the gripper of the robot"),
+        ("add_track", "Add a track to a playlist"),
+    ):
+        assert answers(name, description, order_id="integer", reason="string") == {"success": "boolean"}
 
 
-def test_what_a_description_says_is_returned_counts_most():
-    assert answers("finish", "Ends the run. Returns a list of file names.") == {"file_names": ["string"]}
-    assert answers("find_user", "Find a user by mail. Returns an error message if there is none.")["user"]
-    assert answers("lookup", "Look something up. It returns the distance and the duration.") == {
-        "distance": "number",
-        "duration": "number",
-    }
-
-
-def test_numbers_that_are_converted_stay_numbers():
-    assert answers("convert_currency", "Convert one currency to another", amount="number") == {
-        "converted_amount": "number"
-    }
-    assert answers("convert_temperature", "Convert a temperature to Celsius.", value="number") == {
-        "converted_temperature": "number"
-    }
-    assert answers("convert_file", "Convert a file to another format.", path="string") == {"converted_file": "string"}
+def test_a_service_answers_with_the_record_and_what_it_was_given_for_it():
+    given = {"type": "object", "properties": {"title": {"type": "string"}, "due": TEXT, "limit": WHOLE, "tags": {}}}
+    record = {"id": "string", "name": "string", "title": "string", "due": "string", "tags": "string"}
+    for method in ("GET", "POST", "PUT"):
+        binding = RestBinding(base_url="https://api.example.com", method=method, path="/tasks")
+        for name, description, expected in (
+            ("updateTask", "Updates a task.", record),
+            ("get_task", "Get a task", record),
+            ("list_tasks", "Lists tasks", {"tasks": [record]}),
+        ):
+            assert brief(output_schema(Tool(name, "n", description, given, binding=binding))) == expected
+    mcp = McpBinding("server", "get_task")
+    assert brief(output_schema(Tool("get_task", "n", "Get a task", given, binding=mcp))) == record
+    assert answers("get_task", "Get a task", title="string") == {"task": "string"}
 
 
 def test_names_are_spelt_as_the_parameters_are():
     assert answers("getProjects", "Retrieve a list of projects.", onlyRoot="boolean") == {
-        "projects": [{"projectId": "string", "name": "string"}]
+        "projects": [{"id": "string", "name": "string"}]
     }
 
 

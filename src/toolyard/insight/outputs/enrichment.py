@@ -183,7 +183,7 @@ def _json_in(text: str) -> Any:
 
 _RULES_KIND = "output_parameters.rules"
 _LM_KIND = "output_parameters.lm"
-_RULES_VERSION = 3
+_RULES_VERSION = 4
 """Grows with every change of the rules that changes a schema."""
 _LM_VERSION = 1
 _ASK_AGAIN = 600.0
@@ -306,7 +306,6 @@ class OutputParametersEnrichment(ToolEnrichment):
         return {place: output_schema(tools[place]) if kept is None else kept for place, kept in found.items()}
 
     def _from_model(self, tools: Sequence[Tool], config: LMConfig) -> dict[int, Schema]:
-        from toolyard.insight.outputs.enrichment import ask_all
         from toolyard.links.lm import LMClient
 
         keys = [_model_key(tool, config) for tool in tools]
@@ -346,13 +345,12 @@ def _read_cached(value: bytes) -> Schema | None:
 
 def _describe_tool(tool: Tool) -> tuple[str, ...]:
     """All of a tool that the rules look at; as text, since schemas follow the order of the parameters."""
-    method = tool.binding.method if isinstance(tool.binding, RestBinding) else ""
-    return tool.name, tool.description, _write_schema(tool.parameters), method
+    binding = tool.binding
+    how = binding.method if isinstance(binding, RestBinding) else type(binding).__name__
+    return tool.name, tool.description, _write_schema(tool.parameters), how
 
 
 def _model_key(tool: Tool, config: LMConfig) -> bytes:
-    from toolyard.insight.outputs.enrichment import messages_for
-
     asked = [message.content for message in messages_for(tool)]
     how = (config.response_format, config.temperature, config.max_tokens, config.seed, config.extra)
     return item_key(_LM_KIND, _LM_VERSION, config.type, config.base_url, config.model, how, asked)

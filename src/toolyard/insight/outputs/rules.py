@@ -1,4 +1,4 @@
-"""Output schemas by rules: what a description states is returned, else what verb, nouns and parameters suggest.
+"""Output schemas by rules: records of services, and values that are called as the first sentence of a description says.
 
 `make eval-outputs` says how often that is right. A rule that gives nothing there has no place here.
 """
@@ -6,25 +6,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import dropwhile
 
-from toolyard.insight.outputs.description import (
-    ABOUT,
-    ENTITIES,
-    FILLERS,
-    LINKS,
-    LISTS,
-    VAGUE,
-    Phrase,
-    Reading,
-    is_known_noun,
-    plain_schema,
-    read_description,
-    word_set,
-)
-from toolyard.insight.outputs.sections import ListedField
-from toolyard.model.bindings import RestBinding
+import msgspec
+
+from toolyard.model.bindings import McpBinding, RestBinding
 from toolyard.model.tool import INFERRED, Schema, Tool
 from toolyard.words.identifiers import (
     ANSWER_BY_VERB,
@@ -38,204 +25,181 @@ from toolyard.words.identifiers import (
 
 Properties = dict[str, Schema]
 
-_SERVICE = re.compile(r"^[A-Za-z]+_\d+_(?=[A-Za-z])")
-"""As in `Flights_4_SearchFlights`: the name of a family of tools, and which of them."""
-_BY_METHOD = {"get": "get", "post": "create", "put": "update", "patch": "update", "delete": "delete"}
-_AMBIGUOUS = word_set(
-    "order project record rate schedule match review plan file test forecast post book stock request charge trade "
-    "grant log store profile group cluster hash round format filter access display view show play call share mark "
-    "lock drop run study export import offer rank sum average issue design plot place rent fund sign query load "
-    "track"
+
+def _word_set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_LINKS = _word_set(
+    "by for with from in of to using via on at as near between within based given about into per during over "
+    "through that which who where when if whether because so than against under across around along after before "
+    "among inside without until upon onto towards toward behind while"
 )
-"""Verbs that are as often nouns: `order_status` orders nothing."""
-_DEALS = {
-    "book": "booking",
-    "reserve": "reservation",
-    **dict.fromkeys(("order", "buy", "purchase", "place"), "order"),
-    **dict.fromkeys(("pay", "transfer", "deposit", "withdraw", "donate", "charge", "refund"), "transaction"),
-    "subscribe": "subscription",
-    "enroll": "enrollment",
-    "apply": "application",
+_FILLERS = _word_set(
+    "a an the all any some your my our its his her their this that these those new specific specified given "
+    "particular current latest recent detailed various different existing following certain single one two three "
+    "multiple several many more other own live possible relevant desired requested provided basic simple "
+    "comprehensive complete full exact entire whole random unique me you us it available top best nearest closest "
+    "nearby popular upcoming historical additional valid important common personalized customized resulting "
+    "corresponding created newly only them both either also just"
+)
+_VAGUE = _word_set(
+    "information info detail details data record profile metadata result results content output response answer "
+    "thing value values properties property characteristics statistics stats insights facts list lists array "
+    "collection set series range variety selection catalog sequence group overview"
+)
+"""Nouns that only say that there is something to know about another thing, or that there are several."""
+_LISTS = _word_set("list lists array collection")
+_NUMBERS = _word_set(
+    "acceleration accuracy altitude amount angle area balance bmi brightness budget calorie calories capacitance "
+    "capacity cashflow charge circumference coefficient concentration conductivity consumption correlation cost ctr "
+    "debt deduction demand density depth derivative determinant deviation diameter difference discount displacement "
+    "distance dose drag duration earnings efficiency elevation emission emissions energy enthalpy entropy expense "
+    "expenses exponent fare fee field flux force frequency gain gdp gravity growth heat height humidity "
+    "hypotenuse income index inductance inflation intake integral intensity intercept interest irr latitude length "
+    "lift likelihood load logarithm longitude loss luminosity magnification magnitude margin mass mean median mode "
+    "moment momentum mortgage npv number payment percent percentage perimeter permeability ph power precision premium "
+    "pressure price probability product productivity profit quotient radius rate ratio recall remainder rent "
+    "resistance return revenue roi root salary savings score similarity slope speed strain stress sum tax "
+    "temperature thrust tip torque total valuation value variance velocity viscosity voltage volume wage wavelength "
+    "weight width work worth yield"
+)
+_WHOLE = _word_set("age attendance count factorial gcd lcm population quantity rank ranking year")
+_FORMATS = {
+    **dict.fromkeys(("date", "birthday", "deadline"), "date"),
+    **dict.fromkeys(("url", "link", "website"), "uri"),
+    "timestamp": "date-time",
+    "email": "email",
+    "uuid": "uuid",
 }
-"""What comes into being when a thing is not itself made."""
-_CONVERTED = {"translate": "translated_text", "summarize": "summary", "transcribe": "transcript", "hash": "hash"}
-_IRREGULAR = {"rewrite": "rewritten", "split": "split", "crop": "cropped", "trim": "trimmed", "format": "formatted"}
-_IDENTIFIERS = word_set("id identifier uuid reference number code token key receipt")
-"""Words for what a thing is known by: one is enough."""
-_NO_NEWS = word_set("response confirmation status outcome success state")
-_HOW = word_set(
+_HOW = _word_set(
     "min max num number start end from to include exclude limit page per sort order offset top with has is radius "
     "query keyword search filter filters format unit units lang api token key auth field fields results count size "
     "cursor options mode by only text input id ids uuid password"
 )
 """First and last words of parameters that say how to look, not what the things looked for are like."""
+_JOINING = _word_set("add assign join insert invite save apply")
+"""Verbs that put something somewhere, and answer whether that went well."""
+_BY_METHOD: dict[str, Answer] = {"POST": "id", "PUT": "success", "PATCH": "success", "DELETE": "success"}
+_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]*(?:[-'\u2019][A-Za-z0-9_]+)*|[.,;:()/&!?]")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_LISTED = frozenset((",", "and", "or", "&", "/"))
+_STOPS = frozenset((*_LISTED, ".", ";", ":", "(", ")", "!", "?", "such", "etc"))
+_SCALARS = ("string", "number", "integer", "boolean", None)
+_FAR = 8
+"""Words before which the verb of a sentence stands."""
 _MOST = 6
 _MOST_WORDS = 4
+
+
+class Phrase(msgspec.Struct, frozen=True):
+    """A noun with what stands before it, such as `average daily price`, and what it is a price of."""
+
+    words: tuple[str, ...]
+    of: tuple[str, ...] = ()
 
 
 def output_schema(tool: Tool) -> Schema:
     """An object schema of what the tool answers, marked as inferred by rules."""
     facts = _Facts(tool)
-    properties = facts.list_properties() or {facts.join("result"): _value_schema("result", "What the tool answers")}
-    return {"type": "object", "properties": properties, INFERRED: "rules"}
+    unknown = {facts.join("result"): {"type": "string", "description": "What the tool answers."}}
+    return {"type": "object", "properties": facts.list_properties() or unknown, INFERRED: "rules"}
 
 
 class _Facts:
-    """What name, description and parameters of a tool say."""
+    """What name, description, parameters and binding of a tool say."""
 
     def __init__(self, tool: Tool) -> None:
-        self.reading: Reading = read_description(tool.description)
-        self.parameters = _read_parameters(tool.parameters)
-        self.camel = _is_camel(self.parameters)
-        self.name_verb, self.object = _read_name(tool.name, self.reading.verb)
-        method = tool.binding.method.lower() if isinstance(tool.binding, RestBinding) else ""
-        starts = split_ascii_identifier(tool.name)[:1], split_ascii_identifier(tool.description[:40])[:1]
+        self.parameters = dict(_read_parameters(tool.parameters))
+        self.camel = sum(bool(re.search("[a-z][A-Z]", name)) - ("_" in name) for name in self.parameters) > 0
+        # A service keeps records; what it was given for one, it answers with.
+        self.is_service = isinstance(tool.binding, RestBinding | McpBinding)
+        method = tool.binding.method.upper() if isinstance(tool.binding, RestBinding) else ""
+        self.removes = method == "DELETE"
+        words = [word for word in split_ascii_identifier(re.split(r"[./:]+", tool.name)[-1]) if not word.isdigit()]
+        tokens = _split_words(_SENTENCE.split(tool.description.strip(), maxsplit=1)[0])
+        named = base_verb(words[0]) if words else None
+        told, place = _read_verb(tokens)
+        self.verb = named if named in ("is", "has") else told or named
+        self.object = tuple(_read_object(words[1:] if named else words))
+        asks = tokens[place : place + 1] in (["if"], ["whether"])
+        self.answer = self._choose_answer(_BY_METHOD.get(method, "thing"), words[:1], tokens[:1], asks)
+        self.things = () if asks or (named and not told) else _read_phrases(tokens, place)
+        if not self.things and self.object:
+            self.things = (Phrase(self.object),)
+
+    def _choose_answer(self, by_method: Answer, name: list[str], sentence: list[str], asks: bool) -> Answer:
+        if asks:
+            return "flag"
+        if self.verb is not None:
+            return "success" if self.verb in _JOINING else ANSWER_BY_VERB[self.verb]
         # A word with which both begin is a verb, even if it is not known.
-        unknown = "execute" if starts[0] and starts[1] in (starts[0], [f"{starts[0][0]}s"]) else None
-        self.verb = self._choose_verb() or unknown or _BY_METHOD.get(method, "get")
-        self.answer: Answer = ANSWER_BY_VERB[self.verb]
-        if self.reading.asks or (self.reading.returns_flag and self.answer not in ("id", "success")):
-            self.answer = "flag"
-
-    def _choose_verb(self) -> str | None:
-        """The verb of the name, unless that of the description says more."""
-        named, told = self.name_verb, self.reading.verb
-        if named is None or told is None:
-            return named or told
-        kind, other = ANSWER_BY_VERB[named], ANSWER_BY_VERB[told]
-        if kind == "thing" and other in ("number", "converted", "list"):
-            return told
-        return told if kind in ("id", "success") and other in ("thing", "list", "number", "converted") else named
-
-    @property
-    def things(self) -> tuple[Phrase, ...]:
-        """What the answer is about, as the description says; the name of the tool, if it says nothing."""
-        if not self.reading.understood and self.name_verb is None and not any(map(is_known_noun, self.object)):
-            return self.reading.returned
-        found = self.reading.returned or (self.reading.things if self.reading.verb or self.name_verb is None else ())
-        if not found and self.object:
-            found = (Phrase(tuple(self.object), (), is_plural(self.object[-1])),)
-        return found
+        acts = not self.is_service and name and sentence in (name, [f"{name[0]}s"])
+        return "success" if acts else by_method
 
     def list_properties(self) -> Properties:
-        """What is stated; else what tools with such a verb answer."""
-        if self.reading.fields:
-            return {field.name: _field_schema(field) for field in self.reading.fields}
+        """What tools with such a verb answer."""
         if self.answer == "flag":
             return {self.join(*self._name_flag()): {"type": "boolean", "description": "Yes or no."}}
-        if self.answer not in ("id", "success", "converted"):
-            return self._list_named()
-        stated = [phrase for phrase in self.reading.returned[:_MOST] if self._adds_meaning(phrase)]
-        said = {name: schema for phrase in stated for name, schema in self.describe(phrase).items()}
-        if self.answer == "converted":
-            return said or self._list_converted()
-        guessed = self._list_created() if self.answer == "id" else self._list_changed()
-        if not said:
-            return guessed
-        if any(split_ascii_identifier(name)[-1] in _IDENTIFIERS for name in said):
-            return said
-        return {**said, **{name: schema for name, schema in guessed.items() if name.lower().endswith("id")}}
-
-    def _adds_meaning(self, phrase: Phrase) -> bool:
-        """False for what says no more than that something was done: the details of it, or the thing that was made."""
-        made = [thing.head for thing in self.reading.things[:1]] + self.object[-1:]
-        if phrase.head in VAGUE or (phrase.head in _NO_NEWS and len(phrase.words) == 1):
-            return False
-        return self.answer != "id" or singular(phrase.head) not in map(singular, made)
-
-    def _list_named(self) -> Properties:
+        if self.is_service and not self.removes and self.answer in ("thing", "list", "id", "success"):
+            return self._list_record()
+        if self.answer in ("id", "success"):
+            return self._list_done()
         found: Properties = {}
-        many = self.answer == "list"
-        for phrase in self.things[: 1 if many else _MOST]:
-            found.update(self.describe(phrase, many=many and phrase.head not in VAGUE, number=self.answer == "number"))
-        if self.reading.kind is not None and len(found) == 1:
-            ((name, schema),) = found.items()
-            found = {name: {"description": schema["description"], **self.reading.kind}}
+        for phrase in self.things[: 1 if self.answer == "list" else _MOST]:
+            found.update(self._describe(phrase))
         return found
 
-    def _name_flag(self) -> list[str]:
-        if self.name_verb in ("is", "are", "has", "have", "can", "does", "should"):
-            return [self.name_verb, *self.object]
-        asks = self.reading.asks.split()
-        place = next((at for at, word in enumerate(asks) if word in ("is", "are", "contains", "exists", "has")), 0)
-        rest = [word for word in _read_object(asks[place + 1 :]) if word not in FILLERS]
-        if place and rest:
-            return ["is" if asks[place] == "are" else asks[place], *rest[-2:]]
-        return ["is", "valid"] if self.verb in ("validate", "verify") else ["result"]
+    def _name_flag(self) -> tuple[str, ...]:
+        if self.verb in ("is", "has"):
+            return (self.verb, *self.object)
+        return ("is", "valid") if self.verb in ("validate", "verify") else ("result",)
 
-    def _list_created(self) -> Properties:
-        """Something comes into being: its id, and how that went."""
-        phrase = next(iter(self.reading.things or self.things), None)
-        noun = _DEALS.get(self.verb) or (singular(phrase.head) if phrase is not None else "")
-        if phrase is not None and noun in ABOUT and len(phrase.words) > 1:
-            noun = singular(phrase.words[-2])
-        adds = self.verb in ("add", "assign", "join", "insert", "invite", "save", "apply")
-        if not noun or (adds and (self.id_of(noun) or noun not in ENTITIES)):
-            return self._list_changed()
+    def _list_record(self) -> Properties:
+        """The thing itself, or a list of such things."""
+        noun, many = self._find_noun()
+        record = self._make_record(noun)
+        if not noun or not (many or self.answer == "list"):
+            return record
+        return {self.join(plural(noun)): _list_schema(record, f"The {plural(noun)}.")}
+
+    def _list_done(self) -> Properties:
+        """Something comes into being: its id, and how that went; or something is done, and whether it worked."""
+        noun, _ = self._find_noun()
+        if self.answer == "success" or not noun:
+            return {self.join("success"): {"type": "boolean", "description": "True if it was done."}}
         status = {"type": "string", "description": f"How the {noun} stands."}
-        return {self.join(noun, "id"): _id_schema(noun), self.join("status"): status}
+        return {self.join(noun, "id"): {"type": "string", "description": f"The id of the {noun}."}, "status": status}
 
-    def _list_changed(self) -> Properties:
-        """Something is done: to what, and whether it worked."""
-        phrase = next(iter(self.reading.things or self.things), None)
-        nouns = self.object if phrase is None else [*phrase.of[-1:], phrase.head, *self.object]
-        known = next(filter(None, map(self.id_of, map(singular, nouns))), None)
-        found: Properties = {} if known is None else {known[0]: {**_id_schema(singular(nouns[0])), **known[1]}}
-        return {**found, self.join("success"): {"type": "boolean", "description": "True if it was done."}}
+    def _find_noun(self) -> tuple[str, bool]:
+        """What the tool is about, one of it, and whether it is about several."""
+        first = next(iter(self.things), Phrase(()))
+        about = first.of if first.words[-1:] and first.words[-1] in _VAGUE else first.words
+        words = [word for word in (*self.object, *about) if word not in _VAGUE]
+        return (singular(words[-1]), is_plural(words[-1])) if words else ("", False)
 
-    def _list_converted(self) -> Properties:
-        """One thing is turned into another of the same kind."""
-        if self.verb in _CONVERTED:
-            name = _CONVERTED[self.verb]
-            return {self.join(*name.split("_")): {"type": "string", "description": f"The {name.replace('_', ' ')}."}}
-        phrase = next(iter(self.reading.things or self.things), None)
-        words = list(phrase.words[-2:]) if phrase is not None else ["result"]
-        done = _IRREGULAR.get(self.verb) or self.verb + ("d" if self.verb.endswith("e") else "ed")
-        number = self.verb in ("convert", "round") and self._has_number()
-        words = ["amount"] if number and "currency" in words else words
-        schema = _value_schema(words[-1], f"The {' '.join(words)}, {done}", number=number)
-        return {self.join(done, *words): schema}
-
-    def describe(self, phrase: Phrase, *, many: bool = False, number: bool = False) -> Properties:
-        """What a noun phrase stands for: a value, a thing with its parts, or a list of them."""
-        words = [word for word in phrase.words if word not in LISTS] or list(phrase.words)
-        many = many or phrase.many
-        if phrase.head in VAGUE:
-            words, many = self._find_subject(phrase)
-        text = f"The {phrase.text}"
-        if phrase.head == "number" and phrase.of:
-            return {self.join("number", "of", *phrase.of[-2:]): {"type": "integer", "description": f"{text}."}}
-        owners = [*phrase.of[-1:], *(thing.head for thing in self.reading.things)]
-        if words in (["id"], ["identifier"]) and owners:
-            words = [singular(owners[0]), *words]
-        noun = singular(words[-1])
-        if not self.is_entity(noun) or number:
-            name = self.join(*words[-3:-1], plural(words[-1]) if many and not number else words[-1])
-            return {name: _value_schema(words[-1], text, many=many, number=number)}
-        thing: Schema = {"type": "object", "properties": self._list_attributes(noun, many)}
-        if many:
-            return {self.join(*words[:-1], plural(noun)): {"type": "array", "items": thing, "description": f"{text}."}}
-        return {self.join(*words[:-1], noun): {**thing, "description": f"{text}."}}
-
-    def _find_subject(self, phrase: Phrase) -> tuple[list[str], bool]:
-        """What information is about: the thing itself if it is one, else as the tool is called; and whether several."""
-        about = list(phrase.of) or [word for word in phrase.words[:-1] if word not in VAGUE]
-        if phrase.head in ABOUT and about and self.is_entity(singular(about[-1])):
-            return about[-1:], is_plural(about[-1]) and not self.id_of(singular(about[-1]))
-        own = [word for word in self.object if word not in ABOUT]
-        if phrase.head in ABOUT and own and self.is_entity(singular(own[-1])):
-            return own, is_plural(own[-1])
-        return self.object or list(phrase.words), bool(self.object) and is_plural(self.object[-1])
-
-    def _list_attributes(self, noun: str, many: bool) -> Properties:
-        given = self.id_of(noun)
-        found = {self.join(noun, "id"): {**_id_schema(noun), **(given[1] if given and not many else {})}}
-        found[self.join("name")] = {"type": "string", "description": f"The name of the {noun}."}
+    def _make_record(self, noun: str) -> Properties:
+        thing = noun or "thing"
+        found = {name: {"type": "string", "description": f"The {name} of the {thing}."} for name in ("id", "name")}
         for name, (words, schema) in self.parameters.items():
-            own = many or words[0] == noun
-            if own and words[0] not in _HOW and words[-1] not in _HOW and schema.get("type") in _SCALARS:
-                found.setdefault(name, {**_copy_type(schema), "description": f"The {' '.join(words)} of the {noun}."})
+            if words[0] not in _HOW and words[-1] not in _HOW and schema.get("type") in _SCALARS:
+                found.setdefault(name, {**_copy_type(schema), "description": f"The {' '.join(words)} of the {thing}."})
         return found
+
+    def _describe(self, phrase: Phrase) -> Properties:
+        """What a noun phrase stands for: a value, several, or a list of things."""
+        words = phrase.words
+        if words[-1] in _VAGUE:
+            words = self.object or phrase.of or words
+        text = f"The {' '.join((*phrase.words, *(('of', *phrase.of) if phrase.of else ())))}."
+        if words[-1] == "number" and phrase.of:
+            return {self.join("number", "of", *phrase.of[-2:]): {"type": "integer", "description": text}}
+        noun = singular(words[-1])
+        if self.answer == "list" or phrase.words[-1] in _LISTS:
+            return {self.join(*words[:-1], plural(noun)): _list_schema(self._make_record(noun), text)}
+        if self.answer == "converted" and self.verb:
+            words = (self.verb + ("d" if self.verb.endswith("e") else "ed"), *words[-2:])
+        return {self.join(*words[-3:]): _value_schema(words[-1], text, number=self.answer == "number")}
 
     def join(self, *words: str) -> str:
         """Words as the name of a property, spelt as the parameters are."""
@@ -247,78 +211,97 @@ class _Facts:
             return "".join(part.capitalize() if place else part for place, part in enumerate(parts)) or "result"
         return "_".join(parts) or "result"
 
-    def id_of(self, noun: str) -> tuple[str, Schema] | None:
-        """The parameter that says which thing of a kind is meant, and its type."""
-        for name, (words, schema) in self.parameters.items():
-            if words[-1] in ("id", "uuid", "identifier") and (len(words) == 1 or noun in map(singular, words[:-1])):
-                return name, _copy_type(schema)
-        return None
 
-    def is_entity(self, noun: str) -> bool:
-        """True for a noun of things that have an id: a common one, or one that a parameter has the id of."""
-        return noun in ENTITIES or any(words[-2:] == [noun, "id"] for words, _ in self.parameters.values())
-
-    def _has_number(self) -> bool:
-        return any(schema.get("type") in ("number", "integer") for _, schema in self.parameters.values())
+def _list_schema(record: Properties, text: str) -> Schema:
+    return {"type": "array", "items": {"type": "object", "properties": record}, "description": text}
 
 
-_SCALARS = ("string", "number", "integer", None)
-
-
-def _field_schema(field: ListedField) -> Schema:
-    words = split_ascii_identifier(field.name)
-    guess = _value_schema(words[-1], field.text or f"The {' '.join(words)}")
-    if field.kind == {"type": "string"} and "format" in guess:
-        return guess
-    return {**(field.kind or guess), "description": guess["description"]}
-
-
-def _value_schema(noun: str, text: str, *, many: bool = False, number: bool = False) -> Schema:
-    described = {"description": text.rstrip(".") + "."}
-    if (many or is_plural(noun)) and not number and plain_schema(noun, text) == {"type": "string"}:
-        return {"type": "array", "items": plain_schema(singular(noun), text), **described}
-    return {**plain_schema(noun, text, number=number), **described}
-
-
-def _id_schema(noun: str) -> Schema:
-    return {"type": "string", "description": f"The id of the {noun}."}
+def _value_schema(noun: str, text: str, *, number: bool) -> Schema:
+    """A value that is called by a noun; a number if nothing else is known and `number` says so."""
+    if noun in _WHOLE:
+        return {"type": "integer", "description": text}
+    if noun in _FORMATS:
+        return {"type": "string", "format": _FORMATS[noun], "description": text}
+    if noun in _NUMBERS or number:
+        return {"type": "number", "description": text}
+    kind = {"type": "array", "items": {"type": "string"}} if is_plural(noun) else {"type": "string"}
+    return {**kind, "description": text}
 
 
 def _copy_type(schema: Schema) -> Schema:
     return {key: schema[key] for key in ("type", "format") if isinstance(schema.get(key), str)} or {"type": "string"}
 
 
-def _read_parameters(schema: Schema) -> dict[str, tuple[list[str], Schema]]:
+def _read_parameters(schema: Schema) -> Iterator[tuple[str, tuple[list[str], Schema]]]:
     properties = schema.get("properties")
-    found: dict[str, tuple[list[str], Schema]] = {}
     for name, sub in properties.items() if isinstance(properties, dict) else ():
         if words := split_ascii_identifier(name):
-            found[name] = (words, sub if isinstance(sub, dict) else {})
-    return found
+            yield name, (words, sub if isinstance(sub, dict) else {})
 
 
-def _is_camel(names: Iterable[str]) -> bool:
-    names = list(names)
-    camel = sum(1 for name in names if re.search("[a-z][A-Z]", name) and "_" not in name)
-    return camel > sum("_" in name for name in names)
-
-
-def _read_name(name: str, told: str | None) -> tuple[str | None, list[str]]:
-    """The verb in the name of a tool, and the words of what it is done to; `told` is that of the description."""
-    parts = [words for part in re.split(r"[./:]+", _SERVICE.sub("", name)) if (words := split_ascii_identifier(part))]
-    words = [word for word in parts[-1] if not word.isdigit()] if parts else []
-    if not words:
-        return None, []
-    verb = base_verb(words[0])
-    if verb is not None and not (verb in _AMBIGUOUS and told not in (None, verb)):
-        # flight.book: the thing stands before the dot.
-        return verb, list(_read_object(words[1:])) or [*(parts[-2] if len(parts) > 1 else ())]
-    return None, list(_read_object(words))
-
-
-def _read_object(words: Iterable[str]) -> Iterable[str]:
+def _read_object(words: Iterable[str]) -> Iterator[str]:
+    """What stands in a name before `by`, `for` and the like."""
     for place, word in enumerate(words):
-        if word in LINKS and place:
+        if word in _LINKS and place:
             return
-        if word not in LINKS and word not in ("all", "the", "a", "an", "any", "my", "new"):
+        if word not in _LINKS and word not in _FILLERS:
             yield word
+
+
+def _split_words(text: str) -> list[str]:
+    """The words and stops of a text, in small letters; names fall into their words."""
+    words: list[str] = []
+    for token in _TOKEN.findall(text):
+        if "_" in token or re.match("[a-z]{2,}[A-Z]", token):
+            words += split_ascii_identifier(token)
+        else:
+            words.append(token.lower().replace("\u2019", "'").removesuffix("'s"))
+    return words
+
+
+def _read_verb(tokens: list[str]) -> tuple[str | None, int]:
+    """The verb of a sentence, and where what follows it begins."""
+    for at, token in enumerate(tokens[:_FAR]):
+        # "Users can retrieve ...": the verb is not far behind.
+        if (at == 0 or tokens[at - 1] in ("to", "can", "will", "and")) and base_verb(token):
+            place = at + 1
+            while place + 1 < len(tokens) and tokens[place] in _LISTED and base_verb(tokens[place + 1]):
+                place += 2
+            while place < len(tokens) and tokens[place] in ("for", "up", "out", "through", "to", "by", "on", "at"):
+                place += 1
+            return base_verb(token), place
+    # "Trigger the alarm": a verb that is not known, but no noun.
+    return None, int(len(tokens) > 1 and tokens[0] not in _LINKS and tokens[1] in ("the", "a", "an"))
+
+
+def _read_phrases(tokens: list[str], place: int) -> tuple[Phrase, ...]:
+    """Noun phrases in a row: `the area and the perimeter of a circle`."""
+    found: list[Phrase] = []
+    while place < len(tokens):
+        words, place = _read_noun(tokens, place)
+        if not words:
+            break
+        of: tuple[str, ...] = ()
+        follows = tokens[place] if place < len(tokens) else ""
+        if follows == "of" or (follows in ("about", "on", "for", "regarding") and words[-1] in _VAGUE):
+            of, place = _read_noun(tokens, place + 1)
+        found.append(Phrase(words, of))
+        if of or place >= len(tokens) or tokens[place] not in _LISTED:
+            break
+        while place < len(tokens) and tokens[place] in _LISTED:
+            place += 1
+        if place < len(tokens) and (tokens[place] in _LINKS or base_verb(tokens[place]) is not None):
+            break
+    return tuple(found)
+
+
+def _read_noun(tokens: list[str], place: int) -> tuple[tuple[str, ...], int]:
+    words: list[str] = []
+    while place < len(tokens) and tokens[place] not in _STOPS and tokens[place] not in _LINKS:
+        word = tokens[place]
+        if words and word.endswith("ed") and place + 1 < len(tokens) and tokens[place + 1] in _LINKS:
+            break  # "commits authored by them"
+        if word not in _FILLERS:
+            words.append(word)
+        place += 1
+    return tuple(words), place
