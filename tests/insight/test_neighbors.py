@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 from conftest import examples
 from tests.insight.embedder_stub import HashEmbedder
 from tests.insight.samplers.yard import Gives, registry, tool, tools
-from toolyard import ConfigError, EnrichmentError, NeighborsEnrichment, Tool, ToolRegistry, get_tool_enrichment
+from toolyard import ConfigError, EmbeddingsEnrichment, NeighborsEnrichment, Tool, ToolRegistry, get_tool_enrichment
 from toolyard.insight import neighbors
 from toolyard.insight.neighbors import NeighborSearch
 
@@ -153,9 +153,12 @@ def test_an_option_that_makes_no_sense_is_refused(options):
         NeighborsEnrichment(**options)
 
 
-def test_it_needs_embeddings_and_says_so():
-    with pytest.raises(EnrichmentError, match="needs the artifact 'embeddings'"):
-        ToolRegistry(tools(2), enrichments=[NeighborsEnrichment()])
+@pytest.mark.parametrize("model", [None, HashEmbedder("own")])
+def test_without_embeddings_it_makes_the_same_vectors_itself(model):
+    alone = ToolRegistry(tools(4), enrichments=[NeighborsEnrichment(model, cache=False)])
+    both = [EmbeddingsEnrichment(model, cache=False), NeighborsEnrichment(model, cache=False)]
+    assert alone.artifacts["neighbors"] == ToolRegistry(tools(4), enrichments=both).artifacts["neighbors"]
+    assert alone.artifacts.keys() == {"neighbors"}
 
 
 def test_it_is_made_by_its_name():

@@ -14,7 +14,7 @@ from msgspec import Meta
 from toolyard.insight.base import ToolEnrichment, VectorOptions, track_progress
 from toolyard.insight.cache import CacheOption, ItemCache, force_option, hash_catalog, keep_arrays, read_arrays
 from toolyard.insight.embeddings.choice import Model, embedder_of
-from toolyard.insight.embeddings.vectors import cached_vectors, text_of
+from toolyard.insight.embeddings.vectors import EmbeddingsEnrichment, cached_vectors, text_of
 from toolyard.insight.samplers.snapshot_view import find_highest, lengths_of, matrix_of, whole_numbers
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
@@ -196,8 +196,9 @@ class Neighbors(Mapping[str, Any]):
 class NeighborsEnrichment(ToolEnrichment):
     """Finds, for each tool, the tools most like it.
 
-    By default it goes by the vectors of `embeddings`, which know the parameters of a tool as well. With a `model`
-    it goes by what would follow a tool: the tool and what it returns, against the other tool and what it takes.
+    By default it goes by the vectors of `embeddings`, which know the parameters of a tool as well; where there are
+    none, it makes them, by its `model` or the usual one. With a `model` it then goes by what would follow a tool: the
+    tool and what it returns, against the other tool and what it takes.
 
     `max_candidates` is how many of the most similar tools are looked at, among all and among those of the tool's own
     namespace; of these, `max_neighbors` are kept in each namespace. Tools at least `duplicate_sim_thresh` alike
@@ -206,7 +207,7 @@ class NeighborsEnrichment(ToolEnrichment):
 
     option_structs: ClassVar[tuple[type, ...]] = (NeighborsOptions,)
 
-    reads: ClassVar[tuple[str, ...]] = ("embeddings",)
+    reads: ClassVar[tuple[str, ...]] = ("embeddings?",)
     writes: ClassVar[tuple[str, ...]] = ("neighbors",)
 
     def __init__(
@@ -227,12 +228,15 @@ class NeighborsEnrichment(ToolEnrichment):
         if model is not None:
             # Of these it makes texts of its own; the vectors of `embeddings` have waited for them already.
             self.reads = (*self.reads, "tool.description", "tool.output_parameters")  # type: ignore[misc]
-        self._cache = ItemCache(cache)
+        self._cache_option, self._cache = cache, ItemCache(cache)
 
     def enrich(self, snapshot: View) -> tuple[Sequence[Tool], Mapping[str, Any]]:
         """The tools as they are, and the artifact "neighbors"."""
         tools = snapshot.tools
-        artifact = snapshot.artifacts["embeddings"]
+        artifact = snapshot.artifacts.get("embeddings")
+        if artifact is None:
+            vectors = EmbeddingsEnrichment(self._embedder, force=self.force, cache=self._cache_option)
+            artifact = vectors.enrich(snapshot)[1]["embeddings"]
         matrix = matrix_of(artifact, tools)
         key = self._hash_inputs(tools, artifact, matrix)
         kept = None if self.force else read_arrays(self._cache, "neighbors", key)
