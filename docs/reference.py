@@ -1,7 +1,8 @@
 """`make docs-reference`: pages of the reference, written from the code, so that nothing is in one and not in the other.
 
 `commands.md` from the command line, `errors.md` from the error classes and the refusals of the server, `http-api.md`
-from its OpenAPI document, `python-api.md` from signatures and docstrings; `toolyard schema` writes `configuration.md`.
+from its OpenAPI document, `python-api.md` from signatures, docstrings and the options of samplers; `toolyard schema`
+writes `configuration.md`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import inspect
 import re
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -179,14 +181,54 @@ def write_python_api() -> str:
     parts = [
         "# Python API",
         _HEADING,
-        "All from `toolyard`. Every method of an engine has an a-twin (`aexecute`) for async code.\n",
+        _PYTHON_API,
     ]
     for kind, lines in kinds.items():
         parts.append(f"## {kind}\n")
         if kind == "Errors":
             parts += ["| class | code | meaning |", "|---|---|---|"]
         parts += [*lines, ""]
-    return "\n".join(parts)
+    return "\n".join([*parts, *_describe_samplers()])
+
+
+def _describe_samplers() -> Iterator[str]:
+    """Every sampler with what it needs and takes; what all take is said once."""
+    from toolyard.insight.samplers.base import SamplerOptions
+    from toolyard.plugins import SAMPLERS
+
+    yield "## Samplers\n\nOf `sampler(TYPE, ...)`, and `toolyard sample TYPE -o OPTION=VALUE`. All take:\n"
+    yield from _write_options(SamplerOptions)
+    for name in SAMPLERS.names():
+        cls = SAMPLERS.get(name)
+        if not cls.__module__.startswith("toolyard."):
+            continue
+        needed = ", ".join(f"[`{artifact}`](configuration.md#{artifact})" for artifact in cls.required_artifacts)
+        inner = {"sampler", "samplers"} & set(cls.options_type.__struct_fields__)
+        needed = needed or ("what the samplers inside it need" if inner else "nothing")
+        yield f"### `{name}`\n\n{_first_words(cls)} Needs: {needed}.\n"
+        yield from _write_options(cls.options_type, but=SamplerOptions.__struct_fields__)
+
+
+def _write_options(struct: type, but: Iterable[str] = ()) -> list[str]:
+    """The table of a struct's fields, each told by the text that stands below it."""
+    import msgspec
+
+    from toolyard.app.schema import write_table
+
+    told: dict[str, str] = {}
+    for cls in struct.__mro__[:-1]:
+        if cls.__module__.startswith("toolyard."):
+            body = ast.parse(inspect.getsource(cls)).body[0].body
+            for field, text in pairwise(body):
+                if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                    told.setdefault(field.target.id, " ".join(text.value.value.split()))
+    schema = _follow(document := msgspec.json.schema(struct), document)
+    fields = {
+        name: {**item, "description": told[name], "default": "" if item["default"] is None else item["default"]}
+        for name, item in schema["properties"].items()
+        if name not in but
+    }
+    return write_table({"properties": fields})
 
 
 def _code_of(error: type) -> str:

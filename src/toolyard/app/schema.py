@@ -151,7 +151,7 @@ def config_reference() -> str:
     for key, title in _KINDS.items():
         lines += _describe_plugins(title, key, tools[key])
     for key in ("sessions", "policy", "tracing", "server"):
-        lines += [f"## `{key}`", "", properties[key]["description"], "", *_write_table(properties[key])]
+        lines += [f"## `{key}`", "", properties[key]["description"], "", *write_table(properties[key])]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -163,10 +163,11 @@ def _describe_plugins(title: str, key: str, schema: Mapping[str, Any]) -> Iterat
         about = " ".join(options["description"].split("\n\n")[0].split())
         yield from (f"### `{options['properties']['type']['const']}`", "", about, "")
         keys = {name: item for name, item in options["properties"].items() if name not in ("type", "engine")}
-        yield from _write_table({"properties": keys, "required": options["required"]})
+        yield from write_table({"properties": keys, "required": options["required"]})
 
 
-def _write_table(schema: Mapping[str, Any]) -> list[str]:
+def write_table(schema: Mapping[str, Any]) -> list[str]:
+    """The properties of an object's schema, a row each."""
     rows = list(_write_rows(schema, ""))
     return ["| key | value | default | meaning |", "|---|---|---|---|", *rows, ""]
 
