@@ -121,7 +121,8 @@ def test_pages_in_a_line_are_the_calls_that_fit_newest_first_in_memory_and_in_a_
         store.close()
 
 
-def test_the_same_questions_have_the_same_answers_in_postgres(postgres_place):
+def test_the_same_questions_have_the_same_answers_in_postgres(postgres_place, monkeypatch):
+    monkeypatch.setattr(journal, "SCANNED", 5)
     rows = [
         make(ended=float(at), tool=tool, code=code, owner=owner)
         for at, (tool, code, owner) in enumerate(
@@ -137,6 +138,7 @@ def test_the_same_questions_have_the_same_answers_in_postgres(postgres_place):
         CallFilter(tool="hr::*"),
         CallFilter(tool="5?%::_*", owner="a"),
         CallFilter(namespace="hr", code="tool.denied"),
+        CallFilter(code="tool.denied", owner="a", errors=True, mode="execute"),
         CallFilter(since=NOW + 4, until=NOW + 9),
     ):
         expected = [row for row in reversed(rows) if fits(row, wanted)]
@@ -211,6 +213,22 @@ def test_the_work_for_a_page_does_not_grow_with_the_log(logs, wanted, monkeypatc
             assert steps <= max(few, 5) * 1.5 + 5
             if long_page.next is None:
                 break
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        CallFilter(mode="simulate"),
+        CallFilter(namespace="none"),
+        CallFilter(tool="*::none"),
+        CallFilter(owner="k1", effect="unknown"),
+        CallFilter(session_id="s7", errors=True, effects="write"),
+    ],
+)
+def test_of_rows_that_do_not_fit_nothing_is_decoded(logs, wanted, monkeypatch):
+    decoded, read = [], journal._read_row
+    monkeypatch.setattr(journal, "_read_row", lambda row: decoded.append(row) or read(row))
+    assert read_all(logs[0], wanted, 50) == decoded == []
 
 
 def test_rows_beyond_the_bound_and_the_days_go_and_the_newest_stay(tmp_path):

@@ -7,6 +7,7 @@ are none. What was sent and what came back is in the session's history, not here
 from __future__ import annotations
 
 import itertools
+import re
 import secrets
 import threading
 import time
@@ -27,7 +28,7 @@ from toolyard.model.names import glob_matcher
 from toolyard.model.tool import Tool
 from toolyard.sessions.session import Session
 from toolyard.sessions.store import tables
-from toolyard.sessions.store.base import Key, LogRow, SessionStore
+from toolyard.sessions.store.base import Condition, Key, LogRow, Run, SessionStore
 from toolyard.sessions.store.sql import LogTrimmer, SqlStore
 
 SCANNED = 10_000
@@ -38,7 +39,7 @@ _EVENTS_AT_ONCE = 1000
 _LONGEST = 512
 _MICROS = 1_000_000
 _DAY = 86_400
-_GLOB = frozenset("*?[")
+_SIGN = re.compile(r"([*?[])")
 
 _numbers = itertools.count(secrets.randbits(62))
 
@@ -216,13 +217,20 @@ class CallFilter(msgspec.Struct, frozen=True, kw_only=True):
     errors: bool = False
     """Only calls that failed."""
 
-    def find_leading(self) -> str | None:
-        """The condition that an index answers: of those that name one value the one likely to leave fewest rows."""
-        for name in ("session_id", "tool", "code", "owner"):
-            value = getattr(self, name)
-            if value is not None and (name != "tool" or not _GLOB & set(value)):
-                return name
-        return None
+    def write_conditions(self) -> tuple[list[Condition], list[Condition]]:
+        """For a store: one at most that an index answers, the one likely to leave fewest rows; and the others.
+
+        Of a glob they have its beginning, up to the first sign, which is all of `hr::*`.
+        """
+        start, sign, *_ = (*_SIGN.split(self.tool or "", 1), "")
+        indexed = _equal(session=self.session_id, tool=None if sign else self.tool, code=self.code, owner=self.owner)
+        indexed += [("code IS NOT NULL", ())] if self.errors else []
+        others = _equal(mode=self.mode, effect=self.effect, effects=self.effects)
+        starts = ("" if self.namespace is None else self.namespace + TOOL_NAMESPACE_SEP, start if sign else "")
+        others += [("substr(tool, 1, ?) = ?", (len(text), text)) for text in map(clean_text, starts) if text]
+        # Of two indexes a store might take the one that leaves more; an expression has none.
+        others += [(sql.replace(" ", " || '' ", 1), values) for sql, values in indexed[1:]]
+        return indexed[:1], others
 
     def matcher(self) -> Callable[[CallRow], bool]:
         """Whether a row is asked for; when it ended is not looked at."""
@@ -240,6 +248,10 @@ class CallFilter(msgspec.Struct, frozen=True, kw_only=True):
             )
 
         return fits
+
+
+def _equal(**wanted: str | None) -> list[Condition]:
+    return [(f"{name} = ?", (clean_text(value),)) for name, value in wanted.items() if value is not None]
 
 
 class LogPage(NamedTuple):
@@ -276,8 +288,8 @@ class Journal(ABC):
         """One call."""
 
     @abstractmethod
-    def _scan(self, wanted: CallFilter, since: int, before: LogPosition, most: int) -> list[CallRow]:
-        """Rows between that time and that place, newest first: at least those that are asked for."""
+    def _find_rows(self, wanted: CallFilter, since: int, before: LogPosition, most: int) -> LogPage:
+        """The first so many of `SCANNED` rows that fit, and where these end; None if there are fewer."""
 
     @abstractmethod
     def read_events(self, after: int) -> tuple[list[Event], bool]:
@@ -307,19 +319,8 @@ class Journal(ABC):
         """A page of the calls that fit, found by looking at `SCANNED` rows at most."""
         since = max(self._find_oldest(), int((wanted.since or 0.0) * _MICROS))
         end = LogPosition(2**63 - 1 if wanted.until is None else int(wanted.until * _MICROS), -1)
-        before = end if before is None else min(before, end)
-        fits, found, left, most = wanted.matcher(), list[CallRow](), SCANNED, limit + 1
-        while left > 0:
-            most = min(most, left)
-            rows = self._scan(wanted, since, before, most)
-            for row in filter(fits, rows):
-                if len(found) == limit:
-                    return LogPage(found, found[-1].place)
-                found.append(row)
-            if len(rows) < most:
-                return LogPage(found, None)
-            before, left, most = rows[-1].place, left - most, most * 2
-        return LogPage(found, before)
+        found = self._find_rows(wanted, since, end if before is None else min(before, end), limit + 1)
+        return found if len(found.rows) <= limit else LogPage(found.rows[:limit], found.rows[limit - 1].place)
 
     def _find_oldest(self) -> int:
         return int((self._clock() - self._options.days * _DAY) * _MICROS)
@@ -381,10 +382,16 @@ class MemoryJournal(Journal):
         """See `Journal`."""
         return next((row for row in self._rows.copy() if row.number == number), None)
 
-    def _scan(self, wanted: CallFilter, since: int, before: LogPosition, most: int) -> list[CallRow]:
+    def _find_rows(self, wanted: CallFilter, since: int, before: LogPosition, most: int) -> LogPage:
         # A copy, in one step: others add meanwhile.
         rows = (row for row in reversed(self._rows.copy()) if (since,) <= row.place < before)
-        return list(itertools.islice(rows, most))
+        fits, found = wanted.matcher(), list[CallRow]()
+        for number, row in enumerate(rows, 1):
+            if fits(row):
+                found.append(row)
+            if number == SCANNED or len(found) == most:
+                return LogPage(found, row.place)
+        return LogPage(found, None)
 
     def read_events(self, after: int) -> tuple[list[Event], bool]:
         """See `Journal`."""
@@ -437,20 +444,28 @@ class SqlJournal(Journal):
 
     def get(self, number: int) -> CallRow | None:
         """See `Journal`."""
-        rows = self._store.read(lambda run: tables.list_calls(run, "id = ?", (number,), 1))
+        rows = self._store.read(lambda run: tables.list_calls(run, [("id = ?", (number,))], 1))
         return _read_row(rows[0]) if rows else None
 
-    def _scan(self, wanted: CallFilter, since: int, before: LogPosition, most: int) -> list[CallRow]:
-        leading = wanted.find_leading()
-        conditions = ["at >= ?", "(at, id) < (?, ?)"]
-        values: list[object] = [since, *before]
-        if leading is not None:
-            conditions.append(f"{'session' if leading == 'session_id' else leading} = ?")
-            values.append(clean_text(getattr(wanted, leading)))
-        elif wanted.errors:
-            conditions.append("code IS NOT NULL")
-        where = " AND ".join(conditions)
-        return [_read_row(row) for row in self._store.read(lambda run: tables.list_calls(run, where, values, most))]
+    def _find_rows(self, wanted: CallFilter, since: int, before: LogPosition, most: int) -> LogPage:
+        indexed, rest = wanted.write_conditions()
+        glob = wanted.tool if _SIGN.search((wanted.tool or "").removesuffix("*")) else None
+
+        scan: list[Condition] = [("(at, id) < (?, ?)", before), *indexed, ("at >= ?", (since,))]
+
+        def read(run: Run) -> tuple[LogPosition | None, list[Any]]:
+            if not rest and glob is None:
+                return None, tables.list_calls(run, scan, most)
+            last = tables.list_calls(run, scan, 1, skipped=SCANNED - 1, columns="at, id")
+            end = LogPosition(*last[0]) if last else None
+            # By time as well, since SQLite does not seek by both.
+            within = scan if end is None else [*scan[:-1], ("at >= ?", end[:1]), ("(at, id) >= (?, ?)", end)]
+            return end, tables.list_calls(run, [*within, *rest], most if glob is None else SCANNED)
+
+        end, rows = self._store.read(read)
+        fits = glob_matcher([glob or "*"])
+        fitting = [row for row in rows if fits(row[tables.TOOL_AT])]
+        return LogPage(list(map(_read_row, fitting[:most])), end)
 
     def read_events(self, after: int) -> tuple[list[Event], bool]:
         """See `Journal`."""
@@ -463,9 +478,8 @@ class SqlJournal(Journal):
     def read_recent_events(self) -> list[Event]:
         """See `Journal`."""
         settled = self._store.settled
-        return list(
-            map(_read_event, self._store.read(lambda run: tables.list_recent_events(run, KEPT_EVENTS, settled)))
-        )
+        rows = self._store.read(lambda run: tables.list_recent_events(run, KEPT_EVENTS, settled))
+        return list(map(_read_event, rows))
 
 
 def _read_row(row: Any) -> CallRow:

@@ -311,6 +311,8 @@ class Cursor(Protocol):
 
 
 Run = Callable[[str, tuple[object, ...]], Cursor]
+Condition = tuple[str, tuple[object, ...]]
+"""What rows must fulfil, and the values in it."""
 
 
 class Step(NamedTuple):

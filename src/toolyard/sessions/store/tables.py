@@ -15,6 +15,7 @@ from toolyard.model.errors import SessionError, SessionExistsError
 from toolyard.sessions.store.base import (
     AddRows,
     Append,
+    Condition,
     Create,
     Intend,
     Key,
@@ -427,6 +428,7 @@ def _no_parent_error(write: Create) -> SessionError:
 
 
 _CALL_COLUMNS = "at, id, owner, session, tool, mode, code, effect, effects, data"
+TOOL_AT = 4
 _ADD_ROW: dict[LogTable, str] = {
     "calls": f"INSERT INTO calls ({_CALL_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",  # noqa: S608 - constants only
     "events": "INSERT INTO events (stamp, kind, owner, namespace, data) VALUES (?, ?, ?, ?, ?)",
@@ -458,10 +460,14 @@ def _are_rows_written(run: Run, write: AddRows) -> bool:
     return False
 
 
-def list_calls(run: Run, where: str, values: Sequence[object], most: int) -> list[Any]:
-    """Rows of the call log, newest first; the condition should be one that an index answers."""
-    sql = f"SELECT {_CALL_COLUMNS} FROM calls WHERE {where} ORDER BY at DESC, id DESC LIMIT ?"  # noqa: S608 - constants only
-    return run(sql, (*values, most)).fetchall()
+def list_calls(
+    run: Run, conditions: Sequence[Condition], most: int, *, skipped: int = 0, columns: str = _CALL_COLUMNS
+) -> list[Any]:
+    """Rows of the call log, newest first; one of the conditions should be one that an index answers."""
+    where = " AND ".join(sql for sql, _ in conditions)
+    values = [value for _, given in conditions for value in given]
+    sql = f"SELECT {columns} FROM calls WHERE {where} ORDER BY at DESC, id DESC LIMIT ? OFFSET ?"  # noqa: S608 - constants only
+    return run(sql, (*values, most, skipped)).fetchall()
 
 
 _EVENTS_AFTER = "SELECT id, kind, owner, namespace, data FROM events WHERE id > ?"
