@@ -39,13 +39,19 @@ class EnrichmentOptions(msgspec.Struct, frozen=True, kw_only=True):
     ]
 
 
+def locate_model(value: Any, base: Path) -> Any:
+    """For `locate`: the folder of a model is taken from the config's; a name is left as it is."""
+    return str(base / value) if isinstance(value, str) and (base / value).is_dir() else value
+
+
 class VectorOptions(EnrichmentOptions, frozen=True, kw_only=True):
     """Of enrichments that compare tools by meaning."""
 
     model: Annotated[
         Any,
         Meta(
-            description="What makes vectors: a name, or a mapping that says where it is; the built-in one if none.",
+            extra={"locate": locate_model},
+            description="What makes vectors: a name, a folder, or a mapping for a server; the built-in one if none.",
         ),
     ]
 

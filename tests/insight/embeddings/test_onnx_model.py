@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from toolyard import Toolyard
 from toolyard.insight.embeddings.choice import default_embedder, embedder_of, find_part
 from toolyard.insight.embeddings.onnx_model import OnnxEmbedder, OnnxFiles, find_files
 from toolyard.model.errors import ConfigError
@@ -103,6 +104,22 @@ def test_a_folder_as_hubs_lay_it_out_runs_without_torch(tmp_path, vectors):
     (folder / "onnx").mkdir()
     (folder / "model.onnx").rename(folder / "onnx" / "model.onnx")
     assert np.allclose(embedder_of(str(folder)).encode(TEXTS[:2]), vectors[:2], atol=1e-6)
+
+
+def test_a_folder_beside_the_config_is_found_from_anywhere(tmp_path, vectors, monkeypatch):
+    folder = copy_to(tmp_path)
+    config = tmp_path / "yard.yaml"
+    config.write_text(
+        "tools:\n  registry: [{type: inline, namespace: n, tools: [{name: a, description: b, parameters: {}}]}]\n"
+        f"  enrichments: [{{type: embeddings, model: {folder.name}, cache: false}}]\n"
+    )
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    with Toolyard.from_config(config) as yard:
+        found = yard.tool_registry.artifacts["embeddings"]
+        assert np.allclose(found.embedder.encode(TEXTS[:1])[0], vectors[0], atol=1e-6)
+        assert Path(found.model) == folder
 
 
 def test_the_version_of_a_folder_is_that_of_its_files(tmp_path):

@@ -84,8 +84,9 @@ def _find_named(name: str) -> Embedder:
         found = default_embedder()
         if found is not None:
             return found
+    folder = Path(name).expanduser()
     runs = find_part("onnxruntime") and find_part("tokenizers")
-    files = find_files(Path(name)) if runs else None
+    files = find_files(folder) if runs else None
     if files is not None:
         return OnnxEmbedder(name, files)
     if importlib.util.find_spec("sentence_transformers") is None:
@@ -96,7 +97,7 @@ def _find_named(name: str) -> Embedder:
         )
     from toolyard.insight.embeddings.embedder import SentenceEmbedder
 
-    return SentenceEmbedder(name)
+    return SentenceEmbedder(str(folder) if folder.is_dir() else name)
 
 
 @functools.cache
