@@ -56,6 +56,8 @@ class Nothing:
     def sees(self, tool):
         return False
 
+    lists = sees
+
     def may(self, mode, tool):
         return False
 

@@ -35,6 +35,8 @@ class Dreamer:
     def sees(self, tool):
         return True
 
+    lists = sees
+
     def may(self, mode, tool):
         return mode == "simulate" or tool.namespace in self.namespaces
 

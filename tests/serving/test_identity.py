@@ -155,6 +155,24 @@ def test_hints_name_no_tool_that_the_key_does_not_see(yard):
         assert b"core::" not in answer.body and b'other::twice"' not in answer.body and b"echo" not in answer.body
 
 
+def test_a_misspelt_name_is_answered_with_near_ones_that_the_key_lists_on_every_wire(yard):
+    def near(answer):
+        details = answer.json["error"]["details"]
+        return details["candidates"], details["hint"]
+
+    expected = ["desk::count", "desk::context"], "did you mean desk::count or desk::context?"
+    assert near(yard.invoke("desk::cuont", {}, token=yard.desk)) == expected
+    assert near(yard.get("/v1/tools/desk::cuont", token=yard.desk)) == expected
+    assert near(yard.arp("near", "desk::cuont", {}, token=yard.desk)) == expected
+    [called] = yard.post("/v1/calls", {"calls": [{"name": "desk::cuont"}]}, token=yard.desk).json["results"]
+    assert called["error_info"]["hint"] == expected[1]
+    by_id = {"invocation_id": "near-id", "tool_id": "tool_desk::cuont", "args": {}}
+    assert near(yard.post("/arp/v1/tool-invocations", by_id, token=yard.desk))[0][0] == "tool_desk::count"
+    # Who may call a tool, but not list it, learns no names by guessing.
+    caller = yard.key("desk:execute", name="caller")
+    assert b"desk::count" not in yard.invoke("desk::cuont", {}, token=caller).body
+
+
 def test_who_may_only_list_is_denied_on_every_wire_and_nothing_runs(yard):
     args = {"word": "denied"}
     assert yard.get("/v1/tools/desk::count", token=yard.reader).status == 200

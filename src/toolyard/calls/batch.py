@@ -41,6 +41,9 @@ class Scope(Protocol):
     def sees(self, tool: Tool) -> bool:
         """False: to them, the tool does not exist."""
 
+    def lists(self, tool: Tool) -> bool:
+        """True if the catalog shows it to them, so that hints may name it."""
+
     def may(self, mode: Mode, tool: Tool) -> bool:
         """True if they may have it called."""
 
@@ -81,7 +84,8 @@ class CallRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 def bind_within(snapshot: Snapshot, mode: Mode, call: ToolCall, scope: Scope, *, at_once: bool = False) -> Bound:
     """`bind`, telling nothing about tools that the caller does not see: no names, no schemas, no hints."""
-    candidates = find(snapshot, call.name, sees=None if scope.sees_all else scope.sees)
+    everything = scope.sees_all
+    candidates = find(snapshot, call.name, sees=None if everything else scope.sees, hints=everything or scope.lists)
     bound = bind(snapshot, call, candidates=candidates, at_once=at_once)
     if not scope.may(mode, bound.tool):
         raise Denied(f"this key may not {mode} {bound.tool.qualified_name}", hint="ask for a key with a wider scope")

@@ -8,7 +8,7 @@ repairs are tried only when nothing matches exactly. Arguments that no schema ac
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -125,11 +125,16 @@ def bind_exact(candidates: tuple[PreparedTool, ...], arguments: Arguments) -> tu
 
 
 def find(
-    snapshot: Snapshot, name: str, *, sees: Callable[[Tool], bool] | None = None, hints: bool = True
+    snapshot: Snapshot,
+    name: str,
+    *,
+    sees: Callable[[Tool], bool] | None = None,
+    hints: bool | Callable[[Tool], bool] = True,
 ) -> tuple[PreparedTool, ...]:
     """Every overload of a qualified name, an alias, or a bare name that only one namespace has.
 
-    With `sees`, tools for which it is False are not there. Hints cost more than everything else here.
+    With `sees`, tools for which it is False are not there. Hints cost more than everything else here: there are none,
+    or they name those tools alone for which `hints` is True.
     """
     found = snapshot.names.get(name) or snapshot.names.get(snapshot.aliases.get(name, ""))
     if found and (sees is None or sees(found[0].tool)):
@@ -143,12 +148,14 @@ def find(
         raise UnknownToolError(
             f"{show(name)} is in several namespaces; say which: {', '.join(homes)}", details={"candidates": list(homes)}
         )
-    if sees is not None or not hints:
+    if hints is False:
         raise UnknownToolError(f"no tool is called {show(name)}")
-    near = closest(str(name), snapshot.names)
-    raise UnknownToolError(
-        f"no tool is called {show(name)}", hint=hint_missing(snapshot, name, near), details={"candidates": near}
-    )
+    names: Iterable[str] = snapshot.names
+    if hints is not True:
+        names = [known for known, tools in snapshot.names.items() if hints(tools[0].tool)]
+    near = closest(str(name), names)
+    hint = hint_missing(snapshot if hints is True else None, name, near)
+    raise UnknownToolError(f"no tool is called {show(name)}", hint=hint, details={"candidates": near} if near else {})
 
 
 def hint_missing(snapshot: Snapshot | None, name: str, near: Sequence[str] = ()) -> str | None:

@@ -138,7 +138,7 @@ class CatalogView:
         shows = self.visibility.filter_for(principal)
         tools = [tool for tool in self.registry.get(known or "") if shows is None or shows(tool)]
         if not tools:
-            raise self._unknown_tool(principal, name, by_id)
+            raise self.make_unknown(principal, name, by_id=by_id)
         if fingerprint is not None:
             tools = [tool for tool in tools if tool.fingerprint.startswith(fingerprint)]
             if not tools:
@@ -153,7 +153,7 @@ class CatalogView:
             )
         return tools[0]
 
-    def _unknown_tool(self, principal: Principal, name: str, by_id: bool) -> HttpFault:
+    def make_unknown(self, principal: Principal, name: str, *, by_id: bool) -> HttpFault:
         """What is said of a name that stands for no tool, or for several; only what the caller sees is named."""
         names = self.names.now
         spell = names.tool_id if by_id else names.spell_name
@@ -167,11 +167,13 @@ class CatalogView:
                 f"{show(name)} is in several namespaces; say which: {', '.join(homes)}",
                 details={"candidates": homes},
             )
-        near = closest(name, list(dict.fromkeys(spell(tool.qualified_name) for tool in tools)))
+        spelt = dict.fromkeys(names.spell_name(tool.qualified_name) for tool in tools)
+        near = [f"{TOOL_ID}{known}" if by_id else known for known in closest(bare, spelt)]
         hint = hint_missing(names.snapshot if principal.sees_all else None, bare, near)
         is_id = not by_id and any(names.tool_id(tool.qualified_name) == name for tool in tools)
         where = f"; it is a tool_id, and {ARP_PLACE}" if is_id else ""
-        return HttpFault(404, "tool.not_found", f"no tool is called {show(name)}{where}", hint=hint)
+        details = {"candidates": near} if near else {}
+        return HttpFault(404, "tool.not_found", f"no tool is called {show(name)}{where}", hint=hint, details=details)
 
 
 def show_native(tool: Tool, score: float | None = None) -> dict[str, Any]:

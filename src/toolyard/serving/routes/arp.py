@@ -15,7 +15,6 @@ from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import ErrorInfo, UnknownToolError
 from toolyard.model.names import show
 from toolyard.model.tool import Tool
-from toolyard.registry.bind import hint_missing
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.catalog_view import CatalogView
 from toolyard.serving.http_fault import HttpFault
@@ -200,9 +199,10 @@ class ArpTools:
         sees = None if scope is None else scope.sees
         by_id = names.find_id(body.tool_id, sees)
         if by_id is None:
-            hint = hint_missing(names.snapshot if principal.sees_all else None, body.tool_id.removeprefix(TOOL_ID))
-            error = UnknownToolError(f"no tool has the id {show(body.tool_id)}", details=_show_given(body), hint=hint)
-            return named, error.info
+            unknown = self._catalog.make_unknown(principal, body.tool_id, by_id=True)
+            details = {**unknown.details, **_show_given(body)}
+            words = f"no tool has the id {show(body.tool_id)}"
+            return named, UnknownToolError(words, details=details, hint=unknown.hint).info
         if body.tool_name is not UNSET and names.find_name(named.name, sees) != by_id:
             both = f"tool_id {show(body.tool_id)} and tool_name {show(body.tool_name)}"
             raise HttpFault(400, "request.conflict", f"{both} are different tools; give one of them")
