@@ -100,7 +100,8 @@ def test_tools_lists_and_filters(capsys):
     assert [t["name"] for t in as_json(capsys, "tools", "-c", "good.yaml", "--tag", "sky")[1]] == [
         "weather_api::get_weather"
     ]
-    assert as_json(capsys, "tools", "-c", "good.yaml", "--namespace", "nope")[1] == []
+    code, refused = as_json(capsys, "tools", "-c", "good.yaml", "--namespace", "nope")
+    assert (code, refused["error"]["type"]) == (1, "NotFoundError")
     assert "Get the weather." in output(capsys, "tools", "-c", "good.yaml")[1]
 
 

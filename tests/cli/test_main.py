@@ -54,12 +54,32 @@ def test_a_name_that_is_not_there_exits_1_whatever_it_names_and_says_what_there_
 
 
 @pytest.mark.parametrize("option", ["--namespace", "--tag"])
-def test_a_filter_that_fits_nothing_says_what_may_have_been_meant(capsys, option):
-    assert run(["tools", option, "defalt"]) == 0
+@pytest.mark.parametrize("verb", [["tools"], ["search", "add"]])
+def test_a_filter_that_fits_nothing_says_once_what_may_have_been_meant(capsys, verb, option):
+    assert run([*verb, option, "defalt"]) == 1
     said = capsys.readouterr().err
-    assert "defalt" in said and ("did you mean default?" in said or option == "--tag")
-    assert run(["tools", option, "defalt", "--quiet"]) == 0
-    assert capsys.readouterr().err == ""
+    assert said.count("defalt") == 1 and ("did you mean default?" in said or option == "--tag")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["search", "read", "a", "note"], "'a', 'note': `toolyard search` takes QUERY alone; put words that belong"),
+        (["sample", "tc/random", "f.yaml"], "the file comes first, `toolyard sample f.yaml ...`, or behind -c"),
+        (["check", "-c", "f.yaml", "nope"], "'nope': `toolyard check` takes no such word"),
+        (["tools", "f.yaml", "g.yaml"], "'g.yaml': `toolyard tools` takes no such word"),
+        (["session", "fork", "a", "b", "c"], "'c': `toolyard session fork` takes SESSION_ID NEW_ID alone"),
+        (["search", " "], "the query is empty"),
+        (["call", "add", "x"], "'x': write the arguments as KEY=VALUE"),
+        (["call", "add", "a=1", "--sesion", "x"], "there is no option --sesion; did you mean --session?"),
+        (["call", "add", "--jsn=1"], "there is no option --jsn=1; did you mean --json?"),
+        (["call", "add", "--a", "1"], "there is no option --a; write the arguments as KEY=VALUE"),
+    ],
+    ids=" ".join,
+)
+def test_a_word_too_many_is_answered_with_where_it_belongs(capsys, arguments, said):
+    assert run(arguments) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_verbose_tells_what_is_done_and_quiet_nothing_but_errors(capsys, monkeypatch):

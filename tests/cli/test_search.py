@@ -47,9 +47,10 @@ def test_json_has_scores_reasons_and_definitions(capsys):
     assert answer["mode"] in ("hybrid", "lexical")
 
 
-def test_nothing_that_fits_is_exit_code_one(capsys):
-    code, out, _ = output(capsys, "tools.yaml", "who won the chess championship of 1972")
+def test_nothing_that_fits_is_exit_code_one_and_says_what_to_do(capsys):
+    code, out, err = output(capsys, "tools.yaml", "who won the chess championship of 1972")
     assert (code, out.startswith("0 tools")) == (1, True)
+    assert "--threshold 0" in err
 
 
 def test_filters_narrow_it_down(capsys):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack, suppress
+from inspect import signature
 from typing import Annotated, Any
 from uuid import uuid4
 
@@ -27,11 +28,12 @@ from toolyard.model.errors import (
     UnknownSessionError,
     UnknownToolError,
 )
-from toolyard.model.names import pointer_of
+from toolyard.model.names import nearest, pointer_of
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import find
 from toolyard.registry.prepared import read_arguments
 
+_FORMS = "write the arguments as KEY=VALUE, each of them, or all of them as one JSON object"
 HELD = 3
 """How a command ends whose call waits for approval."""
 
@@ -96,12 +98,24 @@ def _begin_session(engine: ToolEngine, session_id: str, owner: str | None, *, al
     engine.sessions.find(session_id, owner).is_alone = alone
 
 
+_OPTIONS = [
+    f"--{name.replace('_', '-')}"
+    for name, parameter in signature(call).parameters.items()
+    for name in ([name] if name != "options" else YardOptions.__dataclass_fields__)
+    if parameter.kind is parameter.KEYWORD_ONLY
+]
+
+
 class _Words(dict[str, str]):
     """Arguments that were written as KEY=VALUE, each value still as it was written."""
 
 
 def _read_arguments(given: tuple[str, ...]) -> _Words | dict[str, object] | str:
     """The arguments as an object; text that is none stays text, which the call path refuses and records."""
+    for word in given:
+        if word.startswith("--"):
+            near = nearest(word.partition("=")[0], _OPTIONS)
+            raise ConfigError(f"there is no option {word}; {f'did you mean {near[0]}?' if near else _FORMS}")
     if given and not given[0].startswith("{") and all("=" in word for word in given):
         words = _Words()
         for key, _, value in (word.partition("=") for word in given):
@@ -109,9 +123,9 @@ def _read_arguments(given: tuple[str, ...]) -> _Words | dict[str, object] | str:
                 raise ConfigError(f"{key}=... is given twice; a list is written {key}='[1, 2]'")
             words[key] = value
         return words
-    if len(given) > 1:
-        raise ConfigError("write the arguments as KEY=VALUE, each of them, or all of them as one JSON object")
     text = given[0] if given else "{}"
+    if len(given) > 1 or text[:1].isalnum():
+        raise ConfigError(f"{next(word for word in given if '=' not in word)!r}: {_FORMS}")
     text = sys.stdin.read() if text == "-" else text
     try:
         return read_arguments(text)

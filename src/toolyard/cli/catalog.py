@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from toolyard.app import survey
 from toolyard.cli.options import OUTPUT, YARD, SkipOption, VerbOptions, YardOptions
 from toolyard.cli.output import counted, print_json, print_table, print_text, warn, working
-from toolyard.cli.yard import config_path, domain_registry, open_registry, warn_of_unknown
+from toolyard.cli.yard import config_path, domain_registry, open_registry, require_known
 from toolyard.constants import VERSION
 from toolyard.dialects import get_dialect
 from toolyard.dialects.wire_names import read_wire_call
@@ -96,7 +96,7 @@ def tools(
         Only tools with this tag.
     """
     with open_registry(options.config, skip_bad=skip_bad) as registry:
-        warn_of_unknown(registry, namespace=namespace, tag=tag)
+        require_known(registry, namespace=namespace, tag=tag)
         found = [
             tool
             for tool in registry

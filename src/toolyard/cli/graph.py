@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from toolyard.cli.options import YARD, SkipOption, YardOptions
 from toolyard.cli.output import counted, print_json, print_text, working
-from toolyard.cli.yard import config_path, open_registry, warn_of_unknown
+from toolyard.cli.yard import config_path, open_registry
 from toolyard.model.errors import ConfigError
 from toolyard.model.tool import Tool
 
@@ -72,7 +72,6 @@ def graph(
     wanted = GraphOptions(top, min_score, namespace, max_edges, linked)
     path = config_path(options.config)
     with open_registry(path, skip_bad=skip_bad) as registry:
-        warn_of_unknown(registry, namespace=namespace)
         summary = _write_graph(
             registry, wanted, out, form, title or f"Dataflow of {path.name if path else 'the domains'}"
         )

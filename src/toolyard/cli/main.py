@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
 
-from toolyard.cli.options import OUTPUT, VerbOptions, name_file
+from toolyard.cli.options import OUTPUT, VerbOptions, describe_unused, name_file
 from toolyard.cli.output import NotFoundError, fail, prepare_streams, print_json, print_text, set_verbosity
 from toolyard.constants import VERSION
 from toolyard.model.errors import (
@@ -136,7 +136,8 @@ def run(arguments: Sequence[str]) -> int:
                 set_verbosity(quiet=value.quiet, verbose=value.verbose)
         answer = command(*bound.args, **bound.kwargs)
     except CycloptsError as error:
-        fail(error, as_json=as_json)
+        unused = isinstance(error, UnusedCliTokensError)
+        fail(CycloptsError(describe_unused(app, error)) if unused else error, as_json=as_json)
         return 2
     except ToolyardError as error:
         fail(error, as_json=as_json)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-from cyclopts import App, Parameter
+from cyclopts import App, CycloptsError, Parameter
 
 from toolyard.constants import TOOL_NAMESPACE_SEP
 
@@ -95,6 +95,19 @@ def name_file(app: App, arguments: Sequence[str]) -> list[str]:
             return list(arguments)
     rest[places[0] : places[0] + 1] = [name] if mark else []
     return [*verb, _OPTION, path, *rest]
+
+
+def describe_unused(app: App, error: CycloptsError) -> str:
+    """About words that a verb has no place for: where a file belongs, and what quotes are for."""
+    words, verb = error.unused_tokens or [], list(error.command_chain or ())
+    found = app.parse_commands(verb)[1][-1].assemble_argument_collection()
+    own = [argument.name for argument in found if argument.index is not None]
+    shown, given = " ".join(["toolyard", *verb]), error.root_input_tokens or []
+    for word in words:
+        if Path(word).suffix.lower() in _SUFFIXES and not {_OPTION, _SHORT} & set(given):
+            return f"{word!r} is not in its place; the file comes first, `{shown} {word} ...`, or behind -c"
+    taken = f"{' '.join(own)} alone; put words that belong together in quotes" if own else "no such word"
+    return f"{', '.join(map(repr, words))}: `{shown}` takes {taken}"
 
 
 def _find_words(rest: Sequence[str], takes: Mapping[str, int]) -> Iterator[int]:

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from toolyard.cli.options import YARD, SkipOption, YardOptions, read_word
 from toolyard.cli.output import print_json, print_table, print_text, visible
-from toolyard.cli.yard import open_registry, warn_of_unknown
+from toolyard.cli.yard import open_registry
 from toolyard.insight.base import Sample
 from toolyard.model.errors import ConfigError, SamplingError
 from toolyard.plugins import SAMPLERS, get_tool_sampler
@@ -56,7 +56,6 @@ def sample(
         raise ConfigError(f"--count must be 1 or more, not {count}")
     given = _read_options(type, option, namespace)
     with open_registry(options.config, skip_bad=skip_bad) as registry:
-        warn_of_unknown(registry, namespace=namespace)
         sampler = get_tool_sampler(type, registry=registry, k=k, seed=seed, **given)
         try:
             samples = [sampler.sample()] if count == 1 else list(sampler.series(count))

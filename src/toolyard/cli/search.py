@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from toolyard.cli.options import YARD, SkipOption, YardOptions
 from toolyard.cli.output import counted, print_json, print_table, print_text, warn
-from toolyard.cli.yard import open_registry, warn_of_unknown
+from toolyard.cli.yard import open_registry, require_known
 from toolyard.insight.search.searcher import MOST_HITS, Hit
 from toolyard.model.errors import ConfigError
 
@@ -43,8 +43,10 @@ def search(
         raise ConfigError(f"-k must be from 1 to {MOST_HITS}, not {k}")
     if threshold is not None and not 0 <= threshold <= 1:
         raise ConfigError(f"--threshold must be from 0 to 1, not {threshold}")
+    if not query.strip():
+        raise ConfigError("the query is empty; say the task in words, or list all with `toolyard tools`")
     with open_registry(options.config, skip_bad=skip_bad) as registry:
-        warn_of_unknown(registry, namespace=namespace, tag=tag)
+        require_known(registry, namespace=namespace, tag=tag)
         found = registry.search(query, k, namespace=namespace or None, tags=tag or None, threshold=threshold)
     if found.note:
         warn(found.note)
@@ -55,6 +57,8 @@ def search(
     if rows:
         print_table("Found", ["score", "name", "description"], rows)
     print_text(f"{counted(len(found), 'tool')}, {found.mode} search")
+    if not rows:
+        warn("nothing fits; say it in other words, see the nearest with `--threshold 0`, or all with `toolyard tools`")
     return 0 if rows else 1
 
 

@@ -13,7 +13,7 @@ from toolyard.app.blocks import MEMORY, SessionsBlock
 from toolyard.app.config import Config, read_anything
 from toolyard.app.toolyard import Toolyard, build_parts, build_registry, survey
 from toolyard.calls.policy import Approver, Policy
-from toolyard.cli.output import counted, describe_missing, warn, working
+from toolyard.cli.output import NotFoundError, counted, describe_missing, warn, working
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.errors import UnknownSessionError
 from toolyard.model.report import LoadReport
@@ -128,14 +128,14 @@ def domain_registry(*, skip_bad: bool = False) -> ToolRegistry:
     return registry
 
 
-def warn_of_unknown(
+def require_known(
     registry: ToolRegistry, *, namespace: str | Iterable[str] | None = None, tag: str | Iterable[str] | None = None
 ) -> None:
-    """Say which namespaces and tags that were asked for no tool has, and which may have been meant."""
+    """Refuse a namespace or tag that no tool has, with those that may have been meant."""
     for what, asked, known in (
         ("namespace", namespace, {tool.namespace for tool in registry}),
         ("tag", tag, {tag for tool in registry for tag in tool.tags}),
     ):
         for name in (asked,) if isinstance(asked, str) else asked or ():
             if name not in known:
-                warn(describe_missing(what, name, sorted(known), "tools"))
+                raise NotFoundError(describe_missing(what, name, sorted(known), "tools"))
