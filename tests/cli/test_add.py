@@ -186,6 +186,12 @@ def test_what_is_there_already_is_not_added_twice_unless_under_another_name(word
     assert run(["add", *["-n", "other", *words[words[0] == "-n" and 2 :]]]) == 0
 
 
+@pytest.mark.parametrize("words", [["add", "desk.py", "--set"], ["call", "core::echo"]])
+def test_a_value_that_is_nested_without_end_is_refused_in_words(words, capsys):
+    assert run([*words, "text=" + "[" * 50_000]) == 2
+    assert "[[[...: the value is nested too deeply" in capsys.readouterr().err
+
+
 def test_a_config_that_is_a_link_stays_one():
     Path("kept.yaml").write_text("# mine\n")
     Path("link.yaml").symlink_to("kept.yaml")

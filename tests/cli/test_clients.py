@@ -155,6 +155,15 @@ def test_a_broken_file_or_an_entry_of_somebody_else_is_refused_and_left_alone(cl
         ("none.yaml", None, "none.yaml: no such file"),
         ("bad.yaml", "tools: [{type: pyhton, target: desk.py}]", "did you mean 'python'?"),
         ("bad.yaml", "tools: [{type: python, targett: desk.py}]", "tools.registry[0]: "),
+        ("bad.yaml", "tools: [{type: python, target: gone.py}]", "tools.registry[0].target: there is no /"),
+        (
+            "bad.yaml",
+            "tools: [{type: domains, domains: core}, {type: file, path: gone.yaml}]",
+            "[1].path: there is no /",
+        ),
+        ("bad.yaml", "tools: [{type: rest, spec: sub/gone.json}]", "sub/gone.json"),
+        ("bad.yaml", "tools: [{type: scripts, path: gone}]", "[0].path: there is no /"),
+        ("bad.yaml", "tools: [{type: mcp_config, path: gone.json}]", "[0].path: there is no /"),
         ("bad.yaml", "tools: {registry: [], engines: {e: {type: rest, timeout: soon}}}", "tools.engines.e"),
         ("bad.yaml", "tools: {registry: [], enrichments: [{type: nothing}]}", "tools.enrichments[0]"),
     ],
@@ -166,6 +175,15 @@ def test_a_config_that_cannot_be_served_is_refused_with_the_reason_and_nothing_i
         Path(config).write_text(text)
     assert run(["install", "cursor", config]) == 2
     assert error in capsys.readouterr().err and not place_of("cursor", home).exists()
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["{type: python, target: json}", "{type: rest, spec: 'http://127.0.0.1:1/x.json'}", "{type: mcp, command: x}"],
+)
+def test_what_is_no_file_need_not_be_there_yet(source, home):
+    Path("later.yaml").write_text(f"tools: [{source}]")
+    assert run(["install", "cursor", "later.yaml"]) == 0
 
 
 def test_where_the_old_text_is_kept_is_said(home, capsys):

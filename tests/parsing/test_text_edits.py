@@ -205,3 +205,9 @@ def test_json_of_any_form_stays_json_and_looks_as_it_did(text, path):
 def test_what_cannot_be_added_to_safely_is_refused_with_what_to_add(text):
     with pytest.raises(ConfigError, match=r'f: tools is written in a way .*; add this by hand: \{"type": "mcp"'):
         append(text, LIST)
+
+
+@pytest.mark.parametrize("text", ["tools: {a: {b: []}}\n", "tools: word\n", '{"tools": {"deeper": []}}'])
+def test_what_is_no_list_is_said_to_be_none(text):
+    with pytest.raises(ConfigError, match=r'f: tools is no list, to which this could be added: \{"type": "mcp"'):
+        append(text, LIST)

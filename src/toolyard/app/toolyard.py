@@ -6,10 +6,11 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from toolyard.app.blocks import PluginEntry, make_plugin, wired_options
+from toolyard.app.blocks import PluginEntry, make_plugin, plugin_options, read_plugin_options, wired_options
 from toolyard.app.config import Config, ConfigLike, clean_report, hide_secrets, read_anything
 from toolyard.calls.policy import Approver, Policy
 from toolyard.calls.tracer import Tracer, read_log_options
@@ -115,15 +116,28 @@ def survey(config: ConfigLike, *, enrich: bool = False) -> tuple[ToolRegistry, L
 
 
 def check_config(config: Config) -> None:
-    """Make everything that a config names, without loading a tool: a wrong type or option is an error."""
+    """Make everything that a config names, without loading a tool: a wrong type or option, or no file, is an error."""
     with hide_secrets(config.secrets), ToolRegistry() as registry:
         make_enrichments(config)
         loaders = make_loaders(config)
         try:
+            for entry in config.loaders:
+                _check_files(entry, config.base)
             make_engine(config, registry, loaders).close()
         finally:
             for loader in loaders:
                 loader.close()
+
+
+def _check_files(entry: PluginEntry, base: Path) -> None:
+    """The file or folder that a source is must be there; a module's name and an address are no paths."""
+    cls = LOADERS.get(entry.type)
+    read = read_plugin_options(cls, entry.options, entry.where, base.resolve())
+    located = [name for name, option in plugin_options(cls).items() if option.required and option.type.noted("locate")]
+    for name in located:
+        place = Path(str(read.get(name, "")))
+        if place.is_absolute() and not place.exists():
+            raise ConfigError(f"{entry.where}.{name}: there is no {place}")
 
 
 def build_parts(

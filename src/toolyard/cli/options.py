@@ -14,6 +14,7 @@ import msgspec
 from cyclopts import App, CycloptsError, Parameter
 
 from toolyard.constants import TOOL_NAMESPACE_SEP
+from toolyard.model.errors import ConfigError
 
 
 @Parameter(name="*")
@@ -64,6 +65,8 @@ def read_word(text: str) -> Any:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
         return text
+    except RecursionError:
+        raise ConfigError(f"{text[:20]}...: the value is nested too deeply") from None
 
 
 _OPTION, _SHORT = "--config", "-c"

@@ -255,7 +255,11 @@ def append_item(text: str, path: Sequence[str], item: Any, *, read: Callable[[st
     holder = expected
     for key in path[:-1]:
         holder = holder[key]
-    holder[path[-1]] = [*(holder.get(path[-1]) or []), item]
+    there = holder.get(path[-1])
+    where, line = ".".join(path), json.dumps(item, ensure_ascii=False)
+    if not isinstance(there, list | None):
+        raise ConfigError(f"{what}: {where} is no list, to which this could be added: {line}")
+    holder[path[-1]] = [*(there or []), item]
     for append in (_append_json, _append_yaml):
         try:
             made = append(text, path, item)
@@ -263,7 +267,6 @@ def append_item(text: str, path: Sequence[str], item: Any, *, read: Callable[[st
                 return made
         except (yaml.YAMLError, MalformedSource, _UnusualError):
             continue
-    where, line = ".".join(path), json.dumps(item, ensure_ascii=False)
     raise ConfigError(f"{what}: {where} is written in a way that cannot be added to safely; add this by hand: {line}")
 
 
