@@ -58,6 +58,7 @@ _POLL = 0.25
 _LOOK_EACH = 100
 _LOOK_SECONDS = 60.0
 _ID = re.compile(r"([0-9a-f]{24})-([1-9][0-9]{0,8})")
+_CURSOR = re.compile(rf"([0-9]{{1,12}}(?:\.[0-9]{{1,17}})?)~({_ID.pattern})", re.ASCII)
 _T = TypeVar("_T")
 
 log = logging.getLogger(__name__)
@@ -372,9 +373,7 @@ def _unknown(approval_id: str) -> UnknownApprovalError:
 
 
 def _read_cursor(cursor: str) -> tuple[float, str]:
-    created, _, approval_id = cursor.partition("~")
-    try:
-        _place(approval_id)
-        return float(created), approval_id
-    except (ValueError, UnknownApprovalError):
-        raise DefinitionError("this cursor is none that a list of approvals gave; begin without one") from None
+    parts = _CURSOR.fullmatch(cursor)
+    if parts is None:
+        raise DefinitionError("cursor is not one of a list of approvals: give that of the page before")
+    return float(parts[1]), parts[2]

@@ -88,7 +88,8 @@ def bind_within(snapshot: Snapshot, mode: Mode, call: ToolCall, scope: Scope, *,
     candidates = find(snapshot, call.name, sees=None if everything else scope.sees, hints=everything or scope.lists)
     bound = bind(snapshot, call, candidates=candidates, at_once=at_once)
     if not scope.may(mode, bound.tool):
-        raise Denied(f"this key may not {mode} {bound.tool.qualified_name}", hint="ask for a key with a wider scope")
+        name, scope_needed = bound.tool.qualified_name, f"{bound.tool.namespace}:{mode}"
+        raise Denied(f"this key may not {mode} {name}", hint=f"ask for a key with the scope {scope_needed}")
     return bound
 
 

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from toolyard.calls.approval import ANONYMOUS, Approval, Decider, check_decider
 from toolyard.calls.approvals import Approvals
-from toolyard.model.errors import ApprovalError
+from toolyard.model.errors import ApprovalError, DefinitionError
+from toolyard.serving.http_fault import refuse_cursor
 from toolyard.serving.identity import Principal
 
 _TIMES = ("created", "expires", "decided_at", "used_at")
@@ -23,7 +24,10 @@ class ApprovalView:
     async def list_page(self, principal: Principal, **filters: Any) -> dict[str, Any]:
         """A page of those that they may see; `filters` are those of `Approvals.list`."""
         decider = decider_of(principal)
-        page = await self._approvals.alist(by=decider, **filters)
+        try:
+            page = await self._approvals.alist(by=decider, **filters)
+        except DefinitionError:
+            raise refuse_cursor() from None
         shown: dict[str, Any] = {"approvals": [self._show(approval, decider) for approval in page.approvals]}
         return shown if page.cursor is None else {**shown, "next_cursor": page.cursor}
 

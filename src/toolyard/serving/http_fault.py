@@ -57,6 +57,12 @@ def make_overloaded(message: str, retry_after: int) -> HttpFault:
     return HttpFault(429, "server.overloaded", message, retryable=True, headers=headers)
 
 
+def refuse_cursor() -> HttpFault:
+    """For a cursor that the list did not give, or gave for other filters."""
+    words = "cursor is not one of this list: give next_cursor of the page before, with the same filters"
+    return HttpFault(400, "request.invalid_query", words)
+
+
 def find_session_fault(error: BaseException) -> HttpFault | None:
     """How an error of sessions, definitions or approvals is told over HTTP; None for any other error."""
     if isinstance(error, SessionError | DefinitionError | ApprovalError):

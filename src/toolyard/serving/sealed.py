@@ -23,23 +23,30 @@ _PURPOSE, _FORM_PURPOSE = b"toolyard sign-in 1\n", b"toolyard form 1\n"
 
 def write_cursor(digest: bytes, *place: int) -> str:
     """The text for a place in the list that the digest stands for."""
-    return (
-        base64.urlsafe_b64encode(_seal(digest, b"".join(n.to_bytes(_NUMBER, "big") for n in place)))
-        .decode()
-        .rstrip("=")
-    )
+    return seal_text(digest, b"".join(n.to_bytes(_NUMBER, "big") for n in place))
 
 
 def read_cursor(digest: bytes, cursor: str) -> tuple[int, ...] | None:
     """The place; None if the cursor is not of this list."""
+    place = open_text(digest, cursor)
+    if place is None or len(place) % _NUMBER:
+        return None
+    return tuple(int.from_bytes(place[at : at + _NUMBER], "big") for at in range(0, len(place), _NUMBER))
+
+
+def seal_text(digest: bytes, place: bytes) -> str:
+    """The text for a place that is called by bytes."""
+    return base64.urlsafe_b64encode(_seal(digest, place)).decode().rstrip("=")
+
+
+def open_text(digest: bytes, cursor: str) -> bytes | None:
+    """The place of a `seal_text`; None if it is not of this list."""
     try:
         raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
     except (binascii.Error, ValueError):
         return None
     place = raw[:-DIGEST_BYTES]
-    if len(place) % _NUMBER or raw != _seal(digest, place):
-        return None
-    return tuple(int.from_bytes(place[at : at + _NUMBER], "big") for at in range(0, len(place), _NUMBER))
+    return place if raw == _seal(digest, place) else None
 
 
 def _seal(digest: bytes, place: bytes) -> bytes:

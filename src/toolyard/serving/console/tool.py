@@ -13,7 +13,7 @@ import msgspec
 from starlette.requests import Request
 
 from toolyard.model.call import Mode, Notify, ToolCall, ToolResult
-from toolyard.model.errors import UnknownToolError
+from toolyard.model.errors import Denied, UnknownToolError
 from toolyard.model.names import closest
 from toolyard.model.tool import Tool
 from toolyard.registry.bind import find, hint_missing
@@ -91,8 +91,7 @@ async def run_tool(service: Service, request: Request, data: Mapping[str, str], 
         draft = _Draft(found[0], found, fields, filled=filled, notice=_CHANGED, session=session, at=at)
         return Shown(_TEMPLATE, _show_draft(service, request, draft), 409)
     if not KeyScope(caller_of(request).principal).may(mode, tool):
-        verb = "simulate" if mode == "simulate" else "run"
-        raise HttpFault(403, "auth.forbidden", f"this key may not {verb} tools of {tool.namespace}")
+        raise HttpFault(403, Denied.code, f"this key may not {mode} tools of {tool.namespace}")
     fields = form_fields(tool.parameters)
     as_json = _JSON in data
     form = read_json_form(_JSON, data[_JSON]) if as_json else read_form(fields, data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Literal
@@ -13,7 +14,7 @@ from starlette.responses import Response
 from toolyard.engines.base import ToolEngine
 from toolyard.model.call import Mode, ToolCall
 from toolyard.model.errors import ErrorInfo
-from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.http_fault import HttpFault, refuse_cursor
 from toolyard.serving.identity import Caller
 from toolyard.serving.invoke import Invoker, idempotency_key, locate_approval, or_default
 from toolyard.serving.routing import (
@@ -27,6 +28,7 @@ from toolyard.serving.routing import (
     query_str,
     read_json,
 )
+from toolyard.serving.sealed import DIGEST_BYTES, open_text, seal_text
 from toolyard.serving.session_view import (
     SessionQuota,
     check_initial_state,
@@ -361,8 +363,13 @@ class SessionRoutes:
     async def list_sessions(self, request: Request) -> Response:
         """The caller's sessions, by id."""
         limit = query_int(request, "limit", 1, _PAGE, 100)
-        after = query_str(request, "cursor") or ""
         sessions, owner = self._engine.sessions, caller_of(request).principal.owner or ""
+        digest = hashlib.blake2b(f"sessions of {owner}".encode(), digest_size=DIGEST_BYTES).digest()
+        cursor = query_str(request, "cursor")
+        place = b"" if cursor is None else open_text(digest, cursor)
+        if place is None:
+            raise refuse_cursor()
+        after = place.decode()
         found = await run_off_loop(sessions, lambda: list_sessions(sessions, owner))
         lines = [line for line in found if line[0] > after]
         page: dict[str, Any] = {
@@ -372,7 +379,7 @@ class SessionRoutes:
             ]
         }
         if len(lines) > limit:
-            page["next_cursor"] = lines[limit - 1][0]
+            page["next_cursor"] = seal_text(digest, lines[limit - 1][0].encode())
         return JsonResponse(page)
 
     async def end_session(self, request: Request) -> Response:

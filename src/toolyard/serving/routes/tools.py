@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.catalog_view import CatalogView, show_native
-from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.http_fault import HttpFault, refuse_cursor
 from toolyard.serving.identity import Caller, Principal
 from toolyard.serving.invoke import (
     Invoker,
@@ -98,6 +99,7 @@ def search_tools(
 
 
 _MOST = 1000
+_PLACE = re.compile(r"[0-9]{1,12}", re.ASCII)
 _TEXT = {"type": "string"}
 
 _QUERY = (
@@ -111,7 +113,7 @@ _QUERY = (
         "threshold", {"type": "number", "minimum": 0, "maximum": 1}, "With `q`: the score the best must reach."
     ),
     QueryParameter("limit", {"type": "integer", "minimum": 1, "maximum": _MOST}, "Tools on a page; 100 if not given."),
-    QueryParameter("cursor", {"type": "string", "pattern": "^[0-9]{1,12}$"}, "`next_cursor` of the page before."),
+    QueryParameter("cursor", {"type": "string"}, "`next_cursor` of the page before."),
 )
 FINGERPRINT = QueryParameter(
     "fingerprint", {"type": "string", "minLength": 1}, "Selects one overload; the beginning is enough."
@@ -216,7 +218,10 @@ class ToolRoutes:
         """The page of the catalog that a query asks for."""
         snapshot = self._catalog.registry.snapshot
         limit = query_int(request, "limit", 1, _MOST, 100)
-        start = int(query_str(request, "cursor") or 0)
+        cursor = query_str(request, "cursor")
+        if cursor is not None and _PLACE.fullmatch(cursor) is None:
+            raise refuse_cursor()
+        start = int(cursor or 0)
         found = self._filter_tools(request, snapshot, start + limit)
         page = found.tools[start : start + limit]
         answer: dict[str, Any] = {"tools": [], "generation": snapshot.generation}
