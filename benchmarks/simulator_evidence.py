@@ -121,8 +121,12 @@ def locate_entity(result: Any, role: Role) -> tuple[Path, dict[str, Any]]:
         objects = [(path, value) for path, value in level if isinstance(value, dict)]
         objects.sort(key=order)
         for path, value in objects:
-            if any(is_name(inner) and name in role.fields for name, inner in own_values(value).items()):
-                return path, value
+            own = own_values(value)
+            if any(is_name(inner) and name in role.fields for name, inner in own.items()):
+                # The address of an answer is that of the one in it.
+                inside = [name for name in value if isinstance(value[name], dict) and "id" in value[name]]
+                name = next((name for name in inside if str(value[name]["id"]) == own.get("id")), None)
+                return (path, value) if name is None else ((*path, name), value[name])
         level = [((*path, name), inner) for path, value in objects for name, inner in value.items()]
         level += [((*path, "[]"), inner[0]) for path, inner in level if isinstance(inner, list) and inner]
     return (), result if isinstance(result, dict) else {}
@@ -219,9 +223,10 @@ def lost_values(values: SchemaValues | None, sent: Any, shown: Any, node: Any, p
         sent, shown = open_value(sent), open_value(shown)
     if isinstance(sent, dict):
         names = {} if values is None else names_of(values, node)
-        theirs = {plain_letters(name): name for name in (names or (shown if isinstance(shown, dict) else {}))}
+        known = names or (shown if isinstance(shown, dict) else {})
+        theirs = {plain_letters(name): name for name in known}
         for name, value in sent.items():
-            their = theirs.get(plain_letters(name))
+            their = name if name in known else theirs.get(plain_letters(name))
             if their is not None:
                 inner = shown.get(their) if isinstance(shown, dict) else None
                 yield from lost_values(values, value, inner, names.get(their, True), f"{path}/{their}")

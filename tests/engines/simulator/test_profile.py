@@ -418,9 +418,10 @@ def test_an_address_that_a_thing_was_given_is_not_its_name(field, end):
     with LMToolEngine(ToolRegistry(tools)) as engine:
         engine.setup("s")
         made = [{field: f"https://{host}.example{end}", "note": host} for host in ("hooks", "b")]
-        assert [ask(engine, "make", **one) for one in made] == made
+        named = [{"id": at, **one} for at, one in enumerate(made, 1001)]
+        assert [ask(engine, "make", **one) for one in made] == named
         ask(engine, "remove", hook_id="hook")
-        assert ask(engine, "every") == made
+        assert ask(engine, "every") == named
 
 
 @pytest.mark.parametrize("link", ["/videos/123", "https://api.example.com/me/videos/123/", "/videos/123?fields=uri"])
@@ -452,3 +453,118 @@ def test_values_in_envelopes_of_their_own_come_back_as_the_answer_has_them():
         ask(engine, "change", attributeId="size", title={"value": "Width"})
         [listed] = ask(engine, "every")["records"]
         assert (listed["attributeID"], listed["title"]) == ("size", "Width")
+
+
+@pytest.mark.parametrize("asked", [(), ("page",), ("data",)], ids=["none", "noun", "data"])
+@pytest.mark.parametrize("answered", [(), ("page",), ("pages", "[]")], ids=["none", "noun", "list of one"])
+def test_what_no_property_is_named_for_is_shown_with_an_id_all_the_same(asked, answered):
+    body = an_object(note=TEXT, owner=an_object(id=TEXT))
+    made = Family(body, body, asked=asked, answered=answered).check_whole(
+        {"note": "first", "owner": {"id": "7"}}, {"note": "second"}
+    )
+    assert made == {"id": 1001, "note": "first", "owner": {"id": "7"}}
+
+
+def test_an_id_is_not_shown_where_the_schema_is_closed_or_there_is_another_name():
+    closed = {**an_object(note=TEXT), "additionalProperties": False}
+    assert Family(PAGE, closed).shown("create_page", {"note": "mine"}) == {"note": "mine"}
+    named = an_object(slug=TEXT, note=TEXT)
+    assert Family(named, named).shown("create_page", {"slug": "a", "note": "b"}) == {"slug": "a", "note": "b"}
+
+
+def test_an_id_that_only_some_answers_call_after_the_thing_is_one_id():
+    body, shown = an_object(note=TEXT), an_object(employeeId=WHOLE, note=TEXT)
+    tools = [
+        operation("make", "POST", "/employees", {}, body),
+        operation("every", "GET", "/employees", {"type": "array", "items": shown}),
+    ]
+    with LMToolEngine(ToolRegistry(tools)) as engine:
+        engine.setup("s")
+        ask(engine, "make", note="mine")
+        assert ask(engine, "every") == [{"employeeId": 1001, "note": "mine"}]
+
+
+@pytest.mark.parametrize("part", ["content", "data", "body", "value"])
+def test_a_part_that_is_called_as_envelopes_are_is_one_of_many(part):
+    fields = {part: an_object(raw=TEXT), "kind": TEXT, "title": TEXT, "revision": WHOLE}
+    sent = {part: {"raw": "text"}, "kind": "note", "title": "First", "revision": 3}
+    made = Family(an_object(**fields), an_object(**fields, id=WHOLE)).check_whole(sent, {part: {"raw": "other"}})
+    assert made == {"id": 1001, **sent}
+    shown = Family(an_object(**fields), an_object(**fields, slug=TEXT), key="slug").shown("create_page", sent)
+    assert shown.items() >= sent.items()
+
+
+@pytest.mark.parametrize("name", ["links", "_links", "Links"])
+def test_an_answer_says_beside_a_thing_where_that_is_and_what_was_sent_beside_it(name):
+    consent = an_object(title=TEXT, id=TEXT)
+    answer = an_object(data=consent, risk=an_object(level=TEXT), **{name: an_object(self=TEXT)})
+    body = an_object(data=an_object(title=TEXT), risk=an_object(level=TEXT))
+    tools = [
+        operation("make", "POST", "/v1/consents", answer, body),
+        operation("show", "GET", "/v1/consents/{consent_id}", answer),
+    ]
+    with LMToolEngine(ToolRegistry(tools)) as engine:
+        engine.setup("s")
+        made = ask(engine, "make", data={"title": "mine"}, risk={"level": "low"})
+        assert made == {
+            "data": {"title": "mine", "id": "1001"},
+            "risk": {"level": "low"},
+            name: {"self": "/v1/consents/1001"},
+        }
+        assert ask(engine, "show", consent_id="1001") == made
+
+
+def test_things_sent_in_a_list_of_any_name_are_made_one_by_one_where_the_answer_lists_them():
+    contact = an_object(contactId=TEXT, note=TEXT)
+    listed = an_object(contacts={"type": "array", "items": contact})
+    body = an_object(contactList={"type": "array", "items": an_object(note=TEXT)})
+    tools = [
+        operation("make", "POST", "/contacts", listed, body),
+        operation("show", "GET", "/contacts/{contactId}", listed),
+    ]
+    with LMToolEngine(ToolRegistry(tools)) as engine:
+        engine.setup("s")
+        made = ask(engine, "make", contactList=[{"note": "a"}, {"note": "b"}])["contacts"]
+        assert [one["note"] for one in made] == ["a", "b"]
+        assert ask(engine, "show", contactId=made[1]["contactId"])["contacts"] == made[1:]
+
+
+def test_parts_of_a_thing_that_are_called_after_its_last_word_are_no_list_of_things():
+    rules = {"type": "array", "items": an_object(rule_key=TEXT)}
+    shown = an_object(shared_rules_key=TEXT, title=TEXT, rules=rules)
+    tools = [
+        operation("make", "POST", "/shared_rules", an_object(result=shown), an_object(title=TEXT, rules=rules)),
+        operation("show", "GET", "/shared_rules/{sharedRulesKey}", an_object(result=shown)),
+    ]
+    with LMToolEngine(ToolRegistry(tools)) as engine:
+        engine.setup("s")
+        made = ask(engine, "make", title="mine", rules=[{"rule_key": "a"}])
+        assert made["result"].items() >= {"title": "mine", "rules": [{"rule_key": "a"}]}.items()
+        assert ask(engine, "show", sharedRulesKey=made["result"]["shared_rules_key"]) == made
+
+
+def test_a_list_of_one_beside_its_total_is_what_is_asked_for():
+    connect = an_object(connectId=TEXT, note=TEXT)
+    found = an_object(configurations={"type": "array", "items": connect}, totalRecords=TEXT)
+    tools = [
+        operation("make", "POST", "/connects", connect, an_object(note=TEXT)),
+        operation("change", "PATCH", "/connects/{connectId}", connect, an_object(note=TEXT)),
+        operation("show", "GET", "/connects/{connectId}", found),
+    ]
+    with LMToolEngine(ToolRegistry(tools)) as engine:
+        engine.setup("s")
+        made = ask(engine, "make", note="first")
+        ask(engine, "change", connectId=made["connectId"], note="second")
+        assert ask(engine, "show", connectId=made["connectId"])["configurations"] == [{**made, "note": "second"}]
+
+
+def test_attributes_that_are_all_that_is_sent_stay_attributes():
+    draft = an_object(id=TEXT, attributes=an_object(title=TEXT))
+    tools = [
+        operation("make", "POST", "/drafts", {}, an_object(attributes=an_object(title=TEXT))),
+        operation("show", "GET", "/drafts/{draft_id}", draft),
+    ]
+    with LMToolEngine(ToolRegistry(tools)) as engine:
+        engine.setup("s")
+        made = ask(engine, "make", attributes={"title": "mine"})
+        assert ask(engine, "show", draft_id=str(made["id"])) == {"id": "1001", "attributes": {"title": "mine"}}

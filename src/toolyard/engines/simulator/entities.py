@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from typing import Any, TypeGuard
 
-from toolyard.engines.simulator.containers import opened_value
+from toolyard.engines.simulator.containers import COMMON, opened_value
 from toolyard.engines.simulator.draw import Draw, Make, encode
-from toolyard.engines.simulator.profile import AnswerPath, Profile, has_own_id
+from toolyard.engines.simulator.profile import PARTS, AnswerPath, Profile, has_own_id
 from toolyard.engines.simulator.roles import ID_ENDS, fields_of, noun_of, own_names
 from toolyard.engines.simulator.scalars import OWN
 from toolyard.engines.simulator.values import item_node, properties_of
@@ -27,10 +27,9 @@ Fields = dict[str, Any]
 StoredName = list[Any]
 """The number of a thing, and what it is called by."""
 
-_INSIDE = ("metadata", "attributes", "properties", "meta", "sys", "info")
-"""Parts of a thing in which its name may be."""
 LINKS = ("uri", "href", "self", "selflink", "url", "location", "link", "links")
 """What a thing without an id is found by: `/users/7/albums/1001`, alone or as `{"_links": {"self": {"href": ...}}}`."""
+_SELF = ("self", "selflink", "links")
 _DEEPEST = 4
 _LONGEST = 100
 _PAGE = 32
@@ -169,7 +168,7 @@ def _find_entry(entries: Iterator[StoredName], value: str, fields: tuple[str, ..
 
 def _handles_of(fields: Fields, kind: str) -> dict[str, str]:
     """What a thing may be asked for by: anything short, since nobody knows what others call it by."""
-    inner = [fields[part] for part in _INSIDE if isinstance(fields.get(part), dict)]
+    inner = [fields[part] for part in PARTS if isinstance(fields.get(part), dict)]
     found: dict[str, str] = {}
     for part in (*inner, fields):
         found |= _short_texts(part)
@@ -247,14 +246,23 @@ class AnswerWriter:
         return found
 
     def _link_entity(self, number: int, known: Fields, path: AnswerPath) -> Fields:
-        """Where it is to be found, for an entity that is shown without an id."""
+        """Where it is to be found: what it calls itself by, or any address where it is shown without an id."""
         role, letters = self.profile.role, {plain_letters(name): name for name in reversed(path.properties)}
-        name = next((letters[link] for link in LINKS if link in letters), None)
-        if name is None or name in known or has_own_id(path.properties, role.noun):
+        links = _SELF if has_own_id(path.properties, role.noun) else LINKS
+        name = next((letters[link] for link in links if link in letters), None)
+        if name is None:
             return {}
         called = find_name(known, role.fields or fields_of("id", role.noun), self.store.kind) or FIRST_ID + number
         link = self._fit_link(path.properties[name], f"{self._address}/{called}")
         return {} if link is None else {name: link}
+
+    def _surround_entity(self, number: int, path: AnswerPath) -> Fields:
+        """What an answer says beside the entity that it is about: where that is, and what was sent beside it."""
+        root = {} if self.profile.values is None else self.profile.values.root
+        around, known = AnswerPath((), root, properties_of(root, root) or {}), self.store.read(number)
+        inside = {*map(plain_letters, path.properties), *COMMON}
+        beside = {name: value for name, value in known.items() if plain_letters(name) not in inside}
+        return {**self._link_entity(number, known, around), **beside}
 
     def _fit_link(self, node: SubSchema, link: str, depth: int = _DEEPEST) -> Any:
         """The link as that part has it: a text, absolute where others are, or inside of an object or a list."""
@@ -286,11 +294,25 @@ class AnswerWriter:
         # What it can be asked for by is not to be left out.
         ids = [plain_letters(name) for name in path.properties if plain_letters(name).endswith(ID_ENDS)]
         draw = Draw(self.key + b"%d" % number, echo, frozenset((*echo, *own.values(), *ids, "metadata")))
-        draw.known = {**{own[name]: value for name, value in echo.items() if name in own}, **known}
+        shown = {plain_letters(name) for name in path.properties}
+        others = {name: echo[plain] for name, plain in own.items() if plain in echo and plain not in shown}
+        draw.known = {**others, **{own[name]: value for name, value in echo.items() if name in own}, **known}
         value = values.make_part(maker, values.checker(path.node), draw)
         if isinstance(value, dict):
+            value = self._name_entity(number, known, value, path)
             self.store.write(number, merge_fields(known, copied(value)))
         return value
+
+    def _name_entity(self, number: int, known: Fields, value: Fields, path: AnswerPath) -> Fields:
+        """The entity with what it is called by, though its schema has no name for that: nobody could ask for it."""
+        role, values = self.profile.role, self.profile.values
+        if role.single or role.verb in ("act", "delete") or values is None or has_own_id(value, role.noun):
+            return value
+        if find_name(value, (*role.fields, *fields_of("id", role.noun), *ID_ENDS), self.store.kind) is not None:
+            return value
+        name = "id" if "id" in known or role.key is None else role.key
+        named = {name: known.get(name, FIRST_ID + number), **value}
+        return named if values.checker(path.node)(named) else value
 
     def show_entity(self, number: int, known: Fields, arguments: dict[str, Any]) -> Any:
         """An answer with the entity in it."""
@@ -301,7 +323,9 @@ class AnswerWriter:
                 return self.fit_schema(known, arguments)
             return self.make_answer(arguments, {**known, **arguments})
         entity = self.make_entity(number, known, maker, path)
-        return self.wrap_entities(path, [entity], arguments) if path.names else entity
+        if not path.names:
+            return entity
+        return self.wrap_entities(path, [entity], arguments, around=self._surround_entity(number, path))
 
     def wrap_entities(
         self,
@@ -310,10 +334,13 @@ class AnswerWriter:
         arguments: dict[str, Any],
         known: Fields | None = None,
         must: frozenset[str] = frozenset(),
+        around: Fields | None = None,
     ) -> Any:
-        """An answer with these in their place; others in theirs where the schema will not have them."""
+        """An answer with these in their place, `around` beside them; others where the schema will not have them."""
         must = must.union(map(plain_letters, path.names))
-        return self.make_answer(arguments, arguments if known is None else known, must=must, whole=path.wrap(entities))
+        whole = path.wrap(entities)
+        whole = {**around, **whole} if around and isinstance(whole, dict) else whole
+        return self.make_answer(arguments, arguments if known is None else known, must=must, whole=whole)
 
     def make_answer(
         self,

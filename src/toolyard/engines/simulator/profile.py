@@ -6,14 +6,14 @@ in the answer, alone or in a list (`AnswerPath`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from toolyard.engines.simulator.containers import COMMON
 from toolyard.engines.simulator.draw import Make, encode
-from toolyard.engines.simulator.roles import nouns_of, own_names, role_of
+from toolyard.engines.simulator.roles import THINGS, noun_of, nouns_of, own_names, role_of
 from toolyard.engines.simulator.scalars import OWN
 from toolyard.engines.simulator.values import SchemaValues, SharedParts, item_node, properties_of
 from toolyard.model.bindings import RestBinding
@@ -45,6 +45,8 @@ ITEM = "[]"
 _ABOUT = frozenset(("meta", "metadata", "links", "included", "status", "success", "ok", "code", "message", "messages"))
 _ABOUT |= {"errors", "error", "warnings", "requestid", "pagination", "jsonapi", "version", "timestamp"}
 """What an answer says beside what it is about."""
+PARTS = ("metadata", "attributes", "properties", "meta", "sys", "info")
+"""Parts of a thing that are about itself, in which its name may be."""
 
 
 class AnswerPath(msgspec.Struct, frozen=True, eq=False):
@@ -76,8 +78,9 @@ def find_entity(root: dict[str, Any], noun: str) -> AnswerPath | None:
     path = _open_envelopes(root, root, noun)
     if path is None or not has_own_id(path.properties, noun):
         listed = find_list(root, noun, among=("data", "result", "results", "items", "response"))
-        if listed is not None and (has_own_id(listed.properties, noun) or find_list(root, noun, among=())):
-            return listed
+        named = find_list(root, noun, among=())
+        if named is not None or (listed is not None and has_own_id(listed.properties, noun)):
+            return named or listed
         alone = find_list(root, noun)
         if alone is not None and has_own_id(alone.properties, noun) and _tell_contents(root, root) == [alone.names[0]]:
             return alone
@@ -86,7 +89,8 @@ def find_entity(root: dict[str, Any], noun: str) -> AnswerPath | None:
 
 def _tell_contents(root: dict[str, Any], node: SubSchema) -> list[str]:
     """The properties of an answer that are not about the answer itself."""
-    return [name for name in properties_of(root, node) or () if plain_letters(name) not in _ABOUT]
+    letters = {name: plain_letters(name) for name in properties_of(root, node) or ()}
+    return [name for name, plain in letters.items() if plain not in _ABOUT and not plain.startswith("total")]
 
 
 def _open_envelopes(root: dict[str, Any], node: SubSchema, noun: str) -> AnswerPath | None:
@@ -107,18 +111,28 @@ def _wrapped_name(root: dict[str, Any], properties: dict[str, SubSchema], noun: 
     if has_own_id(properties, noun):
         return None
     letters = {plain_letters(name): name for name in reversed(properties)}
+    rest = {plain: name for plain, name in letters.items() if plain not in _ABOUT}
     for plain in (*nouns_of(noun), *_WRAPPERS):
-        name = letters.get(plain)
-        if name is not None and properties_of(root, properties[name]):
+        inside = properties_of(root, properties[letters[plain]]) if plain in letters else None
+        if inside and (plain == nouns_of(noun)[0] or _is_envelope(inside, rest)):
+            return letters[plain]
+    for plain, name in rest.items():
+        inside = properties_of(root, properties[name])
+        if inside and has_own_id(inside, noun) and (len(rest) == 1 or plain.endswith(nouns_of(noun)[1] or " ")):
             return name
-    rest = [name for plain, name in letters.items() if plain not in _ABOUT]
-    inside = properties_of(root, properties[rest[0]]) if len(rest) == 1 else None
-    return rest[0] if inside and has_own_id(inside, noun) else None
+    return None
 
 
-def has_own_id(properties: Mapping[str, SubSchema], noun: str) -> bool:
+def _is_envelope(inside: Collection[str], beside: Collection[str]) -> bool:
+    """Whether what is called as envelopes are is one, and no part like others: `content` is one of a comment's many."""
+    return len(inside) + 1 >= len(beside)
+
+
+def has_own_id(properties: Iterable[str], noun: str) -> bool:
     """Whether a thing says by which id it is called."""
-    ids = {*OWN, "sha", *[name + end for name in nouns_of(noun) if name for end in OWN]}
+    starts = [start for name in nouns_of(noun) if name for start in (name, f"{name}s")]
+    ids = {*OWN, "sha", *[f"{thing}id" for thing in THINGS]}
+    ids |= {start + end for start in starts for end in (*OWN, "key")}
     return any(plain_letters(name) in ids for name in properties)
 
 
@@ -150,8 +164,9 @@ def find_list(root: dict[str, Any], noun: str, among: Collection[str] = _LISTS) 
 def is_any_object(schema: dict[str, Any]) -> bool:
     """True if a schema allows any object and says nothing about it."""
     kinds = allowed_types(schema)
-    said = ("properties", "allOf", "anyOf", "oneOf", "$ref", "enum", "const", "items", "required", "not", "if")
+    said = ("allOf", "anyOf", "oneOf", "$ref", "enum", "const", "items", "required", "not", "if")
     free = (kinds is None or "object" in kinds) and not any(key in schema for key in said)
+    free = free and not schema.get("properties")
     return free and schema.get("additionalProperties", True) in (True, {}) and "patternProperties" not in schema
 
 
@@ -179,7 +194,8 @@ class Profile:
         """True if the answer may be any object."""
         self.values = values
         root = None if values is None or self.is_free else values.root
-        self.role = role_of(tool, lists=root is not None and find_list(root, "") is not None)
+        noun = noun_of(tool.binding.path.split("/")) if isinstance(tool.binding, RestBinding) else ""
+        self.role = role_of(tool, lists=root is not None and find_list(root, noun) is not None)
         noun = self.role.noun
         self.list_path: AnswerPath | None = None if root is None else find_list(root, noun)
         self.entity_path: AnswerPath | None = None
@@ -237,11 +253,12 @@ class Profile:
         while len(found) < _DEEPEST:
             letters = {plain_letters(name): name for name in properties if name not in aside}
             names = [*nouns_of(self.role.noun), *wrapped, *_WRAPPERS, *(letters if len(letters) == 1 else ())]
-            opened = next((letters[plain] for plain in names if plain in letters and plain not in own), None)
-            inside = None if opened is None else properties_of(root, properties[opened])
-            if opened is None or inside is None:
+            opened = next((plain for plain in names if plain in letters and plain not in own), "")
+            inside = properties_of(root, properties[letters[opened]]) if opened else None
+            sure = opened in wrapped or opened == nouns_of(self.role.noun)[0]
+            if inside is None or not (sure or (opened not in PARTS and _is_envelope(inside, letters))):
                 break
-            found, properties = (*found, opened), inside
+            found, properties = (*found, letters[opened]), inside
         return found
 
     def sent_fields(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -281,8 +298,9 @@ class Profile:
         for name, value in sent.items():
             if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
                 letters = plain_letters(name)
-                alone = len(sent) == 1 and singular(letters).endswith(names[1:])
-                if name == self.body_argument or alone or (letters not in names and singular(letters) in names):
+                listed = self.entity_path is not None and ITEM in self.entity_path.names
+                alone = len(sent) == 1 and (listed or singular(letters).endswith(names[1:]))
+                if name == self.body_argument or alone or (letters != names[0] and singular(letters) == names[0]):
                     return value
         return []
 

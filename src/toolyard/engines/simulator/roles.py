@@ -32,7 +32,7 @@ _EMPTY = _SEVERAL | {
 ID_ENDS = (*OWN, "number", "key", "slug", "code", "name", "login", "ref", "arn", "handle", "sha")
 _IDS = (*OWN, "key")
 _NAMES = ("name", "slug", "label", "login", "username", "fullname")
-_THINGS = ("entity", "object", "resource", "record")
+THINGS = ("entity", "object", "resource", "record")
 """What anything may be called."""
 _PARAMETER = re.compile(r"\{([^{}]+)\}")
 
@@ -83,7 +83,7 @@ def fields_of(key: str, noun: str) -> tuple[str, ...]:
     elif rest != name:
         found.append(rest)
     ending = next((end for end in ID_ENDS if name.endswith(end)), None)
-    starts = [thing, plain_letters(noun.rpartition(" ")[2]), *_THINGS]
+    starts = [thing, plain_letters(noun.rpartition(" ")[2]), *THINGS]
     if ending is not None:
         found += [ending, *[start + ending for start in starts]]
     return tuple(dict.fromkeys((*found, *_IDS, *[start + "id" for start in starts])))

@@ -110,7 +110,8 @@ class CrudCall:
         self._store.mark_written()
         ids = self._writer.assign_ids(number, known, self._profile.entity_path)
         values = self._profile.values
-        for bare in (FIRST_ID + number, str(FIRST_ID + number)):
+        called = find_name(known, fields_of("id", self._profile.role.noun), self._store.kind) or FIRST_ID + number
+        for bare in spellings_of(called):
             # An object need not say that it is one, so that a number would do.
             if values is not None and values.root.get("type") in ("integer", "string") and values.check(bare):
                 # The answer is nothing but what to call it by.
