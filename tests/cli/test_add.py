@@ -239,3 +239,19 @@ def test_an_api_that_wants_credentials_is_told_the_lines_that_give_them(scheme, 
     capsys.readouterr()
     assert run(["add", "secured.json", "-n", "again"]) == 0
     assert "credentials" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8711", "localhost:9", "[::1]:8000", "10.1.2.3:80"])
+def test_an_api_that_is_not_public_is_told_the_line_that_allows_it(host, capsys):
+    Path("near.json").write_text(json.dumps({**SPEC, "servers": [{"url": f"http://{host}"}]}))
+    assert run(["add", "near.json"]) == 0
+    line = f'allow_hosts: ["{host}"]'
+    assert line in capsys.readouterr().out
+    assert run(["call", "listPets"]) == 1 and line in capsys.readouterr().err
+    assert run(["add", "near.json", "-n", "again", "--set", f'allow_hosts=["{host}"]']) == 0
+    assert "allow_hosts" not in capsys.readouterr().out
+
+
+def test_an_api_that_is_public_or_named_by_its_address_needs_no_such_line(spec_url, capsys):
+    Path("far.json").write_text(json.dumps({**SPEC, "servers": [{"url": "https://pets.example"}]}))
+    assert run(["add", "far.json"]) == 0 and "allow_hosts" not in capsys.readouterr().out

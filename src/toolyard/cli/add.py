@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import chain, count
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,6 +22,8 @@ from toolyard.app.toolyard import load_sources
 from toolyard.cli.options import OUTPUT, VerbOptions, read_word
 from toolyard.cli.output import counted, fail, print_json, print_text, working
 from toolyard.cli.yard import config_path
+from toolyard.links.http.addresses import Blocked, is_public, read_address, with_port
+from toolyard.links.http.url import read_url
 from toolyard.model.bindings import RestBinding, RestScheme
 from toolyard.model.errors import ConfigError, ToolyardError
 from toolyard.parsing import parse_json, parse_yaml
@@ -79,6 +82,7 @@ def add(
     else:
         what_it_is = f"a source of type {source['type']}"
         print_text(f"{config}: added {what_it_is}; {counted(loaded, 'tool')} loaded, {rejected} rejected")
+        _explain_reach(config, registry)
         _explain_auth(config, source, registry)
     return 0
 
@@ -153,6 +157,19 @@ def _load_first(
         reasons = [item.reason for item in registry.report.rejected[:3]]
         failures.append(f"as {source['type']}: it has no tools{': ' * bool(reasons)}{'; '.join(reasons)}")
     raise ConfigError("nothing here gives tools:\n" + "\n".join(f"  {line}" for line in failures))
+
+
+def _explain_reach(config: Path, registry: ToolRegistry) -> None:
+    """Say how an API on this machine or in a private network is allowed: that its document names it is not enough."""
+    bindings = {tool.binding.base_url: tool.binding for tool in registry if isinstance(tool.binding, RestBinding)}
+    for base_url, binding in bindings.items():
+        with suppress(Blocked):  # no address that anybody could call
+            target = read_url(base_url or "")
+            name, address = with_port(target.host, target.port), read_address(target.host)
+            is_private = target.host == "localhost" if address is None else not is_public(address)
+            if is_private and not {name, target.host} & {*binding.named, *binding.allowed}:
+                print_text(f"its calls go to {name}, which is not public, and are refused until you allow it;")
+                print_text(f'add this to the source in {config}:\n  allow_hosts: ["{name}"]')
 
 
 def _explain_auth(config: Path, source: _Source, registry: ToolRegistry) -> None:

@@ -74,19 +74,20 @@ class AddressRule(msgspec.Struct, frozen=True):
     def check(self, host: str, port: int, address: Address) -> None:
         """`Blocked` unless a connection to `host`, which stands for `address`, is allowed."""
         if isinstance(address, IPv6Address) and address.scope_id is not None:
-            raise blocked(host)
+            raise blocked(host, port)
         if self.names(host, port) or is_public(address):
             return
         plain = (address.ipv4_mapped if isinstance(address, IPv6Address) else None) or address
         if not any(plain in network or address in network for network in self.networks):
-            raise blocked(host)
+            raise blocked(host, port)
 
 
-def blocked(host: str) -> Blocked:
+def blocked(host: str, port: int) -> Blocked:
     """The refusal of a host, which does not say what it stands for: that is somebody's network."""
     return Blocked(
         f"{host} may not be called: it does not stand for public addresses only",
-        hint="if it is meant to be called, the operator allows it by host or by network",
+        hint="if it is meant to be called, the operator allows it, in the source (type: rest) or its engine: "
+        f'allow_hosts: ["{with_port(host, port)}"]',
     )
 
 

@@ -79,7 +79,7 @@ class AddressGuard:
         # All or nothing: a name that stands for a public and a private address at once is what rebinding looks like.
         for text in found:
             if "%" in text:
-                raise blocked(host)
+                raise blocked(host, port)
             if not trusted:
                 self._rule.check(host, port, ip_address(text))
         return list(found)
