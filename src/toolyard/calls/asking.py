@@ -77,12 +77,11 @@ def ask_first(
     else:
         plans = plans.restricted
     try:
-        asked.policy.spend(bound.tool, asked.shared)
+        refund = asked.policy.spend(bound.tool, asked.shared)
     except CallError:
         if claimed is not None:
             yield _use_store(path, partial(path.approvals.release, claimed))
         raise
-    refund = partial(asked.policy.refund, bound.tool, asked.shared)
     batch.claim = None if claimed is None else (claimed, session.state.fork(), refund)
     batch.begun = path.clock()
     if trace is not None:

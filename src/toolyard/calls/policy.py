@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, cast, get_args
 
 import msgspec
@@ -328,15 +329,13 @@ class Policy:
             self._ledger.spend(tool.qualified_name, shared)
         return None
 
-    def spend(self, tool: Tool, shared: dict[str, int] | None) -> None:
-        """Count a call that was approved; `Denied` if a budget ran out while somebody thought it over."""
-        if self._ledger.budgets:
-            self._ledger.spend(tool.qualified_name, shared)
+    def spend(self, tool: Tool, shared: dict[str, int] | None) -> Callable[[], None]:
+        """Count a call that was approved; `Denied` if a budget ran out while somebody thought it over.
 
-    def refund(self, tool: Tool, shared: dict[str, int] | None) -> None:
-        """Take back a `spend`, of a call that was never begun."""
-        if self._ledger.budgets:
-            self._ledger.refund(tool.qualified_name, shared)
+        What it returns takes that back, if the call is never begun.
+        """
+        self._ledger.spend(tool.qualified_name, shared)
+        return partial(self._ledger.refund, tool.qualified_name, shared)
 
     @property
     def looks_at_keys(self) -> bool:

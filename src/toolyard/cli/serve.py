@@ -180,7 +180,7 @@ def _run_worker(read: Config, block: ServerBlock, fd: int, link: int) -> int:
 def _announce_address(address: Address, block: ServerBlock, text: str, out: TextIO) -> None:
     import json
 
-    from toolyard.serving.process.listening import tell_manager
+    from toolyard.serving.process.workers import tell_manager
 
     tell_manager("READY=1")
     sys.stderr.write("".join(f"{visible(line)}\n" for line in text.splitlines()))

@@ -26,7 +26,6 @@ from toolyard.model.bindings import Binding, McpBinding, RestBinding, RestBody, 
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, ToolyardError
 from toolyard.model.names import closest, show, split_qualified
-from toolyard.model.report import LoadReport
 from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import hint_missing
@@ -384,11 +383,6 @@ class LoadedCatalog:
         self._registrations = registrations
         self._sandbox: tuple[object, str] = (None, "")
         self._reloads = 0
-
-    @property
-    def report(self) -> LoadReport:
-        """What every source gave."""
-        return self.registry.report
 
     @property
     def sandbox(self) -> str:

@@ -53,8 +53,7 @@ class HttpFault(Exception):
 
 def make_overloaded(message: str, retry_after: int) -> HttpFault:
     """For a client that has too much of something; it may try again after so many seconds."""
-    headers = ((b"retry-after", str(retry_after).encode()),)
-    return HttpFault(429, "server.overloaded", message, retryable=True, headers=headers)
+    return HttpFault(429, "server.overloaded", message, retry_after=retry_after)
 
 
 def refuse_cursor() -> HttpFault:

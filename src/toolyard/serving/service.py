@@ -247,7 +247,7 @@ async def reload_sources(loaded: LoadedCatalog) -> None:
         await loaded.reload()
     except ToolyardError as error:
         _log.warning("the sources could not be loaded again: %s", error)
-    for line in list_problems(loaded.report):
+    for line in list_problems(loaded.registry.report):
         _log.warning("%s", line)
 
 

@@ -21,7 +21,7 @@ from serving.wire_support import answer, read_answer
 from toolyard.app.blocks import ServerBlock
 from toolyard.app.config import read_anything
 from toolyard.serving.process import server as server_module
-from toolyard.serving.process.listening import tell_manager
+from toolyard.serving.process.workers import tell_manager
 
 pytestmark = pytest.mark.process
 

@@ -124,8 +124,7 @@ class StdioWire:
         self._mailbox = Mailbox(peer, self.tell)
         self._reader = LineReader(peer.limits.max_message_bytes)
         self._tail = bytearray()
-        self._logged = 0
-        """How much of the tail was logged, from its beginning."""
+        self._unlogged = bytearray()
         self._log_timer: asyncio.TimerHandle | None = None
         self._child: Child | None = None
         self._stdin: asyncio.WriteTransport | None = None
@@ -213,10 +212,9 @@ class StdioWire:
     def arrived(self, stream: int, data: bytes) -> None:
         """Bytes from one of the pipes."""
         if stream == _STDERR:
-            self._tail += data
-            surplus = max(len(self._tail) - self._peer.limits.stderr_bytes, 0)
-            del self._tail[:surplus]
-            self._logged = max(self._logged - surplus, 0)
+            for kept in (self._tail, self._unlogged):
+                kept += data
+                del kept[: -self._peer.limits.stderr_bytes]
             return
         if self._mailbox.ended is not None:
             return
@@ -276,22 +274,23 @@ class StdioWire:
         self._end_process(how)
 
     def _end_process(self, how: str) -> None:
-        words = self._read_tail()
+        words = self._read_words(self._tail)
         last_words = f"; its last words: {words}" if words else ""
         self._over.set()
         self._writable.set()
         self._mailbox.end(how, last_words)
         self._lost(Unavailable(f"{self._peer.name} {how}{last_words}"))
 
-    def _read_tail(self, start: int = 0, end: int | None = None) -> str:
-        return self._peer.redactor.text(bytes(self._tail[start:end]).decode("utf-8", "replace")).strip()
+    def _read_words(self, written: bytearray) -> str:
+        return self._peer.redactor.text(written.decode("utf-8", "replace")).strip()
 
     def _log_stderr(self) -> None:
         """After a call that failed: a server that only says that its log has it keeps none but this."""
-        end = self._tail.rfind(b"\n") + 1  # whole lines: half of a secret is not known as one
-        words, self._logged, self._log_timer = self._read_tail(self._logged, end), end, None
-        if words:
+        self._log_timer = None
+        end = self._unlogged.rfind(b"\n") + 1  # whole lines: half of a secret is not known as one
+        if words := self._read_words(self._unlogged[:end]):
             _log.warning("%s wrote to its standard error: %a", self._peer.name, words)
+        del self._unlogged[:end]
 
     def _hold_reading(self, seconds: float) -> None:
         """Do not listen for a while to one who says too much."""

@@ -191,7 +191,7 @@ def _count_facets(rows: Sequence[CatalogRow], filters: Mapping[str, str]) -> lis
 async def show_sources(service: Service, request: Request, notice: str = "") -> Data:
     """`GET /console/sources`: how every source is, and what it loaded, rewrote and rejected; in load order."""
     check_admin(request)
-    loaded, report = service.loaded, service.loaded.report
+    loaded, report = service.loaded, service.loaded.registry.report
     of_sources = sum(len(source.warnings) for source in report.sources)
     return {
         "ok": report.ok,

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import resource
 import shlex
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -103,16 +101,6 @@ def room_for_connections(wanted: int) -> int:
     return max(1, min(wanted, target - _SPARE_FILES))
 
 
-def tell_manager(state: Literal["READY=1", "STOPPING=1"]) -> None:
-    """Tell systemd, where it started this process with `Type=notify` and waits for that."""
-    place = os.environ.get("NOTIFY_SOCKET", "")
-    if place.startswith(("/", "@")):
-        # An abstract one begins with NUL. Whoever does not listen need not be told.
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line, suppress(OSError):
-            line.setblocking(False)
-            line.sendto(state.encode(), "\0" + place[1:] if place[0] == "@" else place)
-
-
 _TRIED = 500
 _PREFERRED = "echo"
 _SANDBOX = {
@@ -125,7 +113,7 @@ def write_banner(service: Service, url: str) -> str:
     """The lines for a person, each ended; text from catalogs is made visible by whoever prints it."""
     count = len(service.yard.tool_registry)
     lines = [
-        *list_problems(service.loaded.report),
+        *list_problems(service.loaded.registry.report),
         f"toolyard serves {count:,} {'tool' if count == 1 else 'tools'} at {url}",
     ]
     if service.loaded.sandbox != "none":

@@ -12,14 +12,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import FrameType
+from typing import Literal
 
 import msgspec
 
 from toolyard.app.blocks import ServerBlock
 from toolyard.app.config import Config
 from toolyard.model.errors import ConfigError
-from toolyard.serving.process.listening import tell_manager
 
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 
@@ -53,6 +54,16 @@ class WorkerNotice(msgspec.Struct, frozen=True):
 def tell_parent(link: socket.socket, text: str) -> None:
     """Say through the link that this worker accepts, and what a person should know."""
     link.sendall(msgspec.json.encode(WorkerNotice(text)) + b"\n")
+
+
+def tell_manager(state: Literal["READY=1", "STOPPING=1"]) -> None:
+    """Tell systemd, where it started this process with `Type=notify` and waits for that."""
+    place = os.environ.get("NOTIFY_SOCKET", "")
+    if place.startswith(("/", "@")):
+        # An abstract one begins with NUL. Whoever does not listen need not be told.
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line, suppress(OSError):
+            line.setblocking(False)
+            line.sendto(state.encode(), "\0" + place[1:] if place[0] == "@" else place)
 
 
 class _Worker:

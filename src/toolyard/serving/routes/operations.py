@@ -81,7 +81,7 @@ class OperationsRoutes:
 
     async def show_readiness(self, request: Request) -> Response:
         """Whether the store answers and, if the server is `strict`, every source is there; what is not, is not told."""
-        sources = self._loaded.report.sources if self._strict else ()
+        sources = self._loaded.registry.report.sources if self._strict else ()
         away = any(source.state != "ok" for source in sources)
         if away or any(check["status"] != "ok" for check in await self._check_store()):
             raise HttpFault(503, "server.not_ready", "not now; GET /v1/health says how the server is", retryable=True)
@@ -91,7 +91,9 @@ class OperationsRoutes:
         """The state of the store and of every source. What fails degrades the server; it does not bring it down."""
         # Names of sources may be paths or addresses, and whoever asks need not have a key.
         told = self._keys is None or not self._keys.required
-        checks = [_check_source(source, place, told) for place, source in enumerate(self._loaded.report.sources)]
+        checks = [
+            _check_source(source, place, told) for place, source in enumerate(self._loaded.registry.report.sources)
+        ]
         checks += await self._check_store()
         # A copy: some of it is written by other threads.
         failing = dict(self._failing)
@@ -125,7 +127,7 @@ class OperationsRoutes:
     async def show_report(self, request: Request) -> Response:
         """What every source loaded, rewrote and rejected."""
         check_admin(request)
-        return JsonResponse(self._loaded.report.to_dict())
+        return JsonResponse(self._loaded.registry.report.to_dict())
 
     async def reload_sources(self, request: Request) -> Response:
         """Load every source again, in every process of the service; one that fails keeps its last good tools."""
@@ -133,7 +135,7 @@ class OperationsRoutes:
         if request.scope[BODY]:
             raise HttpFault(400, "request.invalid_shape", "a reload takes no body")
         await self._loaded.reload()
-        return JsonResponse(self._loaded.report.to_dict())
+        return JsonResponse(self._loaded.registry.report.to_dict())
 
     async def show_metrics(self, request: Request) -> Response:
         """Counters and latencies for Prometheus."""
