@@ -49,7 +49,8 @@ def load_tools(
         raise TypeError(f"load_tools needs a ToolRegistry, not {type(registry).__name__}")
     directory = expand_place(os.fspath(directory), "directory")
     with _lock_of(registry):
-        known: Loader | None = next((one for one in registry.loaders if _is_at(_scripts_of(one), directory)), None)
+        found = (one for one in registry.loaders if (own := _scripts_of(one)) is not None and own.is_at(directory))
+        known: Loader | None = next(found, None)
         if known is None:
             known = ScriptToolLoader(directory, isolation=isolation or "process")
             registry.attach(known)
@@ -86,7 +87,3 @@ def _scripts_of(loader: object) -> ScriptToolLoader | None:
     while isinstance(loader, WrappedToolLoader):
         loader = loader.inner
     return loader if isinstance(loader, ScriptToolLoader) else None
-
-
-def _is_at(loader: ScriptToolLoader | None, directory: str) -> bool:
-    return loader is not None and loader.is_at(directory)

@@ -51,10 +51,6 @@ SCHEMA_SIMULATOR = "schema simulator"
 """What answers simulated calls in place of functions and scripts, unless something else is named."""
 
 
-def _read_faults(value: Any, where: str) -> FaultPlan | None:
-    return FaultPlan.read(value, where)
-
-
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What a call may take and what is done about it; checked at construction."""
 
@@ -86,7 +82,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             description="Calls that fail, or are answered wrongly, on purpose.",
             extra_json_schema={"anyOf": [FAULTS_SCHEMA, {"type": "null"}]},
-            extra={"check": _read_faults},
+            extra={"check": FaultPlan.read},
         ),
     ] = None
 

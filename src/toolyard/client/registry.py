@@ -367,7 +367,7 @@ class RemoteToolRegistry(ToolRegistry, Closing):
     async def _ask_report(self, method: str, what: str) -> LoadReport:
         body = await self.wire.ask(method, f"/{API}/{what}")
         try:
-            return _read_report(body)
+            return LoadReport(msgspec.convert(body, _Report).sources)
         except msgspec.ValidationError:
             raise make_garbled_error(self.url, "none", "a report of another form") from None
 
@@ -435,7 +435,3 @@ def _target(tool: Tool) -> dict[str, Any]:
 
 class _Report(msgspec.Struct, frozen=True):
     sources: tuple[SourceReport, ...]
-
-
-def _read_report(body: Any) -> LoadReport:
-    return LoadReport(msgspec.convert(body, _Report).sources)

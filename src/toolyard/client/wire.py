@@ -258,9 +258,10 @@ class ServerWire(Closing):
             try:
                 answer = await send(timeout=max(left, 0.001))
             except (Unavailable, CallTimeout) as error:
-                effect = _worse_effect(effect, error.info.effect)
+                effect = "unknown" if effect == "unknown" else error.info.effect
                 wait = pause
-                if attempt == self.retries or not _is_repeatable(error) or wait >= until - time.monotonic():
+                repeatable = isinstance(error, Unavailable) and error.info.retryable
+                if attempt == self.retries or not repeatable or wait >= until - time.monotonic():
                     # An earlier attempt may have arrived although this one did not.
                     error.info = msgspec.structs.replace(error.info, effect=effect)
                     raise
@@ -321,11 +322,3 @@ def _checked_key(key: object) -> str:
     if not isinstance(key, str) or not key or not key.isascii() or not key.isprintable() or " " in key:
         raise ConfigError("an API key is printable ASCII text without spaces")
     return key
-
-
-def _is_repeatable(error: CallError) -> bool:
-    return isinstance(error, Unavailable) and error.info.retryable
-
-
-def _worse_effect(first: Effect, second: Effect) -> Effect:
-    return "unknown" if "unknown" in (first, second) else second

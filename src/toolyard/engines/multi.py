@@ -158,16 +158,12 @@ _KEYS = {"engines": "namespaces", "sources": "sources", "bindings": "types of bi
 
 def _registry_of(engines: Mapping[str, ToolEngine]) -> ToolRegistry:
     """The one that they share; where each has its own, the tools of their namespaces as they are now."""
-    registries = _distinct_registries(engines)
+    registries = list({id(engine.tool_registry): engine.tool_registry for engine in engines.values()}.values())
     if len(registries) == 1:
         return registries[0]
     return ToolRegistry(
         tool for name, engine in engines.items() for tool in engine.tool_registry if tool.namespace == name
     )
-
-
-def _distinct_registries(engines: Mapping[str, ToolEngine]) -> list[ToolRegistry]:
-    return list({id(engine.tool_registry): engine.tool_registry for engine in engines.values()}.values())
 
 
 def _distinct_engines(engines: list[ToolEngine]) -> list[ToolEngine]:

@@ -68,7 +68,7 @@ def read_definition(
     used = {*_FIELDS, *_read_description(entry, fields, changes)}
     fields["parameters"], read = read_input(entry, changes)
     used |= read
-    fields["output_parameters"], read = _read_output(entry, changes)
+    fields["output_parameters"], read = _read_schema(entry, _OUTPUT_KEYS, _OUTPUT, changes)
     used |= read
     metadata = fields.get("metadata", {})
     if not isinstance(metadata, Mapping):
@@ -158,10 +158,6 @@ def read_input(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, se
 def _mark(item: Any, required: bool) -> Any:
     named = {"name": item} if isinstance(item, str) else item
     return {"required": required, **named} if isinstance(named, dict) else item
-
-
-def _read_output(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, set[str]]:
-    return _read_schema(entry, _OUTPUT_KEYS, _OUTPUT, changes)
 
 
 def _is_schema(entry: Mapping[str, Any], key: str) -> bool:

@@ -270,10 +270,11 @@ class Invoker:
 
         async def make_stored() -> StoredResponse:
             response = await make()
-            return StoredResponse.of(response, _encode_results(caller.unfinished) if caller.unfinished else b"")
+            unfinished = [result.to_dict() for result in caller.unfinished]
+            return StoredResponse.of(response, msgspec.json.encode(unfinished) if unfinished else b"")
 
         def resume(unfinished: bytes) -> None:
-            caller.unfinished = _read_results(unfinished)
+            caller.unfinished = tuple(map(ToolResult.from_dict, msgspec.json.decode(unfinished or b"[]")))
 
         answer = await self._idempotency.answer(
             *(caller.principal.owner or "", key, digest, make_stored),
@@ -346,14 +347,6 @@ def locate_approval(root: str, results: Sequence[ToolResult]) -> dict[str, str] 
     """The `Location` of the approval of a single call that is held; None if there is none, or there are more calls."""
     approval_id = held_by(results[0]) if len(results) == 1 else None
     return None if approval_id is None else {"location": f"{root}/v1/approvals/{approval_id}"}
-
-
-def _encode_results(results: Sequence[ToolResult]) -> bytes:
-    return msgspec.json.encode([result.to_dict() for result in results])
-
-
-def _read_results(text: bytes) -> tuple[ToolResult, ...]:
-    return tuple(map(ToolResult.from_dict, msgspec.json.decode(text))) if text else ()
 
 
 def or_default(value: T | UnsetType, default: T) -> T:

@@ -233,7 +233,7 @@ def index_json(data: bytes, namespace: str | None, source: str, *, lines: bool) 
     """The tools of a plain catalog with their schemas left raw; None if the file is not that plain."""
     try:
         if lines:
-            return _decode_lines(data, namespace, source)
+            return _make_tools(_decode_entry_lines(data), namespace or TOOL_DEFAULT_NAMESPACE, source)
         if data.lstrip()[:1] == b"[":
             return _decode_list(data, namespace, None, source)
         return _decode_mapping(data, namespace, source)
@@ -244,10 +244,6 @@ def index_json(data: bytes, namespace: str | None, source: str, *, lines: bool) 
 
 def _decode_list(data: Any, namespace: str | None, home: str | None, source: str) -> list[IndexedTool]:
     return _make_tools(_decode_entries(data), namespace or home or TOOL_DEFAULT_NAMESPACE, source)
-
-
-def _decode_lines(data: bytes, namespace: str | None, source: str) -> list[IndexedTool]:
-    return _make_tools(_decode_entry_lines(data), namespace or TOOL_DEFAULT_NAMESPACE, source)
 
 
 def _make_tools(entries: list[_Entry], namespace: str, source: str) -> list[IndexedTool]:

@@ -188,7 +188,9 @@ class ToolRoutes:
         def make() -> Awaitable[Response]:
             return self._run_call(caller, call, context, trace, root)
 
-        return await self._invoker.run_idempotent(caller, key, digest, make, _answer_interrupted, tool_name=call.name)
+        return await self._invoker.run_idempotent(
+            *(caller, key, digest, make, lambda info: _answer_failure(info, {"latency_ms": 0})), tool_name=call.name
+        )
 
     async def _run_call(
         self, caller: Caller, call: ToolCall, context: dict[str, Any], trace: dict[str, Any], root: str
@@ -291,10 +293,6 @@ def _answer_failure(info: ErrorInfo, metrics: dict[str, int], headers: dict[str,
         error["details"] = details
     answer = {"schema_version": SCHEMA_VERSION, "ok": False, "error": error, "metrics": metrics}
     return JsonResponse(answer, http_status_of(info.code), headers=headers)
-
-
-def _answer_interrupted(info: ErrorInfo) -> Response:
-    return _answer_failure(info, {"latency_ms": 0})
 
 
 def _show_definition(names: ServedNames, tool: Tool) -> dict[str, Any]:
