@@ -13,10 +13,12 @@ import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from enum import Enum
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 DOCS = Path(__file__).resolve().parent
 SRC = DOCS.parent / "src" / "toolyard"
@@ -257,15 +259,59 @@ def _is_twin(cls: type, method: str) -> bool:
 
 
 def _signature(value: Any) -> str:
+    if isinstance(value, type) and issubclass(value, Enum):
+        return f"({' | '.join(repr(member.value) for member in value)})"
     try:
-        text = str(inspect.signature(value))
+        signature = inspect.signature(value)
     except (TypeError, ValueError):
         return ""
-    text = re.sub(r"\(self(, )?", "(", text)
+    kept = [
+        parameter.replace(annotation=_Said(parameter.annotation))
+        if parameter.annotation is not parameter.empty
+        else parameter
+        for parameter in signature.parameters.values()
+        if parameter.name != "self"
+    ]
+    returns = signature.return_annotation
+    if returns is not signature.empty:
+        returns = _Said(returns)
+    text = str(signature.replace(parameters=kept, return_annotation=returns))
     text = re.sub(r"<[^<>]*>", "...", text)
-    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)  # annotations are kept as texts
-    text = re.sub(r"\bOptional\[((?:[^\[\]]|\[[^\[\]]*\])*)\]", r"\1 | None", text)  # as Python 3.14 says it
     return re.sub(r"\b(toolyard|collections\.abc|typing|msgspec)(\.\w+)*\.", "", text)
+
+
+class _Said:
+    """An annotation that is printed as people write it, alike in every version of Python, and without its remarks."""
+
+    def __init__(self, annotation: Any) -> None:
+        if isinstance(annotation, str):
+            self._text = ast.unparse(_WithoutRemarks().visit(ast.parse(annotation)))
+        else:
+            self._text = _say_annotation(annotation)
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+class _WithoutRemarks(ast.NodeTransformer):
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        if isinstance(node.value, ast.Name) and node.value.id == "Annotated" and isinstance(node.slice, ast.Tuple):
+            return self.visit(node.slice.elts[0])  # type: ignore[no-any-return]
+        return self.generic_visit(node)
+
+
+def _say_annotation(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if annotation is type(None):
+        return "None"
+    if origin is Annotated:
+        return _say_annotation(arguments[0])
+    if origin in (Union, UnionType):
+        return " | ".join(_say_annotation(item) for item in arguments)
+    if origin is Literal or not arguments:
+        return annotation.__name__ if isinstance(annotation, type) and origin is None else str(annotation)
+    said = ", ".join("..." if item is ... else _say_annotation(item) for item in arguments)
+    return f"{getattr(origin, '__name__', origin)}[{said}]"
 
 
 def _first_words(value: Any) -> str:
