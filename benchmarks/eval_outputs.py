@@ -4,8 +4,8 @@ Every tool of the corpus that declares its output schema is read by the rules wi
 what is declared. A field is right if one of the same words (`petId`, `pet_ids`) stands anywhere in the declared schema,
 else it is invented; it is near if only its last word does. A type is right if the field of the same name has it.
 `found` is the share of declared fields, as far as two levels down, that were guessed. `tools helped` have at least one
-right field. Beside the rules: a guess of `object`, of an id and a name, and with `--lm N` what the model of the extra
-`llama` (135 million parameters, the one that is there) says of N tools of each set.
+right field. Beside the rules: a guess of `object`, of an id and a name, and with `--lm N` what a model says of N tools
+of each set: that of the JSON block `TOOLYARD_LM`, or the one that the extra `llama` runs (135 million parameters).
 
 Rules were cut by what they give in the half `fitted`; of the half `kept` only the figures are looked at. A publisher of
 documents is in one half, whole. The catalogs are made up by language models: one on which rules were written, one kept.
@@ -17,6 +17,8 @@ guessed for a half of the documents are right, or fewer than 5% found.
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +37,7 @@ LEAST_RIGHT, LEAST_FOUND = 0.18, 0.05
 _LEVELS = 6
 _MOST_FIELDS = 2000
 _SHOWN = 40
+_SMALL_MODEL = '{"type": "llama", "max_tokens": 300, "max_concurrent": 1, "timeout": 3600, "temperature": 0}'
 _OF_DOCUMENT = 40
 _OF_CATALOG = 1000
 
@@ -92,7 +95,7 @@ def main(arguments: list[str]) -> int:
         if "--lm" in arguments:
             some = tools[:: max(1, len(tools) // int(arguments[arguments.index("--lm") + 1]))]
             print(_score_guesses(some, [output_schema(one.tool) for one in some]).row(f"{name} | rules, of these"))
-            print(_score_guesses(some, _ask_model(some)).row(f"{name} | model, 135M"))
+            print(_score_guesses(some, _ask_model(some)).row(f"{name} | model"))
     if "--errors" in arguments:
         wrong = [one for name, tools in sets.items() if "fitted" in name for one in tools if not _is_helped(one)]
         for tool, _ in wrong[:: max(1, len(wrong) // _SHOWN)]:
@@ -123,7 +126,7 @@ _GUESSES: dict[str, Callable[[Tool], Mapping[str, Any]]] = {
 
 
 def _ask_model(tools: Sequence[Declared]) -> list[Mapping[str, Any]]:
-    asked = OutputParametersEnrichment({"type": "llama", "max_tokens": 300, "timeout": 600}, cache=False)
+    asked = OutputParametersEnrichment(json.loads(os.environ.get("TOOLYARD_LM") or _SMALL_MODEL), cache=False)
     with ToolRegistry([one.tool for one in tools], enrichments=[asked]) as registry:
         return [tool.output_parameters or {"type": "object"} for tool in registry.snapshot.tools]
 
