@@ -120,7 +120,17 @@ def test_what_is_changed_says_whether_it_worked():
         ("calibrateGripper", "Calibrate the gripper of the robot"),
         ("add_track", "Add a track to a playlist"),
     ):
-        assert answers(name, description, order_id="integer", reason="string") == {"success": "boolean"}
+        assert answers(name, description, reason="string") == {"success": "boolean"}
+
+
+def test_the_ids_that_a_tool_is_given_come_back():
+    done = {"order_id": "integer", "success": "boolean"}
+    assert answers("cancel_order", "Cancel an order.", order_id="integer", reason="string") == done
+    assert answers("get_user_info", "Retrieve details of a user.", user_id="integer") == {
+        "user_id": "integer",
+        "user_info": "string",
+    }
+    assert answers("calculate_age", "Calculate the age of a user.", user_id="integer") == {"age": "integer"}
 
 
 def test_a_service_answers_with_the_record_and_what_it_was_given_for_it():

@@ -183,7 +183,7 @@ def _json_in(text: str) -> Any:
 
 _RULES_KIND = "output_parameters.rules"
 _LM_KIND = "output_parameters.lm"
-_RULES_VERSION = 4
+_RULES_VERSION = 5
 """Grows with every change of the rules that changes a schema."""
 _LM_VERSION = 1
 _ASK_AGAIN = 600.0

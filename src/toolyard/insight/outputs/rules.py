@@ -145,7 +145,7 @@ class _Facts:
             return self._list_record()
         if self.answer in ("id", "success"):
             return self._list_done()
-        found: Properties = {}
+        found = self._list_ids() if self.answer == "thing" else {}
         for phrase in self.things[: 1 if self.answer == "list" else _MOST]:
             found.update(self._describe(phrase))
         return found
@@ -167,7 +167,8 @@ class _Facts:
         """Something comes into being: its id, and how that went; or something is done, and whether it worked."""
         noun, _ = self._find_noun()
         if self.answer == "success" or not noun:
-            return {self.join("success"): {"type": "boolean", "description": "True if it was done."}}
+            done = {"type": "boolean", "description": "True if it was done."}
+            return {**self._list_ids(), self.join("success"): done}
         status = {"type": "string", "description": f"How the {noun} stands."}
         return {self.join(noun, "id"): {"type": "string", "description": f"The id of the {noun}."}, "status": status}
 
@@ -184,7 +185,12 @@ class _Facts:
         for name, (words, schema) in self.parameters.items():
             if words[0] not in _HOW and words[-1] not in _HOW and schema.get("type") in _SCALARS:
                 found.setdefault(name, {**_copy_type(schema), "description": f"The {' '.join(words)} of the {thing}."})
-        return found
+        return {**self._list_ids(), **found}
+
+    def _list_ids(self) -> Properties:
+        """The ids that it is given: which thing is meant, the answer says too."""
+        given = ((name, words, schema) for name, (words, schema) in self.parameters.items() if words[-1] == "id")
+        return {name: {**_copy_type(schema), "description": f"The {' '.join(words)}."} for name, words, schema in given}
 
     def _describe(self, phrase: Phrase) -> Properties:
         """What a noun phrase stands for: a value, several, or a list of things."""
