@@ -101,7 +101,9 @@ def parse_body(request: Request, shape: type[T]) -> tuple[T, Any]:
     try:
         return read_shape(document, shape), document
     except msgspec.ValidationError as error:
-        raise HttpFault(400, "request.invalid_shape", f"the body does not fit: {error}") from None
+        fields = ", ".join(field.encode_name for field in msgspec.structs.fields(shape))
+        hint = f"{shape.__doc__} Fields of the body: {fields}"
+        raise HttpFault(400, "request.invalid_shape", f"the body does not fit: {error}", hint=hint) from None
 
 
 def read_shape(document: dict[str, Any], shape: type[T]) -> T:
@@ -303,7 +305,7 @@ class PathTable(BaseRoute):
     """
 
     def __init__(self, paths: Mapping[str, Mapping[str, ASGIApp]]) -> None:
-        self.paths = tuple(paths)
+        self._paths = paths
         patterns = {_compile_path(path): methods for path, methods in paths.items()}
         self._fixed = {
             tuple(fixed for fixed, _ in pattern): methods
@@ -331,8 +333,13 @@ class PathTable(BaseRoute):
         methods: Mapping[str, ASGIApp] = scope[_METHODS]
         app = methods.get("GET" if scope["method"] == "HEAD" else scope["method"])
         if app is None:
-            raise _method_not_allowed(scope["method"], sorted(methods))
+            raise _method_not_allowed(scope["method"], sorted(methods), self._find_verbs(scope["method"], methods))
         await app(scope, receive, send)
+
+    def _find_verbs(self, method: str, methods: Mapping[str, ASGIApp]) -> list[str]:
+        """The paths that go on where this one ends, as `x:invoke` behind `x`, and take the method."""
+        here = [path for path, known in self._paths.items() if known is methods]
+        return [path for path in self._paths if path.rpartition(":")[0] in here and method in self._paths[path]]
 
     def url_path_for(self, name: str, /, **path_params: Any) -> URLPath:
         """Routes have no names here."""
@@ -423,12 +430,13 @@ def _match_path(pattern: _Pattern, segments: tuple[str, ...]) -> dict[str, str] 
     return values
 
 
-def _method_not_allowed(method: str, known: list[str]) -> HttpFault:
+def _method_not_allowed(method: str, known: list[str], verbs: list[str]) -> HttpFault:
     allowed = [*known, "HEAD"] if "GET" in known else known
     return HttpFault(
         405,
         "request.method_not_allowed",
         f"{method[:32]} is not allowed here; allowed: {', '.join(allowed)}",
+        hint=f"did you mean {' or '.join(f'{method} {path}' for path in verbs)}?" if verbs else None,
         headers=((b"allow", ", ".join(allowed).encode()),),
     )
 

@@ -76,7 +76,7 @@ class V0Trace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class V0Invocation(Shape):
-    """Call one tool."""
+    """Call one tool; its arguments go into `args`."""
 
     args: Json
     schema_version: Version | UnsetType = UNSET
@@ -188,7 +188,7 @@ Hashes = Annotated[list[str], Meta(max_length=10_000)]
 
 
 class CallsBody(Shape):
-    """Calls to be answered in order."""
+    """Calls to be answered in order, each with a `name` and its `arguments`."""
 
     calls: Calls
     timeout: Seconds | UnsetType = UNSET
@@ -198,7 +198,7 @@ class CallsBody(Shape):
 
 
 class LooseCallsBody(CallsBody):
-    """Calls outside of any session."""
+    """Calls outside of any session, each with a `name` and its `arguments`."""
 
     mode: Literal["execute", "simulate"] = "execute"
 

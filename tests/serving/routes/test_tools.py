@@ -429,3 +429,25 @@ def test_the_first_wire_drops_nothing_in_silence(yard, extra):
     answer = yard.invoke("desk::count", {"word": "21"}, extra=extra)
     assert (answer.status, answer.error["code"]) == (400, "request.invalid_shape")
     assert "21" not in RAN
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "hint"),
+    [
+        ("/v1/tools/echo:invoke", {"text": "hi"}, "arguments go into `args`"),
+        ("/v1/calls", {"name": "echo", "arguments": {}}, "Fields of the body: calls,"),
+        ("/v1/calls", {"calls": [{"name": "echo", "args": {}}]}, "each with a `name` and its `arguments`"),
+        ("/arp/v1/tool-invocations", {"text": "hi"}, "with `args`"),
+    ],
+)
+def test_a_body_of_another_shape_is_told_where_arguments_go(yard, path, body, hint):
+    answer = yard.post(path, body)
+    assert (answer.status, answer.error["code"]) == (400, "request.invalid_shape")
+    assert hint in answer.error["details"]["hint"]
+
+
+def test_a_call_without_its_verb_is_told_the_verb(yard):
+    answer = yard.post("/v1/tools/echo", {"args": {"text": "hi"}})
+    assert (answer.status, answer.error["code"]) == (405, "request.method_not_allowed")
+    assert answer.error["details"]["hint"] == "did you mean POST /v1/tools/{name}:invoke?"
+    assert "details" not in yard.post("/v1/version", {}).error

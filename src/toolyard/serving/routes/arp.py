@@ -56,7 +56,7 @@ class ArpDefinition(Shape):
 
 
 class ArpInvocation(Shape):
-    """Call one tool; at least one of `tool_id` and `tool_name` says which."""
+    """Call one tool with `args`; at least one of `tool_id` and `tool_name` says which."""
 
     invocation_id: Annotated[str, Meta(min_length=1, max_length=512)]
     args: Json
