@@ -1,3 +1,4 @@
+import json
 from datetime import date
 
 import pytest
@@ -66,6 +67,17 @@ def test_an_identical_schema_under_one_name_is_a_duplicate_with_the_seeds_words_
     assert "duplicate tool: ns::get with identical input schema registered twice" in str(caught.value)
     assert "a.yaml" in str(caught.value)
     assert "b.yaml" in str(caught.value)
+
+
+def test_a_source_that_is_given_twice_is_told_by_its_numbers_with_what_to_do(tmp_path):
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).write_text(json.dumps({name[0]: [{"name": "get", "parameters": CITY}]}))
+    loaders = [FileToolLoader(tmp_path / name) for name in ("b.json", "a.json", "b.json", "a.json")]
+    with pytest.raises(DuplicateToolError, match=r"sources \[0\] and \[2\].*namespace.*`on_duplicate: skip`"):
+        ToolRegistry.from_loaders(loaders)
+    registry = ToolRegistry.from_loaders(loaders[:2])
+    with pytest.raises(DuplicateToolError, match=r"sources \[1\] and \[2\]"):
+        registry.attach(loaders[3])
 
 
 def test_key_order_does_not_make_an_overload():

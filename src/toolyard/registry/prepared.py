@@ -122,6 +122,8 @@ class PreparedTool:
     nobody else has: those of the tool are handed out, and whoever has them may change them.
     """
 
+    source_number: int = 0
+    """Which source of the registry gave it."""
     place: str = ""
     """Where in its source the tool was defined, to be put behind the source's name."""
     qualified_only: bool = False

@@ -98,13 +98,15 @@ class Index:
         self.candidates: list[PreparedTool] = list(base.candidates) if base else []
         self.names: dict[str, tuple[PreparedTool, ...]] = dict(base.names) if base else {}
         self.aliases: dict[str, str] = dict(base.aliases) if base else {}
+        self._sources = self.candidates[-1].source_number + 1 if self.candidates else 0
 
     def add(self, candidates: Sequence[PreparedTool], *, skip_duplicates: bool = False) -> list[Rejection]:
         """Take in candidates; a duplicate raises, or is left out and returned as a rejection."""
         rejected: list[Rejection] = []
-        names, aliases = self.names, self.aliases
+        names, aliases, number = self.names, self.aliases, self._sources
+        self._sources += 1
         for candidate in candidates:
-            tool = candidate.tool
+            tool, candidate.source_number = candidate.tool, number
             name = f"{tool.namespace}::{tool.name}"
             if name not in names and not tool.aliases and name not in aliases:
                 names[name] = (candidate,)
@@ -170,9 +172,12 @@ def _refuse_twin(candidate: PreparedTool, known: Sequence[PreparedTool]) -> None
         raise DuplicateToolError(f"{tool.qualified_name} has more than {MAX_OVERLOADS} overloads; give them names")
     for other in known:
         if other.tool.fingerprint == tool.fingerprint:
+            origins = f"{other.origin} and {candidate.origin}"
+            if other.origin == candidate.origin:
+                origins = f"{tool.source}: sources [{other.source_number}] and [{candidate.source_number}]"
             raise DuplicateToolError(
-                f"duplicate tool: {tool.qualified_name} with identical input schema registered twice "
-                f"({other.origin} and {candidate.origin})"
+                f"duplicate tool: {tool.qualified_name} with identical input schema registered twice ({origins}); "
+                "give one source another namespace, or leave out what comes later by `on_duplicate: skip`"
             )
 
 
