@@ -51,6 +51,9 @@ def test_a_held_call_ends_with_a_code_of_its_own_and_says_what_to_type(capsys, f
     [approval] = as_json(capsys, "approvals", "list", "yard.yaml")[1]
     assert (code, out) == (3, "") and paid(folder) == []
     assert f"toolyard approvals approve|deny {approval['id']} -c yard.yaml" in err
+    assert err.count("toolyard approvals") == 1
+    held = as_json(capsys, "call", "yard.yaml", "desk::pay", "amount=5")[1]["error_info"]
+    assert "CONFIG" not in held["hint"] or not approval["yard"]
 
 
 @pytest.mark.parametrize("session", [(), ("--session", "s")])

@@ -213,7 +213,7 @@ def _use_store(
 
 def _tell_ways(path: CallPath, asked: Asked, approval: Approval) -> str:
     """How somebody can decide on a call; over a wire without keys all are its caller, who may not."""
-    command = f"by toolyard approvals approve {approval.id} -c CONFIG"
+    command = f"by toolyard approvals approve {approval.id} -c {approval.yard or 'CONFIG'}"
     if asked.keys != () or approval.self_allowed:
         return f"in the console, by POST /v1/approvals/{approval.id}:approve or {command}"
     # What is kept in memory, no other process sees.

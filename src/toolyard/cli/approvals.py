@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -97,10 +97,11 @@ def ask_at_terminal(ask: Ask) -> bool:
             return word.startswith("a")
 
 
-def tell_how_to_decide(approval_id: str, config: Path | None) -> None:
+def tell_how_to_decide(approval: Mapping[str, str], config: Path | None) -> str:
     """Behind the words about a held call: what to type."""
     file = "" if config is None else f" -c {config}"
-    sys.stderr.write(visible(f"  decide: toolyard approvals approve|deny {approval_id}{file}") + "\n")
+    command = f"toolyard approvals approve|deny {approval['id']}{file}"
+    return f"decide before {approval['expires']} by {command}, then call again"
 
 
 @contextmanager

@@ -159,9 +159,8 @@ def _show_result(result: ToolResult, options: YardOptions, *, simulated: bool) -
     if options.json:
         print_json(result.to_dict())
     elif info is not None:
-        fail_call(info)
-        if held:
-            tell_how_to_decide(info.details["approval"]["id"], options.config)
+        here = {"hint": tell_how_to_decide(info.details["approval"], options.config)} if held else {}
+        fail_call(replace(info, **here))
     else:
         print_json(result.result)
     return HELD if held else 1 if result.is_error else 0
