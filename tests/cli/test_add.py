@@ -163,7 +163,10 @@ def test_a_config_is_made_and_namespaces_do_not_meet(name, capsys):
     assert [source["namespace"] for source in sources] == ["desk", "desk_2"]
     assert sources[0]["target"] == str(Path("desk.py").resolve())
     assert run(["add", "catalog.yaml", "--into", str(config), "--print"]) == 0
-    assert "catalog.yaml" in capsys.readouterr().out and len(parse_yaml(config.read_text())["tools"]) == 2
+    told, _, printed = capsys.readouterr().out.rpartition("rejected\n")
+    assert told and printed.startswith("- type: file\n  path: ")
+    assert parse_yaml(printed)[0]["path"].endswith("catalog.yaml")
+    assert len(parse_yaml(config.read_text())["tools"]) == 2
 
 
 @pytest.mark.parametrize(

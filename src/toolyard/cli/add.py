@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
+import yaml
 from cyclopts import Parameter
 
 from toolyard.app.config import hide_secrets, is_config, read_config, read_config_file
@@ -78,7 +79,7 @@ def add(
     if options.json:
         print_json({"config": str(config), "added": not show, "source": source, "tools": loaded, "rejected": rejected})
     elif show:
-        print_text(f"- {source}")
+        print_text(yaml.safe_dump([source], sort_keys=False, allow_unicode=True).rstrip())
     else:
         what_it_is = f"a source of type {source['type']}"
         print_text(f"{config}: added {what_it_is}; {counted(loaded, 'tool')} loaded, {rejected} rejected")

@@ -45,7 +45,7 @@ _VERBS = {
     "call:call": "Call a tool and print its result.",
     "calls:calls": "List the calls that were made, newest last.",
     "sample:sample": "Draw tools that belong together.",
-    "graph:graph": "Draw which tools feed which, as SVG or as a page.",
+    "graph:graph": "Draw which tools feed which: as a page, or for Graphviz, Mermaid or another program.",
     "serve:serve": "Serve the tools over HTTP.",
     "serve:open": "Show the tools in a browser.",
     "serve:mcp": "Serve the tools to one MCP client, over standard input and output.",
