@@ -3,7 +3,7 @@ import pytest
 from toolyard import ConfigError
 from toolyard.app import build_registry
 from toolyard.app.blocks import read_plugin_options
-from toolyard.app.config import read_config
+from toolyard.app.config import read_anything, read_config
 from toolyard.calls.policy import Budget, PolicyOptions, RuleOptions
 from toolyard.calls.tracer import JsonlOptions, TracingOptions
 from toolyard.plugins import LOADERS
@@ -128,3 +128,9 @@ def test_enrichments_may_be_left_empty_and_nothing_else_passes_for_empty(tmp_pat
     assert read_config({"tools": {"registry": [], "enrichments": None}}, base=tmp_path).enrichments == []
     with pytest.raises(ConfigError, match=r"tools\.enrichments: must be a list"):
         read_config({"tools": {"registry": [], "enrichments": {}}}, base=tmp_path)
+
+
+def test_a_file_in_another_language_is_told_which_ones_a_config_is_written_in(tmp_path):
+    (tmp_path / "yard.toml").write_text("[tools]\nregistry = []\n")
+    with pytest.raises(ConfigError, match=r"yard\.toml:2:1: .*; a config is written in YAML or JSON"):
+        read_anything(tmp_path / "yard.toml")

@@ -18,7 +18,7 @@ import msgspec
 from toolyard.app.blocks import PluginEntry, ServerBlock, SessionsBlock, read_sessions
 from toolyard.calls.policy import PolicyOptions
 from toolyard.calls.tracer import TracingOptions
-from toolyard.model.errors import CallError, ConfigError, ToolyardError
+from toolyard.model.errors import CallError, ConfigError, MalformedSource, ToolyardError
 from toolyard.model.names import json_type, nearest
 from toolyard.model.report import LoadReport, SourceReport
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
@@ -243,6 +243,7 @@ def _resembles_key(key: Any, names: Sequence[str]) -> bool:
 
 T = TypeVar("T")
 MAX_CONFIG_BYTES = 4 * 1024 * 1024
+_SUFFIXES = (".yaml", ".yml", ".json")
 _CATALOG_ONLY = (".jsonl", ".ndjson")
 ConfigLike = str | Path | Mapping[str, Any]
 
@@ -270,7 +271,12 @@ def read_config_file(path: Path) -> Any:
     """The parsed document, variables not yet expanded."""
     data = read_bytes(path, max_bytes=MAX_CONFIG_BYTES)
     parse = parse_json if path.suffix.lower() == ".json" else parse_yaml
-    return parse(data, what=str(path))
+    try:
+        return parse(data, what=str(path))
+    except MalformedSource as error:
+        if path.suffix.lower() in _SUFFIXES:
+            raise
+        raise ConfigError(f"{error}; a config is written in YAML or JSON") from None
 
 
 def read_config(document: Any, *, base: Path, where: str = "config", env: Mapping[str, str] | None = None) -> Config:

@@ -29,7 +29,7 @@ Markdown = Annotated[bool, Parameter(negative="", help="Print the configuration 
 def check(*, options: YardOptions = YARD) -> int:
     """Load a config, a catalog or a Python file and print what was loaded, rewritten and rejected, and why.
 
-    Exits 1 when anything was rejected or a source failed.
+    Exits 1 when anything was rejected or a source failed. Where sessions are kept is not tried: no store is opened.
     """
     path = config_path(options.config)
     with working(f"checking {path or 'the domains'}"):

@@ -101,8 +101,7 @@ def parse_body(request: Request, shape: type[T]) -> tuple[T, Any]:
     try:
         return read_shape(document, shape), document
     except msgspec.ValidationError as error:
-        fields = ", ".join(field.encode_name for field in msgspec.structs.fields(shape))
-        hint = f"{shape.__doc__} Fields of the body: {fields}"
+        hint = f"{shape.__doc__} Fields of the body: {', '.join(getattr(shape, '__struct_encode_fields__', ()))}"
         raise HttpFault(400, "request.invalid_shape", f"the body does not fit: {error}", hint=hint) from None
 
 

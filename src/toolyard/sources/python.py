@@ -16,7 +16,7 @@ from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, SourceUnavailable
 from toolyard.model.names import check_namespace
 from toolyard.model.tool import Tool, digest
-from toolyard.parsing.documents import expand_place
+from toolyard.parsing.documents import expand_place, read_bytes
 from toolyard.registry.functions import spec_of, tool_from
 from toolyard.registry.typed import Registry
 from toolyard.schema.options import locate_file
@@ -132,10 +132,7 @@ def _import_target(path: str, source: str) -> Any:
 
 
 def _run_file(path: Path, source: str) -> ModuleType:
-    try:
-        code = path.read_bytes()
-    except OSError as error:
-        raise SourceUnavailable(f"{source}: {error.strerror}") from error
+    code = read_bytes(path)
     # A name of its own, so that the file hides no installed module; compiled here, because a cached
     # compilation may be older than an edit within the same second.
     module = ModuleType(f"toolyard_file_{path.stem}_{digest(str(path.resolve()))[:8]}")

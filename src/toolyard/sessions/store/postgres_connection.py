@@ -135,6 +135,7 @@ class PostgresAddress:
         text = str(error).strip() or type(error).__name__
         for secret in self._secrets:
             text = text.replace(secret, "***")
+        text = " ".join(text.split())  # libpq writes lines and tabs
         return StoreFailing(f"Postgres {self.place}: {text}; nothing was written. Check the server and the DSN")
 
     def shown(self, error: psycopg.Error) -> psycopg.Error | None:
